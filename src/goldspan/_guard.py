@@ -1,0 +1,53 @@
+"""One guard around everything goldspan does in somebody else's process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import Counter
+from types import TracebackType
+
+_log = logging.getLogger("goldspan")
+_lock = threading.Lock()
+
+failures: Counter[str] = Counter()
+"""How often each guarded action failed, by what was being done. Published as `goldspan.internal_errors`."""
+
+_logged: set[tuple[str, type[BaseException]]] = set()
+
+
+class guard:  # noqa: N801 - reads as a statement: `with guard("score a run"):`
+    """Let no `Exception` out of the block: count it, and log the first of each kind with its traceback.
+
+    `KeyboardInterrupt`, `SystemExit` and the like pass. With `GOLDSPAN_STRICT=1` (goldspan's own tests) everything
+    passes, so that our bugs are loud at home and quiet abroad.
+    """
+
+    __slots__ = ("_doing",)
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if kind is None or error is None or not issubclass(kind, Exception):
+            return False
+        report(self._doing, error)
+        return os.environ.get("GOLDSPAN_STRICT") != "1"
+
+
+def report(doing: str, error: BaseException) -> None:
+    """Count a failure of ours and log the first of its kind."""
+    kind = type(error)
+    with _lock:
+        failures[doing] += 1
+        first = (doing, kind) not in _logged
+        if first:
+            _logged.add((doing, kind))
+    if first:
+        _log.error("goldspan could not %s; your application goes on, this is logged once", doing, exc_info=error)
