@@ -1,0 +1,46 @@
+"""From spans to runs: conventions read them, a tree places them, cutting parts them, reconciliation joins the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from goldspan import semconv
+from goldspan.extraction import conventions
+from goldspan.extraction.cutting import components, requests
+from goldspan.extraction.reading import Role
+from goldspan.extraction.runs import assemble
+from goldspan.extraction.tree import plant
+from goldspan.model import Run, SpanRecord, Unit
+
+__all__ = ["GOLDEN_ID_ATTRIBUTES", "Role", "extract", "role_of"]
+
+GOLDEN_ID_ATTRIBUTES = (semconv.GOLDEN_ID, semconv.TEST_CASE_NAME)
+"""Span attributes that name the golden of a run, in the order in which they are tried."""
+
+
+def extract(
+    spans: Iterable[SpanRecord],
+    *,
+    unit: Unit = "request",
+    golden_id_attributes: Sequence[str] = GOLDEN_ID_ATTRIBUTES,
+) -> list[Run]:
+    """Rebuild the runs in some spans, by time of start.
+
+    The spans may belong to many traces and come in any order, more than once, and without their parents: neither
+    order nor repetition changes a run. Traces without any work of an agent, model or tool hold no request.
+    """
+    cut = components if unit == "component" else requests
+    traces: dict[str, list[SpanRecord]] = {}
+    for span in spans:
+        traces.setdefault(span.trace_id, []).append(span)
+    runs = [
+        assemble(portion, golden_id_attributes=golden_id_attributes)
+        for trace in traces.values()
+        for portion in cut(plant(trace))
+    ]
+    return sorted(runs, key=lambda run: (float("inf") if run.start_ns is None else run.start_ns, run.run_id))
+
+
+def role_of(span: SpanRecord) -> Role | None:
+    """What a single span is to a run, as far as it tells by itself."""
+    return conventions.read(span).role

@@ -1,0 +1,139 @@
+"""Runs rebuilt from what real agents exported; what they did was recorded by the tools themselves.
+
+The payloads in `fixtures/captures` are OTLP exports of real frameworks driven by scripted models.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import goldspan
+from goldspan.extraction import extract
+from goldspan.otlp.files import read_spans
+
+CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
+EVERY = sorted(path.name.removesuffix(".pb.gz") for path in CAPTURES.glob("*.pb.gz"))
+
+
+def runs_of(name: str) -> list[goldspan.Run]:
+    return list(goldspan.load_runs(CAPTURES / f"{name}.pb.gz"))
+
+
+@pytest.mark.parametrize(
+    ("capture", "tools_used"),
+    [
+        ("genai-agent-as-tool", [["convert_currency", "search_docs", "fetch_doc", "save_note"]]),
+        (
+            "genai-two-requests-in-one-trace",
+            [["slow_lookup", "slow_lookup", "get_weather"], ["get_weather", "slow_lookup", "slow_lookup"]],
+        ),
+        ("genai-conversation", [["get_weather"], ["get_weather", "convert_currency"], []]),
+        ("genai-mcp", [["orders_lookup_order", "orders_add"]]),
+        ("genai-retry", [["book_hotel", "book_hotel"]]),
+        ("openinference-handoff", [["get_weather", "search_docs"]]),
+        ("openinference-client-retry", [["book_hotel", "book_hotel"]]),
+        ("openinference-client-repeated", [["get_weather", "get_weather", "get_weather"]]),
+        ("traceloop-client-agent-as-tool", [["convert_currency", "search_docs", "fetch_doc", "save_note"]]),
+        ("traceloop-client-parallel", [["slow_lookup", "slow_lookup", "get_weather", "slow_lookup"]]),
+        ("traceloop-decorators", [["convert_currency", "search_docs", "fetch_doc", "save_note"]]),
+        ("traceloop-flattened-messages", [["search_flights", "get_weather", "convert_currency"]]),
+    ],
+)
+def test_each_request_has_exactly_the_tools_it_used_in_order(capture: str, tools_used: list[list[str]]) -> None:
+    assert [list(run.tools_used) for run in runs_of(capture)] == tools_used
+
+
+@pytest.mark.parametrize("capture", ["genai-agent-as-tool", "traceloop-client-agent-as-tool", "traceloop-decorators"])
+def test_an_agent_called_as_a_tool_is_named_once_and_its_own_calls_are_its_own(capture: str) -> None:
+    (run,) = runs_of(capture)
+    calls = {call.name: call for call in run.tool_calls}
+    assert calls["research_agent"].kind == "agent"
+    assert calls["fetch_doc"].agent == calls["search_docs"].agent == "research_agent"
+    assert calls["save_note"].agent != "research_agent"
+    assert [call.name for call in run.tool_calls].count("research_agent") == 1
+
+
+def test_an_agent_that_took_over_continues_the_request() -> None:
+    (run,) = runs_of("openinference-handoff")
+    handoff = next(call for call in run.tool_calls if call.kind == "handoff")
+    assert "research_agent" in handoff.name
+    assert run.input == "I have a legal question about refunds, hand me over"
+    assert run.output == "Handed over and answered: 30 days."
+
+
+def test_the_input_of_a_later_turn_is_its_own_question_and_not_the_history() -> None:
+    runs = runs_of("genai-conversation")
+    assert [run.input for run in runs] == [
+        "Hi, what is the weather in Kyoto?",
+        "And Osaka? Also convert 100 EUR to JPY",
+        "Thanks, that is all",
+    ]
+    assert {run.session_id for run in runs} == {"sess-42"}
+
+
+def test_an_mcp_call_seen_by_three_spans_is_one_call_with_its_arguments() -> None:
+    (run,) = runs_of("genai-mcp")
+    assert [call.arguments for call in run.tool_calls] == [{"order_id": "5512"}, {"a": 19, "b": 23}]
+    assert run.health.merged >= 2
+
+
+def test_a_failed_attempt_keeps_its_error_and_its_arguments() -> None:
+    (run,) = runs_of("genai-retry")
+    first, second = run.tool_calls
+    assert first.arguments == {"city": "Porto", "nights": 0}
+    assert "nights must be >= 1" in (first.error or "")
+    assert (second.arguments, second.error, second.outcome) == ({"city": "Porto", "nights": 2}, None, "ok")
+
+
+def test_a_client_that_reports_an_error_only_as_text_gives_a_guess_and_not_an_error() -> None:
+    (run,) = runs_of("openinference-client-retry")
+    first, second = run.tool_calls
+    assert first.error is None
+    assert first.error_guess == "Error: nights must be >= 1"
+    assert second.error_guess is None
+    assert {call.evidence for call in run.tool_calls} == {"requested"}
+
+
+def test_calls_asked_for_in_one_message_are_concurrent_and_later_ones_are_not() -> None:
+    (run,) = runs_of("traceloop-client-parallel")
+    assert [call.concurrent_with for call in run.tool_calls] == [(1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)]
+
+
+def test_a_run_knows_the_tools_its_agent_could_have_used() -> None:
+    (run,) = runs_of("openinference-client-repeated")
+    offered = {tool.name: tool for tool in run.available_tools}
+    assert set(offered) == {
+        "book_hotel",
+        "convert_currency",
+        "get_weather",
+        "save_note",
+        "search_flights",
+        "slow_lookup",
+    }
+    assert offered["get_weather"].parameters is not None
+    assert offered["get_weather"].description == "Get the current weather of a city."
+
+
+@pytest.mark.parametrize("capture", EVERY)
+def test_neither_the_order_nor_the_repetition_of_spans_changes_a_run(capture: str) -> None:
+    spans = list(read_spans([CAPTURES / f"{capture}.pb.gz"]))
+    expected = extract(spans)
+    shuffled = spans + spans[::2]
+    random.Random(capture).shuffle(shuffled)
+    assert extract(shuffled) == expected
+
+
+@pytest.mark.parametrize("capture", EVERY)
+def test_any_lost_span_costs_no_error_and_doubles_no_call(capture: str) -> None:
+    spans = list(read_spans([CAPTURES / f"{capture}.pb.gz"]))
+    whole = sum(len(run.tool_calls) for run in extract(spans))
+    for lost in range(len(spans)):
+        assert sum(len(run.tool_calls) for run in extract(spans[:lost] + spans[lost + 1 :])) <= whole
+
+
+def test_run_ids_are_the_trace_and_the_span_of_the_request() -> None:
+    for run in runs_of("genai-two-requests-in-one-trace"):
+        assert run.run_id == f"{run.trace_ids[0]}:{run.span_id}"

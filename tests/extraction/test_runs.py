@@ -1,0 +1,247 @@
+"""How requests and components are cut out of traces, span by span."""
+
+from __future__ import annotations
+
+import pytest
+
+from goldspan.extraction import extract, role_of
+from goldspan.model import SpanRecord
+from spans import TRACE, agent, answers, asks_for, model, span, tool
+
+
+def only(spans: list[SpanRecord], **options: object):  # type: ignore[no-untyped-def]
+    (run,) = extract(spans, **options)  # type: ignore[arg-type]
+    return run
+
+
+def test_a_trace_without_agent_model_or_tool_holds_no_request() -> None:
+    health_check = span("GET /healthz", http__request__method="GET")
+    construction = span("create_agent helper", gen_ai__operation__name="create_agent", gen_ai__agent__name="helper")
+    discovery = span("tools/list", mcp__method__name="tools/list")
+    for lone in (health_check, construction, discovery):
+        assert extract([lone]) == []
+
+
+def test_a_tool_span_alone_is_a_request_of_its_own() -> None:
+    lone = tool("search", {"q": "x"})
+    run = only([lone])
+    assert (run.span_id, run.tools_used) == (lone.span_id, ("search",))
+
+
+def test_the_outermost_agent_is_the_request_and_counts_the_calls_of_the_whole_tree() -> None:
+    server = span("POST /chat", kind=2)
+    outer = agent("planner", parent_id=server.span_id, asked="Plan my trip")
+    delegation = tool("ask_expert", {"question": "When?"}, parent_id=outer.span_id, end_ns=10**12)
+    inner = agent("expert", parent_id=delegation.span_id)
+    run = only([server, outer, delegation, inner, tool("calendar", {}, parent_id=inner.span_id)])
+    assert run.span_id == outer.span_id
+    assert run.input == "Plan my trip"
+    assert [(call.name, call.kind, call.agent) for call in run.tool_calls] == [
+        ("ask_expert", "agent", "planner"),
+        ("calendar", "tool", "expert"),
+    ]
+    assert run.tools_used == ("calendar",)
+
+
+def test_agents_beside_each_other_are_requests_of_their_own() -> None:
+    batch = span("nightly batch")
+    first = agent("a", parent_id=batch.span_id)
+    second = agent("b", parent_id=batch.span_id)
+    runs = extract([batch, first, second, tool("x", parent_id=first.span_id), tool("y", parent_id=second.span_id)])
+    assert [(run.agent, run.tools_used) for run in runs] == [("a", ("x",)), ("b", ("y",))]
+
+
+def test_a_tool_outside_of_every_agent_belongs_to_the_request_that_began_before_it() -> None:
+    batch = span("batch")
+    first = agent("a", parent_id=batch.span_id)
+    stray = tool("x", parent_id=batch.span_id)
+    second = agent("b", parent_id=batch.span_id)
+    assert [run.tools_used for run in extract([batch, first, stray, second])] == [("x",), ()]
+
+
+def test_an_agent_that_follows_a_handoff_continues_the_request() -> None:
+    root = span("workflow")
+    first = agent("front", parent_id=root.span_id, asked="Help")
+    handoff = span("handoff", gen_ai__operation__name="handoff", gen_ai__tool__name="back", parent_id=first.span_id)
+    second = agent("back", parent_id=root.span_id)
+    run = only([root, first, handoff, second, tool("fix", parent_id=second.span_id)])
+    assert run.tools_used == ("fix",)
+    assert [call.kind for call in run.tool_calls] == ["handoff", "tool"]
+
+
+def test_children_of_a_span_that_never_arrived_are_one_request_under_its_id() -> None:
+    missing = "a" * 16
+    calls = [tool(name, {"n": 1}, parent_id=missing) for name in ("one", "two")]
+    run = only(calls)
+    assert run.run_id == f"{TRACE}:{missing}"
+    assert run.tools_used == ("one", "two")
+    assert run.health.missing_root
+    assert not run.health.clean
+    late_root = agent("late", span_id=missing, start_ns=1, end_ns=10**12)
+    assert only([*calls, late_root]).run_id == run.run_id
+
+
+def test_a_component_is_a_run_of_its_own_and_its_calls_also_count_for_the_request() -> None:
+    outer = agent("planner", goldspan__golden__id="whole")
+    part = span("retrieve", parent_id=outer.span_id, goldspan__component__name="retrieve", goldspan__golden__id="part")
+    inner = tool("search", {"q": 1}, parent_id=part.span_id)
+    spans = [outer, part, inner, tool("answer", {}, parent_id=outer.span_id)]
+    request, component = only(spans), only(spans, unit="component")
+    assert (request.golden_id, request.tools_used) == ("whole", ("search", "answer"))
+    assert (component.golden_id, component.tools_used) == ("part", ("search",))
+    assert (component.unit, component.component, component.span_id) == ("component", "retrieve", part.span_id)
+
+
+def test_a_component_that_ran_by_itself_is_no_request() -> None:
+    part = span("retrieve", goldspan__component__name="retrieve", goldspan__component__input="find x")
+    spans = [part, tool("search", {"q": 1}, parent_id=part.span_id)]
+    assert extract(spans) == []
+    assert only(spans, unit="component").input == "find x"
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [("root", "g1"), ("above", "g1"), ("inside", "g1"), ("in a component", None)],
+)
+def test_a_golden_may_be_named_on_the_run_around_it_or_inside_it(where: str, found: str | None) -> None:
+    named = {"test__case__name": "g1"}
+    server = span("POST /chat", **(named if where == "above" else {}))
+    root = agent("a", parent_id=server.span_id, **(named if where == "root" else {}))
+    part = span("p", parent_id=root.span_id, goldspan__component__name="p")
+    call = tool(
+        "x",
+        parent_id=part.span_id if where == "in a component" else root.span_id,
+        **(named if where in ("inside", "in a component") else {}),
+    )
+    assert only([server, root, part, call]).golden_id == found
+
+
+def test_other_attributes_can_name_the_golden() -> None:
+    root = agent("a", my__case="g7")
+    assert only([root, tool("x", parent_id=root.span_id)], golden_id_attributes=["my.case"]).golden_id == "g7"
+
+
+def test_parents_in_a_circle_are_cut_and_every_call_still_counts() -> None:
+    one = tool("one", {"n": 1}, span_id="1" * 16, parent_id="3" * 16)
+    two = tool("two", {"n": 2}, span_id="2" * 16, parent_id="1" * 16)
+    three = tool("three", {"n": 3}, span_id="3" * 16, parent_id="2" * 16)
+    itself = tool("itself", {}, span_id="4" * 16, parent_id="4" * 16)
+    runs = extract([one, two, three, itself])
+    assert sorted(name for run in runs for name in run.tools_used) == ["itself", "one", "three", "two"]
+
+
+def test_a_very_deep_and_a_very_wide_trace_are_read() -> None:
+    root = agent("a")
+    chain = [root]
+    for _ in range(5_000):
+        chain.append(span("step", parent_id=chain[-1].span_id))
+    wide = [span("chunk", parent_id=root.span_id) for _ in range(5_000)]
+    assert only([*chain, *wide, tool("x", parent_id=chain[-1].span_id)]).tools_used == ("x",)
+
+
+def test_the_longer_of_two_exports_of_one_span_counts() -> None:
+    early = agent("a", asked="Hi", span_id="5" * 16, start_ns=5, end_ns=10)
+    final = agent("a", asked="Hi", span_id="5" * 16, start_ns=5, end_ns=20, final_result="Done")
+    for spans in ([early, final], [final, early]):
+        run = only(spans)
+        assert (run.output, run.end_ns) == ("Done", 20)
+
+
+def test_calls_without_times_come_last_and_cost_no_error() -> None:
+    root = agent("a", start_ns=1)
+    timed = tool("timed", parent_id=root.span_id)
+    untimed = tool("untimed", parent_id=root.span_id, start_ns=None, end_ns=None)
+    assert only([root, untimed, timed]).tools_used == ("timed", "untimed")
+
+
+def test_the_last_words_of_the_user_are_the_input_even_where_tool_results_come_in_the_users_name() -> None:
+    handed_back = {"role": "user", "parts": [{"type": "tool_call_response", "id": "c1", "result": 3}]}
+    asked = [{"role": "user", "content": "Old"}, {"role": "user", "content": "New"}, handed_back]
+    run = only([model(asked=asked, answered=[{"role": "assistant", "content": "3"}])])
+    assert (run.input, run.output) == ("New", "3")
+
+
+def test_health_counts_what_was_not_captured() -> None:
+    root = agent("a", dropped_attributes=2)
+    spans = [
+        root,
+        tool("silent", parent_id=root.span_id),
+        span(
+            "x",
+            parent_id=root.span_id,
+            gen_ai__operation__name="execute_tool",
+            gen_ai__tool__name="cut",
+            gen_ai__tool__call__arguments='{"city": "Par',
+        ),
+        tool("fine", {}, parent_id=root.span_id),
+    ]
+    run = only(spans)
+    health = run.health
+    assert (health.dropped_attributes, health.arguments_absent, health.arguments_unreadable) == (2, 1, 1)
+    assert (run.tool_calls[1].arguments, run.tool_calls[1].raw_arguments) == (None, '{"city": "Par')
+
+
+def test_a_span_tells_its_role_by_itself() -> None:
+    assert role_of(agent("a")) == "agent"
+    assert role_of(tool("x")) == "tool"
+    assert role_of(model()) == "model"
+    assert role_of(span("p", goldspan__component__name="p")) == "component"
+    assert role_of(span("GET /")) is None
+
+
+@pytest.mark.parametrize("value", [5, 1.5, True, [1], {"a": 1}, b"x", ""])
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        "gen_ai__tool__name",
+        "gen_ai__agent__name",
+        "gen_ai__tool__call__id",
+        "gen_ai__input__messages",
+        "gen_ai__tool__definitions",
+        "gen_ai__conversation__id",
+        "gen_ai__tool__call__arguments",
+        "input__value",
+        "traceloop__entity__name",
+        "traceloop__entity__input",
+        "tool__name",
+        "tool__parameters",
+    ],
+)
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"gen_ai__operation__name": "execute_tool"},
+        {"gen_ai__operation__name": "invoke_agent"},
+        {"gen_ai__operation__name": "chat"},
+        {"openinference__span__kind": "TOOL"},
+        {"traceloop__span__kind": "tool"},
+        {"openinference__span__kind": "LLM"},
+        {"traceloop__span__kind": "agent"},
+    ],
+)
+def test_an_attribute_of_an_unexpected_type_costs_no_error(mark: dict[str, str], attribute: str, value: object) -> None:
+    (run,) = extract([span("odd", **(mark | {attribute: value}))])
+    for call in run.tool_calls:
+        assert isinstance(call.name, str)
+
+
+def test_messages_of_several_dialogues_do_not_mix_their_calls() -> None:
+    main = model(
+        asked=[{"role": "user", "content": "Refund order 7"}],
+        answered=[asks_for("expert", {"input": "What is the policy?"}, "c1")],
+    )
+    inner = model(
+        asked=[{"role": "user", "content": "What is the policy?"}],
+        answered=[asks_for("search", {"q": "policy"}, "c2")],
+    )
+    done = model(
+        asked=[{"role": "user", "content": "Refund order 7"}, answers("c1", "30 days")],
+        answered=[{"role": "assistant", "content": "Refunded."}],
+    )
+    run = only([main, inner, done])
+    assert [(call.name, call.kind, call.agent) for call in run.tool_calls] == [
+        ("expert", "agent", None),
+        ("search", "tool", "expert"),
+    ]
+    assert run.tool_calls[0].result == "30 days"
+    assert (run.input, run.output) == ("Refund order 7", "Refunded.")
