@@ -1,0 +1,43 @@
+"""Runs from what exporters and Collectors write: OTLP in protobuf and JSON, in files and folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import get_args
+
+from goldspan.errors import ConfigurationError
+from goldspan.extraction import extract
+from goldspan.model import Run, SpanRecord, Unit
+from goldspan.otlp.environment import golden_id_attributes as configured_attributes
+from goldspan.otlp.files import Loss, OnLoss, read_spans
+
+__all__ = ["Loss", "load_runs", "read_spans"]
+
+
+def load_runs(
+    *paths: str | os.PathLike[str],
+    unit: Unit = "request",
+    golden_id_attributes: Sequence[str] | None = None,
+    on_loss: OnLoss | None = None,
+) -> Iterator[Run]:
+    """The runs in trace files, folders and standard input (`-`), in the order of their start.
+
+    Spans of one trace may be spread over all of them. `golden_id_attributes` are the span attributes that may name a
+    run's golden; the default is the variable `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then
+    `test.case.name`. `on_loss` is called for each place that cannot be read; without it, each file that has some
+    gives one `GoldspanWarning`.
+
+    Raises `TraceFileError` for what does not exist (at once) or holds no traces (when the first run is asked for), and
+    `ConfigurationError` where there is nothing to read or no such unit.
+    """
+    if not paths:
+        raise ConfigurationError("load_runs() needs at least one trace file, folder or '-' for standard input")
+    if unit not in get_args(Unit):
+        raise ConfigurationError(f"unknown unit {unit!r}; choose one of {', '.join(get_args(Unit))}")
+    attributes = configured_attributes() if golden_id_attributes is None else tuple(golden_id_attributes)
+    return _runs(read_spans(paths, on_loss=on_loss), unit, attributes)
+
+
+def _runs(spans: Iterator[SpanRecord], unit: Unit, attributes: Sequence[str]) -> Iterator[Run]:
+    yield from extract(spans, unit=unit, golden_id_attributes=attributes)

@@ -1,0 +1,63 @@
+"""Bytes as they come out of a file: unpacked, in pieces, as lines, and never more of them in memory than needed."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from io import BufferedReader
+from itertools import chain
+
+Report = Callable[[str, str], None]
+"""Called for each loss with where it is ("line 3", "end of file") and what was lost, in one phrase."""
+
+_PIECE = 64 * 1024
+
+
+def unpacked(file: BufferedReader, report: Report) -> Iterator[bytes]:
+    """The contents in pieces, decompressed where the first bytes say so."""
+    start = file.peek(16)
+    for magic, unpack in _COMPRESSIONS:
+        if start.startswith(magic):
+            return unpack(file, report)
+    return iter(lambda: file.read1(_PIECE), b"")
+
+
+def looked_at(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
+    """The first `size` bytes or a few more (fewer where there are no more), and the pieces with them."""
+    start = b""
+    for piece in pieces:
+        start += piece
+        if len(start) >= size:
+            break
+    return start, chain([start], pieces)
+
+
+def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines without their line feeds. The last one counts with or without a line feed at its end."""
+    parts: list[bytes] = []  # of a line that is longer than a piece
+    for piece in pieces:
+        *ended, rest = piece.split(b"\n")
+        for line in ended:
+            yield b"".join((*parts, line))
+            parts.clear()
+        if rest:
+            parts.append(rest)
+    if parts:
+        yield b"".join(parts)
+
+
+def _gunzip(file: BufferedReader, report: Report) -> Iterator[bytes]:
+    """All members of a gzip file; of a damaged one, all that comes before the damage."""
+    with gzip.GzipFile(fileobj=file) as unzipped:
+        try:
+            yield from iter(lambda: unzipped.read1(_PIECE), b"")
+        except EOFError:
+            report("end of file", "the gzip data is cut off")
+        except (gzip.BadGzipFile, zlib.error) as error:
+            report("end of file", f"the gzip data is damaged ({error})")
+
+
+_Unpack = Callable[[BufferedReader, Report], Iterator[bytes]]
+_COMPRESSIONS: tuple[tuple[bytes, _Unpack], ...] = ((b"\x1f\x8b", _gunzip),)
+"""The first bytes of a compressed file, and what unpacks it."""

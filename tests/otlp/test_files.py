@@ -1,0 +1,348 @@
+"""Spans out of trace files: whatever was written, by whatever, however damaged."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.errors import GoldspanWarning, TraceFileError
+from goldspan.otlp import Loss, read_spans
+from otlp.payloads import document, line, request, spans_of
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "otlp"
+
+A, B, C = request("a1", "a2", trace=1), request("b1", trace=2), request("c1", trace=3)
+LINES = line(A) + line(B) + line(C)
+NAMES = ["a1", "a2", "b1", "c1"]
+PRETTY = json.dumps(document(A), indent=2).encode()
+LOGS = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"hello"}}]}]}]}\n'
+METRICS = b'{"resourceMetrics":[{"scopeMetrics":[]}]}\n'
+
+
+def names(*paths, on_loss=None):
+    return [span.name for span in read_spans(paths, on_loss=on_loss)]
+
+
+@pytest.fixture
+def read(tmp_path):
+    """The names of the spans in a file with these contents, and the places lost."""
+
+    def read(data, name="anything"):
+        path = tmp_path / name
+        path.write_bytes(data)
+        losses = []
+        found = names(path, on_loss=losses.append)
+        assert {loss.path for loss in losses} <= {str(path)}
+        return found, [loss.where for loss in losses]
+
+    return read
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(LINES, id="one request a line"),
+        pytest.param(LINES.rstrip(), id="no final newline"),
+        pytest.param(LINES.replace(b"\n", b"\r\n"), id="Windows line ends"),
+        pytest.param(b"\xef\xbb\xbf" + LINES, id="byte order mark"),
+        pytest.param(b"\n\n" + LINES.replace(b"\n", b"\n  \n"), id="blank lines"),
+        pytest.param(LINES.replace(b"\n", b""), id="back to back without newlines"),
+        pytest.param(b"[" + LINES.strip().replace(b"\n", b",") + b"]", id="array on one line"),
+        pytest.param(b"[" + LINES.strip().replace(b"\n", b",\n") + b"]\n", id="array with one request a line"),
+        pytest.param(json.dumps([document(each) for each in (A, B, C)], indent=1).encode(), id="pretty array"),
+        pytest.param(PRETTY + b"\n" + line(B) + line(C), id="pretty, then one a line"),
+        pytest.param(line(A) + json.dumps(document(B), indent="\t").encode() + line(C), id="pretty in between"),
+        pytest.param(json.dumps(document(A), indent=0).encode() + line(B) + line(C), id="newlines without indentation"),
+        pytest.param(LOGS + line(A) + METRICS + line(B) + b"{}\n" + line(C), id="logs and metrics in between"),
+        pytest.param(b"".join(each.SerializeToString() for each in (A, B, C)), id="protobuf back to back"),
+        pytest.param(b"".join(map(gzip.compress, LINES.splitlines(True))), id="gzip of several members"),
+        pytest.param(gzip.compress(b"".join(each.SerializeToString() for each in (A, B, C))), id="gzipped protobuf"),
+    ],
+)
+def test_every_way_of_writing_requests_gives_the_same_spans(read, data):
+    assert read(data) == (NAMES, [])
+
+
+def test_a_request_over_many_lines_is_one_request(read):
+    assert read(PRETTY) == (["a1", "a2"], [])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\n \r\n", b"\xef\xbb\xbf", gzip.compress(b""), b"{}", b'{"resourceSpans":[]}', b"[]", LOGS + METRICS],
+    ids=repr,
+)
+def test_a_file_without_spans_that_is_not_wrong_yields_nothing(read, data):
+    assert read(data) == ([], [])
+
+
+A1_AT = PRETTY[: PRETTY.index(b'"a1"')].count(b"\n")
+LF = b"\n"
+HALF_PRETTY = PRETTY[:-40] + LF
+HALF = line(B)[:70] + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "found", "lost"),
+    [
+        pytest.param(line(A) + b"%&/\n" + line(C), "a1 a2 c1", ["line 2"], id="noise in the middle"),
+        pytest.param(line(A) + HALF + line(C), "a1 a2 c1", ["line 2"], id="half a line in the middle"),
+        pytest.param(line(A) + b'{"resourceSpans": [\n' + line(C), "a1 a2 c1", ["line 2"], id="half a line, a bracket"),
+        pytest.param(b'{"resourceSpans": [\n{?}\n' + line(C), "c1", ["line 2"], id="half a request of two lines"),
+        pytest.param(HALF + HALF + line(C), "c1", ["line 1", "line 2"], id="two half lines at the start"),
+        pytest.param(line(A) + line(B) + line(C)[:-9], "a1 a2 b1", ["line 3"], id="half a line at the end"),
+        pytest.param(line(A) + line(B) + line(C)[:60], "a1 a2 b1", ["line 3"], id="cut off in a text"),
+        pytest.param(line(A)[150:] + line(B) + line(C), "b1 c1", ["line 1"], id="starts in the middle of a line"),
+        pytest.param(LINES + bytes(500), "a1 a2 b1 c1", ["line 4"], id="zeros at the end"),
+        pytest.param(line(A) + bytes(9) + line(B) + line(C), "a1 a2 b1 c1", ["line 2"], id="zeros before a line"),
+        pytest.param(line(A) + b'{"level":"info"}\n' + line(C), "a1 a2 c1", ["line 2"], id="other JSON in between"),
+        pytest.param(line(A) + b'{"resourceSpans":5}\n' + line(C), "a1 a2 c1", ["line 2"], id="wrong outline"),
+        pytest.param(line(A) + b"[" * 99999 + b"\n" + line(C), "a1 a2 c1", [], id="only brackets"),
+        pytest.param(line(A) + b'{"a":' * 99999 + b"\n" + line(C), "a1 a2 c1", ["line 2"], id="nested too deeply"),
+        pytest.param(line(A).replace(b"a2", b"a\xff"), "a1 a\ufffd", ["line 1"], id="not UTF-8"),
+        pytest.param(line(B) + b"{\n" + PRETTY + b"\n" + PRETTY, "b1 a1 a2 a1 a2", ["line 3"], id="a bracket too many"),
+        pytest.param(
+            line(B) + HALF_PRETTY + PRETTY + b"\n" + PRETTY,
+            "b1 a1 a2 a1 a2",
+            [f"line {2 + HALF_PRETTY.count(LF)}"],
+            id="half a one over many lines",
+        ),
+        pytest.param(
+            line(B) + PRETTY.replace(b'"a1"', b"a1") + b"\n" + PRETTY,
+            "b1 a1 a2",
+            [f"line {2 + A1_AT}"],
+            id="a broken pretty one",
+        ),
+    ],
+)
+def test_of_a_damaged_file_the_rest_is_read_and_the_place_reported(read, data, found, lost):
+    assert read(data) == (found.split(), lost)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [PRETTY, json.dumps(document(A)).encode(), json.dumps([document(A)], indent=4).encode()],
+    ids=["pretty", "one line", "array"],
+)
+def test_of_a_single_request_that_was_cut_off_the_whole_spans_are_read(read, text):
+    cut = text.index(b'"a2"')
+    for size in range(cut, len(text) - 20, 7):
+        found, lost = read(text[:size])
+        assert found[:1] == ["a1"]
+        assert lost
+
+
+def test_a_rejected_span_is_a_loss_and_the_others_are_read(read):
+    damaged = request("good", "bad", "worse")
+    for span in spans_of(damaged)[1:]:
+        span.trace_id = b"short"
+    assert read(damaged.SerializeToString()) == (["good"], ["whole file"])
+    assert read(line(B) + line(damaged)) == (["b1", "good"], ["line 2"])
+
+
+def test_a_protobuf_file_that_was_cut_off_gives_its_whole_spans(read):
+    assert read(A.SerializeToString()[:-4]) == (["a1"], ["end of file"])
+
+
+def many(count):
+    """Lines that gzip cannot shrink much."""
+    noise = random.Random(1)
+    return b"".join(line(request(noise.randbytes(90).hex(), trace=number)) for number in range(1, count + 1))
+
+
+@pytest.mark.parametrize(
+    ("damage", "least"),
+    [
+        pytest.param(lambda data: data[: len(data) // 2], 900, id="cut off"),
+        pytest.param(lambda data: data[:-8] + bytes(8), 2000, id="wrong checksum"),
+        pytest.param(lambda data: data + b"trailing", 2000, id="something behind it"),
+        pytest.param(lambda data: data[:100_000] + bytes(200) + data[100_200:], 500, id="damaged in the middle"),
+    ],
+)
+def test_of_damaged_gzip_data_all_that_decodes_is_read(read, damage, least):
+    found, lost = read(damage(gzip.compress(many(2000))))
+    assert len(found) >= least
+    assert "end of file" in lost
+
+
+def test_lines_longer_than_any_buffer_are_read(read):
+    assert read(line(A) + line(request("x" * 300_000)) + line(C))[0][2] == "x" * 300_000
+
+
+@given(st.binary(max_size=80), st.integers(1, len(LINES)))
+def test_noise_inside_costs_no_more_than_the_lines_it_touches(tmp_path_factory, noise, at):
+    path = tmp_path_factory.mktemp("noise") / "traces.jsonl"
+    path.write_bytes(LINES[:at] + noise + LINES[at:] + b"\n" + LINES)
+    losses = []
+    assert names(path, on_loss=losses.append)[-4:] == NAMES
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        pytest.param(b"Dear diary,\ntoday nothing was traced.\n", "line 1", id="prose"),
+        pytest.param(b'{"name": "x", "version": 1}', "line 1", id="other JSON"),
+        pytest.param(b"\n\n[1, 2]", "line 3", id="numbers"),
+        pytest.param(b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "whole file", id="picture"),
+        pytest.param(line(A).replace(b"traceId", b"traceID"), "line 1", id="no valid span"),
+        pytest.param(line(A)[:40], "line 1", id="cut off before the first span"),
+        pytest.param(A.SerializeToString()[:30], "whole file", id="protobuf cut off before the first span"),
+        pytest.param(gzip.compress(LINES)[:12], "end of file", id="gzip cut off before the first byte"),
+        pytest.param(bytes(100), "line 1", id="zeros"),
+    ],
+)
+def test_a_file_that_holds_no_traces_is_an_error_that_names_file_and_place(read, tmp_path, data, place):
+    with pytest.raises(TraceFileError) as caught:
+        read(data, "mine.jsonl")
+    assert str(caught.value).startswith(f"{tmp_path / 'mine.jsonl'}: holds no traces")
+    assert place in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_long_file_of_something_else_is_given_up_early(tmp_path):
+    (tmp_path / "app.log").write_bytes(b"2026-01-01 INFO hello\n" * 500 + LINES)
+    losses = []
+    with pytest.raises(TraceFileError, match="line 1: not JSON"):
+        names(tmp_path / "app.log", on_loss=losses.append)
+    assert losses == []
+
+
+def test_logs_and_metrics_in_protobuf_are_passed_over():
+    assert names(FIXTURES / "logs.pb.gz", FIXTURES / "logs.json.gz") == []
+
+
+@pytest.mark.parametrize("stem", ["structured-values", "mcp-js"])
+def test_real_exports_are_the_same_in_both_formats(stem):
+    suffix = ".gz" if stem == "structured-values" else ""
+    from_protobuf, from_json = (list(read_spans([FIXTURES / f"{stem}.{kind}{suffix}"])) for kind in ("pb", "json"))
+    assert from_protobuf == from_json
+    assert len(from_protobuf) >= 6
+
+
+def test_structured_attributes_arrive_as_lists_and_dictionaries():
+    spans = list(read_spans([FIXTURES / "structured-values.pb.gz"]))
+    chat = next(span for span in spans if span.name == "chat gpt-4o-mini")
+    assert chat.attributes["gen_ai.input.messages"][0]["role"] == "user"
+    assert chat.attributes["gen_ai.usage.input_tokens"] == 10
+
+
+class TestFolders:
+    def test_all_trace_files_below_are_read_in_the_order_of_their_names(self, tmp_path):
+        (tmp_path / "deep" / "er").mkdir(parents=True)
+        (tmp_path / "b.pb.gz").write_bytes(gzip.compress(A.SerializeToString()))
+        (tmp_path / "deep" / "er" / "traces.NDJSON").write_bytes(line(C))
+        (tmp_path / "deep" / "b.json").write_bytes(line(B))
+        assert names(tmp_path) == NAMES
+
+    def test_files_of_other_kinds_are_passed_over_in_silence(self, tmp_path):
+        (tmp_path / "traces.jsonl").write_bytes(LINES)
+        (tmp_path / "notes.md").write_text("not a trace")
+        (tmp_path / "folder.json").mkdir()
+        losses = []
+        assert names(tmp_path, on_loss=losses.append) == NAMES
+        assert losses == []
+
+    def test_a_file_that_turns_out_to_be_something_else_is_only_a_loss(self, tmp_path):
+        (tmp_path / "package.json").write_text('{"name": "x"}')
+        (tmp_path / "traces.jsonl").write_bytes(LINES)
+        losses = []
+        assert names(tmp_path, on_loss=losses.append) == NAMES
+        assert losses == [Loss(str(tmp_path / "package.json"), "whole file", "holds no traces")]
+        with pytest.warns(GoldspanWarning, match=r"package\.json, whole file: holds no traces"):
+            assert names(tmp_path) == NAMES
+
+    def test_a_folder_in_which_no_file_holds_traces_is_an_error(self, tmp_path):
+        (tmp_path / "package.json").write_text('{"name": "x"}')
+        with pytest.raises(TraceFileError, match=r"no file in this folder holds traces; the first: .*package\.json"):
+            names(tmp_path, on_loss=lambda loss: None)
+
+    def test_a_folder_without_trace_files_is_an_error_that_says_what_they_are_called(self, tmp_path):
+        (tmp_path / "notes.md").write_text("not a trace")
+        with pytest.raises(TraceFileError, match=r"no trace file in this folder; their names end in \.json, \.jsonl"):
+            read_spans([tmp_path])
+
+
+def test_several_paths_are_read_one_after_the_other(tmp_path):
+    for name, made in (("1", C), ("2", A)):
+        (tmp_path / name).write_bytes(line(made))
+    assert names(tmp_path / "1", str(tmp_path / "2")) == ["c1", "a1", "a2"]
+
+
+def test_a_path_that_does_not_exist_is_an_error_before_anything_is_read(tmp_path):
+    (tmp_path / "traces.jsonl").write_bytes(LINES)
+    with pytest.raises(TraceFileError, match=r"nowhere\.jsonl: no such file or folder"):
+        read_spans([tmp_path / "traces.jsonl", tmp_path / "nowhere.jsonl"])
+
+
+def test_a_file_that_vanishes_before_its_turn_is_an_error_that_names_it(tmp_path):
+    path = tmp_path / "traces.jsonl"
+    path.write_bytes(LINES)
+    spans = read_spans([path])
+    path.unlink()
+    with pytest.raises(TraceFileError, match=r"traces\.jsonl: cannot be read: No such file"):
+        next(spans)
+
+
+def test_standard_input_is_read_as_bytes():
+    program = "from goldspan.otlp import read_spans; print(*[span.name for span in read_spans(['-'])])"
+    for data in (LINES, gzip.compress(LINES), A.SerializeToString() + B.SerializeToString() + C.SerializeToString()):
+        done = subprocess.run([sys.executable, "-c", program], input=data, capture_output=True, check=True)
+        assert done.stdout.decode().split() == NAMES
+
+
+def test_errors_call_standard_input_by_its_name(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"hello"))))
+    with pytest.raises(TraceFileError, match="standard input: holds no traces"):
+        names("-")
+
+
+def test_a_named_pipe_is_read_like_a_file(tmp_path):
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+        cat.stdin.write(LINES)
+        cat.stdin.close()
+        assert names(f"/dev/fd/{cat.stdout.fileno()}") == NAMES
+
+
+def test_without_a_callback_each_damaged_file_gives_one_warning(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(line(A) + b"?\n" + line(B) + b"?\n")
+    with pytest.warns(GoldspanWarning) as caught:
+        assert len(names(tmp_path / "one", tmp_path / "two")) == 6
+    first, second = (str(each.message) for each in caught)
+    assert f"{tmp_path / 'one'}, line 2: not JSON: no object begins here (column 1) (and 1 more in this file)" in first
+    assert f"{tmp_path / 'two'}, line 2" in second
+
+
+def test_a_file_is_read_line_by_line_and_not_all_at_once(tmp_path):
+    """The first spans are there while the rest is not even written."""
+    path = tmp_path / "growing.jsonl"
+    path.write_bytes(line(A) * 2000)
+    with path.open("ab") as file:
+        spans = read_spans([path])
+        assert next(spans).name == "a1"
+        file.write(line(request("last")))
+        file.flush()
+        assert [span.name for span in spans][-1] == "last"
+
+
+def test_reading_json_does_not_load_protobuf(tmp_path):
+    (tmp_path / "traces.jsonl").write_bytes(LINES)
+    program = (
+        "import sys; from goldspan.otlp import read_spans; "
+        f"assert len(list(read_spans([{str(tmp_path / 'traces.jsonl')!r}]))) == 4; "
+        "assert 'google.protobuf' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_loss_reads_as_one_line():
+    assert str(Loss("traces.jsonl", "line 3", "not JSON")) == "traces.jsonl, line 3: not JSON"

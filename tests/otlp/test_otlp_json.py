@@ -1,0 +1,301 @@
+"""Spans out of OTLP/JSON: the same as out of protobuf."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from goldspan.otlp import protobuf
+from goldspan.otlp.decoding import DecodeError
+from goldspan.otlp.otlp_json import decode_traces, parse
+from otlp.payloads import START, TRACE_ID, add, document, request
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+values = st.recursive(
+    st.none()
+    | texts
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+attributes = st.dictionaries(texts, values, max_size=4)
+times = st.integers(0, 2**64 - 1)
+
+
+@st.composite
+def spans(draw):
+    span = Span(
+        trace_id=draw(st.just(TRACE_ID) | st.binary(min_size=16, max_size=16) | st.binary(max_size=17)),
+        span_id=draw(st.binary(min_size=8, max_size=8) | st.binary(max_size=9)),
+        parent_span_id=draw(st.just(b"") | st.just(bytes(8)) | st.binary(min_size=8, max_size=8)),
+        name=draw(texts),
+        kind=draw(st.integers(0, 5)),
+        start_time_unix_nano=draw(times),
+        end_time_unix_nano=draw(times),
+        dropped_attributes_count=draw(st.integers(0, 2**32 - 1)),
+    )
+    add(span, draw(attributes))
+    if draw(st.booleans()):
+        span.status.CopyFrom(Status(code=draw(st.sampled_from([0, 1, 2])), message=draw(texts)))
+    for _ in range(draw(st.integers(0, 2))):
+        holder = Span()
+        add(holder, draw(attributes))
+        span.events.add(name=draw(texts), time_unix_nano=draw(times), attributes=holder.attributes)
+    return span
+
+
+@st.composite
+def requests(draw):
+    made = ExportTraceServiceRequest()
+    for _ in range(draw(st.integers(1, 2))):
+        outer = made.resource_spans.add()
+        holder = Span()
+        add(holder, draw(attributes))
+        outer.resource.attributes.extend(holder.attributes)
+        for _ in range(draw(st.integers(0, 2))):
+            inner = outer.scope_spans.add()
+            inner.scope.name = draw(texts)
+            inner.spans.extend(draw(st.lists(spans(), max_size=2)))
+    return made
+
+
+@given(requests(), st.booleans())
+def test_a_request_decodes_to_equal_spans_from_json_and_from_protobuf(made, enum_names):
+    text = json.dumps(document(made, enum_names=enum_names))
+    from_json = decode_traces(parse(text)[0])
+    from_protobuf = protobuf.decode_traces(made.SerializeToString())
+    assert from_json == from_protobuf
+
+
+@given(requests())
+def test_snake_case_names_are_read_like_camel_case_ones(made):
+    def in_snake_case(camel, snake):
+        for name, inner in (("traceId", "trace_id"), ("spanId", "span_id"), ("parentSpanId", "parent_span_id")):
+            if name in camel:
+                snake[inner] = camel[name]
+        for key in ("spans", "resource_spans", "scope_spans"):
+            other = "".join([key.split("_")[0], *map(str.capitalize, key.split("_")[1:])])
+            for before, after in zip(camel.get(other, ()), snake.get(key, ()), strict=True):
+                in_snake_case(before, after)
+        return snake
+
+    dumped = in_snake_case(document(made), MessageToDict(made, preserving_proto_field_name=True))
+    assert decode_traces(dumped) == decode_traces(document(made))
+
+
+def one(**fields):
+    """The record of a span written in JSON with these fields."""
+    decoded = decode_traces(written(**fields))
+    assert decoded.rejected == 0, decoded.reason
+    return decoded.spans[0]
+
+
+def written(**fields):
+    span = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", **fields}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+def test_ids_may_be_written_in_capitals():
+    span = one(traceId="5B8EFFF798038103D269B633813FC60C", spanId="EEE19B7EC3C1B174", parentSpanId="EEE19B7EC3C1B173")
+    assert span.trace_id == "5b8efff798038103d269b633813fc60c"
+    assert (span.span_id, span.parent_id) == ("eee19b7ec3c1b174", "eee19b7ec3c1b173")
+
+
+@pytest.mark.parametrize("start", [START + 1, str(START + 1)])
+def test_integers_are_exact_written_as_text_or_as_numbers(start):
+    value = 9007199254740993 if isinstance(start, int) else "9007199254740993"
+    span = one(startTimeUnixNano=start, attributes=[{"key": "n", "value": {"intValue": value}}])
+    assert span.start_ns == START + 1
+    assert span.attributes == {"n": 9007199254740993}
+
+
+def test_unknown_fields_and_nulls_are_passed_over_everywhere():
+    decoded = decode_traces(
+        {
+            "new": 1,
+            "resourceSpans": [
+                None,
+                {"resource": None, "scopeSpans": None},
+                {
+                    "resource": {"attributes": None, "new": {}},
+                    "scopeSpans": [
+                        {
+                            "scope": None,
+                            "spans": [
+                                {
+                                    **written()["resourceSpans"][0]["scopeSpans"][0]["spans"][0],
+                                    **dict.fromkeys(
+                                        ["parentSpanId", "name", "kind", "startTimeUnixNano", "status", "events"]
+                                    ),
+                                    "attributes": [
+                                        None,
+                                        {"key": "a", "value": None},
+                                        {"key": "b", "value": {"stringValue": None, "new": 2}},
+                                        {"key": None, "value": {"new": 3, "intValue": 4}},
+                                        {"key": "c"},
+                                    ],
+                                }
+                            ],
+                        }
+                    ],
+                },
+            ],
+        }
+    )
+    assert (len(decoded.spans), decoded.rejected) == (1, 0)
+    assert decoded.spans[0].attributes == {"a": None, "b": None, "": 4, "c": None}
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        pytest.param({"doubleValue": "Infinity"}, math.inf, id="infinity"),
+        pytest.param({"doubleValue": "-Infinity"}, -math.inf, id="minus infinity"),
+        pytest.param({"doubleValue": 2}, 2.0, id="a whole double"),
+        pytest.param({"doubleValue": "0.5"}, 0.5, id="a double as text"),
+        pytest.param({"intValue": 3.0}, 3, id="an integer with a point"),
+        pytest.param({"bytesValue": base64.urlsafe_b64encode(b"\xfb\xff").decode().rstrip("=")}, b"\xfb\xff", id="url"),
+        pytest.param({"bytesValue": "+/8="}, b"\xfb\xff", id="base64"),
+        pytest.param({"bytesValue": "w7w="}, "ü", id="text in base64"),
+        pytest.param({"arrayValue": {}}, [], id="empty list"),
+        pytest.param({"kvlistValue": {"values": [{"key": "a", "value": {"boolValue": True}}]}}, {"a": True}, id="kv"),
+    ],
+)
+def test_a_value_is_read_as_it_is_meant(value, read):
+    assert one(attributes=[{"key": "key", "value": value}]).attributes == {"key": read}
+
+
+def test_not_a_number_is_a_float():
+    assert math.isnan(one(attributes=[{"key": "x", "value": {"doubleValue": "NaN"}}]).attributes["x"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "kind"),
+    [
+        pytest.param({"status": {"code": 2}, "kind": 3}, "error", 3, id="numbers"),
+        pytest.param({"status": {"code": "STATUS_CODE_ERROR"}, "kind": "SPAN_KIND_CLIENT"}, "error", 3, id="names"),
+        pytest.param({"status": {"code": "1"}, "kind": "2"}, "ok", 2, id="numbers as text"),
+        pytest.param({"status": {"code": "STATUS_CODE_NEW"}, "kind": "SPAN_KIND_NEW"}, "unset", 0, id="unknown names"),
+        pytest.param({"status": {"code": 9}, "kind": 9}, "unset", 9, id="unknown numbers"),
+    ],
+)
+def test_enums_are_numbers_or_names(fields, status, kind):
+    span = one(**fields)
+    assert (span.status, span.kind) == (status, kind)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        pytest.param({"traceId": "W47/95gDgQPSabYzgT/GDA=="}, "traceId is not hexadecimal", id="base64 trace id"),
+        pytest.param({"traceId": None}, "the trace id is not 16 bytes", id="no trace id"),
+        pytest.param({"traceId": 5}, "traceId is not text", id="trace id is a number"),
+        pytest.param({"spanId": "00" * 8}, "the span id is not 8 bytes", id="span id of zeros"),
+        pytest.param({"parentSpanId": "none"}, "parentSpanId is not hexadecimal", id="parent is a word"),
+        pytest.param({"startTimeUnixNano": 2**64}, "startTimeUnixNano is not a whole number", id="time too big"),
+        pytest.param({"startTimeUnixNano": "soon"}, "startTimeUnixNano is not a whole number", id="time is a word"),
+        pytest.param({"startTimeUnixNano": 0.5}, "startTimeUnixNano is not a whole number", id="time is a fraction"),
+        pytest.param({"endTimeUnixNano": True}, "endTimeUnixNano is not a whole number", id="time is a boolean"),
+        pytest.param({"endTimeUnixNano": []}, "endTimeUnixNano is not a whole number", id="time is a list"),
+        pytest.param({"status": "ok"}, "status is not a JSON object", id="status is a word"),
+        pytest.param({"events": {"name": "x"}}, "events is not a list", id="events are no list"),
+        pytest.param({"attributes": ["key"]}, "attributes is not a list of JSON objects", id="attribute is a word"),
+    ],
+)
+def test_a_span_with_a_wrong_field_is_rejected_with_the_reason(fields, reason):
+    decoded = decode_traces(written(**fields))
+    assert (decoded.spans, decoded.rejected) == ([], 1)
+    assert reason in decoded.reason
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"stringValue": 5},
+        {"boolValue": "true"},
+        {"intValue": 2**63},
+        {"intValue": "1.5"},
+        {"doubleValue": "much"},
+        {"doubleValue": True},
+        {"doubleValue": 10**400},
+        {"bytesValue": "§"},
+        {"arrayValue": []},
+    ],
+    ids=str,
+)
+def test_a_value_of_the_wrong_type_rejects_its_span(value):
+    assert decode_traces(written(attributes=[{"key": "key", "value": value}])).rejected == 1
+
+
+def test_the_good_spans_beside_a_rejected_one_stay():
+    made = document(request("one", "two", "three"))
+    made["resourceSpans"][0]["scopeSpans"][0]["spans"][1]["spanId"] = "?"
+    decoded = decode_traces(made)
+    assert [span.name for span in decoded.spans] == ["one", "three"]
+    assert decoded.rejected == 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(None, id="null"),
+        pytest.param([], id="list"),
+        pytest.param({"resourceSpans": {}}, id="resourceSpans is an object"),
+        pytest.param({"resourceSpans": [{"scopeSpans": "x"}]}, id="scopeSpans is text"),
+        pytest.param({"resourceSpans": [{"resource": 1}]}, id="resource is a number"),
+        pytest.param({"resourceSpans": [{"scopeSpans": [{"scope": {"name": 1}}]}]}, id="scope name is a number"),
+        pytest.param({"resourceSpans": [{"scopeSpans": [{"spans": [1]}]}]}, id="span is a number"),
+    ],
+)
+def test_a_document_of_another_outline_is_refused(made):
+    with pytest.raises(DecodeError):
+        decode_traces(made)
+
+
+@pytest.mark.parametrize("made", [{}, {"resourceSpans": []}, {"resourceSpans": None}, {"resourceSpans": [{}]}], ids=str)
+def test_a_request_without_spans_is_fine(made):
+    assert decode_traces(made).spans == []
+
+
+@pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue"])
+def test_a_value_nested_three_thousand_deep_rejects_its_span_only(kind):
+    value = {"stringValue": "deep"}
+    for _ in range(3000):
+        value = {kind: {"values": [value if kind == "arrayValue" else {"key": "k", "value": value}]}}
+    decoded = decode_traces(written(attributes=[{"key": "key", "value": value}]))
+    assert decoded.rejected == 1
+    assert "nested" in decoded.reason
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" + "9" * 5000 + "]", "{"], ids=len)
+def test_hostile_text_is_a_value_error_and_nothing_worse(text):
+    with pytest.raises(ValueError, match=r"nested too deeply|digits|Expecting"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        pytest.param(r'"\ud83d\ude00"', "😀", id="a pair"),
+        pytest.param(r'"\ud83d!"', "\ufffd!", id="first half alone"),
+        pytest.param(r'"\uDE00\ud83d\ude00"', "\ufffd😀", id="second half before a pair"),
+        pytest.param(r'"\\ud83d"', r"\ud83d", id="an escaped backslash"),
+        pytest.param(r'"\\\ud83d"', "\\\ufffd", id="a backslash before half a pair"),
+    ],
+)
+def test_half_a_surrogate_pair_is_replaced_so_that_the_text_can_be_sent_on(text, value):
+    parsed, end = parse("  " + text, 2)
+    assert parsed == value
+    assert end == 2 + len(text)
+    parsed.encode()

@@ -1,0 +1,197 @@
+"""Spans out of OTLP protobuf."""
+
+from __future__ import annotations
+
+import math
+import os
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from goldspan.model import SpanEvent, SpanRecord
+from goldspan.otlp.decoding import DecodeError
+from goldspan.otlp.protobuf import decode_damaged, decode_traces, is_another_signal
+from otlp.payloads import START, TRACE_ID, add, request, spans_of
+
+
+def test_a_span_as_the_standard_exporter_encodes_it_comes_out_as_it_was_made():
+    memory = InMemorySpanExporter()
+    provider = TracerProvider(resource=Resource({"service.name": "shop"}))
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    tracer = provider.get_tracer("shop.agent")
+    with tracer.start_as_current_span("invoke_agent", start_time=START) as parent:
+        child = tracer.start_span("execute_tool", kind=SpanKind.CLIENT, start_time=START + 1)
+        child.set_attributes(
+            {"gen_ai.tool.name": "search", "tries": 2, "share": 0.5, "cached": True, "ids": ["a", "b"]}
+        )
+        child.add_event("exception", {"exception.type": "Timeout"}, timestamp=START + 2)
+        child.set_status(StatusCode.ERROR, "too slow")
+        child.end(end_time=START + 3)
+
+    decoded = decode_traces(encode_spans(memory.get_finished_spans()).SerializeToString())
+
+    context, above = child.get_span_context(), parent.get_span_context()
+    assert decoded.spans[0] == SpanRecord(
+        trace_id=f"{context.trace_id:032x}",
+        span_id=f"{context.span_id:016x}",
+        parent_id=f"{above.span_id:016x}",
+        name="execute_tool",
+        attributes={"gen_ai.tool.name": "search", "tries": 2, "share": 0.5, "cached": True, "ids": ["a", "b"]},
+        start_ns=START + 1,
+        end_ns=START + 3,
+        status="error",
+        status_message="too slow",
+        events=(SpanEvent("exception", {"exception.type": "Timeout"}, START + 2),),
+        kind=3,
+        scope="shop.agent",
+        resource={"service.name": "shop"},
+    )
+    assert decoded.spans[1].parent_id is None
+    assert (decoded.rejected, decoded.reason) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        pytest.param("text", "text", id="text"),
+        pytest.param("", "", id="empty text"),
+        pytest.param(0, 0, id="zero"),
+        pytest.param(-(2**63), -(2**63), id="least integer"),
+        pytest.param(False, False, id="false"),
+        pytest.param(-math.inf, -math.inf, id="infinity"),
+        pytest.param(None, None, id="a value that is not there"),
+        pytest.param("größe".encode(), "größe", id="text written as bytes"),
+        pytest.param(b"\xff\x00", b"\xff\x00", id="bytes that are no text"),
+        pytest.param([], [], id="empty list"),
+        pytest.param({}, {}, id="empty mapping"),
+        pytest.param([{"a": [1, ""]}, None], [{"a": [1, ""]}, None], id="nested"),
+    ],
+)
+def test_an_attribute_becomes_the_plain_value_it_stands_for(written, read):
+    made = request("work")
+    add(spans_of(made)[0], {"key": written})
+    value = decode_traces(made.SerializeToString()).spans[0].attributes["key"]
+    assert value == read
+    assert type(value) is type(read)
+
+
+def test_of_a_key_that_occurs_twice_the_last_value_counts():
+    made = request("work")
+    add(spans_of(made)[0], {"key": "first"})
+    add(spans_of(made)[0], {"key": "second"})
+    assert decode_traces(made.SerializeToString()).spans[0].attributes == {"key": "second"}
+
+
+def test_times_and_parents_of_zeros_are_not_known():
+    made = request("work")
+    span = spans_of(made)[0]
+    span.start_time_unix_nano = span.end_time_unix_nano = 0
+    span.parent_span_id = bytes(8)
+    record = decode_traces(made.SerializeToString()).spans[0]
+    assert (record.start_ns, record.end_ns, record.parent_id) == (None, None, None)
+
+
+def test_the_spans_of_a_process_share_its_resource():
+    first, second = decode_traces(request("one", "two").SerializeToString()).spans
+    assert first.resource == {"service.name": "shop"}
+    assert first.resource is second.resource
+
+
+def test_what_the_sdk_dropped_is_known():
+    made = request("work")
+    spans_of(made)[0].dropped_attributes_count = 7
+    assert decode_traces(made.SerializeToString()).spans[0].dropped_attributes == 7
+
+
+def test_a_status_from_the_future_counts_as_unset():
+    made = request("work")
+    spans_of(made)[0].status.code = 9
+    assert decode_traces(made.SerializeToString()).spans[0].status == "unset"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        pytest.param("trace_id", b"", "trace id", id="no trace id"),
+        pytest.param("trace_id", bytes(16), "trace id", id="trace id of zeros"),
+        pytest.param("trace_id", b"\x01" * 8, "trace id", id="trace id too short"),
+        pytest.param("span_id", b"", "span id", id="no span id"),
+        pytest.param("span_id", bytes(8), "span id", id="span id of zeros"),
+        pytest.param("span_id", b"\x01" * 16, "span id", id="span id too long"),
+    ],
+)
+def test_a_span_with_an_invalid_id_is_rejected_and_counted_alone(field, value, reason):
+    made = request("good", "bad", "also bad")
+    for span in spans_of(made)[1:]:
+        setattr(span, field, value)
+    decoded = decode_traces(made.SerializeToString())
+    assert [span.name for span in decoded.spans] == ["good"]
+    assert decoded.rejected == 2
+    assert reason in decoded.reason
+
+
+def test_no_bytes_are_no_spans():
+    assert decode_traces(b"").spans == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\xff" * 50, id="noise"),
+        pytest.param(request("work").SerializeToString()[:-3], id="cut off"),
+        pytest.param(b"\x7a\x02hi", id="a message whose fields are all unknown"),
+    ],
+)
+def test_bytes_that_are_something_else_are_refused(data):
+    with pytest.raises(DecodeError):
+        decode_traces(data)
+
+
+def test_values_nested_deeper_than_protobuf_allows_are_refused_without_exhausting_the_stack():
+    value = b""
+    for _ in range(3000):
+        value = field(0x2A, field(0x0A, value))  # AnyValue.array_value, ArrayValue.values
+    attribute = field(0x4A, field(0x0A, b"key") + field(0x12, value))
+    span = field(0x0A, TRACE_ID) + field(0x12, b"\x01" * 8) + attribute
+    with pytest.raises(DecodeError):
+        decode_traces(field(0x0A, field(0x12, field(0x12, span))))
+
+
+def field(tag: int, body: bytes) -> bytes:
+    size, length = len(body), bytearray()
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([tag, *length, size]) + body
+
+
+@given(st.data())
+def test_a_request_cut_off_anywhere_gives_its_whole_spans(data):
+    made = request(*(f"span {number} {'x' * number * 40}" for number in range(6)))
+    whole = made.SerializeToString()
+    everything = decode_traces(whole).spans
+    written = [field(0x12, span.SerializeToString()) for span in spans_of(made)]
+    ends = [len(whole) - sum(map(len, written[number:])) for number in range(1, 7)]
+    size = data.draw(st.integers(0, len(whole) - 1))
+    assert decode_damaged(whole[:size]).spans == everything[: sum(end <= size for end in ends)]
+
+
+@given(st.binary(max_size=60))
+def test_noise_is_never_more_than_a_decoding_error(noise):
+    for data in (noise, b"\x0a" + noise, b"\x0a\x20\x12" + noise):
+        with suppress(DecodeError):
+            decode_traces(data)
+        assert decode_damaged(data).spans == []
+
+
+def test_traces_are_not_taken_for_another_signal():
+    assert not is_another_signal(request("work").SerializeToString())
+    assert not is_another_signal(os.urandom(64))
