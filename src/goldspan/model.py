@@ -284,38 +284,42 @@ class Comparison:
     """`None`: nothing was expected of the run, and every call is tolerated."""
     rows: tuple[Row, ...]
 
-    @cached_property
+    @property
     def pairs(self) -> tuple[Row, ...]:
         """Expectations that found their call."""
-        return self._of("paired")
+        return self._by_verdict.get("paired", ())
 
-    @cached_property
+    @property
     def missing(self) -> tuple[Row, ...]:
         """Expectations without a call."""
-        return self._of("missing")
+        return self._by_verdict.get("missing", ())
 
-    @cached_property
+    @property
     def unexpected(self) -> tuple[Row, ...]:
         """Calls that nobody expected."""
-        return self._of("unexpected")
+        return self._by_verdict.get("unexpected", ())
 
-    @cached_property
+    @property
     def superseded(self) -> tuple[Row, ...]:
         """Failed attempts that do not count, usually because a later call of the same tool made them good."""
-        return self._of("superseded")
+        return self._by_verdict.get("superseded", ())
 
-    @cached_property
+    @property
     def tolerated(self) -> tuple[Row, ...]:
         """Calls that do not count either way: agents, hand-offs, denied calls."""
-        return self._of("tolerated")
+        return self._by_verdict.get("tolerated", ())
 
-    @cached_property
+    @property
     def forbidden(self) -> tuple[Row, ...]:
         """Calls the golden forbids."""
-        return self._of("forbidden")
+        return self._by_verdict.get("forbidden", ())
 
-    def _of(self, verdict: Verdict) -> tuple[Row, ...]:
-        return tuple(row for row in self.rows if row.verdict == verdict)
+    @cached_property
+    def _by_verdict(self) -> dict[Verdict, tuple[Row, ...]]:
+        sorted_rows: dict[Verdict, list[Row]] = {}
+        for row in self.rows:
+            sorted_rows.setdefault(row.verdict, []).append(row)
+        return {verdict: tuple(rows) for verdict, rows in sorted_rows.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,5 +374,7 @@ class Evaluation:
 
 def content_digest(value: Any) -> str:
     """A short stable hash of plain values; the order of dictionary keys does not matter."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr, ensure_ascii=True)
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    return hashlib.blake2b(_canonical(value).encode(), digest_size=12).hexdigest()
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode

@@ -1,0 +1,8 @@
+"""Scoring: a run is laid beside its golden once, and metrics read numbers off that one comparison."""
+
+from __future__ import annotations
+
+from goldspan.scoring.evaluator import DEFAULT_METRICS, SCORING_VERSION, evaluate
+from goldspan.scoring.matching import compare
+
+__all__ = ["DEFAULT_METRICS", "SCORING_VERSION", "compare", "evaluate"]

@@ -1,0 +1,216 @@
+"""An evaluation holds everything there is to say about one run and one golden."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from goldspan.errors import ConfigurationError
+from goldspan.goldens import Goldens
+from goldspan.model import Comparison, ExpectedTool, Golden, Health, Run, Score, ToolCall
+from goldspan.scoring import DEFAULT_METRICS, SCORING_VERSION, evaluate
+from goldspan.scoring.metrics import Metric
+
+BOOK = Golden("book", input="Book it.", tools=(ExpectedTool("search"), ExpectedTool("book", {"nights": 2})))
+RUN = Run(
+    "t:s",
+    input="book it.",
+    tool_calls=(ToolCall("search"), ToolCall("book", arguments={"nights": 2, "breakfast": True})),
+    health=Health(orphan_spans=1),
+)
+
+
+def test_a_run_is_judged_by_the_golden_of_its_input() -> None:
+    result = evaluate(RUN, Goldens([BOOK]))
+    assert (result.run, result.golden, result.status, result.passed) == (RUN, BOOK, "scored", True)
+    assert result.match is not None
+    assert (result.match.golden, result.match.how) == (BOOK, "input")
+    assert (result.scoring_version, result.revision, result.health) == (SCORING_VERSION, 1, RUN.health)
+    assert result.reason == "All 2 expected tools were called, in order; book differs in breakfast."
+    assert result.scores == (
+        Score("tool_correctness", 1.0, True, 0.5, "pass", result.reason),
+        Score("tool_recall", 1.0),
+        Score("tool_precision", 1.0),
+        Score("tool_f1", 1.0),
+        Score("tool_order", 1.0),
+        Score("argument_correctness", 0.5, True, 0.5, "pass", result.reason),
+        Score("forbidden_tools", None, None, 1.0, "not_evaluated", "the golden forbids nothing"),
+        Score("tool_success", 1.0),
+    )
+
+
+def test_a_golden_may_be_given_outright() -> None:
+    result = evaluate(RUN, BOOK)
+    assert result.match is not None
+    assert (result.match.golden, result.match.how) == (BOOK, "given")
+
+
+def test_plain_lists_are_judged_without_any_trace() -> None:
+    result = evaluate(["search", "cancel"], ["search", "book"], input="Book it.")
+    assert (result.run.input, result.run.run_id, result.run.tools_used) == ("Book it.", "", ("search", "cancel"))
+    assert result.golden is not None
+    assert (result.golden.id, result.golden.tools) == ("given", (ExpectedTool("search"), ExpectedTool("book")))
+    assert result.passed is True
+    assert evaluate(["search"], ["search", "book"], thresholds={"tool_correctness": 0.6}).passed is False
+
+
+def test_plain_calls_find_their_golden_by_the_input_beside_them() -> None:
+    assert evaluate(["search"], Goldens([BOOK]), input="BOOK IT.").golden is BOOK
+    assert evaluate(replace(RUN, input=None), Goldens([BOOK]), input="book it.").golden is BOOK
+
+
+@pytest.mark.parametrize(
+    ("goldens", "why"),
+    [
+        pytest.param(None, "none was given", id="no goldens"),
+        pytest.param(Goldens(), "no golden for this input", id="no golden for it"),
+        pytest.param(
+            Goldens([BOOK, replace(BOOK, id="other", tools=())]),
+            "2 goldens share this input and disagree (book, other)",
+            id="ambiguous",
+        ),
+    ],
+)
+def test_without_a_golden_only_what_needs_none_is_scored(goldens: Goldens | None, why: str) -> None:
+    result = evaluate(RUN, goldens)
+    assert (result.golden, result.match, result.passed, result.status) == (None, None, None, "not_evaluated")
+    assert result.reason == f"No golden applies to this run: {why}."
+    assert {row.verdict for row in result.comparison.rows} == {"tolerated"}
+    *others, success = result.scores
+    assert success == Score("tool_success", 1.0)
+    assert others == [Score(name, label="not_evaluated", reason=why) for name in DEFAULT_METRICS[:-1]]
+
+
+# --- passing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("called", "golden", "passed"),
+    [
+        pytest.param(["a", "b"], {}, True, id="all called"),
+        pytest.param(["a"], {}, True, id="half is enough by default"),
+        pytest.param(["a"], {"threshold": 0.6}, False, id="half is not enough"),
+        pytest.param([], {}, False, id="nothing called"),
+        pytest.param([], {"threshold": 0.0}, True, id="anything will do"),
+        pytest.param(["a", "b", "x"], {"forbid": ("x",)}, False, id="a forbidden call"),
+        pytest.param(["a", "b", "y"], {"forbid": ("x",)}, True, id="no forbidden call"),
+        pytest.param([{"name": "a", "args": {"q": 2}}], {"tools": (ExpectedTool("a", {"q": 1}),)}, False, id="args"),
+        pytest.param([], {"tools": ()}, True, id="nothing expected, nothing called"),
+        pytest.param(["a"], {"tools": ()}, False, id="nothing expected, one called"),
+    ],
+)  # fmt: skip
+def test_an_evaluation_passes_when_every_gate_does(called: Any, golden: dict[str, Any], passed: bool) -> None:
+    wanted = replace(Golden("g", tools=(ExpectedTool("a"), ExpectedTool("b"))), **golden)
+    assert evaluate(called, wanted).passed is passed
+
+
+def test_a_threshold_is_met_a_hair_below_it() -> None:
+    def almost(seen: Comparison) -> float:
+        return 0.1 + 0.7  # 0.7999999999999999
+
+    (score,) = evaluate([], [], metrics=[almost], thresholds={"almost": 0.8}).scores
+    assert (score.value, score.passed, score.label) == (0.1 + 0.7, True, "pass")
+
+
+def test_any_metric_becomes_a_gate_by_a_threshold() -> None:
+    result = evaluate(["a", "x", "y"], ["a"], thresholds={"tool_precision": 0.5})
+    score = result.score("tool_precision")
+    assert score is not None
+    assert (score.passed, score.threshold, score.label) == (False, 0.5, "fail")
+    assert result.passed is False
+
+
+def test_where_no_gate_could_be_judged_nothing_is_passed() -> None:
+    assert evaluate(["a"], ["a"], metrics=["tool_f1"]).passed is None
+    assert evaluate(["a"], ["a"], metrics=["forbidden_tools"]).passed is None
+
+
+# --- metrics of one's own ---------------------------------------------------------------------------------------------
+
+
+def calls_made(seen: Comparison) -> float:
+    return len(seen.rows)
+
+
+def test_metrics_of_ones_own_stand_beside_the_others() -> None:
+    mine = Metric("always", lambda seen: True, needs_golden=False)
+    result = evaluate(["a", "b"], ["a"], metrics=["tool_recall", calls_made, ("double", lambda seen: 2), mine])
+    assert [(score.metric, score.value) for score in result.scores] == [
+        ("tool_recall", 1.0),
+        ("calls_made", 2.0),
+        ("double", 2.0),
+        ("always", 1.0),
+    ]
+    assert [score.value for score in evaluate(["a"], None, metrics=[calls_made, mine]).scores] == [None, 1.0]
+
+
+def test_a_metric_that_raises_is_a_score_with_an_error_and_the_others_still_run() -> None:
+    def broken(seen: Comparison) -> float:
+        return {}["city"]  # type: ignore[no-any-return]
+
+    first, second = evaluate(["a"], ["a"], metrics=[broken, "tool_f1"], thresholds={"broken": 0.5}).scores
+    assert first == Score("broken", None, None, 0.5, "not_evaluated", error="KeyError: 'city'")
+    assert second == Score("tool_f1", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        pytest.param(float("nan"), "ValueError: a score must be a finite number, not nan", id="no number"),
+        pytest.param(float("inf"), "ValueError: a score must be a finite number, not inf", id="no end"),
+        pytest.param("high", "ValueError: could not convert string to float: 'high'", id="text"),
+    ],
+)
+def test_a_score_is_a_number(number: Any, error: str) -> None:
+    (score,) = evaluate([], [], metrics=[("mine", lambda seen: number)]).scores
+    assert (score.value, score.error) == (None, error)
+
+
+def test_an_unknown_metric_is_a_mistake_even_without_a_golden() -> None:
+    with pytest.raises(ConfigurationError, match="Did you mean 'tool_f1'"):
+        evaluate(RUN, None, metrics=["tool-f1"])
+
+
+# --- overriding and recognising ---------------------------------------------------------------------------------------
+
+
+def test_what_is_said_beside_the_goldens_stands_in_for_them() -> None:
+    calls = [ToolCall("search", error="timeout"), ToolCall("search"), ToolCall("book", arguments={"nights": 2})]
+    run = replace(RUN, tool_calls=tuple(calls))
+    precision = {
+        attempts: evaluate(run, Goldens([BOOK]), attempts=attempts).score("tool_precision")
+        for attempts in (None, "effective", "all")
+    }
+    assert {attempts: score and score.value for attempts, score in precision.items()} == {
+        None: 1.0,
+        "effective": 1.0,
+        "all": 2 / 3,
+    }
+
+
+def test_equal_digests_mean_the_same_verdict() -> None:
+    first = evaluate(RUN, Goldens([BOOK]))
+    assert evaluate(replace(RUN, run_id="other", output="x"), BOOK).digest == first.digest
+    changes = [
+        evaluate(replace(RUN, tool_calls=RUN.tool_calls[:1]), BOOK),
+        evaluate(replace(RUN, tool_calls=(ToolCall("search", error="x"), RUN.tool_calls[1])), BOOK),
+        evaluate(replace(RUN, tool_calls=(ToolCall("search", server="s"), RUN.tool_calls[1])), BOOK),
+        evaluate(RUN, replace(BOOK, threshold=0.9)),
+        evaluate(RUN, BOOK, attempts="all"),
+        evaluate(RUN, None),
+    ]
+    assert len({first.digest, *(change.digest for change in changes)}) == len(changes) + 1
+
+
+def test_arguments_that_no_hash_can_be_made_of_are_judged_all_the_same() -> None:
+    deep: Any = {"x": 1}
+    for _ in range(5_000):
+        deep = {"x": deep}
+    for arguments in ({1: "a", "b": "c"}, {("a", "b"): 1}, deep):
+        result = evaluate([ToolCall("t", arguments=arguments)], [ExpectedTool("t", {"y": 1})])
+        assert result.score("argument_correctness") == Score(
+            "argument_correctness", 0.0, False, 0.5, "fail", result.reason
+        )
+        assert result.digest != evaluate([ToolCall("t", arguments=arguments)], ["u"]).digest

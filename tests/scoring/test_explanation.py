@@ -1,0 +1,95 @@
+"""The reason is one sentence that a person can act on, and it never shows a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goldspan.model import ExpectedTool, ToolCall
+from goldspan.scoring import compare
+from goldspan.scoring.explanation import reason
+
+
+@pytest.mark.parametrize(
+    ("expected", "called", "more", "sentence"),
+    [
+        pytest.param(
+            ["search", "book_hotel"],
+            ["search", "cancel_trip"],
+            {},
+            "Expected book_hotel was not called; cancel_trip was called but not expected.",
+            id="one missing, one unexpected",
+        ),
+        pytest.param(list("abc"), list("abc"), {}, "All 3 expected tools were called, in order.", id="all well"),
+        pytest.param(list("abc"), list("cab"), {}, "All 3 expected tools were called.", id="in any order"),
+        pytest.param(
+            list("abc"),
+            list("bca"),
+            {"order": "in_order"},
+            "All 3 expected tools were called; a was called out of order.",
+            id="out of order",
+        ),
+        pytest.param(["a"], ["a"], {}, "Expected a was called.", id="one expected"),
+        pytest.param([], [], {}, "No tool was expected and none was called.", id="nothing at all"),
+        pytest.param(
+            [],
+            [ToolCall("a", outcome="denied")],
+            {},
+            "No tool was expected and none that counts was called.",
+            id="nothing that counts",
+        ),
+        pytest.param([], ["a", "b", "a"], {}, "No tool was expected; a x2 and b were called.", id="nothing expected"),
+        pytest.param(list("aab"), ["b"], {}, "Expected a x2 were not called.", id="the same tool missing twice"),
+        pytest.param(
+            [],
+            ["drop_table"],
+            {"forbid": ["drop_*"]},
+            "No tool was expected; drop_table was called but forbidden.",
+            id="forbidden",
+        ),
+        pytest.param(
+            ["a"],
+            [*"bcdefghijkl", "a"],
+            {},
+            "Expected a was called; b, c, d, e, f and 6 more were called but not expected.",
+            id="a long list",
+        ),
+        pytest.param(
+            ["a", "b"],
+            [ToolCall("a", error="timeout"), "b"],
+            {},
+            "All 2 expected tools were called, in order; a failed.",
+            id="failed",
+        ),
+        pytest.param(
+            [ExpectedTool("pay", {"amount": 12, "to": {"iban": "DE02", "name": "x"}, "note": "n"})],
+            [ToolCall("pay", arguments={"amount": 13, "to": {"iban": "DE03", "name": "x"}, "note": "n"})],
+            {},
+            "Expected pay was called; pay differs in amount and to.iban.",
+            id="arguments",
+        ),
+        pytest.param(
+            [ExpectedTool("pay", {"amount": 12})],
+            [ToolCall("pay", arguments="12")],
+            {},
+            "Expected pay was called; pay differs in all its arguments.",
+            id="arguments that are no dictionary",
+        ),
+        pytest.param(
+            [ExpectedTool(f"t{n}", {"x": 1}) for n in range(7)],
+            [ToolCall(f"t{n}", arguments={"x": 2}) for n in range(7)],
+            {},
+            "All 7 expected tools were called, in order; t0 differs in x; t1 differs in x; t2 differs in x; "
+            "t3 differs in x; t4 differs in x; 2 more calls differ in their arguments.",
+            id="many arguments",
+        ),
+        pytest.param([], ["x" * 100], {}, f"No tool was expected; {'x' * 57}... was called.", id="a long name"),
+    ],
+)
+def test_the_reason_names_what_happened(expected: Any, called: Any, more: dict[str, Any], sentence: str) -> None:
+    assert reason(compare(called, expected, **more)) == sentence
+
+
+def test_without_a_golden_the_reason_says_so() -> None:
+    assert reason(compare(["a"], None)) == "No golden applies to this run."
