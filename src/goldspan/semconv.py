@@ -63,5 +63,6 @@ OTHER = "other"
 
 # Ours: one counter for every way of losing something; the descriptions say what to do about it.
 ERRORS_COUNTER = "goldspan.internal_errors"
+ACTION_LABEL = "goldspan.action"
 LATE_SPANS_COUNTER = "goldspan.spans.late"
 EVICTED_COUNTER = "goldspan.traces.evicted"

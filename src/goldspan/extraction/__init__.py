@@ -24,7 +24,7 @@ def extract(
     unit: Unit = "request",
     golden_id_attributes: Sequence[str] = GOLDEN_ID_ATTRIBUTES,
 ) -> list[Run]:
-    """Rebuild the runs in some spans, by time of start.
+    """Rebuild the runs in some spans, by time of start; of runs that start together, the one whose trace came first.
 
     The spans may belong to many traces and come in any order, more than once, and without their parents: neither
     order nor repetition changes a run. Traces without any work of an agent, model or tool hold no request.
@@ -38,7 +38,7 @@ def extract(
         for trace in traces.values()
         for portion in cut(plant(trace))
     ]
-    return sorted(runs, key=lambda run: (float("inf") if run.start_ns is None else run.start_ns, run.run_id))
+    return sorted(runs, key=lambda run: float("inf") if run.start_ns is None else run.start_ns)
 
 
 def role_of(span: SpanRecord) -> Role | None:

@@ -40,11 +40,11 @@ class Call:
     """Witnesses beyond the first."""
 
     @property
-    def place(self) -> tuple[float, tuple[float, int], str, str]:
-        """Sort key: time of start, ties in the order in which the model asked; the rest only makes it unambiguous."""
+    def place(self) -> tuple[float, tuple[float, int], str]:
+        """Sort key: time of start, ties in the order in which the model asked; the id only makes it unambiguous."""
         start = NEVER if self.start_ns is None else self.start_ns
         identity = self.node.span.span_id if self.node is not None else self.call_id or ""
-        return (start, self.asked_at or (NEVER, 0), fold(self.name), identity)
+        return (start, self.asked_at or (NEVER, 0), identity)
 
     def absorb(self, other: Call) -> None:
         """Take what another witness of the same call knows better."""

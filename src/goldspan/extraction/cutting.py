@@ -60,7 +60,7 @@ def _separate(root: Node, found: list[Node], strays: list[Node]) -> None:
             found.append(node)
         elif node.role in _WORK:
             strays.extend(node.walk())
-        elif node.role not in ("component", "aside"):
+        elif node.role != "component":
             pending.extend(reversed(node.children))
 
 

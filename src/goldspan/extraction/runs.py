@@ -9,7 +9,7 @@ from goldspan.extraction.cutting import Portion
 from goldspan.extraction.reading import Messages, Reading
 from goldspan.extraction.reconciliation import Dialogue, Reconciled, reconcile
 from goldspan.extraction.tree import Node
-from goldspan.model import Health, Run, ToolDefinition
+from goldspan.model import COUNTED_KINDS, Health, Run, ToolDefinition
 
 T = TypeVar("T")
 
@@ -106,11 +106,12 @@ def _golden_id(portion: Portion, attributes: Sequence[str]) -> str | None:
 
 
 def _health(portion: Portion, found: Reconciled) -> Health:
+    counted = [call for call in found.calls if call.kind in COUNTED_KINDS]
     return Health(
         orphan_spans=sum(node.orphan for node in portion.nodes if node is not portion.root),
         missing_root=portion.root is None,
         dropped_attributes=sum(node.span.dropped_attributes for node in portion.nodes),
-        arguments_absent=sum(call.arguments is None and call.raw_arguments is None for call in found.calls),
-        arguments_unreadable=sum(call.raw_arguments is not None for call in found.calls),
+        arguments_absent=sum(call.arguments is None and call.raw_arguments is None for call in counted),
+        arguments_unreadable=sum(call.raw_arguments is not None for call in counted),
         merged=found.merged,
     )

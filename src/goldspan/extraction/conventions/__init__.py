@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from goldspan.extraction.conventions import components, genai, openinference, traceloop
+from goldspan.extraction.conventions import any_agent, components, genai, openinference, traceloop
 from goldspan.extraction.reading import Reading
 from goldspan.model import SpanRecord
 
 Convention = Callable[[SpanRecord], Reading | None]
 """Called once a span, in any order and from any thread. Must not raise on any attribute value."""
 
-CONVENTIONS: tuple[Convention, ...] = (components.read, genai.read, openinference.read, traceloop.read)
+CONVENTIONS: tuple[Convention, ...] = (components.read, genai.read, openinference.read, traceloop.read, any_agent.read)
 
 _NOTHING = Reading()
 
