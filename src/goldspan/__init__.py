@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from goldspan._version import __version__
 
 if TYPE_CHECKING:
-    from goldspan.capture import ScoringProcessor, instrument, trace
+    from goldspan.capture.decorator import trace
+    from goldspan.capture.processor import ScoringProcessor
+    from goldspan.capture.setup import instrument
     from goldspan.errors import (
         ConfigurationError,
         GoldenError,
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
 # Where each public name lives. They are imported on first use, so that `import goldspan` in an application costs next
 # to nothing: no pydantic, no protobuf.
 _HOMES = {
-    "goldspan.capture": ("ScoringProcessor", "instrument", "trace"),
+    "goldspan.capture.decorator": ("trace",),
+    "goldspan.capture.processor": ("ScoringProcessor",),
+    "goldspan.capture.setup": ("instrument",),
     "goldspan.errors": (
         "ConfigurationError",
         "GoldenError",

@@ -1,0 +1,112 @@
+"""`@goldspan.trace`: a decorator that makes a span of every call of a tool, an agent or a component."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, cast, get_args, overload
+
+from goldspan.capture.recording import Recorder
+from goldspan.capture.shapes import Kind
+from goldspan.capture.wrapping import wrap
+from goldspan.errors import ConfigurationError
+
+F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, ..., Any] | staticmethod[..., Any]")
+
+
+class Decorator(Protocol):
+    """Gives back what it is put on, with the same signature."""
+
+    def __call__(self, function: F, /) -> F:
+        """Decorate."""
+        ...
+
+
+@overload
+def trace(function: F, /) -> F: ...
+
+
+@overload
+def trace(
+    *,
+    kind: Kind = "tool",
+    name: str | None = None,
+    golden: str | None = None,
+    capture_arguments: bool = True,
+    capture_result: bool = True,
+) -> Decorator: ...
+
+
+def trace(
+    function: F | None = None,
+    /,
+    *,
+    kind: Kind = "tool",
+    name: str | None = None,
+    golden: str | None = None,
+    capture_arguments: bool = True,
+    capture_result: bool = True,
+) -> F | Decorator:
+    """Make a span of every call: of a tool by default, of an agent or a component where `kind` says so.
+
+    Works on functions, coroutine functions, generators and async generators, on methods, class methods and static
+    methods, above or below `@classmethod` and `@staticmethod`. The decorated function looks, runs and raises as before.
+
+    - `kind="tool"`: one tool being executed, with its arguments and its result as JSON.
+    - `kind="agent"`: a request: the tools called inside are what is scored. The first argument that is text is the
+      input by which a golden is found, unless `golden` names one.
+    - `kind="component"`: an inner part that is scored by itself as well.
+
+    `name` is by default the function's own. `capture_arguments=False` and `capture_result=False` keep content out of
+    the span. The span of a generator begins with its first step and ends when it is exhausted, closed or collected;
+    its result is what it yielded. A call that is cancelled or otherwise interrupted ends with the status unset and no
+    result. Captured text is bounded: longer text ends in an ellipsis.
+
+    Raises `ConfigurationError` on an unknown kind, a golden for a tool, and on what cannot be called.
+    """
+    _check(kind, golden)
+
+    def decorate(function: F) -> F:
+        plain, static = _callable(function)
+        recorder = Recorder(
+            plain,
+            kind=kind,
+            name=name or _name_of(plain),
+            golden=golden,
+            capture_arguments=capture_arguments,
+            capture_result=capture_result,
+            static=static,
+        )
+        traced: Any = wrap(plain, recorder)
+        if isinstance(function, (classmethod, staticmethod)):
+            traced = type(function)(traced)
+        return cast(F, traced)
+
+    return cast(Decorator, decorate) if function is None else decorate(function)
+
+
+def _check(kind: str, golden: str | None) -> None:
+    kinds = get_args(Kind)
+    if kind not in kinds:
+        raise ConfigurationError(f"@goldspan.trace(kind={kind!r}): the kind is one of {', '.join(kinds)}")
+    if golden is not None and kind == "tool":
+        raise ConfigurationError("@goldspan.trace(golden=...): an agent or a component has a golden, a tool has none")
+
+
+def _callable(function: object) -> tuple[Callable[..., Any], bool]:
+    """The function itself, and whether it is known to have no receiver."""
+    if isinstance(function, (classmethod, staticmethod)):
+        return function.__func__, isinstance(function, staticmethod)
+    if inspect.isclass(function) or not callable(function):
+        raise ConfigurationError(
+            f"@goldspan.trace is for functions and methods, not for {function!r}; decorate a class's methods one by one"
+        )
+    return function, False
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """The name people know it by; `functools.partial` and callable objects have none of their own."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", None) or type(function).__name__

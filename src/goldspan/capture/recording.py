@@ -1,0 +1,127 @@
+"""The spans of one decorated function: opened with the arguments, ended with a result, a failure, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace as otel_trace
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context
+from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
+
+from goldspan import semconv
+from goldspan._guard import guard
+from goldspan._version import __version__
+from goldspan.capture import closing
+from goldspan.capture.binding import Binder
+from goldspan.capture.shapes import SHAPES, Kind
+
+_MAX_MESSAGE = 1_000
+_OPENING = guard("open a span for a decorated function")
+_DESCRIBING = guard("describe the outcome of a decorated function")
+_ENDING = guard("end the span of a decorated function")
+
+_NOT_RECORDING = (otel_trace.ProxyTracerProvider, otel_trace.NoOpTracerProvider)
+
+
+class Call(NamedTuple):
+    """One call under way: its span, and the context in which that span is current."""
+
+    span: Span
+    context: Context
+
+
+class Recorder:
+    """Opens and ends the spans of one function. Its methods never raise, whatever the values do."""
+
+    __slots__ = (
+        "_binder",
+        "_labels",
+        "_provider",
+        "_shape",
+        "_span_name",
+        "_takes_arguments",
+        "_takes_result",
+        "_tracer",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        kind: Kind,
+        name: str,
+        golden: str | None = None,
+        capture_arguments: bool = True,
+        capture_result: bool = True,
+        static: bool = False,
+    ) -> None:
+        self._shape = SHAPES[kind]
+        self._span_name = self._shape.prefix + name
+        self._labels = self._shape.labels(name)
+        if golden is not None:
+            self._labels[semconv.GOLDEN_ID] = golden
+        self._binder = Binder(function, static=static)
+        self._takes_arguments = capture_arguments
+        self._takes_result = capture_result
+        self._provider: TracerProvider | None = None
+        self._tracer: otel_trace.Tracer | None = None
+
+    def open(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+        """Start the span of a call; `None` where nothing listens or instrumentation is suppressed."""
+        with _OPENING:
+            here = otel_context.get_current()
+            if here.get(_SUPPRESS_INSTRUMENTATION_KEY):
+                return None
+            provider = otel_trace.get_tracer_provider()
+            if provider is not self._provider:
+                self._adopt(provider)
+            if self._tracer is None:
+                return None
+            attributes = self._labels.copy()
+            if self._takes_arguments:
+                arguments = self._binder.bind(args, kwargs)
+                attributes[self._shape.input_key] = self._shape.write_input(self._binder, arguments)
+            span = self._tracer.start_span(self._span_name, here, attributes=attributes)
+            return Call(span, otel_trace.set_span_in_context(span, here))
+        return None
+
+    def succeed(self, span: Span, result: object) -> None:
+        """End the span of a call that returned."""
+        with _DESCRIBING:
+            if self._takes_result and span.is_recording():
+                span.set_attribute(self._shape.output_key, self._shape.write_output(result))
+        with _ENDING:
+            closing.end(span)
+
+    def fail(self, span: Span, error: BaseException) -> None:
+        """End the span of a call that raised.
+
+        A call that was interrupted (`CancelledError`, `GeneratorExit`, `KeyboardInterrupt`, `SystemExit`) has neither
+        succeeded nor failed: its span ends with the status unset and no result.
+        """
+        if isinstance(error, Exception):
+            with _DESCRIBING:
+                _describe(span, error)
+        with _ENDING:
+            closing.end(span)
+
+    def _adopt(self, provider: TracerProvider) -> None:
+        """Take the tracer of a provider that was set (or, in tests, replaced) after the function was decorated."""
+        self._provider = provider
+        recording = not isinstance(provider, _NOT_RECORDING)
+        self._tracer = provider.get_tracer("goldspan", __version__) if recording else None
+
+
+def _describe(span: Span, error: Exception) -> None:
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    span.set_attribute(semconv.ERROR_TYPE, name)
+    try:
+        message = str(error)[:_MAX_MESSAGE]
+    except Exception:  # noqa: BLE001 - an exception of the application may fail even to say what it is
+        span.set_status(Status(StatusCode.ERROR, name))
+        return
+    span.set_status(Status(StatusCode.ERROR, f"{name}: {message}" if message else name))
+    span.record_exception(error)

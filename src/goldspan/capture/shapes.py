@@ -1,0 +1,109 @@
+"""How the spans of tools, agents and components are written: names and attributes, nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from goldspan import semconv
+from goldspan.capture.binding import Arguments, Binder
+from goldspan.capture.serialization import ELLIPSIS, MAX_TEXT, Pieces, to_json
+
+Kind = Literal["tool", "agent", "component"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The span of one kind of decorated function."""
+
+    prefix: str
+    """What stands before the function's name in the name of the span."""
+    labels: Callable[[str], dict[str, Any]]
+    """The attributes that are the same for every call, given the function's name."""
+    input_key: str
+    write_input: Callable[[Binder, Arguments], str]
+    output_key: str
+    write_output: Callable[[Any], str]
+    """Given what the function returned, or the `Pieces` of what it yielded."""
+
+
+def _tool_labels(name: str) -> dict[str, Any]:
+    return {semconv.OPERATION: semconv.EXECUTE_TOOL, semconv.TOOL_NAME: name, semconv.TOOL_TYPE: "function"}
+
+
+def _agent_labels(name: str) -> dict[str, Any]:
+    return {semconv.OPERATION: semconv.INVOKE_AGENT, semconv.AGENT_NAME: name}
+
+
+def _component_labels(name: str) -> dict[str, Any]:
+    return {semconv.COMPONENT_NAME: name}
+
+
+def _arguments(_: Binder, arguments: Arguments) -> str:
+    return to_json(arguments)
+
+
+def _question(binder: Binder, arguments: Arguments) -> str:
+    """The text a person asked with: the first argument that is text, else all arguments as JSON."""
+    text = binder.first_text(arguments)
+    return to_json(arguments) if text is None else _clipped(text)
+
+
+def _user_message(binder: Binder, arguments: Arguments) -> str:
+    return _messages({"role": "user", "parts": [_text_part(_question(binder, arguments))]})
+
+
+def _result(result: Any) -> str:
+    return result.json() if isinstance(result, Pieces) else to_json(result)
+
+
+def _answer(result: Any) -> str:
+    if isinstance(result, Pieces):
+        return result.text()
+    return _clipped(result) if isinstance(result, str) else to_json(result)
+
+
+def _assistant_message(result: Any) -> str:
+    return _messages({"role": "assistant", "parts": [_text_part(_answer(result))], "finish_reason": "stop"})
+
+
+def _text_part(text: str) -> dict[str, str]:
+    return {"type": "text", "content": text}
+
+
+def _messages(message: dict[str, Any]) -> str:
+    return json.dumps([message])
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + ELLIPSIS
+
+
+SHAPES: dict[Kind, Shape] = {
+    "tool": Shape(
+        prefix=f"{semconv.EXECUTE_TOOL} ",
+        labels=_tool_labels,
+        input_key=semconv.TOOL_CALL_ARGUMENTS,
+        write_input=_arguments,
+        output_key=semconv.TOOL_CALL_RESULT,
+        write_output=_result,
+    ),
+    "agent": Shape(
+        prefix=f"{semconv.INVOKE_AGENT} ",
+        labels=_agent_labels,
+        input_key=semconv.INPUT_MESSAGES,
+        write_input=_user_message,
+        output_key=semconv.OUTPUT_MESSAGES,
+        write_output=_assistant_message,
+    ),
+    "component": Shape(
+        prefix="",
+        labels=_component_labels,
+        input_key=semconv.COMPONENT_INPUT,
+        write_input=_question,
+        output_key=semconv.COMPONENT_OUTPUT,
+        write_output=_answer,
+    ),
+}

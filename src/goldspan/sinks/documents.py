@@ -1,0 +1,83 @@
+"""Runs and evaluations as plain dictionaries that any JSON writer takes: what files, the command line and APIs show."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from goldspan.model import Evaluation, Run, ToolCall
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    """A run with its calls, arguments and results included: it is the reader's own data."""
+    return {
+        "unit": run.unit,
+        "run_id": run.run_id,
+        "trace_ids": list(run.trace_ids),
+        "span_id": run.span_id,
+        "golden_id": run.golden_id,
+        "component": run.component,
+        "agent": run.agent,
+        "service": run.service,
+        "session_id": run.session_id,
+        "input": run.input,
+        "output": run.output,
+        "tools_used": list(run.tools_used),
+        "tool_calls": [_call_document(call) for call in run.tool_calls],
+        "available_tools": [tool.name for tool in run.available_tools],
+        "start_ns": run.start_ns,
+        "end_ns": run.end_ns,
+        "health": asdict(run.health),
+    }
+
+
+def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
+    """An evaluation with names and numbers, and no value of any argument."""
+    run, match, golden = evaluation.run, evaluation.match, evaluation.golden
+    return {
+        "unit": run.unit,
+        "run_id": run.run_id,
+        "trace_ids": list(run.trace_ids),
+        "span_id": run.span_id,
+        "golden_id": match.golden.id if match else None,
+        "golden_match": {"how": match.how, "similarity": match.similarity} if match else None,
+        "status": evaluation.status,
+        "passed": evaluation.passed,
+        "reason": evaluation.reason,
+        "tools_used": list(run.tools_used),
+        "expected_tools": [tool.name for tool in golden.tools] if golden else None,
+        "scores": [asdict(score) for score in evaluation.scores],
+        "revision": evaluation.revision,
+        "digest": evaluation.digest,
+        "scoring_version": evaluation.scoring_version,
+        "health": asdict(run.health),
+    }
+
+
+def to_json(document: dict[str, Any]) -> str:
+    """One line of strict JSON: no NaN, no lone surrogate, nothing that a reader elsewhere would refuse."""
+    try:
+        return json.dumps(document, ensure_ascii=True, allow_nan=False)
+    except (TypeError, ValueError):
+        return json.dumps(_strict(document), ensure_ascii=True, allow_nan=False)
+
+
+def _call_document(call: ToolCall) -> dict[str, Any]:
+    return {field: getattr(call, field) for field in ToolCall.__dataclass_fields__} | {
+        "concurrent_with": list(call.concurrent_with)
+    }
+
+
+def _strict(value: Any) -> Any:
+    """A value as JSON can say it: what it has no notation for becomes the text Python shows for it."""
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value if value is None or isinstance(value, (str, int, float, bool)) else repr(value)

@@ -1,0 +1,61 @@
+"""Evaluations as OpenTelemetry events: one `gen_ai.evaluation.result` a score, correlated to the run's span."""
+
+from __future__ import annotations
+
+from opentelemetry._logs import LoggerProvider, get_logger
+from opentelemetry.util.types import AnyValue
+
+from goldspan import semconv
+from goldspan._version import __version__
+from goldspan.model import Evaluation, Score
+from goldspan.sinks.correlation import context_of
+
+
+class EventSink:
+    """Emits events through a logger provider, the global one by default."""
+
+    def __init__(self, logger_provider: LoggerProvider | None = None) -> None:
+        self._logger = get_logger("goldspan", __version__, logger_provider=logger_provider)
+
+    def submit(self, evaluation: Evaluation) -> None:
+        """Emit one event for every score, known or not."""
+        context = context_of(evaluation.run)
+        common = _common(evaluation)
+        for score in evaluation.scores:
+            self._logger.emit(
+                timestamp=evaluation.run.end_ns,
+                context=context,
+                event_name=semconv.EVALUATION_EVENT,
+                attributes={**common, **_of_score(evaluation, score)},
+            )
+
+
+def _common(evaluation: Evaluation) -> dict[str, AnyValue]:
+    """What lets a reader of the events alone join the scores of one run and tell its revisions apart."""
+    attributes: dict[str, AnyValue] = {
+        semconv.RUN_ID: evaluation.run.run_id,
+        semconv.UNIT_LABEL: evaluation.run.unit,
+        semconv.REVISION: evaluation.revision,
+        semconv.SCORING_VERSION: evaluation.scoring_version,
+    }
+    if evaluation.match is not None:
+        attributes[semconv.GOLDEN_ID] = evaluation.match.golden.id
+        attributes[semconv.GOLDEN_MATCH] = evaluation.match.how
+    return attributes
+
+
+def _of_score(evaluation: Evaluation, score: Score) -> dict[str, AnyValue]:
+    attributes: dict[str, AnyValue] = {semconv.EVALUATION_NAME: score.metric}
+    if score.value is not None:
+        attributes[semconv.EVALUATION_VALUE] = float(score.value)
+    if label := label_of(score):
+        attributes[semconv.EVALUATION_LABEL] = label
+    attributes[semconv.EVALUATION_EXPLANATION] = score.reason or evaluation.reason
+    if score.error is not None:
+        attributes[semconv.ERROR_TYPE] = score.error.partition(":")[0]
+    return attributes
+
+
+def label_of(score: Score) -> str | None:
+    """The label of a score; a score without a value is not evaluated, one without a threshold has no label."""
+    return score.label or ("not_evaluated" if score.value is None else None)

@@ -1,0 +1,549 @@
+"""Decorated functions run as before, and each call makes one ordinary GenAI span."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import inspect
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import context, trace
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
+
+import goldspan
+from capture.telemetry import Exported, Install
+
+HOTELS = [{"name": "Ritz", "price": 900}]
+
+
+@goldspan.trace
+def search_hotels(city: str, *nights: int, stars: int = 3, **wishes: bool) -> list[dict[str, Any]]:
+    """Hotels in a city."""
+    return HOTELS
+
+
+@goldspan.trace
+async def book_hotel(name: str) -> dict[str, str]:
+    await asyncio.sleep(0)
+    return {"booked": name}
+
+
+def test_a_tool_is_an_execute_tool_span_with_its_arguments_and_result(captured: Exported) -> None:
+    assert search_hotels("Paris", 1, 2, stars=4, pool=True) == HOTELS
+    span = captured.one("execute_tool search_hotels")
+    assert span.kind is SpanKind.INTERNAL
+    assert span.status.status_code is StatusCode.UNSET
+    assert span.attributes == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "search_hotels",
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.arguments": '{"city":"Paris","nights":[1,2],"stars":4,"pool":true}',
+        "gen_ai.tool.call.result": json.dumps(HOTELS, separators=(",", ":")),
+    }
+
+
+def test_an_agent_is_an_invoke_agent_span_with_messages(captured: Exported) -> None:
+    @goldspan.trace(kind="agent", name="concierge", golden="book-cheapest")
+    def agent(user: int, question: str) -> str:
+        return "Booked."
+
+    agent(7, question="A hotel in Paris?")
+    attributes = captured.attributes("invoke_agent concierge")
+    assert attributes["gen_ai.operation.name"] == "invoke_agent"
+    assert attributes["gen_ai.agent.name"] == "concierge"
+    assert attributes["goldspan.golden.id"] == "book-cheapest"
+    assert json.loads(attributes["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "A hotel in Paris?"}]}
+    ]
+    assert json.loads(attributes["gen_ai.output.messages"]) == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "Booked."}], "finish_reason": "stop"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        pytest.param(((), {"user": "u1", "question": "Paris?"}), "Paris?", id="first text in the order of declaration"),
+        pytest.param(((3, "u1"), {}), "u1", id="the first that is text"),
+        pytest.param(((3,), {"user": 4}), '{"question":3,"user":4}', id="no text: the arguments as JSON"),
+    ],
+)
+def test_the_input_of_an_agent_is_its_first_text(
+    captured: Exported, arguments: tuple[tuple[Any, ...], dict[str, Any]], told: str
+) -> None:
+    @goldspan.trace(kind="agent")
+    def agent(question: Any, user: Any) -> None: ...
+
+    args, kwargs = arguments
+    agent(*args, **kwargs)
+    (message,) = json.loads(captured.attributes("invoke_agent agent")["gen_ai.input.messages"])
+    assert message["parts"][0]["content"] == told
+
+
+def test_a_component_carries_its_name_input_and_output(captured: Exported) -> None:
+    @goldspan.trace(kind="component", golden="rank")
+    def ranking(query: str) -> dict[str, int]:
+        return {"best": 1}
+
+    ranking("cheap")
+    assert captured.attributes("ranking") == {
+        "goldspan.component.name": "ranking",
+        "goldspan.golden.id": "rank",
+        "goldspan.component.input": "cheap",
+        "goldspan.component.output": '{"best":1}',
+    }
+
+
+def test_content_stays_out_of_the_span_where_that_is_asked_for(captured: Exported) -> None:
+    @goldspan.trace(name="pay", capture_arguments=False, capture_result=False)
+    def pay(card: str) -> str:
+        return card
+
+    pay("4111")
+    assert "4111" not in str(captured.attributes("execute_tool pay"))
+
+
+# --- every kind of callable -------------------------------------------------------------------------------------------
+
+
+class Desk:
+    """Methods of every kind, with the decorator on either side."""
+
+    @goldspan.trace
+    def method(self, x: int) -> int:
+        return x
+
+    @goldspan.trace
+    async def async_method(self, x: int) -> int:
+        return x
+
+    @goldspan.trace
+    @classmethod
+    def above_class(cls, x: int) -> int:
+        return x
+
+    @classmethod
+    @goldspan.trace
+    def below_class(cls, x: int) -> int:
+        return x
+
+    @goldspan.trace
+    @staticmethod
+    def above_static(x: int) -> int:
+        return x
+
+    @staticmethod
+    @goldspan.trace
+    def below_static(x: int) -> int:
+        return x
+
+    def __call__(self, x: int) -> int:
+        return x
+
+
+desk = Desk()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        pytest.param(lambda: desk.method(1), "method", id="method"),
+        pytest.param(lambda: Desk.method(desk, 1), "method", id="method through its class"),
+        pytest.param(lambda: asyncio.run(desk.async_method(1)), "async_method", id="async method"),
+        pytest.param(lambda: Desk.above_class(1), "above_class", id="above classmethod"),
+        pytest.param(lambda: desk.below_class(1), "below_class", id="below classmethod"),
+        pytest.param(lambda: Desk.above_static(1), "above_static", id="above staticmethod"),
+        pytest.param(lambda: desk.below_static(1), "below_static", id="below staticmethod"),
+        pytest.param(lambda: goldspan.trace(lambda x: x)(1), "<lambda>", id="lambda"),
+        pytest.param(lambda: goldspan.trace(desk)(1), "Desk", id="callable object"),
+        pytest.param(lambda: goldspan.trace(desk.__call__)(1), "__call__", id="bound method"),
+        pytest.param(lambda: goldspan.trace(functools.partial(_add, 0))(x=1), "_add", id="partial"),
+    ],
+)
+def test_every_kind_of_callable_is_a_tool_without_its_receiver(
+    captured: Exported, call: Callable[[], int], name: str
+) -> None:
+    assert call() == 1
+    attributes = captured.attributes(f"execute_tool {name}")
+    assert json.loads(attributes["gen_ai.tool.call.arguments"]) == {"x": 1}
+    assert attributes["gen_ai.tool.call.result"] == "1"
+
+
+def _add(y: int, x: int) -> int:
+    return x + y
+
+
+def test_a_builtin_without_a_signature_can_be_a_tool(captured: Exported) -> None:
+    assert goldspan.trace(max)(1, 2) == 2
+    assert captured.attributes("execute_tool max")["gen_ai.tool.call.result"] == "2"
+
+
+def test_a_tool_may_call_an_argument_self(captured: Exported) -> None:
+    def introduce(self: str) -> str:
+        return self
+
+    goldspan.trace(introduce)("me")
+    assert captured.attributes("execute_tool introduce")["gen_ai.tool.call.arguments"] == '{"self":"me"}'
+
+
+def test_a_decorated_function_looks_like_the_one_it_wraps() -> None:
+    def tool(city: str, stars: int = 3) -> list[str]:
+        """Find."""
+
+    async def acting(x: int) -> int: ...
+    def counting(n: int) -> Iterator[int]:
+        yield n
+
+    async def streaming(n: int) -> AsyncIterator[int]:
+        yield n
+
+    for function in (tool, acting, counting, streaming):
+        traced = goldspan.trace(function)
+        assert inspect.signature(traced) == inspect.signature(function)
+        assert (traced.__name__, traced.__doc__, traced.__wrapped__) == (function.__name__, function.__doc__, function)
+        for kind in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction):
+            assert kind(traced) == kind(function)
+
+
+# --- failure and interruption -----------------------------------------------------------------------------------------
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "description"),
+    [
+        pytest.param(ValueError("no rooms"), "ValueError", "ValueError: no rooms", id="with a message"),
+        pytest.param(KeyError(), "KeyError", "KeyError", id="without a message"),
+        pytest.param(
+            json.JSONDecodeError("bad", "x", 0),
+            "json.decoder.JSONDecodeError",
+            "json.decoder.JSONDecodeError: bad: line 1 column 1 (char 0)",
+            id="of a module",
+        ),
+    ],
+)
+def test_a_failure_is_on_the_span_and_reaches_the_caller_untouched(
+    captured: Exported, error: Exception, kind: str, description: str
+) -> None:
+    @goldspan.trace
+    def tool() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        tool()
+    assert caught.value is error
+    assert error.__context__ is None
+    span = captured.one("execute_tool tool")
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description == description
+    assert (span.attributes or {})["error.type"] == kind
+    assert [event.name for event in span.events] == ["exception"]
+    assert "gen_ai.tool.call.result" not in (span.attributes or {})
+
+
+def test_an_exception_that_cannot_even_be_printed_is_still_a_failure(captured: Exported) -> None:
+    @goldspan.trace
+    async def tool() -> None:
+        raise UnspeakableError
+
+    with pytest.raises(UnspeakableError):
+        asyncio.run(tool())
+    span = captured.one("execute_tool tool")
+    assert span.status.status_code is StatusCode.ERROR
+    assert str(span.status.description).endswith("UnspeakableError")
+
+
+def test_a_wrong_call_raises_as_without_the_decorator(captured: Exported) -> None:
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        search_hotels()  # type: ignore[call-arg]
+    assert captured.one("execute_tool search_hotels").status.status_code is StatusCode.ERROR
+
+
+def test_a_cancelled_call_neither_succeeded_nor_failed(captured: Exported) -> None:
+    @goldspan.trace
+    async def slow() -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    async def cancel() -> None:
+        task = asyncio.create_task(slow())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    span = captured.one("execute_tool slow")
+    assert span.status.status_code is StatusCode.UNSET
+    assert not span.events
+    assert "gen_ai.tool.call.result" not in (span.attributes or {})
+
+
+# --- where spans hang -------------------------------------------------------------------------------------------------
+
+
+def test_tools_hang_below_their_agent(captured: Exported) -> None:
+    @goldspan.trace(kind="agent")
+    async def agent(question: str) -> None:
+        search_hotels("Paris")
+        await asyncio.gather(book_hotel("Ritz"), book_hotel("Savoy"))
+
+    asyncio.run(agent("hi"))
+    *tools, root = captured.spans
+    assert root.parent is None
+    assert [tool.parent for tool in tools] == [root.context] * 3
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_nothing_is_captured_where_instrumentation_is_suppressed(captured: Exported) -> None:
+    token = context.attach(context.set_value(context._SUPPRESS_INSTRUMENTATION_KEY, True))
+    try:
+        search_hotels("Paris")
+        assert asyncio.run(book_hotel("Ritz")) == {"booked": "Ritz"}
+        assert list(_numbers(2)) == [0, 1]
+    finally:
+        context.detach(token)
+    assert captured.names == []
+
+
+@goldspan.trace
+def _numbers(n: int) -> Iterator[int]:
+    yield from range(n)
+
+
+def test_without_a_provider_a_decorated_function_is_just_called() -> None:
+    assert search_hotels("Paris") == HOTELS
+    trace.set_tracer_provider(NoOpTracerProvider())
+    assert search_hotels("Paris") == HOTELS
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_a_provider_set_after_the_first_call_is_taken_up(exported: Exported, install: Install) -> None:
+    search_hotels("Paris")
+    install(exported.processor())
+    search_hotels("Rome")
+    assert exported.names == ["execute_tool search_hotels"]
+
+
+def test_a_request_that_is_sampled_out_runs_all_the_same(exported: Exported, install: Install) -> None:
+    install(exported.processor(), sampler=ALWAYS_OFF)
+    assert search_hotels("Paris") == HOTELS
+    assert exported.names == []
+
+
+# --- generators -------------------------------------------------------------------------------------------------------
+
+
+def _current() -> str:
+    return getattr(trace.get_current_span(), "name", "nothing")
+
+
+@goldspan.trace
+def count(n: int) -> Iterator[Any]:
+    for _ in range(n):
+        search_hotels("Paris")
+        yield _current()
+    return "done"
+
+
+@goldspan.trace
+async def acount(n: int) -> AsyncIterator[Any]:
+    for _ in range(n):
+        await book_hotel("Ritz")
+        yield _current()
+
+
+def test_a_generators_span_is_current_for_its_body_and_for_nobody_else(captured: Exported) -> None:
+    seen = [(item, _current()) for item in count(2)]
+    assert seen == [("execute_tool count", "nothing")] * 2
+    *tools, root = captured.spans
+    assert {tool.parent.span_id for tool in tools if tool.parent} == {root.context.span_id}
+    assert (root.attributes or {})["gen_ai.tool.call.result"] == '["execute_tool count","execute_tool count"]'
+
+
+def test_an_async_generators_span_is_current_for_its_body_and_for_nobody_else(captured: Exported) -> None:
+    async def consume() -> list[tuple[str, str]]:
+        return [(item, _current()) async for item in acount(2)]
+
+    assert asyncio.run(consume()) == [("execute_tool acount", "nothing")] * 2
+    assert captured.names[-1] == "execute_tool acount"
+    assert {span.context.trace_id for span in captured.spans} == {captured.spans[0].context.trace_id}
+
+
+def test_a_span_that_the_body_keeps_open_across_steps_stays_its_own(captured: Exported) -> None:
+    @goldspan.trace
+    def body() -> Iterator[str]:
+        with trace.get_tracer("app").start_as_current_span("inner"):
+            yield _current()
+            yield _current()
+        yield _current()
+
+    assert [(item, _current()) for item in body()] == [
+        ("inner", "nothing"),
+        ("inner", "nothing"),
+        ("execute_tool body", "nothing"),
+    ]
+
+
+def test_a_generator_keeps_the_whole_protocol_of_generators(captured: Exported) -> None:
+    @goldspan.trace
+    def echo() -> Any:
+        got = None
+        while got != "stop":
+            try:
+                got = yield got
+            except KeyError as error:
+                got = repr(error)
+        return "returned"
+
+    running = echo()
+    assert next(running) is None
+    assert running.send("a") == "a"
+    assert running.throw(KeyError("k")) == "KeyError('k')"
+    with pytest.raises(StopIteration) as stop:
+        running.send("stop")
+    assert stop.value.value == "returned"
+    assert captured.attributes("execute_tool echo")["gen_ai.tool.call.result"] == """[null,"a","KeyError('k')"]"""
+
+
+def test_an_async_generator_keeps_the_whole_protocol_of_async_generators(captured: Exported) -> None:
+    @goldspan.trace
+    async def echo() -> Any:
+        got = None
+        while got != "stop":
+            try:
+                got = yield got
+            except KeyError as error:
+                got = repr(error)
+
+    async def converse() -> None:
+        running = echo()
+        assert await running.asend(None) is None
+        assert await running.asend("a") == "a"
+        assert await running.athrow(KeyError("k")) == "KeyError('k')"
+        with pytest.raises(StopAsyncIteration):
+            await running.asend("stop")
+
+    asyncio.run(converse())
+    assert captured.attributes("execute_tool echo")["gen_ai.tool.call.result"] == """[null,"a","KeyError('k')"]"""
+
+
+def test_a_generator_that_nobody_reads_to_the_end_still_ends_its_span(captured: Exported) -> None:
+    closed = count(3)
+    next(closed)
+    closed.close()
+    collected = count(3)
+    next(collected)
+    del collected
+    gc.collect()
+    for _ in count(3):
+        break
+    gc.collect()
+    spans = [span for span in captured.spans if span.name == "execute_tool count"]
+    assert len(spans) == 3
+    assert {span.status.status_code for span in spans} == {StatusCode.UNSET}
+    assert {(span.attributes or {})["gen_ai.tool.call.result"] for span in spans} == {'["execute_tool count"]'}
+    assert _current() == "nothing"
+
+
+def test_an_async_generator_may_be_closed_from_another_task(
+    captured: Exported, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def consume() -> None:
+        running = acount(3)
+        await anext_(running)
+        await asyncio.create_task(running.aclose())
+
+    async def anext_(running: Any) -> Any:
+        return await running.__anext__()
+
+    asyncio.run(consume())
+    assert captured.one("execute_tool acount").status.status_code is StatusCode.UNSET
+    assert caplog.records == []
+
+
+def test_an_async_generator_left_by_break_still_ends_its_span(captured: Exported) -> None:
+    async def consume() -> None:
+        async for _ in acount(3):
+            break
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(consume())
+    assert captured.names[-1] == "execute_tool acount"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_generator_that_fails_halfway_is_a_failed_tool(captured: Exported, asynchronous: bool) -> None:
+    @goldspan.trace(name="tool")
+    def plain() -> Iterator[int]:
+        yield 1
+        raise ValueError("cut off")
+
+    @goldspan.trace(name="tool")
+    async def streaming() -> AsyncIterator[int]:
+        yield 1
+        raise ValueError("cut off")
+
+    async def consume() -> list[int]:
+        return [item async for item in streaming()]
+
+    with pytest.raises(ValueError, match="cut off"):
+        asyncio.run(consume()) if asynchronous else list(plain())
+    assert captured.one("execute_tool tool").status.description == "ValueError: cut off"
+
+
+def test_a_generator_that_fails_while_closing_is_a_failed_tool(captured: Exported) -> None:
+    @goldspan.trace
+    def stubborn() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            raise OSError("cannot close")
+
+    running = stubborn()
+    next(running)
+    with pytest.raises(OSError, match="cannot close"):
+        running.close()
+    assert captured.one("execute_tool stubborn").status.status_code is StatusCode.ERROR
+
+
+def test_an_agent_that_streams_text_answers_with_the_whole_text(captured: Exported) -> None:
+    @goldspan.trace(kind="agent")
+    async def agent(question: str) -> AsyncIterator[str]:
+        for word in ("All ", "done", "."):
+            yield word
+
+    async def consume() -> None:
+        async for _ in agent("hi"):
+            pass
+
+    asyncio.run(consume())
+    (message,) = json.loads(captured.attributes("invoke_agent agent")["gen_ai.output.messages"])
+    assert message["parts"][0]["content"] == "All done."
+
+
+# --- wrong use --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        pytest.param(lambda: goldspan.trace(kind="chain"), "one of tool, agent, component", id="unknown kind"),  # type: ignore[call-overload]
+        pytest.param(lambda: goldspan.trace(golden="g"), "a tool has none", id="golden for a tool"),
+        pytest.param(lambda: goldspan.trace(Desk), "one by one", id="a class"),
+        pytest.param(lambda: goldspan.trace(kind="agent")(3), "not for 3", id="not callable"),  # type: ignore[type-var]
+    ],
+)
+def test_wrong_use_is_told_at_decoration(use: Callable[[], object], message: str) -> None:
+    with pytest.raises(goldspan.ConfigurationError, match=message):
+        use()

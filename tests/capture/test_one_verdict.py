@@ -1,0 +1,53 @@
+"""The same run and the same golden give the same evaluation, whichever door the run came through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import goldspan
+from goldspan.demo import REQUESTS, serve
+from goldspan.model import Evaluation
+
+
+class Kept:
+    """A sink that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.evaluations: list[Evaluation] = []
+
+    def submit(self, evaluation: Evaluation) -> None:
+        self.evaluations.append(evaluation)
+
+
+def test_live_from_a_file_and_from_lists_a_run_is_judged_the_same(
+    tmp_path: Path, install: Callable[..., TracerProvider]
+) -> None:
+    goldens = goldspan.load_goldens(str(files("goldspan.demo") / "goldens.yaml"))
+    kept, exporter = Kept(), InMemorySpanExporter()
+    install(goldspan.ScoringProcessor(goldens, then=SimpleSpanProcessor(exporter), sinks=[kept]))
+    for request in REQUESTS:
+        serve(request)
+
+    exported = tmp_path / "traces.pb"
+    exported.write_bytes(encode_spans(exporter.get_finished_spans()).SerializeToString())
+    for unit in ("request", "component"):
+        live = [evaluation for evaluation in kept.evaluations if evaluation.run.unit == unit]
+        filed = [goldspan.evaluate(run, goldens) for run in goldspan.load_runs(exported, unit=unit)]
+        assert len(live) == {"request": len(REQUESTS), "component": 1}[unit]
+        assert sorted(live, key=_run_id) == sorted(filed, key=_run_id)
+        for evaluation in live:
+            if evaluation.golden is None:
+                continue
+            listed = goldspan.evaluate(evaluation.run.tool_calls, evaluation.golden)
+            assert (listed.scores, listed.digest) == (evaluation.scores, evaluation.digest)
+
+
+def _run_id(evaluation: Evaluation) -> str:
+    return evaluation.run.run_id

@@ -1,0 +1,518 @@
+"""Every run is scored when its span ends, and every span reaches the exporter once, whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, StatusCode, TraceFlags, set_span_in_context
+
+import goldspan
+from capture.telemetry import Exported, Install
+from goldspan import Evaluation, ExpectedTool, Golden, Goldens, _guard
+from goldspan.capture.records import record_of
+
+GOLDENS = [
+    Golden("book", tools=(ExpectedTool("search", {"city": "Paris"}), ExpectedTool("book"))),
+    Golden("rank", tools=(ExpectedTool("search"),)),
+    Golden("hello", input="Hello!"),
+]
+
+
+@goldspan.trace
+def search(city: str) -> str:
+    return f"hotels in {city}"
+
+
+@goldspan.trace
+def book(hotel: str) -> str:
+    return hotel
+
+
+@goldspan.trace(kind="agent", golden="book")
+def booking(question: str, *tools: Callable[[str], str]) -> str:
+    for tool in tools:
+        tool("Paris")
+    return "done"
+
+
+class Kept:
+    """A sink that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.evaluations: list[Evaluation] = []
+
+    def submit(self, evaluation: Evaluation) -> None:
+        self.evaluations.append(evaluation)
+
+
+@pytest.fixture
+def scored(exported: Exported, install: Install) -> Exported:
+    """An exporter behind a scoring processor."""
+    install(goldspan.ScoringProcessor(GOLDENS, then=exported.processor()))
+    return exported
+
+
+# --- results on the run's span ----------------------------------------------------------------------------------------
+
+
+def test_a_requests_results_are_on_the_agents_span(scored: Exported) -> None:
+    booking("A hotel!", search)
+    assert scored.names == ["execute_tool search", "invoke_agent booking"]
+    results = {
+        key: value for key, value in scored.attributes("invoke_agent booking").items() if key.startswith("goldspan.")
+    }
+    assert results["goldspan.tools_used"] == ("search",) or results["goldspan.tools_used"] == ["search"]
+    assert results["goldspan.golden.id"] == "book"
+    assert results["goldspan.golden.match"] == "id"
+    assert results["goldspan.score.tool_correctness"] == 0.5
+    assert results["goldspan.score.argument_correctness"] == 1.0
+    assert results["goldspan.passed"] is True
+    assert results["goldspan.revision"] == 1
+    assert "book" in results["goldspan.reason"]
+
+
+def test_a_golden_is_found_by_the_question(scored: Exported) -> None:
+    @goldspan.trace(kind="agent")
+    def greeter(question: str) -> str:
+        return "Hi."
+
+    greeter("  HELLO! ")
+    attributes = scored.attributes("invoke_agent greeter")
+    assert (attributes["goldspan.golden.id"], attributes["goldspan.golden.match"]) == ("hello", "input")
+    assert attributes["goldspan.passed"] is True
+
+
+def test_without_a_golden_the_tools_used_still_come_out(exported: Exported, install: Install) -> None:
+    install(goldspan.ScoringProcessor(then=exported.processor()))
+    booking("A hotel!", search, book)
+    attributes = exported.attributes("invoke_agent booking")
+    assert list(attributes["goldspan.tools_used"]) == ["search", "book"]
+    assert "goldspan.passed" not in attributes
+    assert "goldspan.score.tool_correctness" not in attributes
+
+
+def test_other_spans_are_handed_on_unchanged_and_before_the_request(exported: Exported, install: Install) -> None:
+    first, behind = InMemorySpanExporter(), exported.processor()
+    provider = install(SimpleSpanProcessor(first), goldspan.ScoringProcessor(GOLDENS, then=behind))
+    with provider.get_tracer("web").start_as_current_span("GET /", links=[Link(_elsewhere())]):
+        booking("A hotel!", search, book)
+    untouched = list(first.get_finished_spans())
+    assert exported.names == [span.name for span in untouched]
+    for before, after in zip(untouched, exported.spans, strict=True):
+        if after.name == "invoke_agent booking":
+            added = set(after.attributes or {}) - set(before.attributes or {})
+            assert added
+            assert all(key.startswith("goldspan.") for key in added)
+            assert _but_attributes(before) == _but_attributes(after)
+        else:
+            assert after is before or after.to_json() == before.to_json()
+
+
+def _elsewhere() -> SpanContext:
+    return SpanContext(0xA, 0xB, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def _but_attributes(span: ReadableSpan) -> tuple[Any, ...]:
+    return (
+        span.name, span.context, span.parent, span.kind, span.status, tuple(span.events), tuple(span.links),
+        span.start_time, span.end_time, span.resource, span.instrumentation_scope,
+    )  # fmt: skip
+
+
+def test_a_component_is_scored_on_its_own_span_and_the_request_on_its_own(scored: Exported) -> None:
+    @goldspan.trace(kind="component", golden="rank")
+    def ranking(question: str) -> str:
+        return search(question)
+
+    @goldspan.trace(kind="agent", golden="book")
+    def agent(question: str) -> None:
+        ranking(question)
+        book("Ritz")
+
+    agent("A hotel!")
+    component, request = scored.attributes("ranking"), scored.attributes("invoke_agent agent")
+    assert (component["goldspan.golden.id"], list(component["goldspan.tools_used"])) == ("rank", ["search"])
+    assert (request["goldspan.golden.id"], list(request["goldspan.tools_used"])) == ("book", ["search", "book"])
+    assert component["goldspan.score.tool_recall"] == request["goldspan.score.tool_recall"] == 1.0
+
+
+def test_the_outermost_agent_is_the_request(scored: Exported) -> None:
+    @goldspan.trace(kind="agent", golden="book")
+    def manager(question: str) -> None:
+        booking(question, search, book)
+
+    manager("A hotel!")
+    assert "goldspan.tools_used" not in scored.attributes("invoke_agent booking")
+    assert list(scored.attributes("invoke_agent manager")["goldspan.tools_used"]) == ["search", "book"]
+
+
+def test_several_requests_below_one_bare_root_are_scored_one_by_one(scored: Exported) -> None:
+    with trace.get_tracer("worker").start_as_current_span("poll"):
+        for tools in ((search,), (search, book), ()):
+            booking("A hotel!", *tools)
+            used = (scored.spans[-1].attributes or {})["goldspan.tools_used"]
+            assert list(used) == [tool.__name__ for tool in tools]
+    assert "goldspan.tools_used" not in scored.attributes("poll")
+
+
+def test_a_tool_beside_the_agent_counts_for_the_request_begun_before_it(scored: Exported) -> None:
+    with trace.get_tracer("web").start_as_current_span("GET /"):
+        search("Paris")
+        booking("A hotel!", book)
+    assert list(scored.attributes("invoke_agent booking")["goldspan.tools_used"]) == ["search", "book"]
+
+
+def test_a_trace_that_nothing_marks_is_scored_at_its_local_root(scored: Exported) -> None:
+    with trace.get_tracer("web").start_as_current_span("GET /", attributes={"goldspan.golden.id": "book"}):
+        search("Paris")
+        book("Ritz")
+    assert scored.attributes("GET /")["goldspan.score.tool_recall"] == 1.0
+
+
+def test_a_span_with_a_parent_in_another_process_is_a_local_root(scored: Exported) -> None:
+    remote = set_span_in_context(NonRecordingSpan(_elsewhere()))
+    with trace.get_tracer("web").start_as_current_span("POST /tools", context=remote):
+        search("Paris")
+    assert list(scored.attributes("POST /tools")["goldspan.tools_used"]) == ["search"]
+
+
+def test_live_runs_equal_the_runs_of_the_whole_trace(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    install(goldspan.ScoringProcessor(GOLDENS, sinks=[kept]), exported.processor())
+
+    @goldspan.trace(kind="component", golden="rank")
+    def ranking(question: str) -> str:
+        return search(question)
+
+    with trace.get_tracer("web").start_as_current_span("GET /"):
+        search("Rome")
+        booking("one", ranking, book)
+        booking("two", search)
+    records = [record_of(span) for span in exported.spans]
+    from_file = [*goldspan.extract(records), *goldspan.extract(records, unit="component")]
+    assert sorted((e.run for e in kept.evaluations), key=str) == sorted(from_file, key=str)
+
+
+# --- many at once -----------------------------------------------------------------------------------------------------
+
+
+def _expected_tools(number: int) -> list[str]:
+    return ["search", "book"] if number % 2 else ["search"]
+
+
+def _assert_each_exact(exported: Exported, requests: int) -> None:
+    agents = [span for span in exported.spans if span.name == "invoke_agent agent"]
+    assert len(agents) == requests
+    seen = Counter(span.context.span_id for span in exported.spans)
+    assert set(seen.values()) == {1}
+    for span in agents:
+        attributes = span.attributes or {}
+        number = int(str(attributes["gen_ai.output.messages"]).split("#")[1])
+        assert list(attributes["goldspan.tools_used"]) == _expected_tools(number)  # type: ignore[call-overload]
+
+
+def test_requests_on_many_threads_are_each_exact(scored: Exported) -> None:
+    @goldspan.trace(kind="agent", golden="book")
+    def agent(number: int) -> str:
+        for name in _expected_tools(number):
+            {"search": search, "book": book}[name]("Paris")
+        return f"#{number}#"
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(agent, range(200)))
+    _assert_each_exact(scored, 200)
+
+
+def test_requests_in_many_tasks_below_one_root_are_each_exact(scored: Exported) -> None:
+    @goldspan.trace
+    async def fetch(name: str) -> None:
+        await asyncio.sleep(0)
+
+    @goldspan.trace(kind="agent", golden="book")
+    async def agent(number: int) -> str:
+        for name in _expected_tools(number):
+            await goldspan.trace(name=name)(_nothing)(name)
+            await asyncio.sleep(0)
+        return f"#{number}#"
+
+    async def serve() -> None:
+        with trace.get_tracer("worker").start_as_current_span("serve"):
+            await asyncio.gather(*map(agent, range(100)))
+
+    asyncio.run(serve())
+    _assert_each_exact(scored, 100)
+
+
+async def _nothing(name: str) -> None:
+    await asyncio.sleep(0)
+
+
+# --- beside other processors ------------------------------------------------------------------------------------------
+
+
+def test_beside_an_exporter_results_are_on_decorated_spans(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    install(exported.processor(), goldspan.ScoringProcessor(GOLDENS, sinks=[kept]))
+
+    @goldspan.trace(kind="component", golden="rank")
+    def ranking(question: str) -> str:
+        return search(question)
+
+    booking("A hotel!", ranking, book)
+    assert list(exported.attributes("invoke_agent booking")["goldspan.tools_used"]) == ["search", "book"]
+    assert exported.attributes("ranking")["goldspan.golden.id"] == "rank"
+    assert [evaluation.run.unit for evaluation in kept.evaluations] == ["component", "request"]
+    assert [e.run.end_ns for e in kept.evaluations] == [
+        exported.one(name).end_time for name in ("ranking", "invoke_agent booking")
+    ]
+
+
+def test_beside_an_exporter_requests_of_foreign_spans_reach_the_sinks(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    provider = install(exported.processor(), goldspan.ScoringProcessor(GOLDENS, sinks=[kept]))
+    agent = {"gen_ai.operation.name": "invoke_agent", "goldspan.golden.id": "book"}
+    with provider.get_tracer("other").start_as_current_span("agent", attributes=agent):
+        search("Paris")
+    (evaluation,) = kept.evaluations
+    assert evaluation.run.tools_used == ("search",)
+    assert "goldspan.tools_used" not in exported.attributes("agent")
+
+
+def test_a_processor_does_not_touch_spans_of_another_provider(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    goldspan.ScoringProcessor(GOLDENS, sinks=[kept])
+    install(exported.processor())
+    booking("A hotel!", search)
+    assert kept.evaluations == []
+    assert "goldspan.tools_used" not in exported.attributes("invoke_agent booking")
+
+
+class RecordOnly(Sampler):
+    """Records everything and samples nothing."""
+
+    def should_sample(self, *args: Any, **kwargs: Any) -> SamplingResult:
+        return SamplingResult(Decision.RECORD_ONLY, args[4] if len(args) > 4 else kwargs.get("attributes"))
+
+    def get_description(self) -> str:
+        return "record only"
+
+
+def test_spans_that_are_recorded_but_not_sampled_are_scored_and_not_exported(install: Install) -> None:
+    kept, exporter = Kept(), InMemorySpanExporter()
+    install(goldspan.ScoringProcessor(GOLDENS, sinks=[kept], then=SimpleSpanProcessor(exporter)), sampler=RecordOnly())
+    booking("A hotel!", search, book)
+    (evaluation,) = kept.evaluations
+    assert evaluation.passed
+    assert exporter.get_finished_spans() == ()
+
+
+# --- nothing reaches the host -----------------------------------------------------------------------------------------
+
+
+class Raising:
+    def submit(self, evaluation: Evaluation) -> None:
+        raise OSError("disk full")
+
+
+def _broken_metric(seen: object) -> float:
+    raise KeyError("city")
+
+
+class BrokenGoldens(Goldens):
+    def find(self, run: goldspan.Run) -> Any:
+        if run.span_id is not None:
+            raise RuntimeError("no lookup")
+        return None
+
+
+@pytest.mark.parametrize(
+    ("options", "tells"),
+    [
+        pytest.param({"goldens": GOLDENS, "sinks": [Raising()]}, "submit to Raising", id="sink"),
+        pytest.param({"goldens": BrokenGoldens(), "sinks": []}, "score", id="golden"),
+    ],
+)
+@pytest.mark.parametrize("wrapping", [True, False])
+def test_what_fails_in_goldspan_is_logged_once_and_never_reaches_the_application(
+    exported: Exported,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, Any],
+    tells: str,
+    wrapping: bool,
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    if wrapping:
+        install(goldspan.ScoringProcessor(**options, then=exported.processor()))
+    else:
+        install(exported.processor(), goldspan.ScoringProcessor(**options))
+    for _ in range(3):
+        assert booking("A hotel!", search) == "done"
+    assert exported.names == ["execute_tool search", "invoke_agent booking"] * 3
+    (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert tells in record.getMessage()
+    assert sum(_guard.failures.values()) == 3
+
+
+def test_a_metric_that_fails_is_a_score_with_an_error(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    metrics = [("broken", _broken_metric), "tool_recall"]
+    install(goldspan.ScoringProcessor(GOLDENS, metrics=metrics, sinks=[kept], then=exported.processor()))
+    booking("A hotel!", search, book)
+    (evaluation,) = kept.evaluations
+    broken, recall = evaluation.scores
+    assert (broken.value, recall.value) == (None, 1.0)
+    assert "KeyError" in str(broken.error)
+    assert exported.attributes("invoke_agent booking")["goldspan.score.tool_recall"] == 1.0
+
+
+class RaisingProcessor(SpanProcessor):
+    def on_start(self, span: Span, parent_context: object = None) -> None:
+        raise OSError("start")
+
+
+def test_a_provider_that_fails_to_start_spans_does_not_stop_the_function(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    install(RaisingProcessor())
+    assert search("Paris") == "hotels in Paris"
+    assert _guard.failures["open a span for a decorated function"] == 1
+
+
+# --- being a good span processor --------------------------------------------------------------------------------------
+
+
+class Behind(SpanProcessor):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_start(self, span: Span, parent_context: object = None) -> None:
+        self.told.append("start")
+
+    def _on_ending(self, span: Span) -> None:
+        self.told.append("ending")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.told.append("end")
+
+    def shutdown(self) -> None:
+        self.told.append("shutdown")
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        self.told.append(f"flush {timeout_millis}")
+        return False
+
+
+def test_everything_a_processor_is_told_is_passed_on(install: Install) -> None:
+    behind = Behind()
+    processor = goldspan.ScoringProcessor(then=behind)
+    provider = install(processor)
+    search("Paris")
+    assert processor.force_flush(5) is False
+    provider.shutdown()
+    assert behind.told == ["start", "ending", "end", "flush 5", "shutdown"]
+
+
+def test_without_a_processor_behind_flushing_has_nothing_to_do(install: Install) -> None:
+    processor = goldspan.ScoringProcessor()
+    install(processor)
+    search("Paris")
+    assert processor.force_flush() is True
+
+
+def test_after_shutdown_decorated_spans_are_left_alone(exported: Exported, install: Install) -> None:
+    processor = goldspan.ScoringProcessor(GOLDENS)
+    install(exported.processor(), processor)
+    processor.shutdown()
+    booking("A hotel!", search)
+    assert "goldspan.tools_used" not in exported.attributes("invoke_agent booking")
+
+
+def test_an_exporter_gets_a_batch_processor_of_its_own(exported: Exported, install: Install) -> None:
+    processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter)
+    assert isinstance(processor._then, BatchSpanProcessor)
+    install(processor)
+    booking("A hotel!", search)
+    assert exported.names == []
+    assert processor.force_flush()
+    assert exported.names == ["execute_tool search", "invoke_agent booking"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_starts_afresh(exported: Exported, install: Install) -> None:
+    processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor())
+    install(processor)
+    with trace.get_tracer("app").start_as_current_span("open in the parent"):
+        processor._lock.acquire()  # another thread was just at work
+        child = os.fork()
+        if child == 0:
+            fresh = len(processor._assembly) == 0 and processor._lock.acquire(timeout=1)
+            os._exit(0 if fresh else 1)
+        processor._lock.release()
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert len(processor._assembly) == 1
+
+
+def test_what_is_late_or_given_up_is_still_exported(exported: Exported, install: Install) -> None:
+    provider = install(goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), max_traces=1))
+    tracer = provider.get_tracer("app")
+    first = tracer.start_span("first")
+    booking("A hotel!", search)
+    first.end()
+    assert exported.names == ["execute_tool search", "invoke_agent booking", "first"]
+    assert exported.one("first").status.status_code is StatusCode.UNSET
+
+
+# --- made wrongly -----------------------------------------------------------------------------------------------------
+
+
+def _numbers() -> Iterator[Any]:
+    yield 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param({"then": "http://localhost"}, "not str", id="then is no exporter"),
+        pytest.param({"metrics": ["tool_corectness"]}, "tool_corectness", id="unknown metric"),
+        pytest.param({"thresholds": {"tool_recal": 1.0}}, "tool_recal", id="threshold of an unknown metric"),
+        pytest.param({"goldens": "no/such/file.yaml"}, "no/such/file.yaml", id="missing file"),
+        pytest.param({"goldens": 3}, "not int", id="goldens of a wrong type"),
+        pytest.param({"goldens": _numbers()}, "not int", id="goldens of a wrong type, listed"),
+        pytest.param({"goldens": [GOLDENS[0], "goldens.yaml"]}, "not list", id="goldens of two types"),
+        pytest.param({"sinks": [print]}, "submit", id="a sink that cannot take anything"),
+        pytest.param({"max_traces": 0}, "max_traces", id="no room for traces"),
+        pytest.param({"max_spans": -1}, "max_spans", id="no room for spans"),
+    ],
+)
+def test_a_wrongly_made_processor_says_so_at_once(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(goldspan.GoldspanError, match=message):
+        goldspan.ScoringProcessor(**options)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_goldens_may_come_from_files(exported: Exported, install: Install, tmp_path: Path, many: bool) -> None:
+    path = tmp_path / "goldens.yaml"
+    path.write_text("goldens: [{id: book, tools: [search, book]}]")
+    install(goldspan.ScoringProcessor([path] if many else str(path), then=exported.processor()))
+    booking("A hotel!", search, book)
+    assert exported.attributes("invoke_agent booking")["goldspan.score.tool_recall"] == 1.0

@@ -1,0 +1,192 @@
+"""What each sink makes of an evaluation, seen through the real SDK."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+
+from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, Score, ToolCall, _guard, evaluate
+from goldspan.sinks import EventSink, Losses, MetricSink, result_attributes
+
+GOLDEN = Golden(
+    "refund",
+    tools=(ExpectedTool("find_order"), ExpectedTool("refund", {"order": "A-42"})),
+    forbid=("delete_*",),
+)
+RUN = Run(
+    run_id=f"{1:032x}:{2:016x}",
+    trace_ids=(f"{1:032x}",),
+    span_id=f"{2:016x}",
+    golden_id="refund",
+    end_ns=1_000,
+    tool_calls=(
+        ToolCall("FindOrder", arguments={"order": "A-42"}, error="timeout"),
+        ToolCall("delete_order", arguments={"order": "secret-7"}),
+        ToolCall("unheard_of"),
+    ),
+)
+
+
+@pytest.fixture
+def evaluation() -> Evaluation:
+    return evaluate(RUN, Goldens([GOLDEN]))
+
+
+@pytest.fixture
+def unmatched() -> Evaluation:
+    return evaluate(replace(RUN, golden_id=None), Goldens())
+
+
+# --- attributes -------------------------------------------------------------------------------------------------------
+
+
+def test_attributes_say_what_was_found(evaluation: Evaluation) -> None:
+    attributes = result_attributes(evaluation)
+    assert attributes["goldspan.tools_used"] == ["FindOrder", "delete_order", "unheard_of"]
+    assert attributes["goldspan.golden.id"] == "refund"
+    assert attributes["goldspan.golden.match"] == "id"
+    assert attributes["goldspan.score.tool_recall"] == 0.5
+    assert attributes["goldspan.passed"] is False
+    assert attributes["goldspan.revision"] == 1
+    assert "secret-7" not in str(attributes)
+
+
+def test_attributes_leave_out_what_is_not_known(unmatched: Evaluation) -> None:
+    attributes = result_attributes(unmatched)
+    assert attributes["goldspan.tools_used"] == ["FindOrder", "delete_order", "unheard_of"]
+    assert not {"goldspan.golden.id", "goldspan.golden.match", "goldspan.passed"} & set(attributes)
+    assert "goldspan.score.tool_recall" not in attributes
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def _events(evaluation: Evaluation) -> dict[str, Any]:
+    exporter, provider = InMemoryLogRecordExporter(), LoggerProvider()
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    EventSink(provider).submit(evaluation)
+    provider.shutdown()
+    records = [data.log_record for data in exporter.get_finished_logs()]
+    assert {record.event_name for record in records} == {"gen_ai.evaluation.result"}
+    return {record.attributes["gen_ai.evaluation.name"]: record for record in records}  # type: ignore[index]
+
+
+def test_every_score_is_an_event_on_the_runs_span(evaluation: Evaluation) -> None:
+    events = _events(evaluation)
+    assert set(events) == {score.metric for score in evaluation.scores}
+    assert {(event.trace_id, event.span_id, event.timestamp) for event in events.values()} == {(1, 2, 1_000)}
+    correctness = events["tool_correctness"].attributes
+    score = evaluation.score("tool_correctness")
+    assert score is not None
+    assert correctness["gen_ai.evaluation.score.value"] == score.value
+    assert correctness["gen_ai.evaluation.score.label"] == score.label
+    assert correctness["gen_ai.evaluation.explanation"] == evaluation.reason  # a known score has no reason of its own
+    assert correctness["goldspan.run.id"] == RUN.run_id
+    assert correctness["goldspan.golden.id"] == "refund"
+    assert "secret-7" not in str([event.attributes for event in events.values()])
+
+
+def test_a_metric_that_cannot_be_known_is_an_event_without_a_value(unmatched: Evaluation) -> None:
+    recall = _events(unmatched)["tool_recall"].attributes
+    assert recall["gen_ai.evaluation.score.label"] == "not_evaluated"
+    assert "gen_ai.evaluation.score.value" not in recall
+    assert "goldspan.golden.id" not in recall
+
+
+def test_a_metric_that_failed_tells_the_type_of_the_error_and_nothing_of_its_text(evaluation: Evaluation) -> None:
+    failed = replace(evaluation, scores=(Score("mine", error="KeyError: 'secret-7'"),))
+    attributes = _events(failed)["mine"].attributes
+    assert attributes["error.type"] == "KeyError"
+    assert attributes["gen_ai.evaluation.score.label"] == "not_evaluated"
+    assert "secret-7" not in str(attributes)
+
+
+def test_the_events_of_a_run_without_a_span_hang_on_no_span(evaluation: Evaluation) -> None:
+    homeless = replace(evaluation, run=replace(RUN, span_id=None))
+    with TracerProvider().get_tracer("app").start_as_current_span("something else"):
+        events = _events(homeless)
+    assert {(event.trace_id, event.span_id) for event in events.values()} == {(0, 0)}
+    assert not trace.get_current_span().is_recording()
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+class Meter:
+    """A meter provider and what can be read off it."""
+
+    def __init__(self) -> None:
+        self.reader = InMemoryMetricReader()
+        self.provider = MeterProvider([self.reader])
+
+    def points(self, name: str, *labels: str) -> dict[tuple[Any, ...], Any]:
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        found = [
+            point
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == name
+            for point in metric.data.data_points
+        ]
+        return {tuple((point.attributes or {}).get(label) for label in labels): point for point in found}
+
+
+def test_scores_are_recorded_by_metric_in_fitting_buckets(evaluation: Evaluation) -> None:
+    meter = Meter()
+    MetricSink(meter.provider).submit(evaluation)
+    points = meter.points("goldspan.score", "goldspan.metric")
+    assert set(points) == {(score.metric,) for score in evaluation.scores if score.value is not None}
+    recall = points["tool_recall",]
+    assert recall.explicit_bounds == (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1)
+    assert (recall.sum, recall.count) == (0.5, 1)
+    (exemplar,) = recall.exemplars
+    assert (exemplar.trace_id, exemplar.span_id) == (1, 2)
+
+
+def test_tools_are_counted_by_names_of_the_goldens_and_others_together(evaluation: Evaluation) -> None:
+    meter = Meter()
+    MetricSink(meter.provider, vocabulary=["find_order", "refund"]).submit(evaluation)
+    points = meter.points("goldspan.tools", "goldspan.tool", "goldspan.verdict")
+    assert {labels: point.value for labels, point in points.items()} == {
+        ("find_order", "expected"): 1,
+        ("find_order", "failed"): 1,
+        ("refund", "expected"): 1,
+        ("refund", "missing"): 1,
+        ("other", "forbidden"): 1,
+        ("other", "unexpected"): 1,
+    }
+
+
+def test_runs_are_counted_by_what_came_out(evaluation: Evaluation, unmatched: Evaluation) -> None:
+    meter = Meter()
+    sink = MetricSink(meter.provider)
+    for one in (evaluation, evaluation, unmatched):
+        sink.submit(one)
+    points = meter.points("goldspan.evaluations", "goldspan.label", "goldspan.unit")
+    assert {labels: point.value for labels, point in points.items()} == {
+        ("fail", "request"): 2,
+        ("not_evaluated", "request"): 1,
+    }
+
+
+def test_losses_are_counted_and_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    meter = Meter()
+    losses = Losses(meter.provider)
+    losses.add(late=2)
+    losses.add(evicted=1, late=1)
+    with _guard.guard("test the guard"):
+        raise ValueError
+    assert meter.points("goldspan.spans.late")[()].value == 3
+    assert meter.points("goldspan.traces.evicted")[()].value == 1
+    assert meter.points("goldspan.internal_errors", "goldspan.action")["test the guard",].value == 1
