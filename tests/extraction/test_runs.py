@@ -116,6 +116,12 @@ def test_a_golden_may_be_named_on_the_run_around_it_or_inside_it(where: str, fou
     assert only([server, root, part, call]).golden_id == found
 
 
+def test_a_golden_that_an_earlier_evaluation_found_by_the_input_is_not_taken_for_one_that_was_named() -> None:
+    for how, golden_id in (("input", None), ("id", "g1")):
+        root = agent("a", goldspan__golden__id="g1", goldspan__golden__match=how)
+        assert only([root, tool("x", parent_id=root.span_id)]).golden_id == golden_id
+
+
 def test_other_attributes_can_name_the_golden() -> None:
     root = agent("a", my__case="g7")
     assert only([root, tool("x", parent_id=root.span_id)], golden_id_attributes=["my.case"]).golden_id == "g7"

@@ -11,6 +11,21 @@ from hypothesis import strategies as st
 from goldspan.extraction import values
 from goldspan.model import ABSENT
 
+
+def _nested(depth: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def _pairs(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = [{}, value]
+    return value
+
+
 CITY = {"city": "Cairo", "nested": {"x": [1, 2.5, None, True]}}
 
 
@@ -44,6 +59,9 @@ def test_arguments_are_read_whatever_their_notation(written: object) -> None:
         pytest.param('{"kwargs": 1, "city": "x"}', {"kwargs": 1, "city": "x"}, None, id="a tool's own key kwargs"),
         pytest.param('{"id": 12345678901234567890123}', {"id": 12345678901234567890123}, None, id="a big integer"),
         pytest.param("[" * 100_000, None, "[" * 100_000, id="a bomb of brackets"),
+        pytest.param("[" * 900 + "]" * 900, None, "[" * 900 + "]" * 900, id="a value nested too deeply to handle"),
+        pytest.param("[" * 150 + "]" * 150, _nested(150), None, id="a value nested deeply"),
+        pytest.param("[{}, " * 150 + "1" + "]" * 150, _pairs(150), None, id="many brackets, not so deep"),
         pytest.param("(" * 100_000, None, "(" * 100_000, id="a bomb of parentheses"),
     ],
 )

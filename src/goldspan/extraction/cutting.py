@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from goldspan.extraction.reading import BARE, MARKS, WORK
 from goldspan.extraction.tree import Node
 from goldspan.model import Unit
-
-_MARKS = frozenset({"agent", "entry"})
-_WORK = frozenset({"model", "tool"})
 
 
 @dataclass(slots=True)
@@ -56,11 +54,11 @@ def _separate(root: Node, found: list[Node], strays: list[Node]) -> None:
     pending = [root]
     while pending:
         node = pending.pop()
-        if node.role in _MARKS:
+        if node.role in MARKS:
             found.append(node)
-        elif node.role in _WORK:
+        elif node.role in WORK:
             strays.extend(node.walk())
-        elif node.role != "component":
+        elif node.role in BARE:
             pending.extend(reversed(node.children))
 
 

@@ -17,6 +17,14 @@ marked to be scored on its own. `aside`: not part of any request, such as the co
 """
 
 
+MARKS: frozenset[Role | None] = frozenset({"agent", "entry"})
+"""The roles of spans that stand for a request."""
+WORK: frozenset[Role | None] = frozenset({"tool", "model"})
+"""The roles of spans that are work of a request."""
+BARE: frozenset[Role | None] = frozenset({None, "aside"})
+"""The roles of spans in which a request may begin."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestedCall:
     """A tool call as a model asked for it in a message."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from goldspan import semconv
 from goldspan.extraction.cutting import Portion
-from goldspan.extraction.reading import Messages, Reading
+from goldspan.extraction.reading import MARKS, Messages, Reading
 from goldspan.extraction.reconciliation import Dialogue, Reconciled, reconcile
 from goldspan.extraction.tree import Node
 from goldspan.model import COUNTED_KINDS, Health, Run, ToolDefinition
@@ -20,7 +21,7 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str]) -> Run:
     found = reconcile(nodes)
     # What the run's own span says comes first, then what the agents inside it say, then what the model saw.
     speakers = [root.reading] if root is not None else []
-    speakers += [node.reading for node in nodes if node.role in ("agent", "entry") and node is not root]
+    speakers += [node.reading for node in nodes if node.role in MARKS and node is not root]
     span = (root or nodes[0]).span
     return Run(
         run_id=f"{span.trace_id}:{portion.root_id}",
@@ -98,11 +99,16 @@ def _golden_id(portion: Portion, attributes: Sequence[str]) -> str | None:
     own = portion.root.component if portion.root is not None else None
     places += [node for node in portion.nodes if node.component is own]
     for node in places:
-        for attribute in attributes:
-            value = node.span.attributes.get(attribute)
-            if value is not None:
-                return str(value)
+        named = (node.span.attributes.get(attribute) for attribute in attributes if not _is_result(attribute, node))
+        found = next((value for value in named if value is not None), None)
+        if found is not None:
+            return str(found)
     return None
+
+
+def _is_result(attribute: str, node: Node) -> bool:
+    """Whether the golden's id was put there by an earlier evaluation that found the golden by other means."""
+    return attribute == semconv.GOLDEN_ID and node.span.attributes.get(semconv.GOLDEN_MATCH, "id") != "id"
 
 
 def _health(portion: Portion, found: Reconciled) -> Health:

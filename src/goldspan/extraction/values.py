@@ -13,9 +13,12 @@ from typing import Any
 
 from goldspan.model import ABSENT
 
+_BRACKETS = re.compile(r"[\[\](){}]")
 _COMPLAINT = re.compile(r"\s*(?:error|exception|traceback|failed|failure)\b", re.IGNORECASE)
 _NESTING = 3
 """How often a text may be JSON again. Seen in the wild: twice."""
+_DEEPEST = 200
+"""Levels: what is nested deeper could not be compared or written again without exhausting the stack."""
 _LONGEST_REPR = 1_000_000
 """Characters: Python's parser takes far more memory than a text is long."""
 
@@ -99,7 +102,7 @@ def _content(value: Any) -> Any:
 def _notation(value: str) -> Any:
     """The value a text denotes in JSON or as a Python literal, else `ABSENT`."""
     stripped = value.strip()
-    if not stripped:
+    if not stripped or _too_deep(stripped):
         return ABSENT
     try:
         return json.loads(stripped)
@@ -113,3 +116,15 @@ def _notation(value: str) -> Any:
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             pass
     return ABSENT
+
+
+def _too_deep(text: str) -> bool:
+    """Whether brackets are nested beyond what can be handled; those inside quoted text count too, which is no harm."""
+    if sum(map(text.count, "[{(")) <= _DEEPEST:
+        return False
+    depth = 0
+    for bracket in _BRACKETS.finditer(text):
+        depth += 1 if bracket[0] in "[{(" else -1
+        if depth > _DEEPEST:
+            return True
+    return False

@@ -9,7 +9,6 @@ from typing import get_args
 from goldspan.errors import ConfigurationError
 from goldspan.extraction import extract
 from goldspan.model import Run, SpanRecord, Unit
-from goldspan.otlp.environment import golden_id_attributes as configured_attributes
 from goldspan.otlp.files import Loss, OnLoss, read_spans
 
 __all__ = ["Loss", "load_runs", "read_spans"]
@@ -35,9 +34,8 @@ def load_runs(
         raise ConfigurationError("load_runs() needs at least one trace file, folder or '-' for standard input")
     if unit not in get_args(Unit):
         raise ConfigurationError(f"unknown unit {unit!r}; choose one of {', '.join(get_args(Unit))}")
-    attributes = configured_attributes() if golden_id_attributes is None else tuple(golden_id_attributes)
-    return _runs(read_spans(paths, on_loss=on_loss), unit, attributes)
+    return _runs(read_spans(paths, on_loss=on_loss), unit, golden_id_attributes)
 
 
-def _runs(spans: Iterator[SpanRecord], unit: Unit, attributes: Sequence[str]) -> Iterator[Run]:
+def _runs(spans: Iterator[SpanRecord], unit: Unit, attributes: Sequence[str] | None) -> Iterator[Run]:
     yield from extract(spans, unit=unit, golden_id_attributes=attributes)
