@@ -1,0 +1,86 @@
+"""The commands put together, and the one place where a person's mistake becomes an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from io import TextIOWrapper
+from typing import Annotated, TextIO
+
+import typer
+
+from goldspan._version import __version__
+from goldspan.cli import demo, extract, score
+from goldspan.cli.console import fail, warn
+from goldspan.errors import GoldspanError, GoldspanWarning
+
+WRONG_USE = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="goldspan",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(epilog=demo.EXAMPLES)(demo.demo)
+app.command(epilog=score.EXAMPLES)(score.score)
+app.command(epilog=extract.EXAMPLES)(extract.extract)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"goldspan {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def goldspan(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which one.")
+    ] = False,
+) -> None:
+    """Did the agent call the right tools? Scores agent runs from their OpenTelemetry traces, without an LLM.
+
+    Exit status: 0 fine, 1 a gate failed, 2 wrong use or unreadable input.
+    """
+
+
+def run() -> int:
+    """Run the command that the arguments name; its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what a terminal cannot show is no reason to stop
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", GoldspanWarning)
+        warnings.showwarning = _show
+        try:
+            app()
+        except SystemExit as left:
+            return left.code if isinstance(left.code, int) else int(left.code is not None)
+        except GoldspanError as error:
+            fail(str(error))
+            return WRONG_USE
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except BrokenPipeError:
+            # The reader of a pipe has seen enough (`goldspan score ... | head`); Python must not complain at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _show(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    if issubclass(category, GoldspanWarning):
+        warn(str(message))
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

@@ -1,0 +1,65 @@
+"""What the commands say and how: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.text import Text
+
+T = TypeVar("T")
+
+_PIPED_WIDTH = 140
+"""Columns, where the output is no terminal and so has no width of its own."""
+_EVERY = 100
+"""So many items from one sign of progress to the next."""
+
+
+def output() -> Console:
+    """Where results go."""
+    return Console(soft_wrap=False, highlight=False, width=_width())
+
+
+def _width() -> int | None:
+    """The terminal's own width, or that in `COLUMNS`; a pipe has neither."""
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
+
+
+def messages() -> Console:
+    """Where everything goes that is not the result."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def fail(sentence: str) -> None:
+    """Say what is wrong."""
+    messages().print(Text.assemble(("error: ", "bold red"), clean(sentence)))
+
+
+def warn(sentence: str) -> None:
+    """Say what was lost or passed over."""
+    messages().print(Text.assemble(("warning: ", "yellow"), clean(sentence)))
+
+
+def clean(text: str) -> str:
+    """Text from traces made harmless for a terminal: control and bidirectional characters are shown, not obeyed."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or character == "\n" else f"\\x{ord(character):02x}" for character in text
+    )
+
+
+def watched(items: Iterable[T], describe: Callable[[int], str]) -> Iterator[T]:
+    """The items, with a line of progress on a terminal while they come."""
+    console = messages()
+    if not console.is_terminal:
+        yield from items
+        return
+    with console.status(describe(0)) as status:
+        for number, item in enumerate(items, start=1):
+            if number % _EVERY == 0:
+                status.update(describe(number))
+            yield item

@@ -1,0 +1,106 @@
+"""`goldspan demo`: a scripted agent, really traced, scored and exported, offline."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from rich.console import Console
+from rich.text import Text
+
+from goldspan import semconv
+from goldspan.capture.processor import ScoringProcessor
+from goldspan.cli.console import clean, output
+from goldspan.cli.tables import conclusion, evaluation_block
+from goldspan.demo import REQUESTS, serve
+from goldspan.goldens import Goldens, load_goldens
+from goldspan.model import Evaluation
+
+EXAMPLES = """
+Examples:\n
+  goldspan demo\n
+  goldspan demo --out demo && goldspan score demo/traces.pb --goldens demo/goldens.yaml\n
+"""
+_GOLDENS = "goldens.yaml"
+_TRACES = "traces.pb"
+
+
+def demo(
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Keep the exported traces and the goldens there.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Watch a small scripted agent being scored, request by request. Nothing leaves this machine."""
+    console = output()
+    received = _BackEnd()
+    shown = _Printer(console)
+    provider = TracerProvider(resource=Resource.create({"service.name": "travel-agent"}))
+    provider.add_span_processor(ScoringProcessor(_goldens(out), then=SimpleSpanProcessor(received), sinks=[shown]))
+    trace.set_tracer_provider(provider)
+
+    console.print(Text(f"An agent serves {len(REQUESTS)} requests and is scored as it does.\n", style="bold"))
+    for request in REQUESTS:
+        serve(request)
+    provider.shutdown()
+
+    console.print(conclusion(shown.evaluations, what="requests and components"))
+    _show_span(console, received.spans)
+    if out is not None:
+        (out / _TRACES).write_bytes(encode_spans(received.spans).SerializeToString())
+        console.print(f"\nThe traces are kept. Score them again:\n  goldspan score {out / _TRACES} -g {out / _GOLDENS}")
+
+
+class _BackEnd(SpanExporter):
+    """Where the spans arrive: as an OTLP exporter would send them, but kept."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.spans.extend(spans)
+        return SpanExportResult.SUCCESS
+
+
+class _Printer:
+    """A sink that shows every evaluation at once."""
+
+    def __init__(self, console: Console) -> None:
+        self.evaluations: list[Evaluation] = []
+        self._console = console
+
+    def submit(self, evaluation: Evaluation) -> None:
+        self.evaluations.append(evaluation)
+        self._console.print(evaluation_block(evaluation, self._console))
+
+
+def _goldens(out: Path | None) -> Goldens:
+    with as_file(files("goldspan.demo") / _GOLDENS) as path:
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, out / _GOLDENS)
+        return load_goldens(path)
+
+
+def _show_span(console: Console, spans: Sequence[ReadableSpan]) -> None:
+    """The results on a request's span, as the back end received it."""
+    failed = (span for span in spans if span.attributes and span.attributes.get(semconv.PASSED) is False)
+    span = next(failed, None)
+    if span is None or not span.attributes:
+        return
+    console.print(Text(f"\nOn the exported span `{span.name}` of the first request that failed:", style="bold"))
+    for key, value in span.attributes.items():
+        if key.startswith("goldspan."):
+            said = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            console.print(Text.assemble(("  " + key, "cyan"), " = ", clean(said)))

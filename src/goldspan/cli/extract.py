@@ -1,0 +1,31 @@
+"""`goldspan extract`: the tool calls of every run in some traces, without judging them."""
+
+from __future__ import annotations
+
+from goldspan.cli.console import output
+from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, Paths, UnitOption, runs_in
+from goldspan.cli.tables import runs_table
+from goldspan.sinks.documents import run_document, to_json
+
+EXAMPLES = """
+Examples:\n
+  goldspan extract traces.jsonl\n
+  goldspan extract traces/ more.pb.gz --json | jq .tools_used\n
+  cat traces.jsonl | goldspan extract -\n
+"""
+
+
+def extract(
+    paths: Paths,
+    unit: UnitOption = "request",
+    golden_id_attribute: GoldenIdAttribute = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show which tools each run used, in order, as rebuilt from its spans."""
+    runs = runs_in(paths, unit=unit, golden_id_attributes=golden_id_attribute)
+    console = output()
+    if as_json:
+        for run in runs:
+            console.file.write(to_json(run_document(run)) + "\n")
+    else:
+        console.print(runs_table(list(runs)))

@@ -1,0 +1,220 @@
+"""Runs and evaluations as tables for a terminal: what was expected beside what was called, aligned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from goldspan.cli.console import clean
+from goldspan.model import Evaluation, Row, Run, Score, ToolCall, Verdict
+from goldspan.scoring.matching import NO_GOLDEN
+
+_INPUT = 70
+"""Characters shown of a request's text."""
+_NARROWEST, _WIDEST = 18, 40
+"""Columns for the names of expected tools."""
+
+
+class Mark(NamedTuple):
+    """A sign and its colour; the plain sign is for terminals that cannot show the other."""
+
+    sign: str
+    plain: str
+    style: str
+
+
+_PASSED, _FAILED, _UNJUDGED = Mark("✓", "+", "green"), Mark("✗", "x", "red"), Mark("○", "o", "yellow")
+_DIFFERS, _MISPLACED = Mark("≠", "#", "yellow"), Mark("↕", "~", "yellow")
+_VERDICTS: dict[Verdict, Mark] = {
+    "paired": Mark("=", "=", "green"),
+    "missing": Mark("✗", "x", "red"),
+    "unexpected": Mark("+", "+", "yellow"),
+    "superseded": Mark("↻", "r", "dim"),
+    "tolerated": Mark("·", ".", "dim"),
+    "forbidden": Mark("!", "!", "bold red"),
+}
+_MEANINGS: dict[Mark, str] = {
+    _VERDICTS["paired"]: "expected and called",
+    _DIFFERS: "other arguments",
+    _MISPLACED: "out of order",
+    _VERDICTS["missing"]: "missing",
+    _VERDICTS["unexpected"]: "not expected",
+    _VERDICTS["superseded"]: "failed, does not count",
+    _VERDICTS["tolerated"]: "does not count",
+    _VERDICTS["forbidden"]: "forbidden",
+}
+_NOTHING = Mark("—", "-", "dim")
+
+
+def evaluation_blocks(evaluations: Sequence[Evaluation], console: Console, *, verbose: bool = False) -> RenderableType:
+    """Runs one below the other, expected and called side by side, in columns that are the same for all of them."""
+    names = (row.expected.name for evaluation in evaluations for row in evaluation.comparison.rows if row.expected)
+    width = min(max([_NARROWEST, *map(len, names)]), _WIDEST)
+    heading = Text(f"    {'expected':{width}}   called\n", style="bold")
+    blocks = [evaluation_block(evaluation, console, width=width, verbose=verbose) for evaluation in evaluations]
+    return Group(heading, *blocks, legend(evaluations, console))
+
+
+def evaluation_block(
+    evaluation: Evaluation, console: Console, *, width: int = _NARROWEST, verbose: bool = False
+) -> RenderableType:
+    """One run: its verdict, the question, expected and called side by side, and the reason.
+
+    Verbose, also every score, the arguments that differ with their values, and how the golden was found.
+    """
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=3)
+    grid.add_column(no_wrap=True, width=width, overflow="ellipsis")
+    grid.add_column()
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    for row in evaluation.comparison.rows:
+        nothing = _sign(_NOTHING, console)
+        expected, called = _expected(row) or nothing, _called(row) or nothing
+        grid.add_row("", expected, _sign(_mark(row), console), called)
+    title = Text.assemble(_verdict(evaluation, console), " ", (clean(_name(evaluation)), "bold"), "  ")
+    lines: list[RenderableType] = [title.append_text(_asked(evaluation.run)), grid]
+    lines.append(Padding(Text(clean(evaluation.reason), style="italic"), (0, 0, 0, 4), expand=False))
+    if not evaluation.run.health.clean:
+        lines.append(Text(f"    capture: {_health(evaluation.run)}", style="yellow"))
+    return Group(*lines, *(_details(evaluation) if verbose else ()), Text())
+
+
+def _details(evaluation: Evaluation) -> Iterable[RenderableType]:
+    match = evaluation.match
+    found = f"golden {match.golden.id} by {match.how}" if match else "no golden"
+    yield _quiet(f"    {evaluation.run.run_id}   {clean(found)}")
+    for pair in evaluation.comparison.pairs:
+        for difference in pair.agreement.differences if pair.agreement else ():
+            told = f"    {pair.expected.name if pair.expected else ''}.{difference.key}: "
+            yield Text(clean(f"{told}expected {difference.expected!r}, called with {difference.called!r}"))
+    for score in evaluation.scores:
+        yield Text(f"    {score.metric:22}").append_text(_score(score))
+
+
+def legend(evaluations: Iterable[Evaluation], console: Console) -> Text:
+    """What the signs mean that stand between expected and called."""
+    used = {_mark(row) for evaluation in evaluations for row in evaluation.comparison.rows}
+    told = (_sign(mark, console).append(f" {meaning}") for mark, meaning in _MEANINGS.items() if mark in used)
+    return Text("   ").join(told)
+
+
+def conclusion(evaluations: Sequence[Evaluation], *, what: str = "runs") -> Text:
+    """How many passed, failed and could not be judged."""
+    verdicts = [evaluation.passed for evaluation in evaluations]
+    passed, failed, unjudged = verdicts.count(True), verdicts.count(False), verdicts.count(None)
+    said = Text(f"{what}: {len(verdicts)}, of which ").append(f"{passed} passed", style="green").append(", ")
+    said.append(f"{failed} failed", style="red" if failed else "")
+    return said.append(f", {unjudged} not evaluated", style="yellow") if unjudged else said
+
+
+def summary_table(evaluations: Sequence[Evaluation]) -> Table:
+    """For each metric: its mean, over how many runs, and how many passed."""
+    table = _table()
+    table.add_column("metric")
+    for heading in ("mean", "runs", "passed"):
+        table.add_column(heading, justify="right")
+    for scores in zip(*(evaluation.scores for evaluation in evaluations), strict=True):
+        values = [score.value for score in scores if score.value is not None]
+        verdicts = [score.passed for score in scores if score.passed is not None]
+        mean = f"{sum(values) / len(values):.4f}" if values else "—"
+        passed = f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "—"
+        table.add_row(scores[0].metric, mean, str(len(values)), passed)
+    return table
+
+
+def runs_table(runs: Iterable[Run]) -> Table:
+    """One line for each run: who, what was asked, and the tools it used."""
+    table = _table(leading=1)
+    table.add_column("run", max_width=40)
+    table.add_column("tools used")
+    table.add_column("capture", max_width=40)
+    for run in runs:
+        who = Text.assemble(clean(run.component or run.agent or run.service or "run"), "\n", _asked(run))
+        lines = Text("\n").join(map(_call, run.tool_calls)) if run.tool_calls else Text("no tool", style="dim")
+        table.add_row(who, lines, Text("clean" if run.health.clean else _health(run), style="dim"))
+    return table
+
+
+def _table(*, leading: int = 0) -> Table:
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", leading=leading)
+
+
+def _sign(mark: Mark, console: Console) -> Text:
+    unicode = (console.encoding or "ascii").lower().startswith("utf")
+    return Text(mark.sign if unicode else mark.plain, style=mark.style)
+
+
+def _verdict(evaluation: Evaluation, console: Console) -> Text:
+    return _sign({True: _PASSED, False: _FAILED, None: _UNJUDGED}[evaluation.passed], console)
+
+
+def _name(evaluation: Evaluation) -> str:
+    run = evaluation.run
+    return evaluation.match.golden.id if evaluation.match else run.golden_id or run.component or run.agent or "run"
+
+
+def _asked(run: Run) -> Text:
+    words = clean(" ".join((run.input or "").split()))
+    return _quiet(words if len(words) <= _INPUT else f"{words[: _INPUT - 1]}…")
+
+
+def _mark(row: Row) -> Mark:
+    if row.agreement is not None and row.agreement.differences:
+        return _DIFFERS
+    return _MISPLACED if row.verdict == "paired" and row.in_order is False else _VERDICTS[row.verdict]
+
+
+def _expected(row: Row) -> Text | None:
+    return Text(clean(row.expected.name)) if row.expected else None
+
+
+def _called(row: Row) -> Text | None:
+    if row.called is None:
+        return None
+    said = Text(clean(row.called.name), style=_VERDICTS[row.verdict].style if row.verdict != "paired" else "")
+    keys = [difference.key for difference in row.agreement.differences] if row.agreement else []
+    notes = [", ".join(keys)] if keys else []
+    notes += ["failed"] if row.called.error is not None else []
+    notes += [row.note] if row.verdict == "tolerated" and row.note and row.note != NO_GOLDEN else []
+    return said.append(f" ({clean('; '.join(notes))})", style="dim") if notes else said
+
+
+def _call(call: ToolCall) -> Text:
+    line = Text(clean(call.name))
+    notes: list[str] = [call.kind] if call.kind != "tool" else []
+    notes += [f"server {call.server}"] if call.server else []
+    notes += ["requested"] if call.evidence == "requested" else []
+    notes += [call.outcome] if call.outcome in ("denied", "deferred") else []
+    notes += [f"failed: {call.error}"] if call.error is not None else []
+    return line.append(f"  ({clean('; '.join(notes))})", style="dim") if notes else line
+
+
+def _score(score: Score) -> Text:
+    if score.error is not None:
+        return Text(f"error: {clean(score.error)}", style="red")
+    if score.value is None:
+        return Text(f"—  {clean(score.reason or '')}", style="dim")
+    said = Text(f"{score.value:.4f}", style={True: "green", False: "red", None: ""}[score.passed])
+    return said if score.threshold is None else said.append(f"  (at least {score.threshold:g})", style="dim")
+
+
+def _health(run: Run) -> str:
+    health = run.health
+    found = {
+        "spans without their parent": health.orphan_spans,
+        "attributes dropped": health.dropped_attributes,
+        "calls without arguments": health.arguments_absent,
+        "calls with unreadable arguments": health.arguments_unreadable,
+    }
+    told = [f"{what}: {count}" for what, count in found.items() if count]
+    return ", ".join(["the request's own span is missing", *told] if health.missing_root else told)
+
+
+def _quiet(text: str) -> Text:
+    return Text(text, style="dim")

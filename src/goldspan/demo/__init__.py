@@ -1,0 +1,7 @@
+"""A small travel agent with decorated tools, some requests that it serves rightly and some that it serves wrongly."""
+
+from __future__ import annotations
+
+from goldspan.demo.agent import REQUESTS, serve
+
+__all__ = ["REQUESTS", "serve"]

@@ -1,0 +1,328 @@
+"""The command line as a person uses it: what is printed, where, and how it ends."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from goldspan.cli.app import run
+
+ROOT = Path(__file__).parent.parent.parent
+TRACES = ROOT / "examples" / "traces.jsonl"
+GOLDENS = ROOT / "examples" / "goldens.yaml"
+CAPTURES = ROOT / "tests" / "fixtures" / "captures"
+
+
+class Said(NamedTuple):
+    """What a command printed and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self.out.splitlines()]
+
+    @property
+    def documents(self) -> list[dict]:  # type: ignore[type-arg]
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Goldspan = Callable[..., Said]
+
+
+@pytest.fixture
+def goldspan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Goldspan:
+    """Run a command in this process."""
+
+    def command(*arguments: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["goldspan", *map(str, arguments)])
+        status = run()
+        return Said(status, *capsys.readouterr())
+
+    return command
+
+
+def in_its_own_process(*arguments: object, **environment: str) -> Said:
+    """Run a command that sets up a process for good."""
+    done = subprocess.run(
+        [sys.executable, "-m", "goldspan", *map(str, arguments)],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        env={**os.environ, "PYTHONUTF8": "1", **environment},
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def test_expected_and_called_stand_side_by_side_failed_runs_first(goldspan: Goldspan) -> None:
+    said = goldspan("score", TRACES, "--goldens", GOLDENS)
+    assert said.status == 0
+    assert said.lines[:10] == [
+        "    expected             called",
+        "",
+        "✗ confirm-by-mail  Book the Roma Inn and mail me the confirmation.",
+        "    book_hotel         = book_hotel",
+        "    send_email         ✗ —",
+        "    Expected send_email was not called.",
+        "",
+        "✗ read-only  Which bookings do I have?",
+        "    list_bookings      = list_bookings",
+        "    —                  ! cancel_booking",
+    ]
+    assert said.lines[-1] == "runs: 4, of which 1 passed, 2 failed, 1 not evaluated"
+
+
+def test_each_evaluation_is_one_json_object_with_the_promised_keys(goldspan: Goldspan) -> None:
+    documents = goldspan("score", TRACES, "--goldens", GOLDENS, "--json").documents
+    assert [document["golden_id"] for document in documents] == ["book-cheapest", "confirm-by-mail", "read-only", None]
+    first, *_, last = documents
+    assert {
+        "unit", "run_id", "trace_ids", "span_id", "golden_id", "golden_match", "status", "tools_used",
+        "expected_tools", "scores", "revision", "health",
+    } <= first.keys()  # fmt: skip
+    assert first["golden_match"] == {"how": "input", "similarity": 1.0}
+    assert (first["tools_used"], first["expected_tools"]) == (["search_hotels", "book_hotel"],) * 2
+    assert {"metric", "value", "passed", "threshold", "label", "reason", "error"} == first["scores"][0].keys()
+    assert (last["status"], last["golden_match"], last["expected_tools"]) == ("not_evaluated", None, None)
+    assert {score["label"] for score in last["scores"]} == {"not_evaluated"}
+
+
+def test_verbose_shows_every_score_and_the_values_that_differ(goldspan: Goldspan, tmp_path: Path) -> None:
+    goldens = tmp_path / "goldens.json"
+    expected = [{"name": "search_hotels", "args": {"city": "Rome"}}]
+    question = "Find a hotel in Paris and book the cheapest one."
+    goldens.write_text(json.dumps([{"id": "rome", "input": question, "tools": expected}]))
+    said = goldspan("score", TRACES, "-g", goldens, "--verbose", "--limit", 1)
+    assert "    search_hotels.city: expected 'Rome', called with 'Paris'" in said.lines
+    assert any(line.startswith("    argument_correctness  0.0000  (at least 0.5)") for line in said.lines)
+    assert any(line.endswith("golden rome by input") for line in said.lines)
+    assert "3 more runs; --limit 0 shows all" in said.lines
+
+
+@pytest.mark.parametrize(
+    ("gates", "status", "told"),
+    [
+        pytest.param(["passed=0.3"], 0, "", id="met"),
+        pytest.param(["passed=0.5"], 1, "gate failed: passed is 0.3333, and 0.5 is wanted", id="missed"),
+        pytest.param(["tool_recall=0.8", "tool_precision=0.9"], 1, "tool_precision is 0.8333", id="one of two missed"),
+        pytest.param(["tool_recall=0.83333333333"], 0, "", id="met to rounding"),
+    ],
+)
+def test_a_gate_that_is_missed_ends_with_1(goldspan: Goldspan, gates: list[str], status: int, told: str) -> None:
+    options = [option for gate in gates for option in ("--fail-under", gate)]
+    said = goldspan("score", TRACES, "-g", GOLDENS, *options)
+    assert (said.status, told in said.err) == (status, True)
+
+
+def test_a_gate_on_what_could_not_be_measured_is_not_met(goldspan: Goldspan) -> None:
+    said = goldspan("score", TRACES, "--fail-under", "tool_recall=0")
+    assert said.status == 1
+    assert "tool_recall could not be measured on any run" in said.err
+
+
+def test_goldens_that_belong_to_no_run_are_told(goldspan: Goldspan, tmp_path: Path) -> None:
+    goldens = tmp_path / "goldens.yaml"
+    goldens.write_text("goldens: [{id: other, input: Something else., tools: [x]}]")
+    said = goldspan("score", TRACES, "-g", goldens)
+    assert (said.status, said.lines[-1]) == (0, "runs: 4, of which 0 passed, 0 failed, 4 not evaluated")
+    assert "none of the 1 goldens belongs to any of these runs" in said.err
+
+
+def test_metrics_thresholds_and_attempts_can_be_chosen(goldspan: Goldspan, tmp_path: Path) -> None:
+    goldens = tmp_path / "goldens.yaml"
+    goldens.write_text("goldens: [{id: g, input: Book a hotel in Porto for me, tools: [book_hotel]}]")
+    options = ["-g", goldens, "-m", "tool_precision", "--threshold", "tool_precision=0.9", "--json"]
+    traces = CAPTURES / "genai-retry.pb.gz"
+    for attempts, value in (("effective", 1.0), ("all", 0.5), ("succeeded", 1.0)):
+        (document,) = goldspan("score", traces, *options, "--attempts", attempts).documents
+        (score,) = document["scores"]
+        assert (score["value"], score["passed"], document["passed"]) == (value, value == 1, value == 1)
+
+
+def test_the_attribute_that_names_the_golden_can_be_chosen(goldspan: Goldspan, tmp_path: Path) -> None:
+    goldens = tmp_path / "goldens.yaml"
+    goldens.write_text("goldens: [{id: travel-agent, tools: [search_hotels, book_hotel]}]")
+    said = goldspan("score", TRACES, "-g", goldens, "--golden-id-attribute", "gen_ai.agent.name", "--json")
+    assert {document["golden_match"]["how"] for document in said.documents} == {"id"}
+
+
+def test_extract_shows_the_tools_of_each_run_with_what_is_odd_about_them(goldspan: Goldspan) -> None:
+    said = goldspan("extract", CAPTURES / "genai-retry.pb.gz", CAPTURES / "openinference-handoff.pb.gz")
+    assert said.status == 0
+    assert "book_hotel  (failed: nights must be >= 1)" in said.out
+    assert "handoff to research_agent  (handoff)" in said.out
+
+
+def test_extract_prints_whole_runs_as_json(goldspan: Goldspan) -> None:
+    (document,) = goldspan("extract", CAPTURES / "genai-retry.pb.gz", "--json").documents
+    assert document["tools_used"] == ["book_hotel", "book_hotel"]
+    assert [call["arguments"]["nights"] for call in document["tool_calls"]] == [0, 2]
+    assert document["tool_calls"][0]["error"] == "nights must be >= 1"
+
+
+def test_components_can_be_scored_from_files_too(goldspan: Goldspan, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    assert in_its_own_process("demo", "--out", kept).status == 0
+    said = goldspan("score", kept / "traces.pb", "-g", kept / "goldens.yaml", "--unit", "component", "--json")
+    (document,) = said.documents
+    assert (document["unit"], document["golden_id"], document["golden_match"]["how"]) == (
+        "component",
+        "policy-lookup",
+        "id",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        pytest.param(["score", "nowhere.jsonl"], "nowhere.jsonl: no such file", id="missing traces"),
+        pytest.param(["score", "{tmp}/garbage.jsonl"], "garbage.jsonl: holds no traces", id="garbage"),
+        pytest.param(["score", "{tmp}/other.json"], "other.json", id="some other JSON"),
+        pytest.param(["score", "{tmp}/empty.jsonl"], "no request found in empty.jsonl", id="empty"),
+        pytest.param(["extract", "{tmp}/empty.jsonl"], "no request found in empty.jsonl", id="nothing to extract"),
+        pytest.param(["score", "{traces}", "--unit", "component"], "no component found in", id="no component"),
+        pytest.param(["score", "{traces}", "-g", "nowhere.yaml"], "nowhere.yaml", id="missing goldens"),
+        pytest.param(["score", "{traces}", "-g", "{tmp}/slip.yaml"], "Did you mean 'arguments'?", id="misspelt key"),
+        pytest.param(["score", "{traces}", "-g", "{tmp}/twice.jsonl"], "golden 'a'", id="duplicate id"),
+        pytest.param(["score", "{traces}", "-g", "{tmp}/type.yaml"], "threshold", id="wrong type"),
+        pytest.param(["score", "{traces}", "-g", "{tmp}/broken.yaml"], "line 3", id="broken YAML"),
+        pytest.param(["score", "{traces}", "-m", "tool_recal"], "Did you mean 'tool_recall'?", id="unknown metric"),
+        pytest.param(["score", "{traces}", "--threshold", "x=y"], "--threshold takes METRIC=NUMBER", id="no number"),
+        pytest.param(
+            ["score", "{traces}", "--fail-under", "recall=1"], "no such metric is measured", id="no such gate"
+        ),
+        pytest.param(["score"], "Missing argument", id="no paths"),
+        pytest.param(["score", "{traces}", "--attempts", "some"], "some", id="no such attempts"),
+        pytest.param(["scroe"], "scroe", id="no such command"),
+    ],
+)
+def test_wrong_use_and_unreadable_input_are_one_clear_message_and_end_with_2(
+    goldspan: Goldspan, tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    files = {
+        "garbage.jsonl": "hello\nworld\n",
+        "other.json": '{"name": "not a trace"}',
+        "empty.jsonl": "",
+        "slip.yaml": "goldens: [{id: a, tools: [{name: x, argument: {}}]}]",
+        "twice.jsonl": '{"id": "a"}\n{"id": "a"}\n',
+        "type.yaml": "goldens: [{id: a, threshold: high}]",
+        "broken.yaml": "goldens:\n  - {id: a\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    said = goldspan(*(argument.format(tmp=tmp_path, traces=TRACES) for argument in arguments))
+    assert (said.status, said.out) == (2, "")
+    assert told in " ".join(said.err.split())
+    assert "Traceback" not in said.err
+
+
+def test_what_can_be_read_of_a_damaged_file_is_scored_and_the_rest_is_told(goldspan: Goldspan, tmp_path: Path) -> None:
+    first, second, *_ = TRACES.read_text().splitlines()
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_text(f"{first}\n{second[:500]}\n{second}\n")
+    said = goldspan("score", damaged, "-g", GOLDENS, "--json")
+    assert said.status == 0
+    assert [document["golden_id"] for document in said.documents] == ["book-cheapest", "confirm-by-mail"]
+    assert "damaged.jsonl, line 2" in said.err
+
+
+def test_many_damaged_places_are_counted_rather_than_listed(goldspan: Goldspan, tmp_path: Path) -> None:
+    first, *_ = TRACES.read_text().splitlines()
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_text(first + "\n" + "broken\n" * 20)
+    said = goldspan("extract", damaged)
+    assert said.status == 0
+    assert said.err.count("warning:") == 6
+    assert "15 more places could not be read" in said.err
+
+
+def test_traces_come_from_standard_input_and_from_folders(
+    goldspan: Goldspan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = gzip.compress(TRACES.read_bytes())
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "traces.jsonl.gz").write_bytes(packed)
+    assert len(goldspan("extract", tmp_path, "--json").documents) == 4
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(packed))))
+    assert len(goldspan("extract", "-", "--json").documents) == 4
+
+
+def test_control_characters_from_traces_are_shown_and_not_obeyed(goldspan: Goldspan, tmp_path: Path) -> None:
+    first, *_ = TRACES.read_text().splitlines()
+    hostile = tmp_path / "hostile.jsonl"
+    hostile.write_text(first.replace("search_hotels", "[red]x[/red]\\u001b[31m\\u202ey"))
+    said = goldspan("extract", hostile)
+    assert "\x1b" not in said.out
+    assert "\u202e" not in said.out
+    assert "[red]x[/red]\\x1b[31m\\x202ey" in said.out
+    said = goldspan("score", hostile, "-g", GOLDENS)
+    assert "\\x1b" in said.out
+    assert "\x1b" not in said.out
+
+
+def test_numbers_that_json_cannot_say_do_not_reach_it(goldspan: Goldspan, tmp_path: Path) -> None:
+    first, *_ = TRACES.read_text().splitlines()
+    odd = tmp_path / "odd.jsonl"
+    odd.write_text(
+        first.replace('{\\"city\\":\\"Paris\\"}', '{\\"x\\": NaN}').replace(
+            '{\\"city\\": \\"Paris\\"}', '{\\"x\\": NaN}'
+        )
+    )
+    said = goldspan("extract", odd, "--json")
+    assert json.loads(said.out)["tool_calls"][0]["arguments"] == {"x": "nan"}
+
+
+def test_the_demo_shows_right_and_wrong_requests_and_ends_well() -> None:
+    said = in_its_own_process("demo")
+    assert said.status == 0
+    verdicts = [line.split()[:2] for line in said.lines if line[:2] in ("✓ ", "✗ ", "○ ")]
+    assert [f"{sign}{name}" for sign, name in verdicts] == [
+        "✓book-cheapest", "✗confirm-by-mail", "✗weather", "✗convert", "✗look-before-booking", "✓retry", "✗read-only",
+        "✗policy-lookup", "✗refund-policy", "✓thanks", "○travel-agent",
+    ]  # fmt: skip
+    assert "  goldspan.passed = False" in said.lines
+
+
+def test_the_demo_keeps_its_traces_where_it_is_told_and_they_score_the_same_again(
+    goldspan: Goldspan, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    shown = in_its_own_process("demo", "--out", kept)
+    again = goldspan("score", kept / "traces.pb", "-g", kept / "goldens.yaml", "--limit", 0)
+    for line in shown.lines:
+        if line[:2] in ("✓ ", "✗ ", "○ ") and "policy-lookup" not in line:
+            assert line in again.lines
+
+
+def test_help_shows_examples_and_version_says_which() -> None:
+    overview = " ".join(in_its_own_process("--help").out.split())
+    assert "Exit status: 0 fine, 1 a gate failed, 2 wrong use or unreadable input." in overview
+    for command in ("score", "extract", "demo"):
+        shown = in_its_own_process(command, "--help").out
+        assert f"goldspan {command}" in shown
+        assert "Examples:" in shown
+    assert in_its_own_process("--version").out.startswith("goldspan ")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m goldspan extract {TRACES} {CAPTURES} --json | head -c 10"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ('{"unit": "', "")
+
+
+def test_a_terminal_without_unicode_gets_plain_signs() -> None:
+    said = in_its_own_process("score", TRACES, "-g", GOLDENS, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert (said.status, said.err) == (0, "")
+    assert "x confirm-by-mail  Book the Roma Inn and mail me the confirmation." in said.lines
+    assert "    send_email         x -" in said.lines
