@@ -1,0 +1,68 @@
+# Everything one types here. `make` alone lists it. Another Python: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python -m
+
+.DEFAULT_GOAL := help
+.PHONY: demo install format lint types test cover stress bench docs help
+
+demo: $(VENV)/.core ## score a small agent's requests as they happen, offline
+	@$(VENV)/bin/goldspan demo
+
+install: $(VENV)/.dev ## everything needed to work on goldspan, into .venv
+
+format: $(VENV)/.dev ## sort imports and lay out the code
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+
+lint: $(VENV)/.dev ## style, layout, and which module may import which
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(VENV)/bin/lint-imports --no-logo
+
+types: $(VENV)/.dev ## mypy --strict
+	$(RUN) mypy
+
+test: $(VENV)/.dev ## the tests; what is skipped for want of a program is named at the end
+	$(RUN) pytest
+
+cover: $(VENV)/.dev ## the tests again with branch coverage, where nothing may be skipped
+	$(RUN) coverage erase
+	$(RUN) coverage run -m pytest --nothing-skipped
+	$(RUN) coverage combine --quiet
+	$(RUN) coverage report
+
+stress: $(VENV)/.dev ## the tests that take minutes
+	@$(RUN) pytest -m stress || { status=$$?; [ $$status -eq 5 ] && echo "There are no stress tests yet."; }
+
+bench: $(VENV)/.dev ## the figures in the docs
+	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
+
+docs: $(VENV)/.dev ## run every example in the README and docs, follow every link
+	$(RUN) pytest tests/test_docs.py
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target what; do \
+		printf '  make %-8s %s\n' "$$target" "$$what"; done
+
+# The stamps are older than pyproject.toml exactly when something must be installed anew.
+
+$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing goldspan into $(VENV) (once, and whenever pyproject.toml changes)"
+	@$(RUN) pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing goldspan and its tools into $(VENV) (once, and whenever pyproject.toml changes)"
+	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(VENV)/.core $@
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "There is no '$(PYTHON)' here. Name a Python 3.10 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo "goldspan needs Python 3.10 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." \
+			"Name another: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "'$(PYTHON)' cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }

@@ -1,0 +1,221 @@
+"""The documentation: its examples run as pasted, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import docs_examples
+from docs_examples import ROOT, Block, Command, ExampleError, blocks, commands, matches
+
+TAUGHT = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*TAUGHT, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+NAMES = {"argnames": "page", "ids": lambda page: str(page.relative_to(ROOT))}
+
+
+@pytest.mark.parametrize(argvalues=TAUGHT, **NAMES)
+def test_the_examples_of_a_page_run_as_shown(page: Path, tmp_path: Path) -> None:
+    """Each page has a process and a directory of its own: examples may set up a whole application."""
+    if (ROOT / "examples").is_dir():
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    done = _run(page, tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(argvalues=PAGES, **NAMES)
+def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
+    text = _without_code(page)
+    links = re.findall(r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)|(?:src|href)=\"([^\"]+)\"", text)
+    broken = [
+        target
+        for target in (plain or html for plain, html in links)
+        if not re.match(r"[a-z]+:", target) and not _leads_somewhere(page, target)
+    ]
+    assert broken == []
+
+
+def test_blocks_are_found_with_their_language_place_and_notes() -> None:
+    page = """\
+<!-- file: goldens.yaml -->
+
+```yaml
+goldens:
+  - id: a
+```
+
+<!-- not run: needs a collector -->
+<!-- exit status: 1 -->
+~~~~ console title="x"
+$ goldspan score
+```
+~~~~
+
+Text with `code` and ```` ``` ```` in it.
+
+<!-- output -->
+A paragraph, so the note above belongs to nothing.
+
+1. In a list:
+
+   ```python
+   def f():
+       return 1
+
+   ```
+"""
+    assert list(blocks(page)) == [
+        Block("yaml", "goldens:\n  - id: a\n", 4, {"file": "goldens.yaml"}),
+        Block("console", "$ goldspan score\n```\n", 11, {"not run": "needs a collector", "exit status": "1"}),
+        Block("python", "def f():\n    return 1\n\n", 23, {}),
+    ]
+
+
+def test_a_block_that_is_never_closed_is_reported() -> None:
+    with pytest.raises(ExampleError, match="begins in line 2 is never closed"):
+        list(blocks("text\n```python\nx = 1\n"))
+
+
+def test_a_page_without_blocks_has_none() -> None:
+    assert list(blocks("# Title\n\nOnly words.\n")) == []
+
+
+def test_commands_are_split_from_what_they_show() -> None:
+    text = (
+        "$ pip install goldspan\n$ goldspan score \\\n>   traces.jsonl\nline one \\\n\n  line two\n\n$ goldspan demo\n"
+    )
+    assert list(commands(text)) == [
+        Command("pip install goldspan", ""),
+        Command("goldspan score traces.jsonl", "line one \\\n\n  line two"),
+        Command("goldspan demo", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "came", "same"),
+    [
+        pytest.param("a\nb", "a\nb\n", True, id="equal"),
+        pytest.param("a\nb", "a   \nb", True, id="white space at the end of a line"),
+        pytest.param("a", "\n  \na\n\n", True, id="blank lines around it"),
+        pytest.param("a\nb", "a\n\nb", False, id="blank lines in between count"),
+        pytest.param("a\nb", "a\nc", False, id="another line"),
+        pytest.param("a", "a\nb", False, id="more came than is shown"),
+        pytest.param("a\nb", "a", False, id="less came than is shown"),
+        pytest.param("a\n...\nd", "a\nb\nc\nd", True, id="lines left out"),
+        pytest.param("a\n...\nd", "a\nd", True, id="no line left out"),
+        pytest.param("a\n...", "a\nb\nc", True, id="the rest left out"),
+        pytest.param("a\n...\nd", "a\nb\nc", False, id="the end differs"),
+        pytest.param("took ... ms", "took 3.1 ms", True, id="text left out"),
+        pytest.param("took ... ms", "took 3\n1 ms", False, id="left out text stays in its line"),
+        pytest.param("a+b [x]", "a+b [x]", True, id="nothing is a pattern"),
+        pytest.param("  a", "a", False, id="indentation counts"),
+    ],
+)
+def test_shown_output_is_compared_with_what_came(shown: str, came: str, same: bool) -> None:
+    assert matches(shown, came) is same
+
+
+@pytest.mark.parametrize(
+    ("page", "complaint"),
+    [
+        pytest.param("```python\nx = 1\n```\n```python\nassert x == 1\n```", None, id="blocks share names"),
+        pytest.param("words\n```python\n1 / 0\n```", r'page.md", line 3', id="an error shows the line of the page"),
+        pytest.param("<!-- not run: why -->\n```python\n1 / 0\n```", None, id="not run"),
+        pytest.param(
+            "```python\nprint(open('a.txt').read())\n```\n<!-- output -->\n```text\nhello\n```\n"
+            "<!-- file: a.txt -->\n```text\nhello\n```",
+            None,
+            id="files are there first, and output is compared",
+        ),
+        pytest.param(
+            "```python\nprint('a')\n```\n<!-- output -->\n```text\nb\n```",
+            "line 6 gives something else from 'b' on",
+            id="another output",
+        ),
+        pytest.param(
+            "```python\nprint('a', 'b', 'c', sep='\\n')\n```\n<!-- output -->\n```text\na\n...\nd\n```",
+            "something else from 'd' on",
+            id="the first line that differs is named",
+        ),
+        pytest.param(
+            "```python\nprint('a', 'b', sep='\\n')\n```\n<!-- output -->\n```text\na\n```",
+            "something else from the end on",
+            id="more came than is shown",
+        ),
+        pytest.param("```console\n$ exit 7\n```", None, id="other commands are not run"),
+        pytest.param("```console\n$ goldspan --help\n...Usage: goldspan...\n...\n```", None, id="a command"),
+        pytest.param(
+            "```console\n$ goldspan --help\nnonsense\n```",
+            "--help` gives something else from 'nonsense'",
+            id="a command with another output",
+        ),
+        pytest.param(
+            "```console\n$ goldspan --version\n```\n<!-- output -->\n```text\ngoldspan...\n```",
+            None,
+            id="the output of a command in a block of its own",
+        ),
+        pytest.param(
+            "<!-- files: tests/typing -->\n\n```python\nprint(open('api.py').readline())\n```\n"
+            "<!-- output -->\n```\n...type checker...\n```",
+            None,
+            id="files of the project",
+        ),
+        pytest.param("```console\n$ goldspan no-such\n```", "ends with 2, not 0", id="a command that fails"),
+        pytest.param(
+            "<!-- exit status: 2 -->\n```console\n$ goldspan no-such\n```", None, id="a command that is to fail"
+        ),
+    ],
+)
+def test_examples_that_do_not_hold_are_reported(page: str, complaint: str | None, tmp_path: Path) -> None:
+    written = tmp_path / "page.md"
+    written.write_text(page)
+    done = _run(written, tmp_path)
+    assert (done.returncode == 0) is (complaint is None), done.stdout
+    assert re.search(complaint or "examples run", done.stdout)
+
+
+def _run(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
+    scripts = Path(sys.executable).parent
+    surroundings = {
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONUTF8": "1",
+        "COLUMNS": "100",
+        **{f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "LOGS", "METRICS")},  # no collector listens here
+    }
+    return subprocess.run(
+        [sys.executable, "-W", "error", docs_examples.__file__, str(page)],
+        cwd=directory,
+        env={**os.environ, **surroundings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def _without_code(page: Path) -> str:
+    text = re.sub(r"^\s*(`{3,}|~{3,}).*?^\s*\1", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`\n]*`", "`code`", text)
+
+
+def _leads_somewhere(page: Path, target: str) -> bool:
+    path, _, anchor = target.partition("#")
+    file = page.parent / path if path else page
+    return file.exists() and (not anchor or anchor in _anchors(file))
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that a Markdown host gives the headings of a page."""
+    seen: Counter[str] = Counter()
+    anchors = set()
+    for heading in re.findall(r"^#{1,6}\s+(.+?)\s*$", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        anchors.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return anchors
