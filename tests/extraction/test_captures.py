@@ -15,11 +15,12 @@ from goldspan.extraction import extract
 from goldspan.otlp.files import read_spans
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
-EVERY = sorted(path.name.removesuffix(".pb.gz") for path in CAPTURES.glob("*.pb.gz"))
+PATHS = {path.name.partition(".")[0]: path for path in sorted(CAPTURES.iterdir())}
+EVERY = list(PATHS)
 
 
 def runs_of(name: str) -> list[goldspan.Run]:
-    return list(goldspan.load_runs(CAPTURES / f"{name}.pb.gz"))
+    return list(goldspan.load_runs(PATHS[name]))
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,7 @@ def runs_of(name: str) -> list[goldspan.Run]:
         ("traceloop-client-agent-as-tool", [["convert_currency", "search_docs", "fetch_doc", "save_note"]]),
         ("traceloop-client-parallel", [["slow_lookup", "slow_lookup", "get_weather", "slow_lookup"]]),
         ("traceloop-decorators", [["convert_currency", "search_docs", "fetch_doc", "save_note"]]),
+        ("any-agent", [["get_current_time", "write_file"]]),
         ("traceloop-flattened-messages", [["search_flights", "get_weather", "convert_currency"]]),
     ],
 )
@@ -80,6 +82,13 @@ def test_an_mcp_call_seen_by_three_spans_is_one_call_with_its_arguments() -> Non
     assert run.health.merged >= 2
 
 
+def test_a_dialect_of_its_own_gives_arguments_results_and_the_question() -> None:
+    (run,) = runs_of("any-agent")
+    assert [call.arguments for call in run.tool_calls] == [{"timezone": "America/New_York"}, {"text": "2025"}]
+    assert run.tool_calls[0].result is not None
+    assert (run.input or "").startswith("Find what year it is in the America/New_York timezone")
+
+
 def test_a_failed_attempt_keeps_its_error_and_its_arguments() -> None:
     (run,) = runs_of("genai-retry")
     first, second = run.tool_calls
@@ -119,7 +128,7 @@ def test_a_run_knows_the_tools_its_agent_could_have_used() -> None:
 
 @pytest.mark.parametrize("capture", EVERY)
 def test_neither_the_order_nor_the_repetition_of_spans_changes_a_run(capture: str) -> None:
-    spans = list(read_spans([CAPTURES / f"{capture}.pb.gz"]))
+    spans = list(read_spans([PATHS[capture]]))
     expected = extract(spans)
     shuffled = spans + spans[::2]
     random.Random(capture).shuffle(shuffled)
@@ -128,7 +137,7 @@ def test_neither_the_order_nor_the_repetition_of_spans_changes_a_run(capture: st
 
 @pytest.mark.parametrize("capture", EVERY)
 def test_any_lost_span_costs_no_error_and_doubles_no_call(capture: str) -> None:
-    spans = list(read_spans([CAPTURES / f"{capture}.pb.gz"]))
+    spans = list(read_spans([PATHS[capture]]))
     whole = sum(len(run.tool_calls) for run in extract(spans))
     for lost in range(len(spans)):
         assert sum(len(run.tool_calls) for run in extract(spans[:lost] + spans[lost + 1 :])) <= whole

@@ -436,7 +436,7 @@ def test_a_mistake_in_a_yaml_file_says_where_and_what(tmp_path: Path, content: s
         ),
         pytest.param("g.jsonl", '\n{"tools": []}', "g.jsonl, line 2: id is missing.", id="line without id"),
         pytest.param(
-            "g.json", '[{"id": "a"}\n,]', "g.json, line 2: not JSON: expecting value at column 2.", id="broken JSON"
+            "g.json", '[{"id": "a"},\n}]', "g.json, line 2: not JSON: expecting value at column 1.", id="broken JSON"
         ),
         pytest.param("g.jsonl", "[" * 100_000, "g.jsonl, line 1: is nested too deeply.", id="nested lines"),
         pytest.param("g.json", "9" * 5000, "g.json, line 1: holds a number of thousands of digits.", id="endless"),

@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.errors import GoldspanWarning, TraceFileError
+from goldspan.errors import GoldspanWarning, MissingExtraError, TraceFileError
 from goldspan.otlp import Loss, read_spans
 from otlp.payloads import document, line, request, spans_of
 
@@ -66,6 +67,7 @@ def read(tmp_path):
         pytest.param(b"".join(each.SerializeToString() for each in (A, B, C)), id="protobuf back to back"),
         pytest.param(b"".join(map(gzip.compress, LINES.splitlines(True))), id="gzip of several members"),
         pytest.param(gzip.compress(b"".join(each.SerializeToString() for each in (A, B, C))), id="gzipped protobuf"),
+        pytest.param(b"".join(map(zstandard.compress, LINES.splitlines(True))), id="zstd of several frames"),
     ],
 )
 def test_every_way_of_writing_requests_gives_the_same_spans(read, data):
@@ -172,6 +174,25 @@ def test_of_damaged_gzip_data_all_that_decodes_is_read(read, damage, least):
     found, lost = read(damage(gzip.compress(many(2000))))
     assert len(found) >= least
     assert "end of file" in lost
+
+
+@pytest.mark.parametrize(
+    ("damage", "least"),
+    [
+        pytest.param(lambda data: data[: len(data) // 2], 900, id="cut off"),
+        pytest.param(lambda data: data + b"trailing", 2000, id="something behind it"),
+    ],
+)
+def test_of_damaged_zstd_data_all_that_decodes_is_read(read, damage, least):
+    found, lost = read(damage(zstandard.compress(many(2000))))
+    assert len(found) >= least
+    assert "end of file" in lost
+
+
+def test_zstd_files_need_an_extra_and_the_error_says_which(read, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'goldspan\[zstd\]'"):
+        read(zstandard.compress(LINES))
 
 
 def test_lines_longer_than_any_buffer_are_read(read):

@@ -24,9 +24,8 @@ from goldspan.otlp.decoding import Decoded, DecodeError
 from goldspan.otlp.documents import documents, is_request
 from goldspan.otlp.streams import Report, lines, looked_at, unpacked
 
-_SUFFIXES = tuple(
-    suffix + packed for suffix in (".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".bin") for packed in ("", ".gz")
-)
+_PLAIN_SUFFIXES = (".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".bin")
+_SUFFIXES = tuple(suffix + packed for suffix in _PLAIN_SUFFIXES for packed in ("", ".gz", ".zst"))
 """What a trace file is called inside a folder. A file that a person names may be called anything."""
 _STANDARD_INPUT = "-"
 _LOOKED_AT = 4096
@@ -75,7 +74,7 @@ def _files_below(path: str) -> list[str] | None:
     found = sorted(Path(path).rglob("*"))
     files = [str(file) for file in found if file.name.lower().endswith(_SUFFIXES) and file.is_file()]
     if not files:
-        raise TraceFileError(f"{path}: no trace file in this folder; their names end in {', '.join(_SUFFIXES[::2])}")
+        raise TraceFileError(f"{path}: no trace file in this folder; their names end in {', '.join(_PLAIN_SUFFIXES)}")
     return files
 
 

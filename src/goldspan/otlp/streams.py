@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 from itertools import chain
 
+from goldspan.errors import MissingExtraError
+
 Report = Callable[[str, str], None]
 """Called for each loss with where it is ("line 3", "end of file") and what was lost, in one phrase."""
 
 _PIECE = 64 * 1024
+_ZSTD_PIECE = 2 * 1024
+"""Bytes unpacked at once: zstd may make 32,768 times as many of them, so that the greatest piece stays at 64 MiB."""
 
 
 def unpacked(file: BufferedReader, report: Report) -> Iterator[bytes]:
@@ -58,6 +62,31 @@ def _gunzip(file: BufferedReader, report: Report) -> Iterator[bytes]:
             report("end of file", f"the gzip data is damaged ({error})")
 
 
+def _unzstd(file: BufferedReader, report: Report) -> Iterator[bytes]:
+    """All frames of a zstd file; of a damaged one, all that comes before the damage."""
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("reading zstd files", "zstd") from None
+    decompressor = zstandard.ZstdDecompressor()
+    frame = None
+    for piece in iter(lambda: file.read(_ZSTD_PIECE), b""):
+        while piece:
+            frame = frame or decompressor.decompressobj()
+            try:
+                yield frame.decompress(piece)
+            except zstandard.ZstdError as error:
+                report("end of file", f"the zstd data is damaged ({error})")
+                return
+            piece = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame is not None:
+        report("end of file", "the zstd data is cut off")
+
+
 _Unpack = Callable[[BufferedReader, Report], Iterator[bytes]]
-_COMPRESSIONS: tuple[tuple[bytes, _Unpack], ...] = ((b"\x1f\x8b", _gunzip),)
+_COMPRESSIONS: tuple[tuple[bytes, _Unpack], ...] = (
+    (b"\x1f\x8b", _gunzip),
+    (b"\x28\xb5\x2f\xfd", _unzstd),
+)
 """The first bytes of a compressed file, and what unpacks it."""
