@@ -7,7 +7,7 @@ second instrumentation. They are one call.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from goldspan.extraction import values
@@ -116,8 +116,7 @@ def finish(calls: Iterable[Call]) -> tuple[ToolCall, ...]:
                 beside[first].append(second)
                 beside[second].append(first)
     return tuple(
-        replace(_finished(call), concurrent_with=tuple(sorted(others)))
-        for call, others in zip(ordered, beside, strict=True)
+        _finished(call, concurrent_with=tuple(sorted(others))) for call, others in zip(ordered, beside, strict=True)
     )
 
 
@@ -172,7 +171,7 @@ def _absent(arguments: Any) -> bool:
     return arguments is ABSENT or arguments is None
 
 
-def _finished(call: Call) -> ToolCall:
+def _finished(call: Call, *, concurrent_with: tuple[int, ...]) -> ToolCall:
     name, server = undecorate(call.name)
     arguments, unread = values.arguments(call.arguments)
     result = None if call.result is ABSENT else values.plain(call.result)
@@ -194,4 +193,5 @@ def _finished(call: Call) -> ToolCall:
         span_id=call.node.span.span_id if call.node is not None else None,
         start_ns=call.start_ns,
         end_ns=call.end_ns,
+        concurrent_with=concurrent_with,
     )

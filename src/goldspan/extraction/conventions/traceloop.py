@@ -17,7 +17,8 @@ _KIND = "traceloop.span.kind"
 _NAME = "traceloop.entity.name"
 _INPUT = "traceloop.entity.input"
 _OUTPUT = "traceloop.entity.output"
-_SESSIONS = tuple(f"traceloop.association.properties.{key}" for key in ("session_id", "thread_id"))
+_SESSION = "traceloop.association.properties.session_id"
+_THREAD = "traceloop.association.properties.thread_id"
 _ROLES: dict[str, Role] = {"tool": "tool", "agent": "agent", "workflow": "entry"}
 _MODEL_CALL = "llm.request.type"
 
@@ -26,7 +27,7 @@ def read(span: SpanRecord) -> Reading | None:
     """Read a span that says its Traceloop kind, a model span of an older version, or a session id."""
     attributes = span.attributes
     kind = attributes.get(_KIND)
-    session = next((attributes[key] for key in _SESSIONS if key in attributes), None)
+    session = attributes.get(_SESSION) or attributes.get(_THREAD)
     if kind is None and session is None and _MODEL_CALL not in attributes:
         return None
     reading = Reading(role=_ROLES.get(str(kind)), session_id=session)
