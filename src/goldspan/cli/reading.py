@@ -17,7 +17,7 @@ Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATHS",
-        help="Trace files or folders: OTLP protobuf, OTLP/JSON, Collector JSON lines, packed or not; - is standard input.",
+        help="Trace files or folders: OTLP protobuf or JSON, Collector JSON lines, packed or not; - is standard input.",
         show_default=False,
     ),
 ]
