@@ -62,6 +62,11 @@ def test_arguments_are_read_whatever_their_notation(written: object) -> None:
         pytest.param("[" * 900 + "]" * 900, None, "[" * 900 + "]" * 900, id="a value nested too deeply to handle"),
         pytest.param("[" * 150 + "]" * 150, _nested(150), None, id="a value nested deeply"),
         pytest.param("[{}, " * 150 + "1" + "]" * 150, _pairs(150), None, id="many brackets, not so deep"),
+        pytest.param("[" + "1+" * 300_000 + "1]", None, "[" + "1+" * 300_000 + "1]", id="a chain that kills a parser"),
+        pytest.param("[1 " + "-1 " * 300_000 + "]", None, "[1 " + "-1 " * 300_000 + "]", id="a chain of signs"),
+        pytest.param("{'f': print(1)}", None, "{'f': print(1)}", id="a call is no literal"),
+        pytest.param("{'e': -1.5e-07, 'b': b'x', 's': {1}}", {"e": -1.5e-07, "b": b"x", "s": {1}}, None, id="literals"),
+        pytest.param("['it\\'s', \"a (b) [c] + d\"]", ["it's", "a (b) [c] + d"], None, id="signs inside text"),
         pytest.param("(" * 100_000, None, "(" * 100_000, id="a bomb of parentheses"),
     ],
 )

@@ -19,6 +19,14 @@ _NESTING = 3
 """How often a text may be JSON again. Seen in the wild: twice."""
 _DEEPEST = 200
 """Levels: what is nested deeper could not be compared or written again without exhausting the stack."""
+_TOKENS = re.compile(
+    r"""(?P<space>\s+)
+      | (?P<mark>[\[\](){},:]+)
+      | (?P<text>b?(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))
+      | (?P<value>[-+]?\d[\d.]*(?:[eE][-+]?\d+)?|\b(?:True|False|None|set)\b)
+      | .""",
+    re.VERBOSE | re.DOTALL,
+)
 _LONGEST_REPR = 1_000_000
 """Characters: Python's parser takes far more memory than a text is long."""
 
@@ -110,12 +118,27 @@ def _notation(value: str) -> Any:
         pass
     except RecursionError:
         return ABSENT
-    if stripped[0] in "{[(" and len(stripped) <= _LONGEST_REPR:
+    if stripped[0] in "{[(" and len(stripped) <= _LONGEST_REPR and _is_literal(stripped):
         try:
             return ast.literal_eval(stripped)
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             pass
     return ABSENT
+
+
+def _is_literal(text: str) -> bool:
+    """Whether a text is made of Python's literals and nothing else.
+
+    Python's parser recurses over operators, and on some versions a long chain of them (`1+1+1+...`) kills the process:
+    it must not see what somebody put into a trace before this has.
+    """
+    before = "mark"
+    for token in _TOKENS.finditer(text):
+        kind = token.lastgroup
+        if kind is None or (kind == "value" and before != "mark"):
+            return False
+        before = before if kind == "space" else kind
+    return True
 
 
 def _too_deep(text: str) -> bool:
