@@ -68,18 +68,17 @@ def evaluation_block(
 
     Verbose, also every score, the arguments that differ with their values, and how the golden was found.
     """
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=3)
+    grid = Table.grid()
     grid.add_column(no_wrap=True, width=width, overflow="ellipsis")
     grid.add_column()
     grid.add_column(no_wrap=True, overflow="ellipsis")
     for row in evaluation.comparison.rows:
         nothing = _sign(_NOTHING, console)
         expected, called = _expected(row) or nothing, _called(row) or nothing
-        grid.add_row("", expected, _sign(_mark(row), console), called)
+        grid.add_row(expected, Text.assemble(" ", _sign(_mark(row), console), " "), called)
     title = Text.assemble(_verdict(evaluation, console), " ", (clean(_name(evaluation)), "bold"), "  ")
-    lines: list[RenderableType] = [title.append_text(_asked(evaluation.run)), grid]
-    lines.append(Padding(Text(clean(evaluation.reason), style="italic"), (0, 0, 0, 4), expand=False))
+    lines: list[RenderableType] = [title.append_text(_asked(evaluation.run)), _indented(grid)]
+    lines.append(_indented(Text(clean(evaluation.reason), style="italic")))
     if not evaluation.run.health.clean:
         lines.append(Text(f"    capture: {_health(evaluation.run)}", style="yellow"))
     return Group(*lines, *(_details(evaluation) if verbose else ()), Text())
@@ -214,6 +213,10 @@ def _health(run: Run) -> str:
     }
     told = [f"{what}: {count}" for what, count in found.items() if count]
     return ", ".join(["the request's own span is missing", *told] if health.missing_root else told)
+
+
+def _indented(content: RenderableType) -> Padding:
+    return Padding(content, (0, 0, 0, 4), expand=False)
 
 
 def _quiet(text: str) -> Text:
