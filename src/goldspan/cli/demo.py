@@ -102,5 +102,5 @@ def _show_span(console: Console, spans: Sequence[ReadableSpan]) -> None:
     console.print(Text(f"\nOn the exported span `{span.name}` of the first request that failed:", style="bold"))
     for key, value in span.attributes.items():
         if key.startswith("goldspan."):
-            said = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
             console.print(Text.assemble(("  " + key, "cyan"), " = ", clean(said)))
