@@ -237,6 +237,29 @@ def test_what_can_be_read_of_a_damaged_file_is_scored_and_the_rest_is_told(golds
     assert "damaged.jsonl, line 2" in said.err
 
 
+@pytest.mark.parametrize("packed", [True, False], ids=["gzip", "protobuf"])
+def test_of_an_export_that_was_cut_off_the_whole_spans_are_read(
+    goldspan: Goldspan, tmp_path: Path, packed: bool
+) -> None:
+    whole = (CAPTURES / "genai-agent-as-tool.pb.gz").read_bytes()
+    data = whole if packed else gzip.decompress(whole)
+    cut = tmp_path / "cut.pb"
+    cut.write_bytes(data[: len(data) * 2 // 3])
+    said = goldspan("extract", cut, "--json")
+    assert said.status == 0
+    (document,) = said.documents
+    assert document["tools_used"][:2] == ["convert_currency", "search_docs"]
+    assert "cut.pb, end of file: the protobuf message is cut off" in said.err
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_message(goldspan: Goldspan, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    said = goldspan("demo", "--out", tmp_path / "file" / "below")
+    assert (said.status, said.out) == (2, "")
+    assert "file" in said.err
+    assert "Traceback" not in said.err
+
+
 def test_many_damaged_places_are_counted_rather_than_listed(goldspan: Goldspan, tmp_path: Path) -> None:
     first, *_ = TRACES.read_text().splitlines()
     damaged = tmp_path / "damaged.jsonl"

@@ -69,6 +69,11 @@ def run() -> int:
         except BrokenPipeError:
             # The reader of a pipe has seen enough (`goldspan score ... | head`); Python must not complain at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            if error.filename is None:
+                raise
+            fail(f"{error.filename}: {error.strerror}")
+            return WRONG_USE
     return 0
 
 

@@ -55,6 +55,6 @@ def runs_in(paths: list[str], *, unit: Unit, golden_id_attributes: list[str] | N
 
 def _tell(losses: list[Loss]) -> None:
     for loss in losses[:_TOLD]:
-        warn(f"{loss}; the rest was read")
+        warn(f"{loss}; everything else was read")
     if len(losses) > _TOLD:
         warn(f"{len(losses) - _TOLD} more places could not be read")
