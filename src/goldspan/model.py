@@ -14,12 +14,14 @@ from functools import cached_property
 from typing import Any, Literal
 
 Status = Literal["unset", "ok", "error"]
-Unit = Literal["request", "component"]
-ToolKind = Literal["tool", "agent", "handoff", "hosted", "retrieval"]
+Unit = Literal["request", "component", "conversation"]
+ToolKind = Literal["tool", "agent", "handoff", "hosted", "retrieval", "answer"]
+"""`hosted`: run by the model's provider. `answer`: the pseudo-tool by which a framework's agent hands in its answer."""
 Evidence = Literal["executed", "requested"]
 Outcome = Literal["ok", "error", "denied", "deferred"]
 Order = Literal["any", "in_order", "exact"]
 Attempts = Literal["effective", "all", "succeeded"]
+Effect = Literal["read", "write"]
 Verdict = Literal["paired", "missing", "unexpected", "superseded", "tolerated", "forbidden"]
 Label = Literal["pass", "fail", "not_evaluated"]
 MatchedBy = Literal["id", "input", "given"]
@@ -37,9 +39,12 @@ class SpanEvent:
     time_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class SpanRecord:
-    """One ended span, whatever SDK, wire format or file it came from."""
+    """One ended span, whatever SDK, wire format or file it came from. Nobody changes one that is made.
+
+    Alone among these values it is not frozen: a process meets millions, and freezing one triples the time to make it.
+    """
 
     trace_id: str
     """32 lower-case hexadecimal digits."""
@@ -67,6 +72,41 @@ class SpanRecord:
         name = self.resource.get("service.name")
         return name if isinstance(name, str) else None
 
+    def has_any(self, keys: frozenset[str]) -> bool:
+        """Whether it has any of these attributes. Of a span read off the wire, nothing is decoded to answer."""
+        return not keys.isdisjoint(self.attributes)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, wherever they came from."""
+        if not isinstance(other, SpanRecord):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in SpanRecord.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One OTLP log record. Instrumentations report messages, and some agents whole tool calls, as log events."""
+
+    name: str
+    """The event's name: the field of that name, else the attribute `event.name`, else empty."""
+    attributes: Mapping[str, Any]
+    """Plain Python values."""
+    body: Any = None
+    """Text, or a plain structured value."""
+    trace_id: str | None = None
+    """32 lower-case hexadecimal digits; `None` for a log outside any trace."""
+    span_id: str | None = None
+    """The span during which the log was written."""
+    time_ns: int | None = None
+    """The time of the event, else the time at which it was observed."""
+    scope: str = ""
+    """The name of the instrumentation scope."""
+    resource: Mapping[str, Any] = field(default_factory=dict)
+
+
+Record = SpanRecord | LogRecord
+"""What telemetry is made of here. Metrics tell nothing of single calls."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
@@ -76,6 +116,10 @@ class ToolDefinition:
     description: str | None = None
     parameters: Mapping[str, Any] | None = None
     """The JSON schema of the arguments."""
+    kind: ToolKind = "tool"
+    """What a call of it is, where the telemetry says so when it offers the tool."""
+    deferred: bool = False
+    """Whether a call of it waits for a person's approval, or for a result from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +166,39 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How well the telemetry of one run was captured. All counts; zero everywhere is a clean capture."""
+    """How well the telemetry of one run was captured."""
 
     orphan_spans: int = 0
     """Spans whose parent never arrived."""
     missing_root: bool = False
     """The request's own span is known only by its children."""
+    stitched: int = 0
+    """Further traces that were joined to the first one by what their messages repeat."""
+    split: bool = False
+    """The trace holds further requests; only the user's words told them apart."""
     dropped_attributes: int = 0
     """Attributes the SDK threw away because a span had too many."""
     arguments_absent: int = 0
     """Calls whose arguments were not captured."""
     arguments_unreadable: int = 0
     """Calls whose arguments were cut off or are not in any known notation."""
+    content_off: bool = False
+    """No argument, result or message was recorded at all: most instrumentations want to be told to."""
+    lookalikes: tuple[str, ...] = ()
+    """Names of spans that no convention knows, and that look like tools."""
     merged: int = 0
     """Further witnesses (spans or messages) of calls that were counted once."""
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is known to be lost. Merged witnesses are normal and do not count."""
+        """Whether nothing is known to be lost or guessed. Merged witnesses are normal and do not count."""
         return not (
             self.orphan_spans
             or self.missing_root
+            or self.stitched
+            or self.split
+            or self.content_off
+            or self.lookalikes
             or self.dropped_attributes
             or self.arguments_absent
             or self.arguments_unreadable
@@ -170,6 +226,8 @@ class Run:
     """The golden that the telemetry itself names for this run."""
     component: str | None = None
     """The component's name, where the unit is a component."""
+    conventions: tuple[str, ...] = ()
+    """The conventions by which its spans were read."""
     health: Health = field(default_factory=Health)
     start_ns: int | None = None
     end_ns: int | None = None
@@ -181,12 +239,54 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """What a golden file declares of a tool, once for all its goldens."""
+
+    name: str
+    """As written; it may wear any decoration, as `mcp__orders__add` does."""
+    aliases: tuple[str, ...] = ()
+    """Other names by which it is called."""
+    server: str | None = None
+    """The MCP server that owns it."""
+    effect: Effect | None = None
+    """Whether a successful call of it changes the world."""
+    description: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    """The JSON schema of the arguments."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of the golden file that are not goldspan's, kept as they were."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tools and MCP servers that golden files declare. No name means two of its tools."""
+
+    tools: tuple[Tool, ...] = ()
+    servers: tuple[str, ...] = ()
+    """Servers that may stand before the name of any tool, as in `orders_add`, in addition to those of the tools."""
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that can change which names mean the same tool."""
+        return content_digest([[[tool.name, tool.aliases, tool.server] for tool in self.tools], self.servers])
+
+
+NO_VOCABULARY = Vocabulary()
+"""Nothing is declared."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectedTool:
     """One call that a golden expects."""
 
     name: str
     arguments: Mapping[str, Any] | None = None
     """The arguments it must have; `None`: any arguments will do."""
+    server: str | None = None
+    """The MCP server whose tool it must be; `None`: the one that the name says, else any."""
 
 
 @dataclass(frozen=True)
@@ -203,13 +303,15 @@ class Golden:
     threshold: float = 0.5
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Keys of the golden file that are not goldspan's, kept as they were."""
+    vocabulary: Vocabulary = NO_VOCABULARY
+    """What names mean here."""
 
     @cached_property
     def digest(self) -> str:
         """A hash of everything that can change a verdict: not the id, not the input, not the metadata."""
         judged = [
-            [[tool.name, tool.arguments] for tool in self.tools],
-            [self.order, self.forbid, self.attempts, self.threshold],
+            [[tool.name, tool.arguments, tool.server] for tool in self.tools],
+            [self.order, self.forbid, self.attempts, self.threshold, self.vocabulary.digest],
         ]
         return content_digest(judged)
 

@@ -318,6 +318,11 @@ def test_write_tools_are_kept_without_a_warning(tmp_path: Path) -> None:
             "golden 'a': 'book_hotel' is both expected and forbidden.",
             id="expected and forbidden",
         ),
+        pytest.param(
+            "{id: a, tools: [{name: mcp__stock__add, server: orders}]}",
+            "golden 'a', tools[0]: the name 'mcp__stock__add' says server 'stock', but 'server' says 'orders'.",
+            id="two servers for one tool",
+        ),
         pytest.param("[x]", "goldens[0]: a golden must be a mapping, not ['x'].", id="a golden that is a list"),
         pytest.param(
             f"{{id: a, tools: [], order: {'x' * 100}}}",
@@ -377,9 +382,9 @@ def test_a_matcher_is_not_taken_for_plain_data(tmp_path: Path, value: Any) -> No
             "version: 2\ngoldens: [{id: a, tools: []}]", "g.yaml: version must be 1, not 2.", id="unknown version"
         ),
         pytest.param(
-            "tools: {x: {effect: read}}\ngoldens: [{id: a, tools: []}]",
-            "g.yaml: the key 'tools' is not supported yet.",
-            id="vocabulary",
+            "metrics: [tool_f1]\ngoldens: [{id: a, tools: []}]",
+            "g.yaml: the key 'metrics' is not supported yet.",
+            id="metrics for all goldens",
         ),
         pytest.param(
             "default: {order: any}\ngoldens: [{id: a, tools: []}]",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goldspan.model import ExpectedTool, ToolCall
+from goldspan.model import ExpectedTool, ToolCall, ToolDefinition
 from goldspan.scoring import compare
 from goldspan.scoring.explanation import reason
 
@@ -89,6 +89,51 @@ from goldspan.scoring.explanation import reason
 )
 def test_the_reason_names_what_happened(expected: Any, called: Any, more: dict[str, Any], sentence: str) -> None:
     assert reason(compare(called, expected, **more)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("expected", "called", "sentence"),
+    [
+        pytest.param(
+            ["search_hotels"],
+            ["search_hotel"],
+            "Expected search_hotels was not called; search_hotel was called but not expected; did you mean "
+            "search_hotel? declare it under tools as an alias of search_hotels.",
+            id="a plural",
+        ),
+        pytest.param(
+            ["add"],
+            ["orders_add"],
+            "Expected add was not called; orders_add was called but not expected; did you mean orders_add? "
+            "declare orders under servers, or orders_add under tools as an alias of add.",
+            id="perhaps a server's tool",
+        ),
+        pytest.param(
+            ["mcp__orders__add"],
+            [ToolCall("add", server="stock")],
+            "Expected mcp__orders__add was not called; add was called but not expected; the add that was called is a "
+            "tool of the server stock.",
+            id="another server's tool of the same name",
+        ),
+        pytest.param(
+            ["add"],
+            [ToolCall("add", server="stock"), ToolCall("add", server="orders")],
+            "Expected add was called; add was called but not expected; add is a tool of orders and stock; "
+            "name the one you mean, as in orders_add.",
+            id="a name that two servers share",
+        ),
+    ],
+)
+def test_the_reason_says_what_a_name_may_have_meant(expected: Any, called: Any, sentence: str) -> None:
+    assert reason(compare(called, expected)) == sentence
+
+
+def test_a_tool_that_was_offered_by_nearly_this_name_is_told() -> None:
+    seen = compare([], ["search_hotels"])
+    assert reason(seen, [ToolDefinition("book_hotel"), ToolDefinition("hotel_search")]) == (
+        "Expected search_hotels was not called; the agent has no search_hotels; did you mean hotel_search? "
+        "declare it under tools as an alias of search_hotels."
+    )
 
 
 def test_without_a_golden_the_reason_says_so() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.errors import GoldspanError
-from goldspan.model import Comparison, ExpectedTool, Golden, Order, Run, ToolCall
+from goldspan.model import Comparison, ExpectedTool, Golden, Order, Run, Tool, ToolCall, Vocabulary
 from goldspan.scoring import compare
 from goldspan.scoring.arguments import agreement
 
@@ -94,6 +94,18 @@ def at_once(*names: str) -> list[ToolCall]:
             ["unexpected Add", "paired mcp__orders__add=mcp-orders-add"],
             id="the closer spelling wins",
         ),
+        pytest.param(
+            [ToolCall("add", server="stock")],
+            [{"name": "add", "server": "orders"}],
+            ["missing add", "unexpected add"],
+            id="another server's tool of the same name",
+        ),
+        pytest.param(
+            [{"name": "orders_add", "server": "orders"}, {"name": "orders.add", "server": "orders"}],
+            ["add", "mcp__orders__add"],
+            ["paired add=orders_add", "paired mcp__orders__add=orders.add"],
+            id="calls that name their server",
+        ),
     ],
 )  # fmt: skip
 def test_every_call_and_every_expectation_has_its_row(called: Any, expected: Any, rows: list[str]) -> None:
@@ -174,6 +186,8 @@ def test_overlapping_calls_in_the_middle_of_a_repeated_pattern_are_aligned() -> 
         pytest.param([ToolCall("helper", kind="agent")], [], {}, ["tolerated helper"], id="an agent"),
         pytest.param([ToolCall("docs", kind="retrieval")], [], {}, ["tolerated docs"], id="a retrieval"),
         pytest.param([ToolCall("to_b", kind="handoff")], ["to_b"], {}, ["paired to_b=to_b"], id="a hand-off by name"),
+        pytest.param([ToolCall("done", kind="answer")], [], {}, ["tolerated done"], id="the answer"),
+        pytest.param([ToolCall("done", kind="answer")], ["done"], {}, ["paired done=done"], id="the answer by name"),
         pytest.param([ToolCall("web", kind="hosted")], [], {}, ["unexpected web"], id="a hosted tool counts"),
         pytest.param(["delete_user"], [], {"forbid": ["delete_*"]}, ["forbidden delete_user"], id="forbidden"),
         pytest.param(
@@ -228,6 +242,32 @@ def test_overlapping_calls_in_the_middle_of_a_repeated_pattern_are_aligned() -> 
 )
 def test_calls_count_or_do_not(called: Any, expected: Any, more: dict[str, Any], rows: list[str]) -> None:
     assert story(compare(called, expected, **more)) == rows
+
+
+BESIDE = Golden(
+    "g",
+    tools=(ExpectedTool("search"),),
+    vocabulary=Vocabulary((Tool("search", ("find",)), Tool("researcher"), Tool("to_b", ("transfer_to_b",)))),
+)
+
+
+@pytest.mark.parametrize(
+    ("called", "rows"),
+    [
+        pytest.param(["find"], ["paired search=find"], id="an alias"),
+        pytest.param(["find", "search"], ["unexpected find", "paired search=search"], id="the own name wins"),
+        pytest.param(["FIND", "find"], ["paired search=FIND", "unexpected find"], id="of two aliases the first"),
+        pytest.param([failed("find"), "search"], ["superseded find", "paired search=search"], id="made good by alias"),
+        pytest.param(["search", ToolCall("researcher", kind="agent")],
+                     ["paired search=search", "unexpected researcher"], id="an agent in the vocabulary counts"),
+        pytest.param(["search", ToolCall("transfer_to_b", kind="handoff")],
+                     ["paired search=search", "unexpected transfer_to_b"], id="a hand-off by its alias, too"),
+        pytest.param(["search", ToolCall("writer", kind="agent")], ["paired search=search", "tolerated writer"],
+                     id="any other agent does not"),
+    ],
+)  # fmt: skip
+def test_the_vocabulary_of_a_golden_says_what_names_mean_and_what_counts(called: Any, rows: list[str]) -> None:
+    assert story(compare(called, BESIDE)) == rows
 
 
 def test_calls_that_do_not_count_say_why() -> None:
@@ -391,7 +431,7 @@ def test_what_is_said_beside_a_golden_stands_in_for_it() -> None:
             [{"name": "a", "kind": "hand-off"}],
             [],
             {},
-            "called[0]: kind must be tool, agent, handoff, hosted or retrieval, not 'hand-off'. "
+            "called[0]: kind must be tool, agent, handoff, hosted, retrieval or answer, not 'hand-off'. "
             "Did you mean 'handoff'?",
             id="unknown kind",
         ),

@@ -25,6 +25,8 @@ _NODES_FREE = 10_000
 
 _MAX_DEPTH = 100
 
+_HEAD_ONLY = frozenset({"version", "defaults"})
+
 _TOO_DEEP = "is nested too deeply."
 _TOO_LONG = "holds a number of thousands of digits."
 
@@ -36,7 +38,8 @@ class Document:
     name: str
     """The file as the person named it."""
     head: Mapping[Any, Any]
-    """What stands around the goldens, without them; empty where the file is a bare list."""
+    """What stands around the goldens, without them; empty where the file is a bare list. In JSON lines a first line
+    that is no golden."""
     entries: Sequence[tuple[str, Any]]
     """Each golden with the words that say where it stands, such as `line 3`."""
 
@@ -51,7 +54,9 @@ def read(path: Path) -> Document:
     if not text.strip():
         raise GoldenError(f"{name}: the file is empty.")
     if notation in (".jsonl", ".ndjson"):
-        return Document(name, {}, list(_json_lines(name, text)))
+        lines = list(_json_lines(name, text))
+        head = lines.pop(0)[1] if _is_head(lines[0][1]) else {}
+        return Document(name, head, lines)
     return _whole(name, _json(name, text) if notation == ".json" else _yaml(name, text))
 
 
@@ -78,10 +83,22 @@ def _whole(name: str, content: Any) -> Document:
         goldens = content.get("goldens")
     else:
         raise GoldenError(f"{name}: holds {shown(content)} where a list of goldens was expected.")
+    if "goldens" not in content and _declares(head):
+        goldens = []  # a vocabulary for the goldens of other files
     if not isinstance(goldens, list):
         what = "has no 'goldens'" if goldens is None else f"'goldens' must be a list, not {shown(goldens)}"
         raise GoldenError(f"{name}: {what}.")
     return Document(name, head, [(f"goldens[{index}]", golden) for index, golden in enumerate(goldens)])
+
+
+def _is_head(line: Any) -> bool:
+    """Whether a line of JSON says something of all goldens; a golden has an id."""
+    return isinstance(line, dict) and "id" not in line and (_declares(line) or not _HEAD_ONLY.isdisjoint(line))
+
+
+def _declares(head: Mapping[Any, Any]) -> bool:
+    """Whether tools or servers are declared; the `tools` of a golden are a list."""
+    return isinstance(head.get("tools"), dict) or "servers" in head
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------

@@ -23,8 +23,19 @@ class Keys:
 
 
 HEAD = Keys(
-    {"version": "version", "defaults": "defaults"},
-    to_come=frozenset({"tools", "metrics"}),
+    {key: key for key in ("version", "defaults", "tools", "servers", "goldens")},
+    to_come=frozenset({"metrics"}),
+)
+DECLARED_TOOL = Keys(
+    {
+        "aliases": "aliases",
+        "alias": "aliases",
+        "server": "server",
+        "effect": "effect",
+        "description": "description",
+        "parameters": "parameters",
+        "schema": "parameters",
+    }
 )
 DEFAULTS = Keys(
     {"order": "order", "forbid": "forbid", "attempts": "attempts", "threshold": "threshold"},
@@ -42,7 +53,7 @@ GOLDEN = Keys(
     to_come=DEFAULTS.to_come | {"any_of", "component", "optional", "parallel", "times", "when"},
 )
 TOOL = Keys(
-    {"name": "name", "arguments": "arguments", "args": "arguments"},
+    {"name": "name", "arguments": "arguments", "args": "arguments", "server": "server"},
     to_come=frozenset(
         {"any_of", "defaults", "effect", "ignore", "match", "optional", "output", "parallel", "result", "times"}
     ),

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from goldspan.errors import GoldenError
-from goldspan.model import Golden, Match, Run
+from goldspan.model import NO_VOCABULARY, Golden, Match, Run, Vocabulary
 
 
 class Goldens:
     """A set of goldens, each with an id of its own, to be looked up in constant time. Never changes.
 
     Iterates over its goldens in the order given; `"refund" in goldens` asks for an id, `goldens["refund"]` takes the
-    golden of that id.
+    golden of that id. A `vocabulary` is that of every golden that has none of its own.
     """
 
-    __slots__ = ("_by_id", "_by_input")
+    __slots__ = ("_by_id", "_by_input", "vocabulary")
 
-    def __init__(self, goldens: Iterable[Golden] = ()) -> None:
+    def __init__(self, goldens: Iterable[Golden] = (), *, vocabulary: Vocabulary = NO_VOCABULARY) -> None:
+        self.vocabulary = vocabulary
+        """The tools and servers that are declared for all of them."""
         self._by_id: dict[str, Golden] = {}
         sharing: dict[str, list[Golden]] = {}
         for golden in goldens:
             if golden.id in self._by_id:
                 raise GoldenError(f"golden {golden.id!r} is there twice; ids must differ.")
+            if vocabulary is not NO_VOCABULARY and golden.vocabulary is NO_VOCABULARY:
+                golden = replace(golden, vocabulary=vocabulary)
             self._by_id[golden.id] = golden
             if key := normalized(golden.input):
                 sharing.setdefault(key, []).append(golden)

@@ -22,7 +22,7 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 ATTEMPTS: tuple[Attempts, ...] = get_args(Attempts)
 
 _CALL_KEYS = frozenset({"name", "arguments", "args", "error", "result", "server", "kind", "outcome", "call_id"})
-_TOOL_KEYS = frozenset({"name", "arguments", "args"})
+_TOOL_KEYS = frozenset({"name", "arguments", "args", "server"})
 _WORDS: Mapping[str, tuple[str, ...]] = {"kind": get_args(ToolKind), "outcome": get_args(Outcome)}
 
 ANONYMOUS = "given"
@@ -83,8 +83,8 @@ def _call(item: CallLike, index: int) -> ToolCall:
     if isinstance(item, str):
         item = {"name": item}
     fields = _fields(item, _CALL_KEYS, f"called[{index}]")
-    raw_name = fields.pop("name")
-    name, server = undecorate(raw_name)
+    raw_name, owner = fields.pop("name"), fields.pop("server", None)
+    name, server = undecorate(raw_name, (owner,) if owner else ())
     arguments, unread = _arguments(fields)
     error = fields.pop("error", None)
     for what, words in _WORDS.items():
@@ -93,7 +93,7 @@ def _call(item: CallLike, index: int) -> ToolCall:
     return ToolCall(
         name=name,
         raw_name=raw_name,
-        server=fields.pop("server", server),
+        server=owner or server,
         arguments=arguments,
         raw_arguments=unread,
         # Some record only that a call failed, as `true` or `false`.
@@ -112,7 +112,7 @@ def _tool(item: ToolLike, index: int) -> ExpectedTool:
     arguments, unread = _arguments(fields)
     if unread is not None or not isinstance(arguments, Mapping | None):
         raise GoldspanError(f"{where}: arguments must be a dictionary, not {shown(unread or arguments)}.")
-    return ExpectedTool(fields["name"], arguments)
+    return ExpectedTool(fields["name"], arguments, fields.get("server"))
 
 
 def _fields(item: Any, known: frozenset[str], where: str) -> dict[str, Any]:

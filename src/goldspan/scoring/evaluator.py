@@ -26,7 +26,7 @@ from goldspan.scoring.metrics import DEFAULT_METRICS, Metric, MetricLike, resolv
 
 __all__ = ["DEFAULT_METRICS", "SCORING_VERSION", "evaluate"]
 
-SCORING_VERSION = 1
+SCORING_VERSION = 2
 """Rises whenever any number can change."""
 
 TOLERANCE = 1e-9
@@ -67,7 +67,7 @@ def evaluate(
     if match:
         golden = as_golden(match.golden, order=order, attempts=attempts, forbid=forbid)
     seen = compare(run, golden)
-    told = reason(seen) if golden else f"{reason(seen).rstrip('.')}: {why_none}."
+    told = reason(seen, run.available_tools) if golden else f"{reason(seen).rstrip('.')}: {why_none}."
     scores = tuple(_score(metric, seen, why_none, told) for metric in chosen)
     return Evaluation(
         run=run,
@@ -129,7 +129,7 @@ def _passed(scores: Iterable[Score]) -> bool | None:
 def _digest(run: Run, golden: Golden | None, seen: Comparison) -> str:
     judged_by = [golden.digest if golden else None, SCORING_VERSION]
     calls = [
-        [call.name, call.server, call.arguments, call.error is not None, call.kind, call.outcome]
+        [call.name, call.raw_name, call.server, call.arguments, call.error is not None, call.kind, call.outcome]
         for call in run.tool_calls
     ]
     try:

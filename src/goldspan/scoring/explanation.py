@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 
-from goldspan.model import Comparison, Row
+from goldspan.model import Comparison, Row, ToolDefinition
+from goldspan.scoring.suggestions import Collision, NearMiss, collisions, near_misses
 
 _SHOWN = 5
 _NAME_LENGTH = 60
 
 
-def reason(seen: Comparison) -> str:
-    """What is missing, unexpected, forbidden, out of order or failed, and which arguments differ.
+def reason(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> str:
+    """What is missing, unexpected, forbidden, out of order or failed, which arguments differ, which names nearly match.
 
-    "Expected book_hotel was not called; cancel_trip was called but not expected."
+    "Expected book_hotel was not called; cancel_trip was called but not expected." `available` are the tools that the
+    agent was offered, where that is known: one of them may nearly have the name of a missing one.
     """
     if seen.golden is None:
         return "No golden applies to this run."
     clauses = [_expected(seen), _unexpected(seen), _forbidden(seen), _misplaced(seen), _failed(seen), *_differing(seen)]
+    clauses += map(_near_miss, near_misses(seen, available))
+    clauses += map(_collision, collisions(seen))
     return f"{'; '.join(filter(None, clauses))}."
 
 
@@ -65,6 +69,22 @@ def _differing(seen: Comparison) -> Iterable[str]:
         yield f"{_names([pair])} differs in {_listed(keys) if all(keys) else 'all its arguments'}"
     if len(differing) > _SHOWN:
         yield f"{len(differing) - _SHOWN} more calls differ in their arguments"
+
+
+def _near_miss(near: NearMiss) -> str:
+    expected, name = _short(near.expected), _short(near.name)
+    if near.server:
+        return f"the {name} that was called is a tool of the server {_short(near.server)}"
+    alias = f"under tools as an alias of {expected}"
+    advice = f"{_short(near.prefix)} under servers, or {name} {alias}" if near.prefix else f"it {alias}"
+    offered = "" if near.called else f"the agent has no {expected}; "
+    return f"{offered}did you mean {name}? declare {advice}"
+
+
+def _collision(shared: Collision) -> str:
+    """`add is a tool of orders and stock; name the one that is meant, as in orders_add`."""
+    name, example = _short(shared.name), _short(f"{shared.servers[0]}_{shared.name}")
+    return f"{name} is a tool of {_listed(shared.servers)}; name the one you mean, as in {example}"
 
 
 def _names(rows: Iterable[Row]) -> str:

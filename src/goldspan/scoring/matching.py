@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from goldspan.extraction.names import fold
+from goldspan.goldens.naming import Naming, naming
 from goldspan.model import (
     COUNTED_KINDS,
     Attempts,
@@ -18,7 +18,7 @@ from goldspan.model import (
     Verdict,
 )
 from goldspan.scoring.calls import CallLike, ToolLike, as_calls, as_golden
-from goldspan.scoring.identity import call_keys, is_forbidden, keys
+from goldspan.scoring.identity import is_called, is_forbidden
 from goldspan.scoring.pairing import Pair, pair
 
 NO_GOLDEN = "no golden"
@@ -50,34 +50,35 @@ def compare(
 
 def compare_with(calls: Sequence[ToolCall], golden: Golden) -> Comparison:
     """Lay calls beside a golden."""
-    aside = _aside(calls, golden)
+    names = naming(golden.vocabulary)
+    aside = _aside(calls, golden, names)
     taking_part = [(at, call) for at, call in enumerate(calls) if at not in aside]
-    pairs = pair(golden.tools, taking_part, order=golden.order)
+    pairs = pair(golden.tools, taking_part, order=golden.order, naming=names)
     return Comparison(golden, tuple(_rows(calls, golden.tools, aside, pairs)))
 
 
-def _aside(calls: Sequence[ToolCall], golden: Golden) -> dict[int, Row]:
+def _aside(calls: Sequence[ToolCall], golden: Golden, names: Naming) -> dict[int, Row]:
     """The rows of the calls that take no part in the pairing."""
     aside: dict[int, Row] = {}
     for at, call in enumerate(calls):
         if not call.made:
             aside[at] = _row("tolerated", at, call, call.outcome)
-        elif golden.forbid and is_forbidden(call, golden.forbid):
+        elif golden.forbid and is_forbidden(call, golden.forbid, names):
             aside[at] = _row("forbidden", at, call)
-        elif call.kind not in COUNTED_KINDS and not _is_named(call, golden.tools):
+        elif call.kind not in COUNTED_KINDS and not _is_named(call, golden.tools, names):
             aside[at] = _row("tolerated", at, call, call.kind)
-    if golden.attempts != "all":
-        _set_failures_aside(calls, golden.attempts, aside)
+    if golden.attempts != "all" and any(call.error is not None for call in calls):
+        _set_failures_aside(calls, golden.attempts, aside, names)
     return aside
 
 
-def _set_failures_aside(calls: Sequence[ToolCall], attempts: Attempts, aside: dict[int, Row]) -> None:
-    succeeded: set[tuple[str, str]] = set()
+def _set_failures_aside(calls: Sequence[ToolCall], attempts: Attempts, aside: dict[int, Row], names: Naming) -> None:
+    succeeded: set[Hashable] = set()
     for at in reversed(range(len(calls))):
         call = calls[at]
         if at in aside:
             continue
-        tool = fold(call.name), fold(call.server or "")
+        tool = names.tool(call)
         if call.error is None:
             succeeded.add(tool)
         elif attempts == "succeeded":
@@ -86,9 +87,8 @@ def _set_failures_aside(calls: Sequence[ToolCall], attempts: Attempts, aside: di
             aside[at] = _row("superseded", at, call, "made good by a later call")
 
 
-def _is_named(call: ToolCall, tools: Iterable[ExpectedTool]) -> bool:
-    names = call_keys(call)
-    return any(not names.isdisjoint(keys(tool.name)) for tool in tools)
+def _is_named(call: ToolCall, tools: Iterable[ExpectedTool], names: Naming) -> bool:
+    return names.declares(call) or any(is_called(tool, call, names) for tool in tools)
 
 
 def _rows(

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from goldspan.goldens.naming import Naming
 from goldspan.model import Agreement, ExpectedTool, Order, ToolCall
 from goldspan.scoring.alignment import align, concurrent_groups, longest_chain
 from goldspan.scoring.arguments import agreement
 from goldspan.scoring.assignment import assign
-from goldspan.scoring.identity import call_keys, keys, strangeness
+from goldspan.scoring.identity import MOST_STRANGE, PLAIN, strangeness
 
 _UNITS = 10**9
 """Disagreement is counted in whole billionths, so that sums are exact and ties are ties."""
@@ -34,16 +35,18 @@ class Pair(NamedTuple):
     in_order: bool
 
 
-def pair(expected: Sequence[ExpectedTool], calls: Sequence[tuple[int, ToolCall]], *, order: Order) -> list[Pair]:
+def pair(
+    expected: Sequence[ExpectedTool], calls: Sequence[tuple[int, ToolCall]], *, order: Order, naming: Naming = PLAIN
+) -> list[Pair]:
     """Pair expectations with calls, which come with their positions in the run."""
-    options = _options(expected, calls)
+    options = _options(expected, calls, naming)
     called = dict(calls)
     if order != "exact" and _plain_sailing(options):
         return [
             Pair(expectation, position, _agreement(expected[expectation], called[position]), True)
             for expectation, (position,) in options.items()
         ]
-    merits = _Merits(expected, called, options)
+    merits = _Merits(expected, called, options, naming)
     chosen, in_order = _PAIRINGS[order](options, concurrent_groups(calls), merits)
     return [
         Pair(expectation, position, merits.agreement(expectation, position), expectation in in_order)
@@ -51,14 +54,16 @@ def pair(expected: Sequence[ExpectedTool], calls: Sequence[tuple[int, ToolCall]]
     ]
 
 
-def _options(expected: Sequence[ExpectedTool], calls: Iterable[tuple[int, ToolCall]]) -> dict[int, list[int]]:
+def _options(
+    expected: Sequence[ExpectedTool], calls: Iterable[tuple[int, ToolCall]], naming: Naming
+) -> dict[int, list[int]]:
     wanted: dict[str, list[int]] = {}
     for expectation, tool in enumerate(expected):
-        for key in keys(tool.name):
+        for key in naming.wanted(tool):
             wanted.setdefault(key, []).append(expectation)
     options: dict[int, list[int]] = {}
     for position, call in calls:
-        for key in call_keys(call):
+        for key in naming.called(call):
             for expectation in wanted.get(key, ()):
                 known = options.setdefault(expectation, [])
                 if not known or known[-1] != position:  # else a second key of the same call
@@ -84,12 +89,15 @@ def _agreement(tool: ExpectedTool, call: ToolCall) -> Agreement | None:
 class _Merits:
     """What speaks for and against a pair, as one number: a mixed-radix number whose first digit weighs most."""
 
-    def __init__(self, expected: Sequence[ExpectedTool], calls: Mapping[int, ToolCall], options: _Options) -> None:
+    def __init__(
+        self, expected: Sequence[ExpectedTool], calls: Mapping[int, ToolCall], options: _Options, naming: Naming
+    ) -> None:
         self._expected = expected
         self._calls = calls
+        self._naming = naming
         self._agreements: dict[tuple[int, int], Agreement | None] = {}
         pairs = min(len(options), len(calls))
-        self._radix = 2 * pairs + 1  # no digit is more than 2 in a pair, so no sum of them reaches the next digit
+        self._radix = MOST_STRANGE * pairs + 1  # no digit of a pair is more, so no sum of them reaches the next digit
         self._worst = (_UNITS + 1) * self._radix**4
         self._gain = self._worst * (pairs + 1)
 
@@ -106,7 +114,7 @@ class _Merits:
         called = self._calls[call]
         cost = round((1 - agreed.share) * _UNITS) if agreed else 0
         cost = cost * self._radix + (agreed is None)
-        cost = cost * self._radix + strangeness(self._expected[expectation].name, called)
+        cost = cost * self._radix + strangeness(self._expected[expectation], called, self._naming)
         cost = cost * self._radix + (called.error is not None)
         return cost * self._radix + out_of_line
 

@@ -1,0 +1,175 @@
+"""What a person may have meant: names that nearly match, and names that two servers share.
+
+Only told, never applied: nothing here changes a verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from goldspan.extraction.names import fold, server_of, undecorate, words
+from goldspan.goldens.naming import Naming, naming
+from goldspan.model import Comparison, ExpectedTool, Golden, ToolCall, ToolDefinition
+from goldspan.scoring.identity import is_called
+
+_COMPARED, _SHOWN = 30, 5
+"""So many names are compared with so many, and so many near misses told: enough for people, and bounded."""
+_LONGEST_NAME = 100
+_VERSION = re.compile(r"v\d+")
+_ENDINGS = ("s", "es", "d", "ed", "ing")
+
+
+class NearMiss(NamedTuple):
+    """A missing tool and the name it may go by."""
+
+    expected: str
+    name: str
+    called: bool
+    """Whether it was called; else it is a tool that the agent was offered."""
+    prefix: str | None = None
+    """What one of the names has before the other, where that is all that differs: perhaps its server."""
+    server: str | None = None
+    """The server of the call, where both have the same name and only their servers differ."""
+
+
+class Collision(NamedTuple):
+    """An expected name by which tools of several servers were called."""
+
+    name: str
+    servers: tuple[str, ...]
+
+
+def near_misses(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> list[NearMiss]:
+    """For each missing tool the call that is probably the same by another name; where there is none, the offered tool.
+
+    Nothing is suggested for a tool that the agent was offered under the expected name, nor a tool that the golden or
+    its vocabulary names besides: those are known to be different.
+    """
+    if seen.golden is None or not seen.missing or not (seen.unexpected or available):
+        return []
+    golden, names = seen.golden, naming(seen.golden.vocabulary)
+    missing = {row.expected.name: row.expected for row in islice(seen.missing, _COMPARED) if row.expected}
+    called = {row.called.name: row.called for row in islice(seen.unexpected, _COMPARED) if row.called}
+    offered = {tool.name: ToolCall(tool.name) for tool in available[:_COMPARED]}
+    found: dict[str, NearMiss] = {}
+    for calls in (called, offered):
+        for name, other in _near(tuple(missing), tuple(calls)):
+            tool, call = missing[name], calls[other]
+            if name not in found and not _is_another(call, golden, names):
+                known = any(is_called(tool, same, names) for same in offered.values())
+                near = _near_miss(tool, call, called=calls is called)
+                if near.server or not known:
+                    found[name] = near
+    return [found[name] for name in missing if name in found][:_SHOWN]
+
+
+def collisions(seen: Comparison) -> list[Collision]:
+    """The expected names that do not say which of the called tools is meant, because several servers have one."""
+    calls = [row.called for row in (*seen.pairs, *seen.unexpected) if row.called and row.called.server]
+    if seen.golden is None or len({call.server for call in calls}) < 2:
+        return []
+    names = naming(seen.golden.vocabulary)
+    found = {}
+    for tool in seen.golden.tools:
+        servers = {fold(call.server): call.server for call in calls if call.server and is_called(tool, call, names)}
+        if len(servers) > 1:
+            found[tool.name] = Collision(tool.name, tuple(sorted(servers.values())))
+    return list(found.values())
+
+
+def _is_another(call: ToolCall, golden: Golden, names: Naming) -> bool:
+    """Whether a call is known as one of a tool of its own."""
+    return names.declares(call) or any(is_called(tool, call, names) for tool in golden.tools)
+
+
+def _near_miss(tool: ExpectedTool, call: ToolCall, *, called: bool) -> NearMiss:
+    if call.server and fold(call.name) == fold(undecorate(tool.name)[0]):
+        return NearMiss(tool.name, call.name, called, server=call.server)
+    prefix = server_of(call.name, bare=tool.name) or server_of(tool.name, bare=call.name)
+    return NearMiss(tool.name, call.name, called, prefix)
+
+
+# --- how much two names differ ----------------------------------------------------------------------------------------
+
+_ORDER, _ENDING, _TYPO, _PREFIX = range(4)
+
+
+@lru_cache(maxsize=4096)
+def _near(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Each name with each of the others that may mean the same tool, the nearest first."""
+    near = (
+        (distance, at, name, other)
+        for name in names
+        for at, other in enumerate(others)
+        if (distance := difference(name, other)) is not None
+    )
+    return tuple((name, other) for *_, name, other in sorted(near))
+
+
+def difference(one: str, other: str) -> int | None:
+    """How much two names differ that may mean the same tool; `None` where they hardly can.
+
+    0: the order of the words, or a version; 1: an ending, as of a plural; 2: a slip of the pen; 3: words before the
+    whole other name. Names are compared word by word, because `get_user` and `set_user` are alike in all letters but
+    one, and do the opposite.
+    """
+    if max(len(one), len(other)) > _LONGEST_NAME:
+        return None
+    ours, theirs = _content(one), _content(other)
+    shorter, longer = sorted((ours, theirs), key=len)
+    if len(shorter) == len(longer):
+        return _difference_of_words(sorted(ours), sorted(theirs))
+    if longer[-len(shorter) :] == shorter:
+        return _PREFIX
+    # `searchhotels` may be two words written as one.
+    return _difference_of_word("".join(ours), "".join(theirs)) if len(shorter) == 1 else None
+
+
+def _content(name: str) -> tuple[str, ...]:
+    found = words(name)
+    return tuple(word for word in found if not _VERSION.fullmatch(word)) or found
+
+
+def _difference_of_words(ours: list[str], theirs: list[str]) -> int | None:
+    """The greatest difference of a word and the one left that is most like it."""
+    greatest = _ORDER
+    for word in ours:
+        differences = {at: _difference_of_word(word, other) for at, other in enumerate(theirs)}
+        near = {at: found for at, found in differences.items() if found is not None}
+        if not near:
+            return None
+        closest = min(near, key=lambda at: near[at])
+        del theirs[closest]
+        greatest = max(greatest, near[closest])
+    return greatest
+
+
+def _difference_of_word(one: str, other: str) -> int | None:
+    if one == other:
+        return _ORDER
+    short, long = sorted((one, other), key=len)
+    if not short.isalpha() or not long.isalpha() or len(short) < 3:
+        return None
+    if long in _inflected(short):
+        return _ENDING
+    slips = 1 if len(short) < 9 else 2
+    # Who mistypes a word hardly does so in its first letter, where `lock` and `unlock`, `import` and `export` differ.
+    if len(short) < 5 or short[0] != long[0] or len(long) - len(short) > slips:
+        return None
+    # Only mistakes come here, and loading rapidfuzz takes longer than all of goldspan's core.
+    from rapidfuzz.distance import OSA
+
+    return _TYPO if OSA.distance(short, long, score_cutoff=slips) <= slips else None
+
+
+def _inflected(word: str) -> set[str]:
+    forms = {word + ending for ending in _ENDINGS}
+    if word.endswith("y"):
+        forms.add(f"{word[:-1]}ies")
+    if word.endswith("e"):
+        forms.add(f"{word[:-1]}ing")
+    return forms
