@@ -10,64 +10,13 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from goldspan.otlp import protobuf
 from goldspan.otlp.decoding import DecodeError
-from goldspan.otlp.otlp_json import decode_traces, parse
-from otlp.payloads import START, TRACE_ID, add, document, request
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-values = st.recursive(
-    st.none()
-    | texts
-    | st.booleans()
-    | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False)
-    | st.binary(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=8,
-)
-attributes = st.dictionaries(texts, values, max_size=4)
-times = st.integers(0, 2**64 - 1)
-
-
-@st.composite
-def spans(draw):
-    span = Span(
-        trace_id=draw(st.just(TRACE_ID) | st.binary(min_size=16, max_size=16) | st.binary(max_size=17)),
-        span_id=draw(st.binary(min_size=8, max_size=8) | st.binary(max_size=9)),
-        parent_span_id=draw(st.just(b"") | st.just(bytes(8)) | st.binary(min_size=8, max_size=8)),
-        name=draw(texts),
-        kind=draw(st.integers(0, 5)),
-        start_time_unix_nano=draw(times),
-        end_time_unix_nano=draw(times),
-        dropped_attributes_count=draw(st.integers(0, 2**32 - 1)),
-    )
-    add(span, draw(attributes))
-    if draw(st.booleans()):
-        span.status.CopyFrom(Status(code=draw(st.sampled_from([0, 1, 2])), message=draw(texts)))
-    for _ in range(draw(st.integers(0, 2))):
-        holder = Span()
-        add(holder, draw(attributes))
-        span.events.add(name=draw(texts), time_unix_nano=draw(times), attributes=holder.attributes)
-    return span
-
-
-@st.composite
-def requests(draw):
-    made = ExportTraceServiceRequest()
-    for _ in range(draw(st.integers(1, 2))):
-        outer = made.resource_spans.add()
-        holder = Span()
-        add(holder, draw(attributes))
-        outer.resource.attributes.extend(holder.attributes)
-        for _ in range(draw(st.integers(0, 2))):
-            inner = outer.scope_spans.add()
-            inner.scope.name = draw(texts)
-            inner.spans.extend(draw(st.lists(spans(), max_size=2)))
-    return made
+from goldspan.otlp.json_fields import parse
+from goldspan.otlp.otlp_json import decode_traces
+from otlp.payloads import START, document, request
+from otlp.strategies import requests
 
 
 @given(requests(), st.booleans())
@@ -104,6 +53,13 @@ def one(**fields):
 def written(**fields):
     span = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", **fields}
     return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+def test_spans_are_read_by_the_names_that_scopes_had_before_2022():
+    made = written()["resourceSpans"][0]["scopeSpans"]
+    made[0]["instrumentationLibrary"] = {"name": "shop.tracer"}
+    (span,) = decode_traces({"resourceSpans": [{"instrumentationLibrarySpans": made}]}).spans
+    assert span.scope == "shop.tracer"
 
 
 def test_ids_may_be_written_in_capitals():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
-import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,7 +21,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from goldspan.model import SpanEvent, SpanRecord
 from goldspan.otlp.decoding import DecodeError
-from goldspan.otlp.protobuf import decode_damaged, decode_traces, is_another_signal
+from goldspan.otlp.lengths import whole_part
+from goldspan.otlp.protobuf import decode_traces
 from otlp.payloads import START, TRACE_ID, add, request, spans_of
 
 
@@ -155,14 +159,96 @@ def test_bytes_that_are_something_else_are_refused(data):
         decode_traces(data)
 
 
-def test_values_nested_deeper_than_protobuf_allows_are_refused_without_exhausting_the_stack():
+@pytest.mark.parametrize(
+    ("broken", "whole"),
+    [
+        pytest.param(b"a\xffname", b"another name", id="name"),
+        pytest.param(b"a\xffkey", b"another key", id="key of an attribute"),
+        pytest.param(b"a\xffmessage", b"another text", id="status message"),
+    ],
+)
+def test_a_span_with_text_that_is_not_utf_8_is_rejected_alone(broken, whole):
+    made = request("good", whole.decode())
+    span = spans_of(made)[1]
+    add(span, {whole.decode(): 1})
+    span.status.message = whole.decode()
+    assert len(broken) < len(whole)
+    decoded = decode_traces(made.SerializeToString().replace(whole, broken.ljust(len(whole)), 1))
+    assert [span.name for span in decoded.spans] == ["good"]
+    assert decoded.rejected == 1
+    assert "UTF-8" in decoded.reason
+
+
+def test_a_request_of_which_no_span_can_be_read_is_refused():
+    data = request("work").SerializeToString().replace(b"work", b"w\xffrk")
+    with pytest.raises(DecodeError):
+        decode_traces(data)
+
+
+def test_a_value_nested_deeper_than_protobuf_allows_is_not_known_and_costs_nothing_else():
     value = b""
     for _ in range(3000):
         value = field(0x2A, field(0x0A, value))  # AnyValue.array_value, ArrayValue.values
-    attribute = field(0x4A, field(0x0A, b"key") + field(0x12, value))
-    span = field(0x0A, TRACE_ID) + field(0x12, b"\x01" * 8) + attribute
-    with pytest.raises(DecodeError):
-        decode_traces(field(0x0A, field(0x12, field(0x12, span))))
+    deep = field(0x4A, field(0x0A, b"deep") + field(0x12, value))
+    flat = field(0x4A, field(0x0A, b"flat") + field(0x12, field(0x0A, b"text")))
+    span = field(0x0A, TRACE_ID) + field(0x12, b"\x01" * 8) + deep + flat
+    (record,) = decode_traces(field(0x0A, field(0x12, field(0x12, span)))).spans
+    assert record.attributes == {"deep": None, "flat": "text"}
+
+
+def test_which_attributes_a_span_has_is_known_without_reading_them():
+    made = request("work")
+    add(spans_of(made)[0], {"gen_ai.tool.name": "search", "city": "Paris"})
+    (decoded,) = decode_traces(made.SerializeToString()).spans
+    for record in (decoded, replace(decoded, name="renamed"), SpanRecord("", "", None, "", {"city": 1})):
+        assert record.has_any(frozenset({"country", "city"}))
+        assert not record.has_any(frozenset({"country", "Paris"}))
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        pytest.param(lambda span: pickle.loads(pickle.dumps(span)), id="pickle"),
+        pytest.param(copy.deepcopy, id="deep copy"),
+        pytest.param(copy.copy, id="copy"),
+        pytest.param(replace, id="replace"),
+    ],
+)
+def test_a_decoded_span_is_like_any_other(copied):
+    (span,) = decode_traces(busy_request().SerializeToString()).spans
+    again = copied(span)
+    assert again == span
+    assert repr(again).partition("(")[2] == repr(span).partition("(")[2]
+    assert replace(again, name="renamed") != span
+    assert span != "a span"
+    with pytest.raises(AttributeError, match="colour"):
+        _ = span.colour
+
+
+def test_a_pickled_span_holds_nothing_of_the_request_it_came_in():
+    (span,) = decode_traces(busy_request().SerializeToString()).spans
+    again = pickle.loads(pickle.dumps(span))
+    assert type(again) is SpanRecord
+    assert {type(again.attributes), type(again.resource), type(again.events[0].attributes)} == {dict}
+
+
+def test_a_span_that_many_threads_read_at_once_says_the_same_to_all():
+    data = busy_request().SerializeToString()
+    expected = repr(decode_traces(data).spans)
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(20):
+            spans = decode_traces(data).spans
+            assert set(threads.map(repr, [spans] * 8)) == {expected}
+
+
+def busy_request():
+    made = request("work")
+    (span,) = spans_of(made)
+    add(span, {"ids": [1, 2], "text": "x" * 300, "nested": {"a": None}})
+    span.status.message = "too slow"
+    span.events.add(name="exception", time_unix_nano=START)
+    span.events[0].attributes.extend(span.attributes)
+    return made
 
 
 def field(tag: int, body: bytes) -> bytes:
@@ -181,17 +267,11 @@ def test_a_request_cut_off_anywhere_gives_its_whole_spans(data):
     written = [field(0x12, span.SerializeToString()) for span in spans_of(made)]
     ends = [len(whole) - sum(map(len, written[number:])) for number in range(1, 7)]
     size = data.draw(st.integers(0, len(whole) - 1))
-    assert decode_damaged(whole[:size]).spans == everything[: sum(end <= size for end in ends)]
+    assert decode_traces(whole_part(whole[:size])).spans == everything[: sum(end <= size for end in ends)]
 
 
 @given(st.binary(max_size=60))
 def test_noise_is_never_more_than_a_decoding_error(noise):
     for data in (noise, b"\x0a" + noise, b"\x0a\x20\x12" + noise):
         with suppress(DecodeError):
-            decode_traces(data)
-        assert decode_damaged(data).spans == []
-
-
-def test_traces_are_not_taken_for_another_signal():
-    assert not is_another_signal(request("work").SerializeToString())
-    assert not is_another_signal(os.urandom(64))
+            assert decode_traces(data).spans == []

@@ -1,4 +1,4 @@
-"""Runs from what exporters and Collectors write: OTLP in protobuf and JSON, in files and folders."""
+"""Runs from what exporters, Collectors, Tempo and Jaeger write, in files and folders."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import get_args
 
 from goldspan.errors import ConfigurationError
 from goldspan.extraction import extract
-from goldspan.model import Run, SpanRecord, Unit
-from goldspan.otlp.files import Loss, OnLoss, read_spans
+from goldspan.model import Record, Run, Unit
+from goldspan.otlp.files import Loss, OnLoss, read_records
 
-__all__ = ["Loss", "load_runs", "read_spans"]
+__all__ = ["Loss", "load_runs", "read_records"]
 
 
 def load_runs(
@@ -22,10 +22,12 @@ def load_runs(
 ) -> Iterator[Run]:
     """The runs in trace files, folders and standard input (`-`), in the order of their start.
 
-    Spans of one trace may be spread over all of them. `golden_id_attributes` are the span attributes that may name a
-    run's golden; the default is the variable `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then
-    `test.case.name`. `on_loss` is called for each place that cannot be read; without it, each file that has some
-    gives one `GoldspanWarning`.
+    Spans of one trace, and the log records that belong to it, may be spread over all of them. What a file is shows
+    in its contents: OTLP in protobuf and JSON, one request or many, and what Tempo and Jaeger answer.
+
+    `golden_id_attributes` are the span attributes that may name a run's golden; the default is the variable
+    `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`. `on_loss` is called for each
+    place that cannot be read; without it, each file that has some gives one `GoldspanWarning`.
 
     Raises `TraceFileError` for what does not exist (at once) or holds no traces (when the first run is asked for), and
     `ConfigurationError` where there is nothing to read or no such unit.
@@ -34,8 +36,8 @@ def load_runs(
         raise ConfigurationError("load_runs() needs at least one trace file, folder or '-' for standard input")
     if unit not in get_args(Unit):
         raise ConfigurationError(f"unknown unit {unit!r}; choose one of {', '.join(get_args(Unit))}")
-    return _runs(read_spans(paths, on_loss=on_loss), unit, golden_id_attributes)
+    return _runs(read_records(paths, on_loss=on_loss), unit, golden_id_attributes)
 
 
-def _runs(spans: Iterator[SpanRecord], unit: Unit, attributes: Sequence[str] | None) -> Iterator[Run]:
-    yield from extract(spans, unit=unit, golden_id_attributes=attributes)
+def _runs(records: Iterator[Record], unit: Unit, attributes: Sequence[str] | None) -> Iterator[Run]:
+    yield from extract(records, unit=unit, golden_id_attributes=attributes)

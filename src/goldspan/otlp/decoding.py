@@ -33,11 +33,21 @@ class Decoded:
 
 def checked_ids(trace_id: bytes, span_id: bytes) -> tuple[str, str]:
     """The ids of a span in hexadecimal digits. Raises `DecodeError` for ids that OTLP calls invalid."""
+    return checked_trace_id(trace_id), checked_span_id(span_id)
+
+
+def checked_trace_id(trace_id: bytes) -> str:
+    """A trace's id in hexadecimal digits. Raises `DecodeError` for one that OTLP calls invalid."""
     if len(trace_id) != 16 or trace_id == _NO_TRACE_ID:
         raise DecodeError("the trace id is not 16 bytes, or all of them are zero")
+    return trace_id.hex()
+
+
+def checked_span_id(span_id: bytes) -> str:
+    """A span's id in hexadecimal digits. Raises `DecodeError` for one that OTLP calls invalid."""
     if len(span_id) != 8 or span_id == _NO_SPAN_ID:
         raise DecodeError("the span id is not 8 bytes, or all of them are zero")
-    return trace_id.hex(), span_id.hex()
+    return span_id.hex()
 
 
 def parent_of(parent_id: bytes) -> str | None:

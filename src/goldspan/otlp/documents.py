@@ -2,7 +2,7 @@
 
 One a line as the Collector does it, one over many lines, several in an array, several back to back: all are read by
 one rule. What stands between documents (white space, commas, square brackets, a byte order mark) is passed over; a
-line that ends in the middle of a document is continued by the next, unless that is a whole request by itself.
+line that ends in the middle of a document is continued by the next, unless that is a whole one by itself.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from goldspan.otlp import otlp_json
+from goldspan.otlp import shapes
+from goldspan.otlp.json_fields import parse
 from goldspan.otlp.streams import Report
 
-_REQUESTS = frozenset(
-    {"resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "resourceMetrics", "resource_metrics"}
-)
 _BETWEEN = re.compile(r"[\s,\[\]\ufeff]*")
 _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
-_SPAN_DEPTH = list("{[{[{[")
-"""The brackets that are open between two spans of a request."""
+_LISTS_OF_RECORDS = ('"spans"', '"logRecords"', '"log_records"')
 
 
 class _BrokenError(Exception):
@@ -33,11 +30,6 @@ class _BrokenError(Exception):
         """Where it breaks."""
         self.unfinished = unfinished
         """Whether nothing is wrong but that the text ends too early."""
-
-
-def is_request(document: Any) -> bool:
-    """Whether it is an OTLP request of any signal. `{}` is one: an exporter that had nothing to say."""
-    return isinstance(document, dict) and (not document or not _REQUESTS.isdisjoint(document))
 
 
 def documents(raw_lines: Iterable[bytes], report: Report) -> Iterator[tuple[int, Any]]:
@@ -79,11 +71,11 @@ def _as_text(raw: bytes, number: int, report: Report) -> str:
 
 
 def _stands_alone(line: str) -> bool:
-    """Whether the line is a whole request, so that it cannot belong to the document before it."""
+    """Whether the line is a whole document, so that it cannot belong to the document before it."""
     if not line.startswith("{") or not line.rstrip().endswith("}"):
         return False
     try:
-        return all(is_request(value) and value for _, value in _values(line))
+        return all(value and shapes.is_whole(value) for _, value in _values(line))
     except _BrokenError:
         return False
 
@@ -94,7 +86,7 @@ def _values(text: str, start: int = 0) -> Iterator[tuple[int, Any]]:
         if text[start] != "{":
             raise _not_json("no object begins here", text, start, start)
         try:
-            value, end = otlp_json.parse(text, start)
+            value, end = parse(text, start)
         except ValueError as error:
             raise _broken(error, text, start) from None
         yield start, value
@@ -140,21 +132,23 @@ def _values_and_losses(text: str, began: int, report: Report, *, only: bool = Fa
                 report(f"line {place}", what)
                 reported = place
             if only and broken.unfinished and (whole := _cut_back(text[start:])):
-                yield line, otlp_json.parse(whole)[0]
+                yield line, parse(whole)[0]
                 return
             following = text.find("\n{", start)
             line, start = line + text.count("\n", start, max(start, following)), following
 
 
 def _cut_back(text: str) -> str | None:
-    """A request that was cut off, up to its last whole span."""
-    brackets: list[str] = []
-    end = None
+    """A document that was cut off, up to its last whole span or log record."""
+    opened: list[str] = []  # an opening bracket, with the key before it where it begins a list
+    whole, last = None, ""
     for found in _BRACKETS.finditer(text):
-        if found[0] in "{[":
-            brackets.append(found[0])
-        elif found[0] in "}]":
-            brackets = brackets[:-1]
-            if brackets == _SPAN_DEPTH:
-                end = found.end()
-    return text[:end] + "]}]}]}" if end else None
+        token = found[0]
+        if token in ("{", "["):
+            opened.append(token if token == "{" else token + last)
+        elif token in ("}", "]"):
+            opened = opened[:-1]
+            if token == "}" and opened and opened[-1][1:] in _LISTS_OF_RECORDS:
+                whole = text[: found.end()] + "".join("}" if each == "{" else "]" for each in reversed(opened))
+        last = token
+    return whole

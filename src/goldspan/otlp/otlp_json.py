@@ -1,19 +1,34 @@
-"""Spans from OTLP/JSON: proto3 JSON, but with hexadecimal ids.
+"""Spans and log records from OTLP/JSON: proto3 JSON, but with hexadecimal ids.
 
 Read as tolerantly as senders write: int64 as text or number, enums as numbers or names, `null` for "not set", unknown
-fields, and the snake_case field names of a protobuf dump.
+fields, the snake_case field names of a protobuf dump, and what OTLP called scopes before 2022.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from goldspan.model import SpanEvent, SpanRecord
+from goldspan.model import LogRecord, SpanEvent, SpanRecord
 from goldspan.otlp.decoding import STATUSES, Decoded, DecodeError, checked_ids, parent_of, readable
+from goldspan.otlp.json_fields import (
+    INT64,
+    UINT32,
+    UINT64,
+    boolean_of,
+    bytes_of,
+    enum_of,
+    integer_of,
+    number_of,
+    object_of,
+    objects_of,
+    text_of,
+    to_camel_case,
+)
+from goldspan.otlp.records import Batch, event_name, log_ids
+
+IdOf = Callable[[dict[str, Any], str], bytes]
+"""Reads a field that holds an id; empty where there is none. Raises `DecodeError`."""
 
 _DEEPEST = 100
 """How deep values may nest: protobuf's own limit for all messages."""
@@ -22,80 +37,109 @@ _SPAN_KINDS = {
     f"SPAN_KIND_{name}": kind
     for kind, name in enumerate(("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"))
 }
-_UINT32 = range(2**32)
-_INT32 = range(-(2**31), 2**31)
-_INT64 = range(-(2**63), 2**63)
-_UINT64 = range(2**64)
-
-_DECODER = json.JSONDecoder()
-_LONE_SURROGATE = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
+_BASE64_IDS = {24: "==", 12: "="}
+"""How long ids of 16 and of 8 bytes are in base64, and how they end. No id in hexadecimal digits looks like that."""
 
 
-def parse(text: str, start: int = 0) -> tuple[Any, int]:
-    """The JSON value that begins at `start`, and where it ends. Raises `ValueError`, however deep it nests.
-
-    Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes U+FFFD, so that results can be sent on.
-    """
+def hexadecimal_id(parent: dict[str, Any], field: str) -> bytes:
+    """An id as OTLP/JSON writes it."""
     try:
-        value, end = _DECODER.raw_decode(text, start)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0:
-        repaired = _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], text[start:end])
-        value = _DECODER.decode(repaired)
-    return value, end
+        return bytes.fromhex(text_of(parent, field))
+    except ValueError as error:
+        raise DecodeError(f"{field} is not hexadecimal") from error
 
 
-def decode_traces(document: Any) -> Decoded:
+def hexadecimal_or_base64_id(parent: dict[str, Any], field: str) -> bytes:
+    """An id as OTLP/JSON writes it, or as plain proto3 JSON does: Grafana Tempo and protobuf's own libraries."""
+    given = text_of(parent, field)
+    if given.endswith(_BASE64_IDS.get(len(given), "\0")):
+        return bytes_of(parent, field)
+    return hexadecimal_id(parent, field)
+
+
+def decode_traces(document: Any, *, id_of: IdOf = hexadecimal_id) -> Decoded:
     """All spans of one parsed request. Raises `DecodeError` where its outline is not that of OTLP.
 
     A span with a wrong value in it is rejected alone. A document with snake_case names is rewritten in place.
     """
-    if not isinstance(document, dict):
-        raise DecodeError("not a JSON object")
-    if "resource_spans" in document:
-        _to_camel_case(document)
     spans: list[SpanRecord] = []
     rejected, reason = 0, ""
-    for resource_spans in _objects(document, "resourceSpans"):
-        resource = _attributes(_object(resource_spans, "resource"))
-        for scope_spans in _objects(resource_spans, "scopeSpans"):
-            scope = _text(_object(scope_spans, "scope"), "name")
-            for span in _objects(scope_spans, "spans"):
-                try:
-                    spans.append(_span(span, scope, resource))
-                except DecodeError as error:
-                    rejected, reason = rejected + 1, reason or str(error)
+    for span, scope, resource in _items(document, "Spans", "spans"):
+        try:
+            spans.append(_span(span, scope, resource, id_of))
+        except DecodeError as error:
+            rejected, reason = rejected + 1, reason or str(error)
     return Decoded(spans, rejected, reason)
 
 
-def _span(span: dict[str, Any], scope: str, resource: Mapping[str, Any]) -> SpanRecord:
-    trace_id, span_id = checked_ids(_id(span, "traceId"), _id(span, "spanId"))
-    status = _object(span, "status")
+def decode_logs(document: Any, *, id_of: IdOf = hexadecimal_id) -> Batch:
+    """All log records of one parsed request; else as `decode_traces`."""
+    logs: list[LogRecord] = []
+    rejected, reason = 0, ""
+    for log, scope, resource in _items(document, "Logs", "logRecords"):
+        try:
+            logs.append(_log(log, scope, resource, id_of))
+        except DecodeError as error:
+            rejected, reason = rejected + 1, reason or str(error)
+    return Batch(logs, rejected, reason)
+
+
+def _items(document: Any, signal: str, items: str) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:
+    """Each span or log record with its scope's name and its resource."""
+    if not isinstance(document, dict):
+        raise DecodeError("not a JSON object")
+    if f"resource_{signal.lower()}" in document:
+        to_camel_case(document)
+    for outer in objects_of(document, f"resource{signal}"):
+        resource = _attributes(object_of(outer, "resource"))
+        for inner in objects_of(outer, f"scope{signal}") or objects_of(outer, f"instrumentationLibrary{signal}"):
+            scope = text_of(object_of(inner, "scope") or object_of(inner, "instrumentationLibrary"), "name")
+            for item in objects_of(inner, items):
+                yield item, scope, resource
+
+
+def _span(span: dict[str, Any], scope: str, resource: Mapping[str, Any], id_of: IdOf) -> SpanRecord:
+    trace_id, span_id = checked_ids(id_of(span, "traceId"), id_of(span, "spanId"))
+    status = object_of(span, "status")
     return SpanRecord(
         trace_id,
         span_id,
-        parent_of(_id(span, "parentSpanId")),
-        _text(span, "name"),
+        parent_of(id_of(span, "parentSpanId")),
+        text_of(span, "name"),
         _attributes(span),
-        _integer(span, "startTimeUnixNano", _UINT64) or None,
-        _integer(span, "endTimeUnixNano", _UINT64) or None,
-        STATUSES.get(_enum(status, "code", _STATUS_CODES), "unset"),
-        _text(status, "message"),
-        tuple(map(_event, _objects(span, "events"))),
-        _enum(span, "kind", _SPAN_KINDS),
+        integer_of(span, "startTimeUnixNano", UINT64) or None,
+        integer_of(span, "endTimeUnixNano", UINT64) or None,
+        STATUSES.get(enum_of(status, "code", _STATUS_CODES), "unset"),
+        text_of(status, "message"),
+        tuple(map(_event, objects_of(span, "events"))),
+        enum_of(span, "kind", _SPAN_KINDS),
         scope,
         resource,
-        _integer(span, "droppedAttributesCount", _UINT32),
+        integer_of(span, "droppedAttributesCount", UINT32),
     )
 
 
 def _event(event: dict[str, Any]) -> SpanEvent:
-    return SpanEvent(_text(event, "name"), _attributes(event), _integer(event, "timeUnixNano", _UINT64) or None)
+    return SpanEvent(text_of(event, "name"), _attributes(event), integer_of(event, "timeUnixNano", UINT64) or None)
+
+
+def _log(log: dict[str, Any], scope: str, resource: Mapping[str, Any], id_of: IdOf) -> LogRecord:
+    trace_id, span_id = log_ids(id_of(log, "traceId"), id_of(log, "spanId"))
+    attributes = _attributes(log)
+    return LogRecord(
+        event_name(text_of(log, "eventName"), attributes),
+        attributes,
+        _value(object_of(log, "body"), 0),
+        trace_id,
+        span_id,
+        integer_of(log, "timeUnixNano", UINT64) or integer_of(log, "observedTimeUnixNano", UINT64) or None,
+        scope,
+        resource,
+    )
 
 
 def _attributes(parent: dict[str, Any], field: str = "attributes", depth: int = 0) -> dict[str, Any]:
-    return {_text(pair, "key"): _value(_object(pair, "value"), depth) for pair in _objects(parent, field)}
+    return {text_of(pair, "key"): _value(object_of(pair, "value"), depth) for pair in objects_of(parent, field)}
 
 
 def _value(value: dict[str, Any], depth: int) -> Any:
@@ -112,118 +156,19 @@ def _value(value: dict[str, Any], depth: int) -> Any:
 
 
 def _array(value: dict[str, Any], kind: str, depth: int) -> list[Any]:
-    return [_value(item, depth + 1) for item in _objects(_object(value, kind), "values")]
+    return [_value(item, depth + 1) for item in objects_of(object_of(value, kind), "values")]
 
 
 def _kvlist(value: dict[str, Any], kind: str, depth: int) -> dict[str, Any]:
-    return _attributes(_object(value, kind), "values", depth + 1)
-
-
-def _boolean(value: dict[str, Any], kind: str, _depth: int) -> bool:
-    given = value[kind]
-    if not isinstance(given, bool):
-        raise DecodeError(f"{kind} is not true or false")
-    return given
-
-
-def _double(value: dict[str, Any], kind: str, _depth: int) -> float:
-    """Also `"NaN"`, `"Infinity"` and `"-Infinity"`, which JSON has no numbers for."""
-    given = value[kind]
-    if isinstance(given, int | float | str) and not isinstance(given, bool):
-        try:
-            return float(given)
-        except (ValueError, OverflowError):
-            pass
-    raise DecodeError(f"{kind} is not a number")
-
-
-def _bytes(value: dict[str, Any], kind: str, _depth: int) -> Any:
-    """Base64 in either alphabet, with padding or without."""
-    given = _text(value, kind).replace("-", "+").replace("_", "/").rstrip("=")
-    try:
-        return readable(base64.b64decode(given + "=" * (-len(given) % 4), validate=True))
-    except ValueError as error:
-        raise DecodeError(f"{kind} is not base64") from error
+    return _attributes(object_of(value, kind), "values", depth + 1)
 
 
 _PLAIN: Mapping[str, Callable[[dict[str, Any], str, int], Any]] = {
-    "stringValue": lambda value, kind, _depth: _text(value, kind),
-    "boolValue": _boolean,
-    "intValue": lambda value, kind, _depth: _integer(value, kind, _INT64),
-    "doubleValue": _double,
+    "stringValue": lambda value, kind, _depth: text_of(value, kind),
+    "boolValue": lambda value, kind, _depth: boolean_of(value, kind),
+    "intValue": lambda value, kind, _depth: integer_of(value, kind, INT64),
+    "doubleValue": lambda value, kind, _depth: number_of(value, kind),
     "arrayValue": _array,
     "kvlistValue": _kvlist,
-    "bytesValue": _bytes,
+    "bytesValue": lambda value, kind, _depth: readable(bytes_of(value, kind)),
 }
-
-
-def _id(parent: dict[str, Any], field: str) -> bytes:
-    try:
-        return bytes.fromhex(_text(parent, field))
-    except ValueError as error:
-        raise DecodeError(f"{field} is not hexadecimal") from error
-
-
-def _text(parent: dict[str, Any], field: str) -> str:
-    given = parent.get(field)
-    if type(given) is str:
-        return given
-    if given is None:
-        return ""
-    raise DecodeError(f"{field} is not text")
-
-
-def _integer(parent: dict[str, Any], field: str, limits: range) -> int:
-    """Exact, whether written as a number or as text; a float only where it is whole."""
-    given = parent.get(field)
-    if given is None:
-        return 0
-    try:
-        number = int(given) if isinstance(given, int | str) or given.is_integer() else None
-    except (ValueError, AttributeError):
-        number = None
-    if number is None or isinstance(given, bool) or number not in limits:
-        raise DecodeError(f"{field} is not a whole number in its range")
-    return number
-
-
-def _enum(parent: dict[str, Any], field: str, names: Mapping[str, int]) -> int:
-    """OTLP wants the number; a plain protobuf dump writes the name. A name from the future counts as 0."""
-    given = parent.get(field)
-    if isinstance(given, str) and not given.isdecimal():
-        return names.get(given, 0)
-    return _integer(parent, field, _INT32)
-
-
-def _object(parent: dict[str, Any], field: str) -> dict[str, Any]:
-    given = parent.get(field)
-    if type(given) is dict:
-        return given
-    if given is None:
-        return {}
-    raise DecodeError(f"{field} is not a JSON object")
-
-
-def _objects(parent: dict[str, Any], field: str) -> list[dict[str, Any]]:
-    given = parent.get(field)
-    if given is None:
-        return []
-    if type(given) is list:
-        objects = [item for item in given if type(item) is dict]
-        if len(objects) + given.count(None) == len(given):
-            return objects
-    raise DecodeError(f"{field} is not a list of JSON objects")
-
-
-def _to_camel_case(document: dict[str, Any]) -> None:
-    """Rename every field. Attribute keys are safe: in OTLP they are values."""
-    waiting: list[Any] = [document]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            for name in [name for name in part if "_" in name]:
-                first, *rest = name.split("_")
-                part[first + "".join(map(str.capitalize, rest))] = part.pop(name)
-            waiting.extend(part.values())
-        elif isinstance(part, list):
-            waiting.extend(part)

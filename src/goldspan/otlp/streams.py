@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 from itertools import chain
+from typing import Any
 
 from goldspan.errors import MissingExtraError
 
@@ -18,7 +19,7 @@ _ZSTD_PIECE = 2 * 1024
 """Bytes unpacked at once: zstd may make 32,768 times as many of them, so that the greatest piece stays at 64 MiB."""
 
 
-def unpacked(file: BufferedReader, report: Report) -> Iterator[bytes]:
+def unpacked(file: BufferedReader[Any], report: Report) -> Iterator[bytes]:
     """The contents in pieces, decompressed where the first bytes say so."""
     start = file.peek(16)
     for magic, unpack in _COMPRESSIONS:

@@ -1,0 +1,117 @@
+"""Attributes out of OTLP protobuf, and the plain values in them."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any
+
+from google.protobuf.message import DecodeError as ProtobufError
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
+from goldspan.otlp.decoding import readable
+from goldspan.otlp.lengths import varint
+
+_STRING_VALUE = 0x0A
+"""The tag of `string_value` in an `AnyValue`."""
+_LONGEST_SHORT_TEXT = 127
+"""The length of a longer one takes more than one byte."""
+
+
+class Attributes(Mapping[str, Any]):
+    """Attributes as they came, each value decoded when it is first asked for.
+
+    Iterating gives the keys at once and in no particular order, which is what `keys.isdisjoint(attributes)` wants;
+    `keys()`, `items()`, `values()` and `dict()` are in the order of the keys. Of a key that occurs twice the last value
+    counts. A value that cannot be decoded is `None`, and text that is not UTF-8 has its offending bytes replaced.
+
+    Reading is safe from many threads. While these attributes live, all of the request they came in does; what `dict`,
+    `copy.copy` and `pickle` make of them is a plain dictionary that holds nothing else.
+    """
+
+    __slots__ = ("_raw", "_read")
+
+    def __init__(self, raw: Mapping[str, bytes]) -> None:
+        self._raw = raw
+        self._read: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._raw:  # asking it for what it does not have would put that in
+            return self.get(key)
+        raise KeyError(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of that attribute, or the default where there is none."""
+        if key in self._read:
+            return self._read[key]
+        raw = self._raw.get(key)
+        if raw is None:
+            return default
+        value = self._read[key] = decoded_value(raw)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._raw
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def keys(self) -> KeysView[str]:
+        """The keys, sorted."""
+        return dict.fromkeys(sorted(self._raw)).keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Keys and values, in the order of the keys."""
+        return self._all().items()
+
+    def values(self) -> ValuesView[Any]:
+        """The values, in the order of their keys."""
+        return self._all().values()
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+        return dict, (self._all(),)
+
+    def _all(self) -> dict[str, Any]:
+        return {key: self.get(key) for key in sorted(self._raw)}
+
+
+def decoded_value(raw: bytes) -> Any:
+    """The plain value of the bytes of an `AnyValue`; `None` for one that is empty, broken or nested too deeply."""
+    # Nine of ten values are text, and most of it is so short that making a message for it would cost more.
+    if len(raw) > 1 and raw[0] == _STRING_VALUE and raw[1] == len(raw) - 2 <= _LONGEST_SHORT_TEXT:
+        return str(raw[2:], "utf-8", "replace")
+    try:
+        value = AnyValue.FromString(raw)
+    except ProtobufError:
+        return _damaged_text(raw)
+    return value.string_value or plain_value(value)
+
+
+def _damaged_text(raw: bytes) -> str | None:
+    """Text that is not UTF-8, with U+FFFD for what cannot be read. Any other broken value is not known."""
+    size, start = varint(raw, 1)
+    is_text = raw[:1] == bytes([_STRING_VALUE]) and start + size == len(raw)
+    return str(raw[start:], "utf-8", "replace") if is_text else None
+
+
+def plain_value(value: AnyValue) -> Any:
+    """The plain value. Recursion is bounded: protobuf refuses messages nested more than 100 deep."""
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [item.string_value or plain_value(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return plain_pairs(value.kvlist_value.values)
+    if kind == "bytes_value":
+        return readable(value.bytes_value)
+    return getattr(value, kind) if kind is not None else None
+
+
+def plain_pairs(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+    """Plain values by key; of a key that occurs twice the last value counts."""
+    # Nine of ten values are text that is not empty, and reading the text costs less than asking for the kind.
+    return {pair.key: pair.value.string_value or plain_value(pair.value) for pair in pairs}

@@ -1,0 +1,130 @@
+"""Parsed JSON, read field by field: `null` is "not set", and what has the wrong type is a `DecodeError`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from goldspan.otlp.decoding import DecodeError
+
+UINT32 = range(2**32)
+INT32 = range(-(2**31), 2**31)
+INT64 = range(-(2**63), 2**63)
+UINT64 = range(2**64)
+
+_DECODER = json.JSONDecoder()
+_LONE_SURROGATE = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
+
+
+def parse(text: str, start: int = 0) -> tuple[Any, int]:
+    """The JSON value that begins at `start`, and where it ends. Raises `ValueError`, however deep it nests.
+
+    Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes U+FFFD, so that results can be sent on.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0:
+        repaired = _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], text[start:end])
+        value = _DECODER.decode(repaired)
+    return value, end
+
+
+def text_of(parent: dict[str, Any], field: str) -> str:
+    """Text; empty where there is none."""
+    given = parent.get(field)
+    if type(given) is str:
+        return given
+    if given is None:
+        return ""
+    raise DecodeError(f"{field} is not text")
+
+
+def boolean_of(parent: dict[str, Any], field: str) -> bool:
+    """A truth value that is there."""
+    given = parent[field]
+    if not isinstance(given, bool):
+        raise DecodeError(f"{field} is not true or false")
+    return given
+
+
+def integer_of(parent: dict[str, Any], field: str, limits: range) -> int:
+    """Exact, whether written as a number or as text; a float only where it is whole; 0 where there is none."""
+    given = parent.get(field)
+    if given is None:
+        return 0
+    try:
+        number = int(given) if isinstance(given, int | str) or given.is_integer() else None
+    except (ValueError, AttributeError):
+        number = None
+    if number is None or isinstance(given, bool) or number not in limits:
+        raise DecodeError(f"{field} is not a whole number in its range")
+    return number
+
+
+def number_of(parent: dict[str, Any], field: str) -> float:
+    """A number that is there; also `"NaN"`, `"Infinity"` and `"-Infinity"`, which JSON has no numbers for."""
+    given = parent[field]
+    if isinstance(given, int | float | str) and not isinstance(given, bool):
+        try:
+            return float(given)
+        except (ValueError, OverflowError):
+            pass
+    raise DecodeError(f"{field} is not a number")
+
+
+def enum_of(parent: dict[str, Any], field: str, names: Mapping[str, int]) -> int:
+    """OTLP wants the number; a plain protobuf dump writes the name. A name from the future counts as 0."""
+    given = parent.get(field)
+    if isinstance(given, str) and not given.isdecimal():
+        return names.get(given, 0)
+    return integer_of(parent, field, INT32)
+
+
+def bytes_of(parent: dict[str, Any], field: str) -> bytes:
+    """Bytes written as base64 in either alphabet, with padding or without."""
+    given = text_of(parent, field).replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(given + "=" * (-len(given) % 4), validate=True)
+    except ValueError as error:
+        raise DecodeError(f"{field} is not base64") from error
+
+
+def object_of(parent: dict[str, Any], field: str) -> dict[str, Any]:
+    """An object; empty where there is none."""
+    given = parent.get(field)
+    if type(given) is dict:
+        return given
+    if given is None:
+        return {}
+    raise DecodeError(f"{field} is not a JSON object")
+
+
+def objects_of(parent: dict[str, Any], field: str) -> list[dict[str, Any]]:
+    """The objects of a list, without any `null` between them; empty where there is no list."""
+    given = parent.get(field)
+    if given is None:
+        return []
+    if type(given) is list:
+        objects = [item for item in given if type(item) is dict]
+        if len(objects) + given.count(None) == len(given):
+            return objects
+    raise DecodeError(f"{field} is not a list of JSON objects")
+
+
+def to_camel_case(document: dict[str, Any]) -> None:
+    """Rename every field of a request, in place. Attribute keys are safe: in OTLP they are values."""
+    waiting: list[Any] = [document]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            for name in [name for name in part if "_" in name]:
+                first, *rest = name.split("_")
+                part[first + "".join(map(str.capitalize, rest))] = part.pop(name)
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)

@@ -1,0 +1,118 @@
+"""What holds for every format: it gives the spans that went in, and no damage is worse than a loss."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goldspan.errors import GoldspanError
+from goldspan.otlp import protobuf, read_records, shapes
+from goldspan.otlp.decoding import DecodeError
+from otlp import payloads
+from otlp.payloads import document, line, logs_request, request
+from otlp.strategies import requests
+
+FORMATS = {
+    "protobuf": lambda made: made.SerializeToString(),
+    "length in four bytes": lambda made: payloads.big_endian([made.SerializeToString()]),
+    "length as a varint": lambda made: payloads.varint([made.SerializeToString()]),
+    "OTLP/JSON": line,
+    "Tempo": lambda made: json.dumps(payloads.tempo(made), indent=2).encode(),
+    "Tempo before 2022": lambda made: json.dumps(payloads.old_tempo(made)).encode(),
+    "Tempo v2": lambda made: json.dumps(payloads.tempo_v2(made)).encode(),
+    "Jaeger": lambda made: json.dumps(payloads.jaeger(made)).encode(),
+    "Jaeger v3": lambda made: json.dumps(payloads.jaeger_v3(made), ensure_ascii=False).encode(),
+}
+MADE = request("a1", "a2", "a3")
+SAMPLES = {
+    **{name: written(MADE) for name, written in FORMATS.items()},
+    "logs": line(logs_request("asked", "told")),
+    "logs in protobuf": logs_request("asked", "told").SerializeToString(),
+    "lines": line(MADE) + line(logs_request("asked")) + line(MADE),
+    "gzip": gzip.compress(line(MADE)),
+}
+DOCUMENTS = [
+    document(MADE),
+    document(logs_request("asked")),
+    payloads.old_tempo(MADE),
+    payloads.tempo_v2(MADE),
+    payloads.jaeger(MADE),
+    payloads.jaeger(MADE)["data"][0],
+]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def read(path, data):
+    """The records of a file with these contents; of something else, all that came before the error."""
+    path.write_bytes(data)
+    records = []
+    with suppress(GoldspanError):
+        records.extend(read_records([path], on_loss=lambda loss: None))
+    return records
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=40)
+@given(made=requests(plain=True))
+def test_the_same_spans_come_out_of_every_format(tmp_path_factory, name, made):
+    path = tmp_path_factory.getbasetemp() / "same"
+    assert read(path, FORMATS[name](made)) == protobuf.decode_traces(made.SerializeToString()).spans
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_what_was_cut_off_gives_a_part_of_its_records_and_nothing_else(tmp_path_factory, name, data):
+    path = tmp_path_factory.getbasetemp() / "cut"
+    sample = SAMPLES[name]
+    whole = [(record.name, record.trace_id, record.span_id) for record in read(path, sample)]
+    size = data.draw(st.integers(0, len(sample)))
+    found = [(record.name, record.trace_id, record.span_id) for record in read(path, sample[:size])]
+    assert found == whole[: len(found)]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_no_damage_is_worse_than_a_loss_or_an_error_that_names_the_file(tmp_path_factory, name, data):
+    sample = SAMPLES[name]
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(sample)))
+        gone = data.draw(st.integers(0, 4) | st.integers(0, len(sample)))
+        sample = sample[:at] + data.draw(st.binary(max_size=6)) + sample[at + gone :]
+    read(tmp_path_factory.getbasetemp() / "damaged", sample)
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_never_more_than_an_error(tmp_path_factory, noise):
+    read(tmp_path_factory.getbasetemp() / "noise", noise)
+
+
+@given(st.sampled_from(DOCUMENTS), st.data())
+def test_documents_with_anything_in_any_place_are_read_or_refused(sample, data):
+    made = json.loads(json.dumps(sample))
+    for _ in range(data.draw(st.integers(1, 3))):
+        part, key = data.draw(st.sampled_from(list(places(made))))
+        part[key] = data.draw(json_values)
+    try:
+        batch = shapes.decode(made)
+    except DecodeError:
+        return
+    assert batch is None or len(batch.records) + batch.rejected <= 4
+
+
+def places(part):
+    """Every place in a document where a value stands."""
+    keys = part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
+    for key in keys:
+        yield part, key
+        yield from places(part[key])

@@ -1,0 +1,144 @@
+"""Log records out of OTLP, in protobuf and in JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+from goldspan.model import LogRecord
+from goldspan.otlp import otlp_json, protobuf_logs
+from goldspan.otlp.decoding import DecodeError
+from otlp.payloads import START, TRACE_ID, add, any_value, document, logs_request
+from otlp.strategies import logs_requests
+
+
+@pytest.fixture(params=["protobuf", "JSON"])
+def decode(request):
+    """Decodes a request from one of both wire formats."""
+    if request.param == "protobuf":
+        return lambda made: protobuf_logs.decode_logs(made.SerializeToString())
+    return lambda made: otlp_json.decode_logs(document(made))
+
+
+def one(decode, **fields):
+    made = logs_request("asked")
+    log = made.resource_logs[0].scope_logs[0].log_records[0]
+    attributes = fields.pop("attributes", {})
+    for name, value in fields.items():
+        setattr(log, name, value)
+    add(log, attributes)
+    batch = decode(made)
+    assert batch.rejected == 0, batch.reason
+    return batch.records[0]
+
+
+def test_a_log_record_comes_out_as_it_was_written(decode):
+    made = logs_request("gen_ai.user.message")
+    log = made.resource_logs[0].scope_logs[0].log_records[0]
+    log.body.CopyFrom(any_value({"content": "Hello", "parts": [1, None]}))
+    add(log, {"gen_ai.system": "openai"})
+    assert decode(made).records == [
+        LogRecord(
+            name="gen_ai.user.message",
+            attributes={"gen_ai.system": "openai"},
+            body={"content": "Hello", "parts": [1, None]},
+            trace_id=TRACE_ID.hex(),
+            span_id="0000000000000001",
+            time_ns=START + 1,
+            scope="shop.logger",
+            resource={"service.name": "shop"},
+        )
+    ]
+
+
+@given(logs_requests())
+def test_a_request_decodes_to_equal_records_from_json_and_from_protobuf(made):
+    from_json = otlp_json.decode_logs(json.loads(json.dumps(document(made))))
+    from_protobuf = protobuf_logs.decode_logs(made.SerializeToString())
+    assert from_json.records == from_protobuf.records
+    assert from_json.rejected == from_protobuf.rejected
+
+
+@pytest.mark.parametrize(
+    ("field", "attributes", "name"),
+    [
+        pytest.param("asked", {}, "asked", id="the field"),
+        pytest.param("asked", {"event.name": "older"}, "asked", id="the field before the attribute"),
+        pytest.param("", {"event.name": "older"}, "older", id="the attribute where there is no field"),
+        pytest.param("", {}, "", id="neither"),
+        pytest.param("", {"event.name": 5}, "", id="an attribute that is no text"),
+    ],
+)
+def test_the_name_of_an_event_is_its_field_or_else_its_attribute(decode, field, attributes, name):
+    assert one(decode, event_name=field, attributes=attributes).name == name
+
+
+@pytest.mark.parametrize("no_ids", [(b"", b""), (bytes(16), bytes(8))], ids=["absent", "zeros"])
+def test_a_log_outside_any_trace_has_no_ids(decode, no_ids):
+    record = one(decode, trace_id=no_ids[0], span_id=no_ids[1])
+    assert (record.trace_id, record.span_id) == (None, None)
+
+
+def test_a_log_of_a_trace_may_belong_to_no_span(decode):
+    record = one(decode, span_id=b"")
+    assert (record.trace_id, record.span_id) == (TRACE_ID.hex(), None)
+
+
+@pytest.mark.parametrize(
+    ("happened", "observed", "time"),
+    [(START, START + 9, START), (0, START + 9, START + 9), (0, 0, None)],
+    ids=["known", "only observed", "unknown"],
+)
+def test_a_log_is_as_old_as_its_event_or_else_its_observation(decode, happened, observed, time):
+    assert one(decode, time_unix_nano=happened, observed_time_unix_nano=observed).time_ns == time
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        pytest.param("trace_id", b"short", "trace id", id="trace id too short"),
+        pytest.param("span_id", bytes(9), "span id", id="span id too long"),
+    ],
+)
+def test_a_record_with_an_invalid_id_is_rejected_alone(decode, field, value, reason):
+    made = logs_request("good", "bad", "also bad")
+    for log in made.resource_logs[0].scope_logs[0].log_records[1:]:
+        setattr(log, field, value)
+    batch = decode(made)
+    assert [record.name for record in batch.records] == ["good"]
+    assert batch.rejected == 2
+    assert reason in batch.reason
+
+
+def test_a_record_with_broken_text_is_rejected_alone():
+    data = logs_request("good", "badly broken", "fine").SerializeToString().replace(b"badly", b"bad\xff\xfe")
+    batch = protobuf_logs.decode_logs(data)
+    assert [record.name for record in batch.records] == ["good", "fine"]
+    assert (batch.rejected, batch.reason) == (1, "a log record is broken, or text in it is not UTF-8")
+
+
+def test_a_record_with_a_value_of_the_wrong_type_is_rejected_alone():
+    made = document(logs_request("good", "bad"))
+    made["resourceLogs"][0]["scopeLogs"][0]["logRecords"][1]["timeUnixNano"] = "soon"
+    batch = otlp_json.decode_logs(made)
+    assert [record.name for record in batch.records] == ["good"]
+    assert "timeUnixNano is not a whole number" in batch.reason
+
+
+def test_snake_case_names_are_read_like_camel_case_ones():
+    log = {"trace_id": TRACE_ID.hex(), "event_name": "asked", "observed_time_unix_nano": str(START)}
+    (record,) = otlp_json.decode_logs({"resource_logs": [{"scope_logs": [{"log_records": [log]}]}]}).records
+    assert (record.name, record.trace_id, record.time_ns) == ("asked", TRACE_ID.hex(), START)
+
+
+def test_no_records_are_no_error(decode):
+    assert decode(ExportLogsServiceRequest()).records == []
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 50, b"\x7a\x02hi", b"\x0a\x05hello"], ids=["noise", "unknown", "text"])
+def test_bytes_that_are_something_else_are_refused(data):
+    with pytest.raises(DecodeError):
+        protobuf_logs.decode_logs(data)

@@ -1,0 +1,121 @@
+"""JSON documents of every kind, known from their shape."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from goldspan.otlp import shapes
+from goldspan.otlp.decoding import DecodeError
+from otlp.payloads import (
+    START,
+    document,
+    jaeger,
+    jaeger_v3,
+    logs_request,
+    old_tempo,
+    request,
+    spans_of,
+    tempo,
+    tempo_v2,
+)
+
+MADE = request("a1", "a2")
+SPANS = shapes.decode(document(MADE)).records
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(tempo(MADE), id="Tempo"),
+        pytest.param(old_tempo(MADE), id="Tempo before 2022"),
+        pytest.param(tempo_v2(MADE), id="Tempo, version 2 of the API"),
+        pytest.param({"trace": tempo(MADE)}, id="Tempo, version 2 with the first one's batches"),
+        pytest.param({"batches": document(MADE)["resourceSpans"]}, id="Tempo's batches with hexadecimal ids"),
+        pytest.param(jaeger_v3(MADE), id="Jaeger, version 3 of the API"),
+        pytest.param({"resourceSpans": tempo(MADE)["batches"]}, id="OTLP as plain proto3 JSON"),
+    ],
+)
+def test_otlp_is_found_under_every_head(written):
+    assert shapes.is_whole(written)
+    assert shapes.decode(written).records == SPANS
+    assert len(SPANS) == 2
+
+
+def test_jaegers_own_documents_are_read_but_one_trace_may_be_a_part_of_another():
+    answer = jaeger(MADE)
+    (trace,) = answer["data"]
+    for written in (answer, trace):
+        assert [span.name for span in shapes.decode(written).records] == ["a1", "a2"]
+    assert shapes.is_whole(answer)
+    assert not shapes.is_whole(trace)
+
+
+def test_one_document_may_hold_spans_and_logs():
+    both = {**document(logs_request("asked")), **document(MADE)}
+    assert [record.name for record in shapes.decode(both).records] == ["a1", "a2", "asked"]
+
+
+@pytest.mark.parametrize("alphabet", [base64.b64encode, base64.urlsafe_b64encode])
+def test_ids_in_base64_are_the_bytes_they_stand_for(alphabet):
+    made = request("work")
+    (span,) = spans_of(made)
+    span.trace_id, span.span_id, span.parent_span_id = b"\xfb\xff" * 8, b"\xfb\xff" * 4, b"\xfb\xfe" * 4
+    written = document(made)
+    (plain,) = written["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    for field, value in (("traceId", span.trace_id), ("spanId", span.span_id), ("parentSpanId", span.parent_span_id)):
+        plain[field] = alphabet(value).decode()
+    (record,) = shapes.decode(written).records
+    assert (record.trace_id, record.span_id, record.parent_id) == ("fbff" * 8, "fbff" * 4, "fbfe" * 4)
+
+
+@pytest.mark.parametrize("wrong", ["W47/95gDgQPSabYzgT/G", "W47/95gDgQPSabYzgT/GDA", "?" * 22 + "==", "abc"])
+def test_ids_in_neither_notation_reject_their_span(wrong):
+    made = tempo(MADE)
+    made["batches"][0]["scopeSpans"][0]["spans"][0]["traceId"] = wrong
+    batch = shapes.decode(made)
+    assert [span.name for span in batch.records] == ["a2"]
+    assert batch.rejected == 1
+
+
+def test_logs_may_have_ids_in_base64_too():
+    log = {"traceId": base64.b64encode(b"\x01" * 16).decode(), "timeUnixNano": START}
+    batch = shapes.decode({"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]})
+    assert batch.records[0].trace_id == "01" * 16
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{}, {"resourceSpans": []}, {"resourceMetrics": [{"scopeMetrics": []}]}, {"batches": []}],
+    ids=str,
+)
+def test_what_is_known_and_holds_nothing_is_no_error(written):
+    assert shapes.decode(written).records == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        None,
+        [],
+        5,
+        {"name": "package", "version": 1},
+        {"batches": [{"id": 1}]},
+        {"batches": 3},
+        {"trace": {"id": 1}},
+        {"trace": []},
+        {"result": {"rows": []}},
+        {"data": [1]},
+        {"spans": []},
+    ],
+    ids=str,
+)
+def test_other_documents_are_told_from_ours(other):
+    assert shapes.decode(other) is None
+    assert not shapes.is_whole(other)
+
+
+def test_a_document_that_begins_like_ours_and_goes_on_differently_is_refused():
+    with pytest.raises(DecodeError, match="scopeSpans is not a list"):
+        shapes.decode({"batches": [{"scopeSpans": "x"}]})

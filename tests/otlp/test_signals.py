@@ -1,0 +1,126 @@
+"""Protobuf messages that do not say which signal they hold."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from goldspan.model import LogRecord, SpanRecord
+from goldspan.otlp.decoding import DecodeError
+from goldspan.otlp.protobuf_signals import decode
+from otlp.payloads import any_value, logs_request, metrics_request, request, spans_of
+from otlp.strategies import logs_requests, requests
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "otlp"
+
+
+def nothing_lost(where, what):
+    raise AssertionError(f"{where}: {what}")
+
+
+def found(data, report=nothing_lost):
+    batch = decode(data, report)
+    return [(type(record).__name__.removesuffix("OnTheWire").lstrip("_"), record.name) for record in batch.records]
+
+
+@given(requests())
+def test_spans_are_never_taken_for_logs(made):
+    """Whatever is in them: invalid ids, no times, no attributes."""
+    batch = decode(made.SerializeToString(), nothing_lost)
+    assert all(isinstance(record, SpanRecord) for record in batch.records)
+    assert len(batch.records) + batch.rejected == len(spans_of(made))
+
+
+@given(logs_requests())
+def test_logs_are_never_taken_for_spans(made):
+    batch = decode(made.SerializeToString(), nothing_lost)
+    assert all(isinstance(record, LogRecord) for record in batch.records)
+    assert len(batch.records) + batch.rejected == len(made.resource_logs[0].scope_logs[0].log_records)
+
+
+def test_a_log_of_nothing_but_a_body_is_a_log():
+    """Its one field has the number and the type of a span's name and of a metric's gauge."""
+    made = ExportLogsServiceRequest()
+    made.resource_logs.add().scope_logs.add().log_records.add().body.CopyFrom(any_value("hello"))
+    assert [record.body for record in decode(made.SerializeToString(), nothing_lost).records] == ["hello"]
+
+
+def test_metrics_are_neither_even_where_their_texts_are_as_long_as_ids():
+    made = metrics_request()
+    assert found(made.SerializeToString()) == []
+    kinds = made.resource_metrics[0].scope_metrics[0].metrics
+    for kind in kinds:
+        alone = ExportMetricsServiceRequest()
+        alone.resource_metrics.add().scope_metrics.add().metrics.append(kind)
+        assert found(alone.SerializeToString()) == []
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)], ids=str)
+def test_signals_written_back_to_back_are_told_apart(order):
+    data = [
+        request("a1", "a2").SerializeToString(),
+        logs_request("asked", "told").SerializeToString(),
+        metrics_request().SerializeToString(),
+    ]
+    names = [[("Span", "a1"), ("Span", "a2")], [("LogRecord", "asked"), ("LogRecord", "told")], []]
+    expected = [name for position in order for name in names[position]]
+    written = b"".join(data[position] for position in order)
+    assert [(kind.replace("SpanRecord", "Span"), name) for kind, name in found(written)] == expected
+
+
+def test_spans_without_ids_and_times_are_rejected_spans_and_no_logs():
+    made = request("one", "two")
+    for span in spans_of(made):
+        span.ClearField("trace_id")
+        span.ClearField("start_time_unix_nano")
+        span.ClearField("end_time_unix_nano")
+    batch = decode(made.SerializeToString(), nothing_lost)
+    assert (batch.records, batch.rejected) == ([], 2)
+
+
+def test_a_real_export_of_logs_is_one():
+    data = gzip.decompress((FIXTURES / "logs.pb.gz").read_bytes())
+    assert {kind for kind, _ in found(data)} == {"LogRecord"}
+
+
+@given(st.data())
+def test_logs_cut_off_anywhere_give_their_whole_records(data):
+    names = [f"event {number}" for number in range(5)]
+    whole = logs_request(*names).SerializeToString()
+    ends = [whole.index(name.encode(), whole.index(f"body of {name}".encode()) + 20) + len(name) for name in names]
+    at = data.draw(st.integers(ends[0], len(whole) - 1))
+    losses = []
+    read = [name for _, name in found(whole[:at], lambda where, what: losses.append((where, what)))]
+    assert read == names[: sum(end <= at for end in ends)]
+    assert losses == [("end of file", "the protobuf message is cut off")]
+
+
+def test_one_broken_part_does_not_cost_the_others():
+    broken = b"\x0a\x08\x12\x06\x12\x04\xff\xff\xff\xff"
+    losses = []
+    data = request("a1").SerializeToString() + broken + logs_request("asked").SerializeToString()
+    assert [name for _, name in found(data, lambda where, what: losses.append((where, what)))] == ["a1", "asked"]
+    ((where, what),) = losses
+    assert where == "whole file"
+    assert "1 of 3 parts cannot be read" in what
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\x0a\x05hello", id="a message of something else"),
+        pytest.param(b"\x7a\x02hi", id="only unknown fields"),
+        pytest.param(b"\xff" * 50, id="noise"),
+        pytest.param(request("a").SerializeToString()[:30], id="cut off before the first record"),
+        pytest.param(b"\x0a\x0f\x12\x0d\x12\x0b\x9a\x06\x08whatever", id="items that nobody knows"),
+    ],
+)
+def test_what_is_no_signal_of_otlp_is_refused(data):
+    with pytest.raises(DecodeError, match="neither JSON nor OTLP in protobuf"):
+        decode(data, nothing_lost)
