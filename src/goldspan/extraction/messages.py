@@ -1,7 +1,8 @@
 """Model messages in the notations of several conventions, read into one.
 
-Two families cover nearly everything: JSON lists of messages (OpenTelemetry GenAI `parts`, OpenAI and Anthropic
-`content` and `tool_calls`), and messages flattened into numbered attributes (`llm.input_messages.0.message.role`).
+They come as JSON lists of messages (OpenTelemetry GenAI, OpenAI's chat and responses, Anthropic, Gemini, Bedrock,
+the AI SDK, LangChain, pydantic-ai), flattened into numbered attributes (`llm.input_messages.0.message.role`), as the
+bodies of log events, and as the `repr` of Python objects.
 """
 
 from __future__ import annotations
@@ -9,166 +10,268 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from goldspan.extraction import values
-from goldspan.extraction.reading import Answer, Message, Messages, RequestedCall
-from goldspan.model import ABSENT, ToolDefinition
+from goldspan.extraction import envelopes, parts
+from goldspan.extraction.flattened import unflattened
+from goldspan.extraction.notation import Constructed, constructed, plain
+from goldspan.extraction.offers import definitions
+from goldspan.extraction.spoken import Answer, Message, Messages
+from goldspan.model import ABSENT
 
-_RESULT_KEYS = ("response", "result", "content", "output")
+__all__ = ["conversation", "definitions", "from_event", "from_flat", "from_json"]
 
 
 def from_json(raw: Any) -> Messages:
-    """Messages from a JSON text or a structured value; anything that is not a list of messages gives none."""
-    read = values.plain(raw)
-    if isinstance(read, dict):
-        read = [read]
-    if not isinstance(read, list):
-        return ()
-    return tuple(_message(item) for item in read if isinstance(item, Mapping))
+    """Messages from a JSON text or a structured value; anything that is not a list of messages gives none.
+
+    What a provider puts around its messages (`choices`, `candidates`, `output` ...) is opened.
+    """
+    return tuple(_message(item) for item in _items(plain(raw), _HOLDERS, _DEEPEST))
 
 
 def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Messages:
-    """Messages flattened into attributes `{prefix}.{number}.{inner}{field}`, in the order of their numbers."""
-    return tuple(_message(item) for item in _unflattened(attributes, prefix, inner))
+    """Messages flattened into attributes `{prefix}.{number}.{inner}.{field}`, in the order of their numbers."""
+    return tuple(_message(_unnested(item, inner)) for item in unflattened(attributes, prefix))
 
 
-def definitions(raw: Any) -> tuple[ToolDefinition, ...]:
-    """Tools offered to a model: the OpenAI, Anthropic and GenAI notations of a list of tools."""
-    read = values.plain(raw)
-    return tuple(_definitions(read if isinstance(read, list) else [read]))
+def from_event(name: str, body: Any) -> Messages:
+    """The message in a log event of the GenAI conventions: `gen_ai.user.message`, `gen_ai.choice` and so on."""
+    read = plain(body) if not isinstance(body, str) or body.lstrip().startswith("{") else body
+    item = read if isinstance(read, dict) else {"content": read}
+    return from_json({**item, _EVENT: name})
 
 
-def _definitions(items: Iterable[Any]) -> Iterator[ToolDefinition]:
-    for item in items:
-        tool = values.plain(item)
-        if not isinstance(tool, Mapping):
-            continue
-        inner = _function(tool)
-        name = inner.get("name")
-        if not isinstance(name, str) or not name:
-            continue
-        schema = values.plain(inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema"))
-        description = inner.get("description")
-        yield ToolDefinition(
-            name=name,
-            description=description if isinstance(description, str) else None,
-            parameters=schema if isinstance(schema, Mapping) else None,
-        )
+def conversation(value: Any) -> Messages:
+    """The messages that a value certainly is, alone or in a list; none for values that only look alike."""
+    items = list(_items(value, (), _DEEPEST))
+    return tuple(map(_message, items)) if any(map(_is_message, items)) else ()
+
+
+_DEEPEST = 6
+"""Levels of lists and holders around messages."""
+_EVENT = "event.name"
+_HOLDERS = (
+    *("messages", "choices", "generations", "candidates", "contents", "all_messages", "chat_history"),
+    *("inputs", "input", "outputs", "output", "update", "response", "request", "result"),
+)
+_CONTENT = ("parts", "contents", "content", "blocks", "text")
+_ROLES = {
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "ai", "model", "aimessagechunk", "chatbot"), "assistant"),
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("tool", "function"), "tool"),
+}
+_CLASSES = {
+    **dict.fromkeys(("HumanMessage", "HumanMessageChunk", "UserMessage", "UserPromptPart"), "user"),
+    **dict.fromkeys(("AIMessage", "AIMessageChunk", "AssistantMessage", "ModelResponse"), "assistant"),
+    **dict.fromkeys(("ResponseOutputMessage", "ChatCompletionMessage", "ResultMessage"), "assistant"),
+    **dict.fromkeys(("ToolCallRequestEvent", "ToolCallSummaryMessage"), "assistant"),
+    **dict.fromkeys(("ToolMessage", "FunctionMessage", "ToolCallExecutionEvent"), "tool"),
+    "FunctionExecutionResultMessage": "tool",
+    "SystemMessage": "system",
+}
+
+
+def _items(value: Any, holders: tuple[str, ...], levels: int) -> Iterator[Mapping[str, Any]]:
+    """The dictionaries that are messages, out of the lists and holders around them."""
+    if isinstance(value, str):
+        # Inside a list: JSON text, or what `repr` or `str` made of a message.
+        value = constructed(value) or (plain(value) if value.lstrip().startswith("{") else None)
+    if isinstance(value, (list, tuple)) and levels:
+        for item in value:
+            yield from _items(item, holders, levels - 1)
+    elif isinstance(value, dict):
+        yield from _held(_unwrapped(value), holders, levels)
+
+
+def _held(item: Mapping[str, Any], holders: tuple[str, ...], levels: int) -> Iterator[Mapping[str, Any]]:
+    """A message, or what is held by an item that is none."""
+    for key in ("message", "content"):
+        inner = item.get(key)
+        if isinstance(inner, dict) and (key == "message" or "parts" in inner):
+            inner = _unwrapped(inner)
+            yield inner if _role(inner) else {**inner, "role": "assistant" if key == "message" else _role(item)}
+            return
+    if levels and holders and not _is_message(item):
+        for key in holders:
+            if isinstance(item.get(key), (list, dict)) and item[key]:
+                yield from _items(item[key], holders, levels - 1)
+                return
+    yield item
+
+
+def _unwrapped(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message's own fields: LangChain serializes it as a constructor, or as `{"type", "data"}`."""
+    fields = envelopes.constructor_fields(item)
+    if fields is not None:
+        return fields
+    inner = item.get("data")
+    if isinstance(inner, dict) and str(item.get("type")).lower() in _ROLES:
+        return {**inner, "type": item["type"]}
+    return item
+
+
+def _is_message(item: Mapping[str, Any]) -> bool:
+    """Whether a dictionary is certainly a message, or an item of OpenAI's responses that stands for one."""
+    if _role(item) in _KNOWN_ROLES and not _SAYING.isdisjoint(item):
+        return True
+    kind = item.get("type")
+    return isinstance(kind, str) and kind != "function" and parts.kind_of(item) not in ("", "text")
+
+
+_KNOWN_ROLES = frozenset(_ROLES.values())
+_SAYING = frozenset({*_CONTENT, "tool_calls"})
+
+
+def _role(item: Mapping[str, Any]) -> str:
+    """Who speaks; empty where the item does not say. A role that is not known stays as it is."""
+    role = item.get("role")
+    if isinstance(role, str) and role:
+        return _ROLES.get(role) or _ROLES.get(role.lower(), role)
+    kind = item.get("type")
+    if isinstance(kind, str) and kind != "function" and kind.lower() in _ROLES:
+        return _ROLES[kind.lower()]
+    event = item.get(_EVENT)
+    if isinstance(event, str) and event.startswith("gen_ai."):
+        return "assistant" if event == "gen_ai.choice" else _ROLES.get(event.split(".")[1], "")
+    if item.get("kind") in ("request", "response") and isinstance(item.get("parts"), list):
+        return "assistant" if item["kind"] == "response" else _asker(item["parts"])
+    return _shown_role(item) if isinstance(item, Constructed) else ""
+
+
+def _asker(asked: list[Any]) -> str:
+    """Who speaks in a request of pydantic-ai, which gathers system prompts, user prompts and results in one message."""
+    kinds = {part.get("part_kind") for part in asked if isinstance(part, dict)}
+    return "user" if "user-prompt" in kinds else "tool" if kinds & {"tool-return", "retry-prompt"} else "system"
+
+
+def _shown_role(item: Constructed) -> str:
+    """Who speaks in a message that is shown by `repr`: its class tells, or autogen's `source`."""
+    name = item.type_name or str(item.get("type") or "")
+    if name in _CLASSES:
+        return _CLASSES[name]
+    if name == "ModelRequest" or "content" not in item:
+        return "user" if name == "ModelRequest" else ""
+    source = item.get("source")
+    if isinstance(source, str):
+        return _ROLES.get(source.lower(), "assistant")
+    # `str` of a LangChain message has no class; what only a tool or a model fills in tells them apart.
+    if "additional_kwargs" not in item:
+        return ""
+    if item.get("tool_call_id"):
+        return "tool"
+    by_model = item.get("usage_metadata") or item.get("response_metadata") or "tool_calls" in item
+    return "assistant" if by_model else "user"
 
 
 def _message(item: Mapping[str, Any]) -> Message:
-    texts: list[str] = []
-    calls: list[RequestedCall] = []
-    answers: list[Answer] = []
-    for part in _parts(item):
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part, Mapping):
-            _sort_part(part, texts, calls, answers)
-    for call in item.get("tool_calls") or ():
-        if isinstance(call, Mapping):
-            _add_call(call, calls)
-    role = str(item.get("role") or "")
-    if (call_id := item.get("tool_call_id")) and not answers:
-        answers.append(Answer(str(call_id), values.plain("".join(texts)) if texts else None))
-    elif role == "tool" and not answers and texts:
-        answers.append(Answer(None, values.plain("".join(texts))))
-    return Message(role, "\n".join(texts) or None, tuple(calls), tuple(answers))
+    role = _role(item)
+    gathered = parts.Gathered()
+    for part in _parts(item, role):
+        parts.sort(part, gathered)
+    if not _CALLING.isdisjoint(item):
+        _add_calls(_calls(item), gathered)
+    answer = _own_answer(item, role, gathered)
+    if answer is not None:
+        gathered.answers.append(answer)
+        role = "tool" if role == "user" else role
+    if not role:
+        role = "assistant" if gathered.calls else "tool" if gathered.answers else ""
+    text = "\n".join(gathered.texts) or None
+    return Message(role, text, tuple(gathered.calls), tuple(gathered.answers))
 
 
-def _parts(item: Mapping[str, Any]) -> Iterable[Any]:
-    for key in ("parts", "contents", "content"):
+def _parts(item: Mapping[str, Any], role: str) -> Iterable[Any]:
+    for key in _CONTENT:
         found = item.get(key)
-        if isinstance(found, str) and found:
-            # Some tracers write a list of content blocks as text, others just text.
-            read = values.plain(found) if found.lstrip().startswith("[{") else found
-            return read if isinstance(read, list) else [found]
-        if isinstance(found, list) and found:
-            return found
-    return ()
-
-
-def _sort_part(part: Mapping[str, Any], texts: list[str], calls: list[RequestedCall], answers: list[Answer]) -> None:
-    kind = str(part.get("type") or "")
-    nested = part.get("tool_call")
-    if isinstance(nested, Mapping):
-        _add_call(nested, calls)
-    elif kind in ("tool_call", "tool_use", "function_call") and part.get("name"):
-        _add_call(part, calls)
-    elif kind in ("tool_call_response", "tool_result", "function_call_output"):
-        call_id = part.get("id") or part.get("tool_use_id") or part.get("tool_call_id") or part.get("call_id")
-        result = next((part[key] for key in _RESULT_KEYS if key in part), None)
-        answers.append(
-            Answer(str(call_id) if call_id else None, values.plain(result), bool(part.get("is_error", False)))
-        )
-    elif kind in ("", "text", "input_text", "output_text"):
-        said = part.get("content", part.get("text"))
-        if isinstance(said, str) and said:
-            texts.append(said)
-
-
-def _add_call(call: Mapping[str, Any], calls: list[RequestedCall]) -> None:
-    """Add a call, unless the same message says it twice (in `tool_calls` and again in `content`)."""
-    inner = _function(call)
-    name = inner.get("name")
-    if not isinstance(name, str) or not name:
-        return
-    call_id = call.get("id") or call.get("call_id")
-    if call_id and any(known.call_id == call_id for known in calls):
-        return
-    arguments = next((inner[key] for key in ("arguments", "input", "args") if key in inner), ABSENT)
-    calls.append(RequestedCall(name, arguments, str(call_id) if call_id else None))
-
-
-def _function(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """OpenAI wraps name and arguments (or schema) in `function`; others write them plainly."""
-    inner = item.get("function")
-    return inner if isinstance(inner, Mapping) else item
-
-
-def _unflattened(attributes: Mapping[str, Any], prefix: str, inner: str) -> list[dict[str, Any]]:
-    """Numbered attributes as nested dictionaries; numbered levels become lists in the order of their numbers."""
-    tree: dict[str, Any] = {}
-    start = prefix + "."
-    for key, value in attributes.items():
-        if not key.startswith(start):
+        if not found:
             continue
-        path = key[len(start) :].split(".")
-        node = tree
-        for step in path[:-1]:
-            below = node.setdefault(step, {})
-            if not isinstance(below, dict):
-                break
-            node = below
+        if isinstance(found, str):
+            return _blocks(found, only_text=role == "tool") or [found]
+        if isinstance(found, list):
+            return found
+        if isinstance(found, dict) and role != "tool":
+            return [found]
+    return [item] if not role and parts.kind_of(item) != "text" else ()
+
+
+def _blocks(written: str, *, only_text: bool) -> list[Any]:
+    """The content blocks in a text: some tracers write their list as JSON, others just text. None of words, or data."""
+    if not written.lstrip().startswith("[{"):
+        return []
+    read = plain(written)
+    if not isinstance(read, list) or (only_text and envelopes.content_blocks(read) is None):
+        return []
+    return read if all(map(parts.is_block, read)) else []
+
+
+def _calls(item: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The calls beside a message's content, in the field that every provider but Anthropic and Google has for them."""
+    extra = item.get("additional_kwargs")
+    listed = item.get("tool_calls") or item.get("toolCalls")
+    if not listed and isinstance(extra, dict):
+        listed = extra.get("tool_calls")
+    listed = plain(listed)
+    if isinstance(listed, (list, tuple)):
+        yield from (call for call in map(plain, listed) if isinstance(call, dict))
+    alone = item.get("function_call")
+    if isinstance(alone, dict) and _role(item):
+        yield alone
+    elif item.get("function_call_name"):
+        yield {
+            "name": item["function_call_name"],
+            "arguments": item.get("function_call_arguments_json", item.get("function_call_arguments", ABSENT)),
+        }
+
+
+_CALLING = frozenset({"tool_calls", "toolCalls", "additional_kwargs", "function_call", "function_call_name"})
+
+
+def _add_calls(calls: Iterable[Mapping[str, Any]], gathered: parts.Gathered) -> None:
+    """Add the calls that stand beside a message's content, but those not that its content says already."""
+    said = [call for call in gathered.calls if call.call_id is None]
+    for call in calls:
+        inner = call.get("tool_call")
+        asked = parts.requested(inner if isinstance(inner, dict) else call)
+        if asked in said:
+            said.remove(asked)
         else:
-            node.setdefault(path[-1], value)
-    return [_pruned(item, inner) for item in _listed(tree)]
+            gathered.add_call(asked)
 
 
-def _listed(node: Mapping[str, Any]) -> list[Any]:
-    return [node[key] for key in sorted((key for key in node if key.isdigit()), key=int)]
+def _own_answer(item: Mapping[str, Any], role: str, gathered: parts.Gathered) -> Answer | None:
+    """The result that a message of a tool is as a whole."""
+    extra = item.get("additional_kwargs")
+    call_id = parts.identity(item, _ANSWERED)
+    if gathered.answers or gathered.calls or not (role == "tool" or call_id):
+        return None
+    call_id = call_id or parts.identity(extra if isinstance(extra, dict) else item, (*_ANSWERED, "id"))
+    content = item.get("content")
+    if not isinstance(content, (dict, list)) or gathered.texts:
+        content = "\n".join(gathered.texts) or None
+    if content is None and call_id is None:
+        return None
+    return Answer(call_id, envelopes.result(content).value, envelopes.said_to_fail(item))
 
 
-def _pruned(item: Any, inner: str) -> dict[str, Any]:
+_ANSWERED = ("tool_call_id", "toolCallId", "tool_use_id", "call_id")
+
+
+def _unnested(item: Any, inner: str) -> Mapping[str, Any]:
     """One message's fields, without the wrapping names that flattening puts around each level."""
-    fields = item.get(inner, {}) if inner and isinstance(item, dict) else item
-    if not isinstance(fields, dict):
+    if not isinstance(item, dict):
         return {}
-    message = {key: value for key, value in fields.items() if not isinstance(value, dict)}
-    for key in ("tool_calls", "contents"):
-        if isinstance(fields.get(key), dict):
-            message[key] = [_block(block) for block in _listed(fields[key])]
+    found = item.get(inner) if inner else item
+    message = dict(found) if isinstance(found, dict) else {}
+    if isinstance(message.get("contents"), list):
+        message["contents"] = [_block(block) for block in message["contents"]]
+    # autogen's results stand beside the message, as JSON.
+    results = item.get("function")
+    if isinstance(results, list) and message.get("role") == "function":
+        answers = (read for read in map(plain, results) if isinstance(read, dict))
+        message["parts"] = [{**answer, "type": "tool_result"} for answer in answers]
     return message
 
 
 def _block(block: Any) -> Any:
-    if not isinstance(block, dict):
-        return block
-    flat: dict[str, Any] = {}
-    for key, value in block.items():
-        if key == "message_content" and isinstance(value, dict):
-            flat.update(value)
-        elif key == "tool_call" and isinstance(value, dict):
-            flat.update({"type": "tool_call", **value, **value.get("function", {})})
-        else:
-            flat[key] = value
-    return flat
+    inner = block.get("message_content") if isinstance(block, dict) else None
+    return {**block, **inner} if isinstance(inner, dict) else block

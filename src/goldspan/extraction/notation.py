@@ -1,0 +1,67 @@
+"""Texts that denote values: JSON, JSON inside JSON, and what Python's `repr` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from goldspan.extraction import reprs
+from goldspan.extraction.objects import Constructed
+from goldspan.extraction.reprs import BRACKETS, DEEPEST, constructed
+from goldspan.model import ABSENT
+
+__all__ = ["Constructed", "constructed", "denoted", "plain"]
+
+_NESTING = 3
+"""How often a text may be JSON again. Seen in the wild: twice."""
+
+
+def plain(value: Any) -> Any:
+    """A value as written, with JSON and Python notation read; any other text stays text."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if not isinstance(value, str):
+        return value
+    read = denoted(value)
+    for _ in range(_NESTING - 1):
+        # A quoted text that holds brackets was written twice; the one that holds `42` is a text that says so.
+        if not isinstance(read, str) or read.lstrip()[:1] not in _WRAPPED:
+            break
+        inner = denoted(read)
+        if inner is ABSENT:
+            break
+        read = inner
+    return value if read is ABSENT else read
+
+
+def denoted(text: str) -> Any:
+    """The value that a text denotes in JSON or, if it is in brackets, in Python; `ABSENT` where it denotes none."""
+    stripped = text.strip()
+    begin = stripped[:1]
+    if begin in BRACKETS:
+        if _too_deep(stripped):
+            return ABSENT
+    elif begin != '"' and not _SCALAR.fullmatch(stripped):
+        return ABSENT
+    try:
+        return json.loads(stripped)
+    except (ValueError, RecursionError):
+        return reprs.read(stripped) if begin in BRACKETS else ABSENT
+
+
+_WRAPPED = frozenset('[{("')
+_SCALAR = re.compile(r"true|false|null|NaN|-?Infinity|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_BRACKET = re.compile(r"[\[\](){}]")
+
+
+def _too_deep(text: str) -> bool:
+    """Whether brackets are nested beyond what can be handled; those inside quoted text count too, which is no harm."""
+    if sum(map(text.count, "[{(")) <= DEEPEST:
+        return False
+    depth = 0
+    for bracket in _BRACKET.finditer(text):
+        depth += 1 if bracket[0] in "[{(" else -1
+        if depth > DEEPEST:
+            return True
+    return False
