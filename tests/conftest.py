@@ -32,6 +32,7 @@ def _no_failures_of_another_test() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-snapshots", action="store_true", help="write what comes out as what is expected")
     parser.addoption("--nothing-skipped", action="store_true", help="fail when any test is skipped")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import goldspan
 from goldspan.extraction import extract
-from goldspan.otlp.files import read_spans
+from goldspan.otlp.files import read_records
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 PATHS = {path.name.partition(".")[0]: path for path in sorted(CAPTURES.iterdir())}
@@ -128,7 +128,7 @@ def test_a_run_knows_the_tools_its_agent_could_have_used() -> None:
 
 @pytest.mark.parametrize("capture", EVERY)
 def test_neither_the_order_nor_the_repetition_of_spans_changes_a_run(capture: str) -> None:
-    spans = list(read_spans([PATHS[capture]]))
+    spans = list(read_records([PATHS[capture]]))
     expected = extract(spans)
     shuffled = spans + spans[::2]
     random.Random(capture).shuffle(shuffled)
@@ -137,7 +137,7 @@ def test_neither_the_order_nor_the_repetition_of_spans_changes_a_run(capture: st
 
 @pytest.mark.parametrize("capture", EVERY)
 def test_any_lost_span_costs_no_error_and_doubles_no_call(capture: str) -> None:
-    spans = list(read_spans([PATHS[capture]]))
+    spans = list(read_records([PATHS[capture]]))
     whole = sum(len(run.tool_calls) for run in extract(spans))
     for lost in range(len(spans)):
         assert sum(len(run.tool_calls) for run in extract(spans[:lost] + spans[lost + 1 :])) <= whole

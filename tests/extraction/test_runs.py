@@ -6,7 +6,7 @@ import pytest
 
 from goldspan.extraction import extract, role_of
 from goldspan.model import SpanRecord
-from spans import TRACE, agent, answers, asks_for, model, span, tool
+from spans import TRACE, agent, answers, asks_for, messages, model, span, tool
 
 
 def only(spans: list[SpanRecord], **options: object):  # type: ignore[no-untyped-def]
@@ -146,8 +146,9 @@ def test_a_very_deep_and_a_very_wide_trace_are_read() -> None:
 
 
 def test_the_longer_of_two_exports_of_one_span_counts() -> None:
+    done = messages({"role": "assistant", "content": "Done"})
     early = agent("a", asked="Hi", span_id="5" * 16, start_ns=5, end_ns=10)
-    final = agent("a", asked="Hi", span_id="5" * 16, start_ns=5, end_ns=20, final_result="Done")
+    final = agent("a", asked="Hi", span_id="5" * 16, start_ns=5, end_ns=20, gen_ai__output__messages=done)
     for spans in ([early, final], [final, early]):
         run = only(spans)
         assert (run.output, run.end_ns) == ("Done", 20)

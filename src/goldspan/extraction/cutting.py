@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from goldspan.extraction.calls import asks_for
+from goldspan.extraction.dialogues import Dialogue
 from goldspan.extraction.reading import BARE, MARKS, WORK
 from goldspan.extraction.tree import Node
 from goldspan.model import Unit
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Portion:
     """The spans of one run."""
 
@@ -23,6 +25,10 @@ class Portion:
     nodes: list[Node] = field(default_factory=list)
     root_id: str = ""
     """The id of that span, known from its children even where it never arrived."""
+    marked: bool = False
+    """Whether an agent or an application says that this is a request; otherwise it is all that the trace holds."""
+    split: bool = False
+    """Whether the trace holds further requests that nothing but the user's words tells apart."""
 
     def __post_init__(self) -> None:
         if self.root is not None:
@@ -45,7 +51,7 @@ def requests(roots: list[Node]) -> list[Portion]:
         return _unmarked(roots, strays)
     portions = _joined_by_handoff(sorted(found, key=lambda node: node.place))
     for stray in strays:
-        _nearest(stray, portions).nodes.append(stray)
+        _nearest(stray, portions).nodes.extend(stray.walk())
     return portions
 
 
@@ -57,7 +63,7 @@ def _separate(root: Node, found: list[Node], strays: list[Node]) -> None:
         if node.role in MARKS:
             found.append(node)
         elif node.role in WORK:
-            strays.extend(node.walk())
+            strays.append(node)
         elif node.role in BARE:
             pending.extend(reversed(node.children))
 
@@ -90,7 +96,7 @@ def _joined_by_handoff(found: list[Node]) -> list[Portion]:
         if before is not None:
             before.nodes.extend(nodes)
         else:
-            portions.append(Portion("request", node, nodes))
+            portions.append(Portion("request", node, nodes, marked=True))
     return portions
 
 
@@ -104,6 +110,15 @@ def _hands_over(before: Portion, node: Node) -> bool:
 
 
 def _nearest(stray: Node, portions: list[Portion]) -> Portion:
-    """The request that was last begun when the stray span started."""
-    begun = [portion for portion in portions if portion.root is not None and portion.root.place <= stray.place]
+    """The request whose model asked for a stray tool, else the one that was last begun when the stray span started.
+
+    Clocks of milliseconds may show one time for both.
+    """
+    begun = [portion for portion in portions if portion.root is not None and portion.root.place[0] <= stray.place[0]]
+    if len(begun) > 1 and stray.role == "tool":
+        begun = [portion for portion in begun if any(asks_for(turn, stray) for turn in _turns(portion))] or begun
     return begun[-1] if begun else portions[0]
+
+
+def _turns(portion: Portion) -> list[Dialogue]:
+    return [Dialogue(node) for node in portion.nodes if node.role == "model"]

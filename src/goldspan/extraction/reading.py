@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from goldspan.model import ABSENT, ToolDefinition, ToolKind
+from goldspan.extraction import values
+from goldspan.extraction.envelopes import Request, Result
+from goldspan.extraction.spoken import Answer as Answer
+from goldspan.extraction.spoken import Message as Message
+from goldspan.extraction.spoken import Messages as Messages
+from goldspan.extraction.spoken import RequestedCall as RequestedCall
+from goldspan.model import ABSENT, Outcome, ToolDefinition, ToolKind
 
 Role = Literal["tool", "agent", "entry", "model", "component", "aside"]
 """What a span is to a run.
@@ -25,80 +31,103 @@ BARE: frozenset[Role | None] = frozenset({None, "aside"})
 """The roles of spans in which a request may begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedCall:
-    """A tool call as a model asked for it in a message."""
+class Written:
+    """A value as an instrumentation wrote it. It is read when somebody asks, and once."""
 
-    name: str
-    arguments: Any = ABSENT
-    """As written: text, or structured values."""
-    call_id: str | None = None
+    __slots__ = ("_open", "_opened", "raw")
 
+    def __init__(self, raw: Any, open_envelope: Callable[[Any], Any] | None = None) -> None:
+        """Keep a value, and what takes it, once it is plain, out of the envelope its instrumentation put around it.
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of a tool call as it was handed back to the model."""
-
-    call_id: str | None
-    result: Any = None
-    is_error: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a model's input or output."""
-
-    role: str
-    """`system`, `user`, `assistant` or `tool`."""
-    text: str | None = None
-    calls: tuple[RequestedCall, ...] = ()
-    answers: tuple[Answer, ...] = ()
+        What comes out may be a `Request` or a `Result`, where the envelope says more of the call than the value.
+        """
+        self.raw = raw
+        self._open = open_envelope
+        self._opened: Any = ABSENT
 
     @property
-    def from_user(self) -> bool:
-        """Whether a person wrote it: some clients hand tool results back under the user's role."""
-        return self.role == "user" and not self.answers and bool(self.text)
+    def opened(self) -> Any:
+        """What came out of the envelope."""
+        if self._opened is ABSENT:
+            read = values.plain(self.raw)
+            self._opened = read if self._open is None else self._open(read)
+        return self._opened
 
+    @property
+    def value(self) -> Any:
+        """The plain value. Text that is in no known notation is itself."""
+        opened = self.opened
+        if isinstance(opened, Request):
+            return opened.arguments
+        return opened.value if isinstance(opened, Result) else opened
 
-Messages = tuple[Message, ...]
+    def named(self, parameters: Mapping[str, Any] | None) -> tuple[Any, str | None]:
+        """Arguments by the names in the tool's schema and, where they cannot be read, their text instead."""
+        value = self.value
+        if isinstance(value, Mapping):
+            return value, None
+        # A bare value is read by its type in the schema, for which it must be as it was written.
+        return values.arguments(self.raw if value == values.plain(self.raw) else value, parameters=parameters)
 
-
-def no_messages() -> Messages:
-    """The messages of a span that has none."""
-    return ()
+    def __repr__(self) -> str:
+        return f"Written({self.raw!r})"
 
 
 @dataclass(slots=True)
 class Reading:
-    """What was read off one span. `None` (for values: `ABSENT`) where the span says nothing."""
+    """What was read off one span. `None` where the span says nothing."""
 
     role: Role | None = None
+    by: tuple[str, ...] = ()
+    """The conventions that knew the span."""
     name: str | None = None
     """Of the tool, the agent or the component, as written."""
-    kind: ToolKind = "tool"
+    span_name: str | None = None
+    """The name as the span's own name tells it: counts only where no convention finds one in an attribute."""
+    kind: ToolKind | None = None
+    """Only where it is something else than a plain tool."""
     call_id: str | None = None
-    arguments: Any = ABSENT
-    result: Any = ABSENT
+    """Of a tool's call; of a model's response."""
+    arguments: Written | None = None
+    result: Written | None = None
     error: str | None = None
     """Only where the convention has a way of its own to say so; a span's error status is read for all of them."""
+    outcome: Outcome | None = None
+    """Only where the convention says that a call was denied or deferred."""
+    server: str | None = None
+    """The MCP server that owns the tool."""
     agent: str | None = None
     """The agent in whose name the span was made."""
-    input: str | None = None
-    output: str | None = None
-    asked: Callable[[], Messages] = no_messages
-    """The model's input. Read on demand: it repeats the whole history on every span."""
-    answered: Callable[[], Messages] = no_messages
-    """The model's output."""
+    input: Any = None
+    """Whatever stands for the request's input, as written."""
+    output: Any = None
     session_id: str | None = None
-    tools: Callable[[], tuple[ToolDefinition, ...]] = tuple
+    asked: tuple[Callable[[], Messages], ...] = ()
+    """The model's input, best place first. Read on demand: it repeats the whole history on every span."""
+    answered: tuple[Callable[[], Messages], ...] = ()
+    """The model's output."""
+    tools: tuple[Callable[[], tuple[ToolDefinition, ...]], ...] = ()
+    """The tools offered to the model."""
 
     def complete_with(self, other: Reading) -> None:
-        """Take from another convention's reading of the same span what this one does not say."""
+        """Take from a less trusted convention's reading of the same span what this one does not say."""
         if self.role is None:
-            self.kind = other.kind
-        for name, unset in _UNSET:
-            if getattr(self, name) == unset:
+            self.role = other.role
+        for name in _SINGLE:
+            if getattr(self, name) is None:
                 setattr(self, name, getattr(other, name))
+        self.by += other.by
+        self.asked += other.asked
+        self.answered += other.answered
+        self.tools += other.tools
 
 
-_UNSET = tuple((field.name, field.default) for field in fields(Reading) if field.name != "kind")
+_SINGLE = (
+    *("name", "span_name", "kind", "call_id", "arguments", "result", "error", "outcome", "server"),
+    *("agent", "input", "output", "session_id"),
+)
+
+
+def first_messages(places: tuple[Callable[[], Messages], ...]) -> Messages:
+    """The messages of the first place that has some."""
+    return next((found for place in places if (found := place())), ())

@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TypeVar
 
 from goldspan import semconv
+from goldspan.extraction import values
 from goldspan.extraction.cutting import Portion
-from goldspan.extraction.reading import MARKS, Messages, Reading
-from goldspan.extraction.reconciliation import Dialogue, Reconciled, reconcile
+from goldspan.extraction.dialogues import Dialogue
+from goldspan.extraction.names import fold
+from goldspan.extraction.reading import MARKS, WORK, Messages
+from goldspan.extraction.reconciliation import Reconciled, reconcile
 from goldspan.extraction.tree import Node
 from goldspan.model import COUNTED_KINDS, Health, Run, ToolDefinition
 
 T = TypeVar("T")
 
 
-def assemble(portion: Portion, *, golden_id_attributes: Sequence[str]) -> Run:
-    """The run that a portion of a trace's spans is."""
+def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere: Container[str] = ()) -> Run:
+    """The run that a portion of a trace's spans is; `elsewhere` are the ids of calls that other runs made."""
     nodes, root = portion.nodes, portion.root
-    found = reconcile(nodes)
+    offered = _available(nodes)
+    found = reconcile(nodes, offered, elsewhere=elsewhere)
     # What the run's own span says comes first, then what the agents inside it say, then what the model saw.
-    speakers = [root.reading] if root is not None else []
-    speakers += [node.reading for node in nodes if node.role in MARKS and node is not root]
+    speakers = [root] if root is not None and root.role not in WORK else []
+    speakers += [node for node in nodes if node.role in MARKS and node is not root]
     span = (root or nodes[0]).span
     return Run(
         run_id=f"{span.trace_id}:{portion.root_id}",
         unit=portion.unit,
-        trace_ids=(span.trace_id,),
+        trace_ids=tuple(dict.fromkeys((span.trace_id, *(node.span.trace_id for node in nodes)))),
         span_id=portion.root_id or None,
         input=_first(*map(_input, speakers), *map(_question, found.dialogues)),
         output=_first(*map(_output, speakers), *map(_reply, sorted(found.dialogues, key=_recency))),
-        session_id=_first(*(node.reading.session_id for node in nodes)),
-        agent=_first(*(node.reading.name for node in nodes if node.role == "agent")),
+        session_id=_first(*(node.reading.session_id for node in (*nodes, *nodes[0].ancestors()))),
+        agent=_agent(nodes, root),
         service=span.service,
         tool_calls=found.calls,
-        available_tools=_available(nodes),
+        available_tools=offered,
         golden_id=_golden_id(portion, golden_id_attributes),
         component=root.reading.name if root is not None and portion.unit == "component" else None,
-        health=_health(portion, found),
+        conventions=_conventions(nodes),
+        health=_health(portion, found, offered),
         start_ns=_extreme(min, (node.span.start_ns for node in nodes)),
         end_ns=_extreme(max, (node.span.end_ns for node in nodes)),
     )
+
+
+def _agent(nodes: list[Node], root: Node | None) -> str | None:
+    """The name of the first agent that has one; else what the request's own span calls its agent."""
+    named = _first(*(node.reading.name for node in nodes if node.role == "agent"))
+    return named or (root.reading.agent if root is not None and root.role in MARKS else None)
 
 
 def _first(*candidates: T | None) -> T | None:
@@ -52,12 +64,12 @@ def _extreme(choose: Callable[[Iterable[int]], int], times: Iterable[int | None]
     return choose(known) if known else None
 
 
-def _input(reading: Reading) -> str | None:
-    return reading.input or _last_user_text(reading.asked())
+def _input(node: Node) -> str | None:
+    return values.asked_text(node.reading.input) or _last_user_text(node.asked)
 
 
-def _output(reading: Reading) -> str | None:
-    return reading.output or _last_text(reading.answered())
+def _output(node: Node) -> str | None:
+    return values.answered_text(node.reading.output) or _last_text(node.answered)
 
 
 def _question(dialogue: Dialogue) -> str | None:
@@ -73,7 +85,7 @@ def _recency(dialogue: Dialogue) -> float:
 
 
 def _last_user_text(messages: Messages) -> str | None:
-    return next((message.text for message in reversed(messages) if message.from_user), None)
+    return next((message.text for message in reversed(messages) if message.from_user and message.text), None)
 
 
 def _last_text(messages: Messages) -> str | None:
@@ -84,7 +96,7 @@ def _available(nodes: list[Node]) -> tuple[ToolDefinition, ...]:
     """Every tool offered to the model, once a name; of two definitions, the one with a schema."""
     offered: dict[str, ToolDefinition] = {}
     for node in nodes:
-        for tool in node.reading.tools():
+        for tool in (tool for place in node.reading.tools for tool in place()):
             known = offered.get(tool.name)
             if known is None or (known.parameters is None and tool.parameters is not None):
                 offered[tool.name] = tool
@@ -111,13 +123,43 @@ def _is_result(attribute: str, node: Node) -> bool:
     return attribute == semconv.GOLDEN_ID and node.span.attributes.get(semconv.GOLDEN_MATCH, "id") != "id"
 
 
-def _health(portion: Portion, found: Reconciled) -> Health:
+def _conventions(nodes: list[Node]) -> tuple[str, ...]:
+    return tuple(sorted({name for node in nodes if node.role is not None for name in node.reading.by}))
+
+
+def _health(portion: Portion, found: Reconciled, offered: Iterable[ToolDefinition]) -> Health:
+    nodes = portion.nodes
     counted = [call for call in found.calls if call.kind in COUNTED_KINDS]
+    unread = [call for call in found.calls if call.raw_arguments is not None]
     return Health(
-        orphan_spans=sum(node.orphan for node in portion.nodes if node is not portion.root),
-        missing_root=portion.root is None,
-        dropped_attributes=sum(node.span.dropped_attributes for node in portion.nodes),
+        orphan_spans=sum(node.orphan for node in nodes if node is not portion.root),
+        missing_root=portion.root is None and not portion.split,
+        stitched=len({node.span.trace_id for node in nodes}) - 1,
+        split=portion.split,
+        dropped_attributes=sum(node.span.dropped_attributes for node in nodes),
         arguments_absent=sum(call.arguments is None and call.raw_arguments is None for call in counted),
-        arguments_unreadable=sum(call.raw_arguments is not None for call in counted),
+        arguments_unreadable=len(unread),
+        content_off=_content_off(nodes, found),
+        lookalikes=_lookalikes(nodes, {fold(tool.name) for tool in offered}),
         merged=found.merged,
     )
+
+
+def _content_off(nodes: list[Node], found: Reconciled) -> bool:
+    """Whether work was done, and not a word of it recorded."""
+    if any(call.arguments is not None or call.result is not None or call.raw_arguments for call in found.calls):
+        return False
+    silent = all(not (node.asked or node.answered) for node in nodes if node.role in WORK or node.role in MARKS)
+    return silent and not any(node.reading.input or node.reading.output for node in nodes)
+
+
+def _lookalikes(nodes: list[Node], offered: set[str]) -> tuple[str, ...]:
+    """Spans without a role that are called like a tool that was offered, or like tool spans in general."""
+    unknown = {node.span.name for node in nodes if node.role is None}
+    return tuple(sorted(name for name in unknown if fold(name) in offered or _TOOL_SPAN.search(name)))
+
+
+_TOOL_SPAN = re.compile(
+    r"(?:^|[\W_])(?:tool|function)[\W_]?call(?:[\W_]|$)|^(?:call|execute|run)[\W_]tool\b", re.IGNORECASE
+)
+"""What people call a span of a tool, where no convention tells them."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from goldspan.extraction.conventions import CONVENTIONS, Convention, read
-from goldspan.extraction.reading import Reading, Role
+from goldspan.extraction.conventions import Conventions, installed
+from goldspan.extraction.reading import MARKS, Messages, Reading, Role, first_messages
 from goldspan.model import SpanRecord
 
 
@@ -16,6 +16,8 @@ class Node:
     """A span in its place, with what the conventions read off it and what stands around it."""
 
     __slots__ = (
+        "_answered",
+        "_asked",
         "_first",
         "_last",
         "agent",
@@ -23,6 +25,7 @@ class Node:
         "component",
         "enclosing_tool",
         "in_model",
+        "leaked",
         "parent",
         "reading",
         "runs_agent",
@@ -35,7 +38,7 @@ class Node:
         self.reading = reading
         self.parent: Node | None = None
         self.children: list[Node] = []
-        self.agent: str | None = reading.agent
+        self.agent: str | None = reading.agent or None
         """The name of the agent at work around the span."""
         self.enclosing_tool: Node | None = None
         """The tool span around this one, unless an agent stands between: then it is that agent's own work."""
@@ -43,9 +46,27 @@ class Node:
         """The innermost component the span is part of."""
         self.in_model = False
         """Whether the span is inside a model's span."""
+        self.leaked = False
+        """Whether its parent is a span of the request before, which had ended."""
         self.runs_agent = False
         """For a tool: whether an agent is at work right inside it."""
         self._first = self._last = 0
+        self._asked: Messages | None = None
+        self._answered: Messages | None = None
+
+    @property
+    def asked(self) -> Messages:
+        """What the model, or the agent, was asked: read once, since it may be long."""
+        if self._asked is None:
+            self._asked = first_messages(self.reading.asked)
+        return self._asked
+
+    @property
+    def answered(self) -> Messages:
+        """What it answered."""
+        if self._answered is None:
+            self._answered = first_messages(self.reading.answered)
+        return self._answered
 
     @property
     def role(self) -> Role | None:
@@ -55,7 +76,7 @@ class Node:
     @property
     def orphan(self) -> bool:
         """Whether the span names a parent that is not there."""
-        return self.parent is None and self.span.parent_id is not None
+        return self.parent is None and self.span.parent_id is not None and not self.leaked
 
     @property
     def place(self) -> tuple[float, str]:
@@ -83,14 +104,14 @@ class Node:
             pending.extend(reversed(node.children))
 
 
-def plant(spans: Iterable[SpanRecord], *, conventions: Iterable[Convention] = CONVENTIONS) -> list[Node]:
+def plant(spans: Iterable[SpanRecord], *, conventions: Conventions | None = None) -> list[Node]:
     """The roots of the trees that the spans of one trace form, by time of start.
 
     A span that came twice counts once (the fuller one). A parent that never came makes its children roots. A circle of
     parents is cut at its earliest span.
     """
-    known = tuple(conventions)
-    nodes = {span_id: Node(span, read(span, known)) for span_id, span in _distinct(spans).items()}
+    read = (conventions or installed()).read
+    nodes = {span_id: Node(span, read(span)) for span_id, span in _distinct(spans).items()}
     ordered = sorted(nodes.values(), key=lambda node: node.place)
     for node in ordered:
         parent = nodes.get(node.span.parent_id or "")
@@ -100,9 +121,36 @@ def plant(spans: Iterable[SpanRecord], *, conventions: Iterable[Convention] = CO
     for node in ordered:
         if node.parent is not None:
             node.parent.children.append(node)
-    roots = [node for node in ordered if node.parent is None]
+    roots = _with_leaked([node for node in ordered if node.parent is None])
     _look_around(roots)
     return roots
+
+
+def _with_leaked(roots: list[Node]) -> list[Node]:
+    """The roots, and the requests that only seem to be inside an earlier one of the same name.
+
+    Where a framework loses hold of its context, the next request hangs below the last span of the one before, which had
+    ended by then.
+    """
+    leaked: list[Node] = []
+    pending: list[tuple[Node, Node | None]] = [(root, None) for root in roots]
+    while pending:
+        node, around = pending.pop()
+        if node.role in MARKS:
+            if around is not None and _leaked(node, around) and node.parent is not None:
+                node.parent.children.remove(node)
+                node.parent, node.leaked = None, True
+                leaked.append(node)
+            around = node
+        pending.extend((child, around) for child in tuple(node.children))
+    return sorted(roots + leaked, key=lambda node: node.place) if leaked else roots
+
+
+def _leaked(node: Node, around: Node) -> bool:
+    if node.reading.name is None or node.reading.name != around.reading.name:
+        return False
+    end, start = around.span.end_ns, node.span.start_ns
+    return end is not None and start is not None and end <= start
 
 
 def _look_around(roots: list[Node]) -> None:
@@ -115,7 +163,8 @@ def _look_around(roots: list[Node]) -> None:
             continue
         node.agent = above.reading.name if above.role == "agent" and above.reading.name else above.agent or node.agent
         node.component = node.component or above.component
-        node.in_model = above.role == "model" or above.in_model
+        # Some instrumentations run tools inside the span of the model that asked for them, and agents inside tools.
+        node.in_model = above.role == "model" or (above.in_model and above.role not in ("tool", "agent"))
         if above.role == "tool":
             node.enclosing_tool = above
         elif above.role != "agent":

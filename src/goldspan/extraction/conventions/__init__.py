@@ -1,44 +1,143 @@
 """The conventions goldspan reads, one module a family.
 
-A convention is a function from a span to what it understands of it, or `None` where the span is not of its family.
-To add one, write a module with such a `read` function and put it into `CONVENTIONS`; the order is the order of trust:
-the first convention that knows a span's role decides it, later ones only fill in what it left open.
+To add one, write a module with a `CONVENTION` and put it into `BUILT_IN`; a package of your own offers one as an entry
+point of the group `goldspan.conventions`. The order is the order of trust: the first convention that knows a span's
+role decides it, later ones only fill in what it left open. Conventions from entry points come first: whoever installs
+one knows better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
 
-from goldspan.extraction.conventions import any_agent, components, genai, openinference, traceloop
+from goldspan.errors import GoldspanWarning
+from goldspan.extraction.convention import Convention
+from goldspan.extraction.conventions import (
+    anthropic_sdk,
+    any_agent,
+    braintrust,
+    coding_agents,
+    components,
+    confident,
+    crewai,
+    early_genai,
+    genai,
+    genkit,
+    google_adk,
+    haystack,
+    honeyhive,
+    laminar,
+    langfuse,
+    langsmith,
+    livekit,
+    logfire,
+    mastra,
+    mcp,
+    mlflow,
+    openai_agents,
+    openinference,
+    pydantic_ai,
+    spring_ai,
+    strands,
+    traceloop,
+    vercel,
+)
 from goldspan.extraction.reading import Reading
 from goldspan.model import SpanRecord
 
-Convention = Callable[[SpanRecord], Reading | None]
-"""Called once a span, in any order and from any thread. Must not raise on any attribute value."""
+__all__ = ["BUILT_IN", "Convention", "Conventions", "installed"]
 
-CONVENTIONS: tuple[Convention, ...] = (components.read, genai.read, openinference.read, traceloop.read, any_agent.read)
+GROUP = "goldspan.conventions"
+
+BUILT_IN: tuple[Convention, ...] = (
+    components.CONVENTION,
+    # Dialects of the GenAI conventions, which know better than the standard what they mean by its attributes.
+    traceloop.CONVENTION,
+    langsmith.CONVENTION,
+    vercel.CONVENTION,
+    spring_ai.CONVENTION,
+    strands.CONVENTION,
+    crewai.CONVENTION,
+    livekit.CONVENTION,
+    *coding_agents.CONVENTIONS,
+    pydantic_ai.CONVENTION,
+    google_adk.CONVENTION,
+    openai_agents.CONVENTION,
+    mastra.CONVENTION,
+    anthropic_sdk.CONVENTION,
+    genai.CONVENTION,
+    mcp.CONVENTION,
+    openinference.CONVENTION,
+    any_agent.CONVENTION,
+    langfuse.CONVENTION,
+    logfire.CONVENTION,
+    mlflow.CONVENTION,
+    confident.CONVENTION,
+    laminar.CONVENTION,
+    braintrust.CONVENTION,
+    honeyhive.CONVENTION,
+    haystack.CONVENTION,
+    genkit.CONVENTION,
+    early_genai.CONVENTION,
+)
+"""Most trusted first."""
 
 _NOTHING = Reading()
 
 
-def read(span: SpanRecord, conventions: Sequence[Convention] = CONVENTIONS) -> Reading:
-    """Everything the conventions understand of one span, joined."""
-    joined: Reading | None = None
-    for convention in conventions:
-        reading = convention(span)
-        if reading is None:
+class Conventions:
+    """Some conventions, ready to read spans."""
+
+    def __init__(self, members: Iterable[Convention]) -> None:
+        """Put conventions together, the most trusted first."""
+        self.members = tuple(members)
+        of_sign: dict[str, tuple[int, ...]] = {}
+        for number, convention in enumerate(self.members):
+            for sign in convention.all_signs:
+                of_sign[sign] = (*of_sign.get(sign, ()), number)
+        self._of_sign: Mapping[str, tuple[int, ...]] = of_sign
+        self._signs = frozenset(of_sign)
+
+    def read(self, span: SpanRecord) -> Reading:
+        """Everything the conventions understand of one span, joined. Most spans carry no sign and cost one look."""
+        if self._signs.isdisjoint(span.attributes):
+            return _NOTHING
+        of_sign = self._of_sign
+        numbers = sorted({number for key in span.attributes if key in of_sign for number in of_sign[key]})
+        joined: Reading | None = None
+        for number in numbers:
+            reading = self.members[number].read(span)
+            if reading is None:
+                continue
+            if joined is None:
+                joined = reading
+            else:
+                joined.complete_with(reading)
+        return _NOTHING if joined is None else joined
+
+
+@cache
+def installed() -> Conventions:
+    """The conventions of goldspan and of the packages that are installed beside it.
+
+    One that cannot be loaded gives a `GoldspanWarning` and is left out.
+    """
+    found: list[Convention] = []
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            loaded = point.load()
+        except Exception as error:  # noqa: BLE001 - it is not our code
+            _warn(f"the convention {point.name!r} cannot be loaded: {error}")
             continue
-        if joined is None:
-            joined = reading
+        if isinstance(loaded, Convention):
+            found.append(loaded)
         else:
-            joined.complete_with(reading)
-    return _NOTHING if joined is None else _with_texts(joined)
+            _warn(f"the entry point {point.name!r} of {GROUP} is no goldspan Convention, but {loaded!r}")
+    return Conventions((*found, *BUILT_IN))
 
 
-def _with_texts(reading: Reading) -> Reading:
-    """Names and ids as text: an attribute may hold anything, and what follows compares and sorts them."""
-    for field in ("name", "call_id", "agent", "session_id", "input", "output"):
-        value = getattr(reading, field)
-        if value is not None and not isinstance(value, str):
-            setattr(reading, field, str(value))
-    return reading
+def _warn(what: str) -> None:
+    warnings.warn(what, GoldspanWarning, stacklevel=3)

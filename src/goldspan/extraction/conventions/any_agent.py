@@ -6,22 +6,30 @@ in `gen_ai.tool.args`, and every span its result in `gen_ai.output`.
 
 from __future__ import annotations
 
-from functools import partial
-
 from goldspan import semconv
-from goldspan.extraction import messages
+from goldspan.extraction.convention import ANY, Convention, FromJson, Places
 from goldspan.extraction.reading import Reading
-from goldspan.model import ABSENT, SpanRecord
+from goldspan.model import SpanRecord
 
 _ARGUMENTS = "gen_ai.tool.args"
-_OUTPUT = "gen_ai.output"
 
 
-def read(span: SpanRecord) -> Reading | None:
-    """Read a span that carries any-agent's own keys; the rest follows the GenAI conventions."""
-    attributes = span.attributes
-    if attributes.get(semconv.OPERATION) == "call_llm":
-        return Reading(role="model", asked=partial(messages.from_json, attributes.get(semconv.INPUT_MESSAGES)))
-    if _ARGUMENTS in attributes:
-        return Reading(role="tool", arguments=attributes[_ARGUMENTS], result=attributes.get(_OUTPUT, ABSENT))
-    return None
+def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
+    if reading.role == "tool" and reading.name == "final_output":
+        reading.kind = "answer"
+    return reading if reading.role is not None else None
+
+
+CONVENTION = Convention(
+    name="any_agent",
+    title="any-agent",
+    source="https://github.com/mozilla-ai/any-agent",
+    versions="1",
+    roles={_ARGUMENTS: {ANY: "tool"}, semconv.OPERATION: {"call_llm": "model"}},
+    of={
+        "tool": Places(name=(semconv.TOOL_NAME,), arguments=(_ARGUMENTS,), result=("gen_ai.output",)),
+        "model": Places(asked=(FromJson(semconv.INPUT_MESSAGES),)),
+    },
+    refine=_refine,
+    notes=("The tool `final_output` is how the agent hands in its answer.",),
+)

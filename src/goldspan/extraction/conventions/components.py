@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from goldspan import semconv
-from goldspan.extraction.reading import Reading
-from goldspan.model import SpanRecord
+from goldspan.extraction.convention import ANY, Convention, Places
 
-
-def read(span: SpanRecord) -> Reading | None:
-    """Read a span that carries `goldspan.component.name`."""
-    name = span.attributes.get(semconv.COMPONENT_NAME)
-    if name is None:
-        return None
-    return Reading(
-        role="component",
-        name=str(name),
-        input=span.attributes.get(semconv.COMPONENT_INPUT),
-        output=span.attributes.get(semconv.COMPONENT_OUTPUT),
-    )
+CONVENTION = Convention(
+    name="components",
+    title="goldspan components",
+    source="goldspan's own decorator, or any span that carries the attribute",
+    versions="all",
+    roles={semconv.COMPONENT_NAME: {ANY: "component"}},
+    of={
+        "component": Places(
+            name=(semconv.COMPONENT_NAME,), input=(semconv.COMPONENT_INPUT,), output=(semconv.COMPONENT_OUTPUT,)
+        )
+    },
+)

@@ -1,70 +1,103 @@
-"""OpenTelemetry GenAI semantic conventions, all published versions: `gen_ai.*` on spans.
+"""OpenTelemetry's semantic conventions for generative AI: `gen_ai.*` on spans, in span events and in log events.
 
-Agents: `invoke_agent`; tools: `execute_tool`; model calls: `chat`, `generate_content`, `text_completion`. Messages
-stand in `gen_ai.input.messages` and `gen_ai.output.messages`, as JSON text or as structured attributes.
-Source: the span and event pages of the OpenTelemetry semantic conventions for generative AI.
+Content may stand in five places, depending on the version and on what was switched on: in attributes of the span as
+JSON text or as structured values, in the event `gen_ai.client.inference.operation.details`, in one event a message
+(`gen_ai.user.message`, `gen_ai.choice` ...), and in the events of the first version (`gen_ai.content.prompt`). Events
+may be span events or log events written during the span.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 from goldspan import semconv
-from goldspan.extraction import messages
-from goldspan.extraction.reading import Reading, Role
-from goldspan.model import ABSENT, SpanRecord, ToolKind
+from goldspan.extraction.convention import Convention, FromEvents, FromJson, MessageSource, Places
+from goldspan.extraction.reading import Reading, Written
+from goldspan.model import SpanRecord, ToolKind
 
-_ROLES: dict[str, Role] = {
-    "execute_tool": "tool",
-    "handoff": "tool",
-    "invoke_agent": "agent",
-    "invoke_workflow": "entry",
-    "chat": "model",
-    "generate_content": "model",
-    "text_completion": "model",
-    "create_agent": "aside",
+_DETAILS = "gen_ai.client.inference.operation.details"
+_CHOICE = "gen_ai.choice"
+_SPOKEN = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
+_ASKED: tuple[MessageSource, ...] = (
+    FromJson(semconv.INPUT_MESSAGES),
+    FromEvents((_DETAILS,), semconv.INPUT_MESSAGES),
+    FromEvents(_SPOKEN),
+    FromEvents(("gen_ai.content.prompt",), "gen_ai.prompt"),
+)
+_ANSWERED: tuple[MessageSource, ...] = (
+    FromJson(semconv.OUTPUT_MESSAGES),
+    FromEvents((_DETAILS,), semconv.OUTPUT_MESSAGES),
+    FromEvents((_CHOICE,)),
+    FromEvents(("gen_ai.content.completion",), "gen_ai.completion"),
+)
+_QUERIES = ("gen_ai.retrieval.query.text", "gen_ai.memory.query.text")
+_TO_AGENT = "gen_ai.handoff.to_agent"
+_KINDS: dict[str, ToolKind] = {
+    "handoff": "handoff",
+    "agent_handoff": "handoff",
+    "retrieval": "retrieval",
+    "search_memory": "retrieval",
 }
-_KINDS: dict[str, ToolKind] = {"datastore": "retrieval"}
-_HISTORY = "pydantic_ai.all_messages"
-_FINAL = "final_result"
+"""Of the operations that are calls without being plain tools."""
 
 
-def read(span: SpanRecord) -> Reading | None:
-    """Read a span that names its GenAI operation or carries the conversation it belongs to."""
+def _refine(span: SpanRecord, reading: Reading) -> Reading:
+    if reading.role != "tool":
+        return reading
     attributes = span.attributes
-    operation = attributes.get(semconv.OPERATION)
-    session = attributes.get(semconv.CONVERSATION_ID)
-    if operation is None and session is None:
-        return None
-    reading = Reading(
-        role=_ROLES.get(str(operation)),
-        agent=attributes.get(semconv.AGENT_NAME),
-        session_id=session,
-        tools=partial(messages.definitions, attributes.get(semconv.TOOL_DEFINITIONS)),
-    )
-    if reading.role == "tool":
-        _read_tool(span, reading, handoff=operation == "handoff")
-    elif reading.role in ("agent", "entry", "model"):
-        reading.name = reading.agent
-        _read_conversation(attributes, reading)
+    reading.kind = "handoff" if _TO_AGENT in attributes else _KINDS.get(str(attributes.get(semconv.OPERATION)).lower())
+    if reading.kind is None and attributes.get(semconv.TOOL_TYPE) == "datastore":
+        reading.kind = "retrieval"
+    reading.span_name = reading.span_name or span.name
+    if reading.arguments is None:
+        query = next((attributes[key] for key in _QUERIES if key in attributes), None)
+        reading.arguments = None if query is None else Written({"query": query})
     return reading
 
 
-def _read_tool(span: SpanRecord, reading: Reading, *, handoff: bool) -> None:
-    attributes = span.attributes
-    reading.name = attributes.get(semconv.TOOL_NAME) or span.name.removeprefix("execute_tool ")
-    reading.kind = "handoff" if handoff else _KINDS.get(str(attributes.get(semconv.TOOL_TYPE)), "tool")
-    reading.call_id = attributes.get(semconv.TOOL_CALL_ID)
-    reading.arguments = attributes.get(semconv.TOOL_CALL_ARGUMENTS, ABSENT)
-    reading.result = attributes.get(semconv.TOOL_CALL_RESULT, ABSENT)
-
-
-def _read_conversation(attributes: Any, reading: Reading) -> None:
-    asked = attributes.get(semconv.INPUT_MESSAGES)
-    if asked is None:
-        asked = attributes.get(_HISTORY)
-    reading.asked = partial(messages.from_json, asked)
-    reading.answered = partial(messages.from_json, attributes.get(semconv.OUTPUT_MESSAGES))
-    final = attributes.get(_FINAL)
-    reading.output = final if isinstance(final, str) else None
+CONVENTION = Convention(
+    name="genai",
+    title="OpenTelemetry GenAI semantic conventions",
+    source="https://github.com/open-telemetry/semantic-conventions-genai",
+    versions="all published, 1.27 to 1.44; Microsoft Agent Framework, autogen-core and others follow them",
+    roles={
+        semconv.OPERATION: {
+            "execute_tool": "tool",
+            "handoff": "tool",
+            "agent_handoff": "tool",
+            "retrieval": "tool",
+            "search_memory": "tool",
+            "invoke_agent": "agent",
+            "invoke_workflow": "entry",
+            "chat": "model",
+            "generate_content": "model",
+            "text_completion": "model",
+            "create_agent": "aside",
+        },
+        # Of the span that stands in where only its log events arrived.
+        "event.name": dict.fromkeys((_DETAILS, *_SPOKEN[:3], _CHOICE), "model"),
+    },
+    signs=(semconv.CONVERSATION_ID,),
+    of={
+        "tool": Places(
+            name=(semconv.TOOL_NAME, _TO_AGENT, "gen_ai.data_source.id", "gen_ai.memory.store.id"),
+            call_id=(semconv.TOOL_CALL_ID,),
+            arguments=(semconv.TOOL_CALL_ARGUMENTS,),
+            result=(semconv.TOOL_CALL_RESULT, "gen_ai.retrieval.documents", "gen_ai.memory.records"),
+        ),
+        "agent": Places(name=(semconv.AGENT_NAME,), asked=_ASKED, answered=_ANSWERED),
+        "entry": Places(name=("gen_ai.workflow.name", semconv.AGENT_NAME), asked=_ASKED, answered=_ANSWERED),
+        "model": Places(call_id=("gen_ai.response.id",), asked=_ASKED, answered=_ANSWERED),
+    },
+    everywhere=Places(
+        agent=(semconv.AGENT_NAME,), session_id=(semconv.CONVERSATION_ID,), tools=(semconv.TOOL_DEFINITIONS,)
+    ),
+    span_names={"tool": ("execute_tool {name}", "retrieval {name}", "search_memory {name}")},
+    refine=_refine,
+    notes=(
+        "The operations `handoff` and `agent_handoff`, and spans with `gen_ai.handoff.to_agent`, are hand-offs.",
+        "The operations `retrieval` and `search_memory`, and tools of type `datastore`, are retrievals.",
+        "Planning, embeddings and writing to a memory are no calls.",
+        "A tool without any name attribute is named by its span.",
+    ),
+    content="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT with "
+    "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental",
+)

@@ -1,0 +1,19 @@
+"""Anthropic's own SDKs (Python, TypeScript): GenAI spans of model calls, of the tool runner and of its tools.
+
+A tool's result stands in `anthropic.tool_result.content`, as content blocks. By default nothing but metadata is
+recorded.
+"""
+
+from __future__ import annotations
+
+from goldspan.extraction.convention import Convention, Places
+
+CONVENTION = Convention(
+    name="anthropic_sdk",
+    title="Anthropic SDKs",
+    source="https://github.com/anthropics/anthropic-sdk-typescript, https://github.com/anthropics/anthropic-sdk-python",
+    versions="1.10 (TypeScript), 2.10 (Python)",
+    signs=("anthropic.tool_result.content", "anthropic.session.id"),
+    everywhere=Places(result=("anthropic.tool_result.content",), session_id=("anthropic.session.id",)),
+    content='the telemetry option contentMode: "content"',
+)

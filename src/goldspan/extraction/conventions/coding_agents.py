@@ -1,0 +1,205 @@
+"""Coding agents that report what they do as OTLP log events: Claude Code, Codex, Gemini CLI, Qwen Code, Copilot.
+
+Each event is read like a span that lasts as long as the event says. What the user typed begins a request; the tools
+that follow in the same session are its calls. A permission that was refused is a call that was denied; one that was
+given says nothing that the tool's own event does not. Claude Code writes spans as well, where its beta is switched on;
+Copilot's spans follow the GenAI conventions, and its log events only repeat them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from goldspan.extraction.convention import Convention, Places
+from goldspan.extraction.notation import plain
+from goldspan.extraction.reading import Reading, Role, Written
+from goldspan.model import SpanRecord
+
+_EVENT = "event.name"
+_REDACTED = ("<REDACTED>", "[REDACTED]", "REDACTED")
+_CLAUDE = "claude_code."
+_CLAUDE_EVENTS: dict[str, Role] = {
+    f"{_CLAUDE}user_prompt": "entry",
+    f"{_CLAUDE}tool_result": "tool",
+    f"{_CLAUDE}tool_decision": "tool",
+}
+_SUBAGENTS = ("Task", "Agent")
+_WORDS_ABOUT_BASH = ("bash_command", "git_commit_id", "full_command")
+_PARTS_OF_A_TOOL = ("tool.execution", "tool.blocked_on_user")
+
+
+def _refine_claude(span: SpanRecord, reading: Reading) -> Reading | None:
+    attributes = span.attributes
+    kind = attributes.get("span.type")
+    told_by_span = kind is not None and _EVENT not in attributes
+    if reading.role is None or (told_by_span and not span.name.startswith(_CLAUDE)):
+        return None
+    if reading.role != "tool":
+        return _without_redaction(reading)
+    if told_by_span and kind in _PARTS_OF_A_TOOL:
+        # The parts of a call do not say which tool it is: they stand inside its span.
+        reading.name = ""
+    parameters = plain(attributes.get("tool_parameters"))
+    if isinstance(parameters, Mapping):
+        _take_parameters(parameters, reading)
+    if reading.name in _SUBAGENTS:
+        reading.kind = "agent"
+    refused = "reject" in (attributes.get("decision"), attributes.get("decision_type"))
+    reading.outcome = "denied" if refused else None
+    if not refused and _failed(attributes):
+        reading.error = reading.error or str(attributes.get("error_type") or "error")
+    says_nothing = "decision" in attributes or reading.name == ""
+    return None if says_nothing and reading.outcome is None and reading.error is None else reading
+
+
+def _take_parameters(parameters: Mapping[str, Any], reading: Reading) -> None:
+    """Older versions write no `tool_input`: then `tool_parameters` has all the arguments of a shell command."""
+    server, tool = parameters.get("mcp_server_name"), parameters.get("mcp_tool_name")
+    if isinstance(server, str) and isinstance(tool, str):
+        reading.server = server
+        if not str(reading.name).startswith("mcp__"):
+            reading.name = tool
+    if reading.arguments is None and "full_command" in parameters:
+        rest = {key: value for key, value in parameters.items() if key not in _WORDS_ABOUT_BASH}
+        reading.arguments = Written({"command": parameters["full_command"], **rest})
+
+
+def _refine_codex(span: SpanRecord, reading: Reading) -> Reading | None:
+    attributes = span.attributes
+    if reading.role != "tool":
+        return _without_redaction(reading) if reading.role == "entry" else None
+    decision = attributes.get("decision")
+    if decision is not None:
+        reading.outcome = "denied"
+        return reading if str(decision).startswith(("denied", "abort", "timed_out", "timedout")) else None
+    if _failed(attributes):
+        said = reading.result.raw if reading.result is not None else None
+        reading.error = said if isinstance(said, str) and said else "error"
+    reading.server = reading.server or None
+    return reading
+
+
+def _refine_gemini(span: SpanRecord, reading: Reading) -> Reading | None:
+    if reading.role != "tool":
+        return _without_redaction(reading) if reading.role == "entry" else None
+    if span.attributes.get("decision") == "reject":
+        reading.outcome, reading.error = "denied", None
+    elif _failed(span.attributes):
+        reading.error = reading.error or str(span.attributes.get("error_type") or "error")
+    return reading
+
+
+def _refine_copilot(span: SpanRecord, reading: Reading) -> Reading | None:
+    if not str(span.attributes.get(_EVENT)).startswith("copilot_chat."):
+        return None
+    reading.role = "aside"
+    return reading
+
+
+def _without_redaction(reading: Reading) -> Reading:
+    if reading.input in _REDACTED:
+        reading.input = None
+    return reading
+
+
+def _failed(attributes: Mapping[str, Any]) -> bool:
+    """Whether an event says that its tool failed: the flag is text in some agents."""
+    return str(attributes.get("success")).lower() == "false"
+
+
+CLAUDE_CODE = Convention(
+    name="claude_code",
+    title="Claude Code",
+    source="https://code.claude.com/docs/en/monitoring-usage",
+    versions="log events of 2025 and 2026, and the spans of the beta (CLAUDE_CODE_ENHANCED_TELEMETRY_BETA=1)",
+    roles={
+        _EVENT: _CLAUDE_EVENTS,
+        "body": _CLAUDE_EVENTS,
+        "span.type": {
+            "interaction": "entry",
+            "llm_request": "aside",
+            **dict.fromkeys(("tool", *_PARTS_OF_A_TOOL), "tool"),
+        },
+    },
+    of={
+        "entry": Places(input=("prompt", "user_prompt")),
+        "tool": Places(name=("tool_name",), call_id=("tool_use_id",), arguments=("tool_input",), error=("error",)),
+    },
+    everywhere=Places(session_id=("session.id",)),
+    refine=_refine_claude,
+    notes=(
+        "A `tool_decision` that rejects is a call that was denied; one that accepts is no call of its own.",
+        "`tool_parameters` names the server and the tool of an MCP call, and the arguments of a shell command.",
+        "The tools `Task` and `Agent` start a sub-agent.",
+        "The spans `tool.execution` and `tool.blocked_on_user` tell that the tool around them failed or was denied.",
+        "Requests to the model are no requests of a user: Claude Code makes some of its own, as for titles.",
+    ),
+    content="OTEL_LOG_USER_PROMPTS=1 OTEL_LOG_TOOL_DETAILS=1",
+)
+
+CODEX = Convention(
+    name="codex",
+    title="Codex",
+    source="https://github.com/openai/codex/tree/main/codex-rs/otel",
+    versions="log events of 2025 and 2026",
+    roles={_EVENT: {"codex.user_prompt": "entry", "codex.tool_result": "tool", "codex.tool_decision": "tool"}},
+    of={
+        "entry": Places(input=("prompt",)),
+        "tool": Places(
+            name=("tool_name",),
+            call_id=("call_id",),
+            arguments=("arguments",),
+            result=("output",),
+            server=("mcp_server",),
+        ),
+    },
+    everywhere=Places(session_id=("conversation.id",)),
+    refine=_refine_codex,
+    notes=(
+        "A `tool_decision` that denies or aborts is a call that was denied; one that approves is no call of its own.",
+        "`success` says `false` where a tool failed; its output is what went wrong.",
+    ),
+    content="[otel] log_user_prompt = true",
+)
+
+GEMINI_CLI = Convention(
+    name="gemini_cli",
+    title="Gemini CLI and Qwen Code",
+    source="https://github.com/google-gemini/gemini-cli/blob/main/docs/cli/telemetry.md",
+    versions="log events of 2025 and 2026",
+    roles={
+        _EVENT: {
+            **dict.fromkeys(("gemini_cli.user_prompt", "qwen-code.user_prompt"), "entry"),
+            **dict.fromkeys(("gemini_cli.tool_call", "qwen-code.tool_call"), "tool"),
+        }
+    },
+    of={
+        "entry": Places(input=("prompt",)),
+        "tool": Places(
+            name=("function_name",),
+            arguments=("function_args",),
+            server=("mcp_server_name",),
+            error=("error.message", "error"),
+        ),
+    },
+    everywhere=Places(session_id=("session.id",)),
+    refine=_refine_gemini,
+    notes=(
+        "The decision `reject` is a call that was denied.",
+        "`success` says `false` where a tool failed. Results are not recorded.",
+    ),
+    content="telemetry.logPrompts = true",
+)
+
+COPILOT = Convention(
+    name="copilot",
+    title="GitHub Copilot Chat",
+    source="https://github.com/microsoft/vscode-copilot-chat/tree/main/src/platform/otel",
+    versions="log events of 2026",
+    signs=(_EVENT,),
+    refine=_refine_copilot,
+    notes=("The log events `copilot_chat.*` repeat what the GenAI spans say, without arguments and ids.",),
+)
+
+CONVENTIONS = (CLAUDE_CODE, CODEX, GEMINI_CLI, COPILOT)

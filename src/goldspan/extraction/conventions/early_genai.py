@@ -1,0 +1,85 @@
+"""GenAI attributes from before there were operations, which older and lighter instrumentations still write.
+
+A model call is known by `gen_ai.request.model` and a tool by `gen_ai.tool.name` alone; messages are JSON text in
+`gen_ai.prompt` and `gen_ai.completion`, or numbered attributes below them. Koog (JetBrains) writes such tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from goldspan import semconv
+from goldspan.extraction import messages
+from goldspan.extraction.convention import ANY, Convention, FromJson, Places
+from goldspan.extraction.flattened import unflattened
+from goldspan.extraction.notation import plain
+from goldspan.extraction.reading import Messages, Reading
+from goldspan.model import SpanRecord
+
+_MODEL = "gen_ai.request.model"
+_PROMPT = "gen_ai.prompt"
+_COMPLETION = "gen_ai.completion"
+_NUMBERED = (f"{_PROMPT}.0.role", f"{_PROMPT}.0.content", f"{_COMPLETION}.0.role", f"{_COMPLETION}.0.content")
+
+
+@dataclass(frozen=True, slots=True)
+class _FromNumbered:
+    """Messages in numbered attributes, `{prefix}.{number}.{field}`; Koog's calls stand in `content` as JSON text."""
+
+    prefix: str
+
+    def __call__(self, span: SpanRecord) -> Messages:
+        """The messages of a span."""
+        return messages.from_json([_with_calls(item) for item in unflattened(span.attributes, self.prefix)])
+
+    def __str__(self) -> str:
+        """How the documentation names the place."""
+        return f"`{self.prefix}.N.*`"
+
+
+def _with_calls(item: Any) -> Any:
+    content = item.get("content") if isinstance(item, Mapping) else None
+    listed = plain(content) if isinstance(content, str) and content.startswith("[{") else None
+    if isinstance(listed, list) and all(map(_is_call, listed)):
+        return {"role": "assistant", "tool_calls": listed}
+    return item
+
+
+def _is_call(item: Any) -> bool:
+    return isinstance(item, Mapping) and isinstance(item.get("function"), Mapping) and "arguments" in item["function"]
+
+
+def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
+    if semconv.OPERATION not in span.attributes:
+        return reading
+    reading.role = None
+    return reading if any(sign in span.attributes for sign in _NUMBERED) else None
+
+
+CONVENTION = Convention(
+    name="early_genai",
+    title="GenAI attributes without operations",
+    source="https://github.com/open-telemetry/semantic-conventions/tree/v1.26.0/docs/gen-ai, "
+    "https://docs.koog.ai/opentelemetry-support",
+    versions="before 1.27; Koog 0.2 to 0.5",
+    roles={semconv.TOOL_NAME: {ANY: "tool"}, _MODEL: {ANY: "model"}},
+    signs=_NUMBERED,
+    of={
+        "tool": Places(
+            name=(semconv.TOOL_NAME,),
+            call_id=(semconv.TOOL_CALL_ID,),
+            arguments=(semconv.TOOL_CALL_ARGUMENTS, "input.value"),
+            result=(semconv.TOOL_CALL_RESULT, "output.value"),
+        ),
+        "model": Places(
+            asked=(_FromNumbered(_PROMPT), FromJson(_PROMPT)),
+            answered=(_FromNumbered(_COMPLETION), FromJson(_COMPLETION)),
+        ),
+    },
+    everywhere=Places(agent=(semconv.AGENT_NAME,)),
+    span_names={"tool": ("tool.{name}",)},
+    refine=_refine,
+    notes=("Where a span names its operation, that decides what it is.",),
+)

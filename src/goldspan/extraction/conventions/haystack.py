@@ -1,0 +1,131 @@
+"""Haystack: `haystack.*` tags of its agents, tools and chat generators, as its OpenTelemetry tracer writes them.
+
+In version 3 every tool call has a span of its own. Before, one `ToolInvoker` ran all calls of a step, and only the
+messages of the chat generator tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from goldspan.extraction import messages
+from goldspan.extraction.convention import ANY, Convention, Places
+from goldspan.extraction.notation import plain
+from goldspan.extraction.reading import Messages, Reading
+from goldspan.model import SpanRecord, ToolDefinition
+
+_TOOL = "haystack.tool.name"
+_TYPE = "haystack.component.type"
+_INPUT, _OUTPUT = "haystack.component.input", "haystack.component.output"
+_LLM_INPUT, _LLM_OUTPUT = "haystack.agent.step.llm.input", "haystack.agent.step.llm.output"
+_TOOL_OUTPUT = "haystack.agent.step.tool.output"
+_STRATEGY = "haystack.agent.hook.human_in_the_loop.strategy"
+
+
+@dataclass(frozen=True, slots=True)
+class _FromChat:
+    """Haystack's chat messages, in a list under some keys of what went into or came out of a component."""
+
+    attribute: str
+    keys: tuple[str, ...]
+
+    def __call__(self, span: SpanRecord) -> Messages:
+        """The messages of a span."""
+        held = plain(span.attributes.get(self.attribute))
+        found = next((held[key] for key in self.keys if key in held), None) if isinstance(held, Mapping) else None
+        listed = found if isinstance(found, list) else [found]
+        return messages.from_json([_spelled_out(item) for item in map(plain, listed) if isinstance(item, Mapping)])
+
+    def __str__(self) -> str:
+        """How the documentation names the place."""
+        return f"`{self.keys[0]}` in `{self.attribute}`"
+
+
+def _spelled_out(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message whose parts say what they are; in older versions the keys of messages begin with an underscore."""
+    content = message.get("content", message.get("_content"))
+    parts = content if isinstance(content, list) else [content]
+    return {"role": message.get("role", message.get("_role")), "content": [_part(part) for part in parts]}
+
+
+def _part(part: Any) -> Any:
+    answer = part.get("tool_call_result") if isinstance(part, Mapping) else None
+    if not isinstance(answer, Mapping):
+        return part
+    origin = answer.get("origin")
+    call_id = origin.get("id") if isinstance(origin, Mapping) else None
+    failed = answer.get("error") is True
+    return {"type": "tool_result", "id": call_id, "result": answer.get("result"), "is_error": failed}
+
+
+def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
+    attributes = span.attributes
+    if reading.role == "tool":
+        return _refined_tool(attributes, reading)
+    if reading.role is None and str(attributes.get(_TYPE)).endswith("ChatGenerator"):
+        reading.role = "model"
+        reading.asked = (partial(_FromChat(_INPUT, ("messages",)), span),)
+        reading.answered = (partial(_FromChat(_OUTPUT, ("replies",)), span),)
+    if reading.role == "model":
+        reading.tools = (partial(_offered, attributes),)
+    return reading if reading.role is not None else None
+
+
+def _refined_tool(attributes: Mapping[str, Any], reading: Reading) -> Reading | None:
+    if f"{_STRATEGY}.type" in attributes:
+        # A person was asked about the call. Where they agreed, it has a span of its own.
+        reading.outcome = "denied"
+        return reading if attributes.get(f"{_STRATEGY}.decision") == "reject" else None
+    if attributes.get("haystack.tool.error") is True:
+        said = plain(attributes.get(_TOOL_OUTPUT))
+        reading.error = str(said["error"]) if isinstance(said, Mapping) and said.get("error") else "error"
+    return reading
+
+
+def _offered(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
+    given = plain(attributes.get(_LLM_INPUT) or attributes.get(_INPUT))
+    tools = given.get("tools") if isinstance(given, Mapping) else None
+    return _definitions(tools)
+
+
+def _definitions(tools: Any) -> tuple[ToolDefinition, ...]:
+    """Tools, each as `{"type": class, "data": {name, description, parameters}}`."""
+    items = tools if isinstance(tools, list) else ()
+    return messages.definitions([item["data"] for item in items if isinstance(item, Mapping) and "data" in item])
+
+
+CONVENTION = Convention(
+    name="haystack",
+    title="Haystack",
+    source="https://github.com/deepset-ai/haystack",
+    versions="2.20 to 3.4",
+    roles={_TOOL: {ANY: "tool"}, "haystack.agent.max_steps": {ANY: "agent"}, _LLM_OUTPUT: {ANY: "model"}},
+    signs=(_TYPE,),
+    of={
+        "tool": Places(
+            name=(_TOOL,),
+            call_id=("haystack.tool.call.id",),
+            arguments=("haystack.agent.step.tool.input",),
+            result=(_TOOL_OUTPUT,),
+        ),
+        "agent": Places(
+            asked=(_FromChat("haystack.agent.input", ("messages",)),),
+            answered=(_FromChat("haystack.agent.output", ("last_message", "messages")),),
+        ),
+        "model": Places(
+            asked=(_FromChat(_LLM_INPUT, ("messages",)),), answered=(_FromChat(_LLM_OUTPUT, ("replies",)),)
+        ),
+    },
+    refine=_refine,
+    notes=(
+        "A component whose `haystack.component.type` ends in `ChatGenerator` is a model.",
+        "A component `ToolInvoker` runs all calls of a step at once: they are read from the model's messages.",
+        "A human-in-the-loop strategy that decides `reject` denied the call.",
+        "`haystack.tool.error` says that a tool failed; the span itself stays without an error.",
+        "A pipeline is no request by itself, since pipelines index documents, too.",
+    ),
+    content="HAYSTACK_CONTENT_TRACING_ENABLED=true",
+)

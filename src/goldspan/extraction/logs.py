@@ -1,0 +1,126 @@
+"""Log events brought to the spans they belong to, so that conventions read both in one way.
+
+Instrumentations that keep messages out of spans write them as log events (`gen_ai.*`) during the span: they become
+events of it. Agents that report whole tool calls as log events, without any span, are read event by event: each becomes
+a span of its own, in a trace made of the session it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from goldspan.extraction import values
+from goldspan.extraction.conventions import Conventions
+from goldspan.model import LogRecord, Record, SpanEvent, SpanRecord
+
+EVENT_NAME = "event.name"
+_MESSAGES = "gen_ai."
+"""How the names of events begin that tell what a span's model was asked or answered."""
+_SESSIONS = ("session.id", "gen_ai.conversation.id", "conversation.id")
+_DURATIONS = ("duration_ms", "duration")
+
+
+def spans_with_logs(records: Iterable[Record], conventions: Conventions) -> list[SpanRecord]:
+    """The spans, each with the log events written during it, and spans made of the log events that stand alone.
+
+    The order of the records does not matter; a log that came twice counts once.
+    """
+    spans: list[SpanRecord] = []
+    logs: list[LogRecord] = []
+    for record in records:
+        (spans if isinstance(record, SpanRecord) else logs).append(record)  # type: ignore[arg-type]
+    if not logs:
+        return spans
+    events: dict[tuple[str, str], dict[str, LogRecord]] = {}
+    alone: dict[str, SpanRecord] = {}
+    for log in logs:
+        key = _fingerprint(log)
+        if log.name.startswith(_MESSAGES) and log.trace_id and log.span_id:
+            events.setdefault((log.trace_id, log.span_id), {})[key] = log
+        elif (made := _as_span(log, key)) is not None and conventions.read(made).role is not None:
+            alone[key] = made
+    found = [_joined(span, events.get((span.trace_id, span.span_id))) for span in spans]
+    known = {(span.trace_id, span.span_id) for span in spans}
+    lost = [_stand_in(place, heard) for place, heard in events.items() if place not in known]
+    return [*found, *lost, *alone.values()]
+
+
+def _joined(span: SpanRecord, logs: Mapping[str, LogRecord] | None) -> SpanRecord:
+    return span if not logs else replace(span, events=(*span.events, *_events(logs)))
+
+
+def _stand_in(place: tuple[str, str], logs: Mapping[str, LogRecord]) -> SpanRecord:
+    """A span in the place of one that never arrived: its log events tell when it was at work and on what."""
+    events = _events(logs)
+    ordered = [logs[key] for key in sorted(logs)]
+    attributes = {key: value for log in ordered for key, value in log.attributes.items()}
+    times = [event.time_ns for event in events if event.time_ns is not None]
+    first = ordered[0]
+    return SpanRecord(
+        trace_id=place[0],
+        span_id=place[1],
+        parent_id=None,
+        name=first.name,
+        attributes={**attributes, EVENT_NAME: first.name},
+        start_ns=min(times, default=None),
+        end_ns=max(times, default=None),
+        events=events,
+        scope=first.scope,
+        resource=first.resource,
+    )
+
+
+def _events(logs: Mapping[str, LogRecord]) -> tuple[SpanEvent, ...]:
+    ordered = sorted(logs.items(), key=lambda item: (item[1].time_ns or 0, item[0]))
+    return tuple(SpanEvent(log.name, _facts(log), log.time_ns) for _, log in ordered)
+
+
+def _as_span(log: LogRecord, key: str) -> SpanRecord | None:
+    """A log event as the span that its agent did not make; `None` where nothing says what it belongs to."""
+    facts = _facts(log)
+    session = next((facts[name] for name in _SESSIONS if facts.get(name)), log.resource.get("session.id"))
+    trace_id = log.trace_id or (None if session is None else _digest(str(session), 32))
+    if not log.name or trace_id is None:
+        return None
+    end = log.time_ns
+    lasted = next((facts[name] for name in _DURATIONS if name in facts), 0)
+    return SpanRecord(
+        trace_id=trace_id,
+        span_id=_digest(key, 16),
+        parent_id=log.span_id,
+        name=log.name,
+        # Rust's tracing fills the field with a place in the source: the attribute, where there is one, knows better.
+        attributes={EVENT_NAME: log.name, **facts},
+        start_ns=None if end is None else max(0, end - _nanoseconds(lasted)),
+        end_ns=end,
+        scope=log.scope,
+        resource=log.resource,
+    )
+
+
+def _facts(log: LogRecord) -> dict[str, Any]:
+    """Attributes and body in one: which of the two holds a fact differs between versions of one convention."""
+    body = values.plain(log.body) if isinstance(log.body, str) and log.body.startswith("{") else log.body
+    body = body if isinstance(body, Mapping) else {} if body is None else {"body": body}
+    return {**body, **log.attributes}
+
+
+def _nanoseconds(milliseconds: Any) -> int:
+    try:
+        return max(0, int(float(milliseconds) * 1_000_000))
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+def _fingerprint(log: LogRecord) -> str:
+    """The same for a log that was exported twice. Begins with its time, so that it sorts by it."""
+    content = json.dumps([log.name, log.body, dict(log.attributes)], sort_keys=True, default=repr)
+    return f"{log.time_ns or 0:020d}{log.trace_id}{log.span_id}{content}"
+
+
+def _digest(text: str, digits: int) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=digits // 2).hexdigest()

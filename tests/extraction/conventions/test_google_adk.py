@@ -1,0 +1,117 @@
+"""Google's ADK where no recorded export shows it, after `telemetry/tracing.py` of google-adk and adk-java."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from goldspan.extraction import extract
+from goldspan.extraction.conventions import installed
+from goldspan.model import SpanRecord
+from spans import span
+
+FAILED = {
+    "response_type": "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN",
+    "error_type": "ValueError",
+    "error_details": "nights must be >= 1",
+}
+
+
+def tool(
+    name: str = "book", *, arguments: Any = '{"n": 1}', response: Any = '{"result": 3}', **more: Any
+) -> SpanRecord:
+    attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": name,
+        "gcp.vertex.agent.tool_call_args": arguments,
+        "gcp.vertex.agent.tool_response": response,
+        "gcp.vertex.agent.llm_request": "{}",
+        **more,
+    }
+    return span(f"execute_tool {name}", **attributes)
+
+
+@pytest.mark.parametrize(
+    ("span_made", "kind"),
+    [
+        (tool(), "tool"),
+        (tool("transfer_to_agent"), "handoff"),
+        (tool("switch", **{"gen_ai.tool.type": "TransferToAgentTool"}), "handoff"),
+        (tool("expert", **{"gen_ai.tool.type": "AgentTool"}), "agent"),
+        (tool("google_search", **{"gen_ai.tool.type": "GoogleSearchTool"}), "hosted"),
+    ],
+)
+def test_the_class_of_a_tool_tells_its_kind(span_made: SpanRecord, kind: str) -> None:
+    [run] = extract([span_made])
+    assert [call.kind for call in run.tool_calls] == [kind]
+
+
+@pytest.mark.parametrize("response", ["{}", '{"Content": {"parts": []}}', "<not serializable>"])
+def test_what_merges_parallel_calls_is_no_call(response: str) -> None:
+    merged = tool("(merged tools)", arguments="N/A", response=response, **{"gen_ai.tool.call.id": "e-1"})
+    [run] = extract([tool(), merged])
+    assert run.tools_used == ("book",)
+
+
+def test_an_id_that_is_not_specified_is_none() -> None:
+    calls = [tool(**{"gen_ai.tool.call.id": "<not specified>"}) for _ in range(2)]
+    [run] = extract(calls)
+    assert [call.call_id for call in run.tool_calls] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "response", "expected"),
+    [
+        pytest.param('{"n": 1}', '{"result": 3}', ({"n": 1}, 3), id="recorded"),
+        pytest.param("{}", '{"result": null}', ({}, None), id="a tool without arguments"),
+        pytest.param("{}", "{}", (None, None), id="content switched off"),
+        pytest.param('{"n": 1}', '{"status": "ok", "result": 3}', ({"n": 1}, {"status": "ok", "result": 3}), id="own"),
+    ],
+)
+def test_arguments_and_results_are_told_from_content_that_is_off(
+    arguments: str, response: str, expected: tuple[Any, Any]
+) -> None:
+    [run] = extract([tool(arguments=arguments, response=response)])
+    assert [(call.arguments, call.result) for call in run.tool_calls] == [expected]
+
+
+def test_a_failure_that_the_model_is_to_reflect_on_is_an_error() -> None:
+    [run] = extract([tool(response=json.dumps(FAILED))])
+    assert [(call.error, call.outcome) for call in run.tool_calls] == [("nights must be >= 1", "error")]
+
+
+def test_the_first_java_version_names_a_tool_only_in_its_span() -> None:
+    # google/adk-java 0.1, Telemetry.java and flows/llmflows/Functions.java
+    call = span(
+        "tool_call [book]", **{"gen_ai.system": "gcp.vertex.agent", "gcp.vertex.agent.tool_call_args": '{"n": 1}'}
+    )
+    answer = span("tool_response [book]", **{"gen_ai.system": "gcp.vertex.agent", "gcp.vertex.agent.event_id": "e"})
+    [run] = extract([call, answer])
+    assert [(made.name, made.arguments) for made in run.tool_calls] == [("book", {"n": 1})]
+
+
+def test_a_request_to_the_model_holds_messages_and_tools() -> None:
+    request = {
+        "config": {
+            "tools": [{"function_declarations": [{"name": "book", "parameters_json_schema": {"type": "object"}}]}]
+        },
+        "contents": [{"role": "user", "parts": [{"text": "Book a room"}]}],
+    }
+    answer = {"content": {"role": "model", "parts": [{"text": "Done"}]}}
+    asked = {
+        "gcp.vertex.agent.llm_request": json.dumps(request),
+        "gcp.vertex.agent.llm_response": json.dumps(answer),
+        "gcp.vertex.agent.session_id": "s-1",
+    }
+    [run] = extract([span("call_llm", **asked)])
+    assert (run.input, run.output, run.session_id) == ("Book a room", "Done", "s-1")
+    assert [tool.name for tool in run.available_tools] == ["book"]
+
+
+@pytest.mark.parametrize("value", ["{}", "null", "[", 3, ["x"]])
+def test_content_of_any_other_shape_is_no_content(value: Any) -> None:
+    reading = installed().read(span("call_llm", **{"gcp.vertex.agent.llm_request": value}))
+    assert reading.role == "model"
+    assert [place() for place in reading.tools] == [()]

@@ -1,0 +1,125 @@
+"""OpenLLMetry (Traceloop), where no recorded export shows it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from goldspan.extraction import extract
+from goldspan.extraction.conventions import installed
+from spans import span
+
+read = installed().read
+
+
+@pytest.mark.parametrize(
+    ("attributes", "role"),
+    [
+        pytest.param({"traceloop__span__kind": "tool"}, "tool", id="tool"),
+        pytest.param({"traceloop__span__kind": "workflow"}, "entry", id="workflow"),
+        pytest.param({"traceloop__span__kind": "agent"}, "agent", id="agent"),
+        pytest.param({"traceloop__span__kind": "task"}, None, id="task"),
+        pytest.param({"traceloop__span__kind": "session"}, "aside", id="MCP session"),
+        pytest.param(
+            {"traceloop__span__kind": "task", "gen_ai__operation__name": "execute_tool"},
+            "tool",
+            id="tool of LangChain.js",
+        ),
+        pytest.param(
+            {"traceloop__span__kind": "workflow", "gen_ai__operation__name": "invoke_agent"},
+            "agent",
+            id="agent of LangChain.js",
+        ),
+        pytest.param({"llm__request__type": "chat"}, "model", id="model before the GenAI conventions"),
+    ],
+)
+def test_a_span_is_what_its_kind_and_operation_say(attributes: dict[str, str], role: str | None) -> None:
+    assert read(span("x", **attributes)).role == role
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        pytest.param({"args": [], "kwargs": {"city": "Rome"}}, {"city": "Rome"}, id="decorated function"),
+        pytest.param({"args": ['{"city": "Rome"}']}, {"city": "Rome"}, id="LangChain.js"),
+        pytest.param({"tool_name": "weather", "arguments": {"city": "Rome"}}, {"city": "Rome"}, id="MCP"),
+        pytest.param(
+            {"input_str": "{'city': 'Rome'}", "inputs": {"city": "Rome"}, "tags": [], "metadata": {}, "kwargs": {}},
+            {"city": "Rome"},
+            id="LangChain",
+        ),
+        pytest.param(
+            {"input_str": "{'city': 'Rome'}", "tags": [], "metadata": {}, "kwargs": {}},
+            {"city": "Rome"},
+            id="LangChain before 0.50",
+        ),
+    ],
+)
+def test_arguments_come_out_of_the_envelope_of_what_was_instrumented(written: object, arguments: object) -> None:
+    seen = span(
+        "weather.tool",
+        traceloop__span__kind="tool",
+        traceloop__entity__name="weather",
+        traceloop__entity__input=json.dumps(written),
+    )
+    [run] = extract([seen])
+    [call] = run.tool_calls
+    assert (call.name, call.arguments) == ("weather", arguments)
+
+
+def test_a_tool_of_langchain_js_bears_the_name_in_its_result_and_not_that_of_its_class() -> None:
+    message = {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain_core", "messages", "ToolMessage"],
+        "kwargs": {"status": "success", "content": "21", "name": "weather", "tool_call_id": "c1"},
+    }
+    seen = span(
+        "execute_tool DynamicStructuredTool",
+        gen_ai__operation__name="execute_tool",
+        traceloop__span__kind="task",
+        traceloop__entity__name="DynamicStructuredTool",
+        traceloop__entity__output=json.dumps(message),
+    )
+    [run] = extract([seen])
+    [call] = run.tool_calls
+    assert (call.name, call.call_id, call.result) == ("weather", "c1", 21)
+
+
+def test_an_mcp_tool_that_says_it_failed_has_failed() -> None:
+    seen = span(
+        "pay.tool",
+        traceloop__span__kind="tool",
+        traceloop__entity__name="pay",
+        traceloop__entity__output='{"result":"no funds","is_error":true}',
+    )
+    [run] = extract([seen])
+    assert [call.error for call in run.tool_calls] == ["no funds"]
+
+
+def test_tools_that_were_offered_before_the_genai_conventions_are_known_with_their_schemas() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    reading = read(
+        span(
+            "ChatOpenAI.chat",
+            llm__request__type="chat",
+            llm__request__functions__1__name="second",
+            llm__request__functions__0__name="first",
+            llm__request__functions__0__description="the first",
+            llm__request__functions__0__parameters=json.dumps(schema),
+        )
+    )
+    offered = [tool for place in reading.tools for tool in place()]
+    assert [(tool.name, tool.description, tool.parameters) for tool in offered] == [
+        ("first", "the first", schema),
+        ("second", None, None),
+    ]
+
+
+@pytest.mark.parametrize(("target", "named"), [({}, "unknown"), ({"gen_ai__handoff__to_agent": "legal"}, "legal")])
+def test_a_hand_off_is_no_tool_and_named_by_the_agent_it_goes_to(target: dict[str, str], named: str) -> None:
+    seen = span("trip → unknown.handoff", traceloop__span__kind="handoff", gen_ai__operation__name="handoff", **target)
+    [run] = extract([seen])
+    assert [(call.name, call.kind) for call in run.tool_calls] == [(named, "handoff")]
+    assert run.tools_used == ()

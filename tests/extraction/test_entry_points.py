@@ -1,0 +1,103 @@
+"""A convention that comes in a package of somebody else's: installed with pip, found by its entry point."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "acme_goldspan"
+CONVENTION = """
+from goldspan.extraction.convention import Convention, Places
+
+CONVENTION = Convention(
+    name="acme",
+    title="Acme's own agent",
+    source="https://acme.example",
+    versions="1",
+    roles={"acme.step": {"tool": "tool", "turn": "agent"}},
+    of={
+        "tool": Places(name=("acme.tool",), arguments=("acme.given",)),
+        "agent": Places(name=("acme.agent",), input=("acme.question",)),
+    },
+)
+"""
+REPORT = """
+import json
+from goldspan.extraction import extract
+from goldspan.model import SpanRecord
+
+def span(number, parent, **attributes):
+    named = {key.replace("__", "."): value for key, value in attributes.items()}
+    return SpanRecord("1" * 32, f"{number:016x}", parent, "work", named, number * 10, number * 10 + 5)
+
+runs = extract([
+    span(1, None, acme__step="turn", acme__agent="planner", acme__question="Where to?"),
+    span(2, f"{1:016x}", acme__step="tool", acme__tool="atlas", acme__given='{"city": "Oslo"}'),
+    span(3, f"{1:016x}", gen_ai__operation__name="execute_tool", gen_ai__tool__name="weather"),
+])
+print(json.dumps([[run.agent, run.input, run.tools_used, run.tool_calls[0].arguments] for run in runs]))
+"""
+
+
+WHEEL = f"""Wheel-Version: 1.0
+Generator: {PACKAGE}
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+ENTRY_POINTS = f"""[goldspan.conventions]
+acme = {PACKAGE}:CONVENTION
+broken = {PACKAGE}:MISSING
+wrong = {PACKAGE}:__name__
+"""
+
+
+@pytest.fixture(scope="module")
+def installed_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory into which pip installed the package: like `site-packages` of somebody who has it."""
+    target = tmp_path_factory.mktemp("installed")
+    wheel = tmp_path_factory.mktemp("dist") / f"{PACKAGE}-1-py3-none-any.whl"
+    info = f"{PACKAGE}-1.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{PACKAGE}.py", CONVENTION)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1\n")
+        archive.writestr(f"{info}/WHEEL", WHEEL)
+        archive.writestr(f"{info}/entry_points.txt", ENTRY_POINTS)
+        archive.writestr(f"{info}/RECORD", "")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
+    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
+    return target
+
+
+def run_python(code: str, *, beside: Path, warnings: str = "ignore") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(beside)}
+    return subprocess.run(
+        [sys.executable, "-W", warnings, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+
+
+def test_a_package_that_offers_a_convention_needs_only_be_installed(installed_package: Path) -> None:
+    assert json.loads(run_python(REPORT, beside=installed_package).stdout) == [
+        ["planner", "Where to?", ["atlas", "weather"], {"city": "Oslo"}]
+    ]
+
+
+def test_without_the_package_its_spans_say_nothing(tmp_path: Path) -> None:
+    [[agent, asked, tools, _]] = json.loads(run_python(REPORT, beside=tmp_path).stdout)
+    assert (agent, asked, tools) == (None, None, ["weather"])
+
+
+def test_an_offer_that_cannot_be_used_is_named_and_left_out(installed_package: Path) -> None:
+    said = run_python(REPORT, beside=installed_package, warnings="always").stderr
+    assert "the convention 'broken' cannot be loaded" in said
+    assert "the entry point 'wrong' of goldspan.conventions is no goldspan Convention" in said
+
+
+def test_a_package_that_knows_better_is_believed_first(installed_package: Path) -> None:
+    code = "from goldspan.extraction.conventions import installed; print(installed().members[0].name)"
+    assert run_python(code, beside=installed_package).stdout.strip() == "acme"
