@@ -36,10 +36,11 @@ def extract(
     `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`.
     """
     attributes = golden_ids.golden_id_attributes(golden_id_attributes)
+    conventions = installed(tuple(attributes))
     traces: dict[str, list[SpanRecord]] = {}
-    for span in spans_with_logs(records, installed()):
+    for span in spans_with_logs(records, conventions):
         traces.setdefault(span.trace_id, []).append(span)
-    planted = map(plant, traces.values())
+    planted = (plant(trace, conventions=conventions) for trace in traces.values())
     if unit == "component":
         portions = [portion for roots in planted for portion in components(roots)]
     else:

@@ -7,9 +7,9 @@ cannot say is one function, `refine`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 from goldspan.extraction import messages, values
@@ -131,7 +131,7 @@ class Convention:
     roles: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
     """What a span is: attribute, then its value in lower case (or `ANY`), then the role. The first that fits counts."""
     signs: Keys = ()
-    """Further attributes by which a span of the family is known, though they tell no role."""
+    """Attributes by which a span of the family is known even where `roles` does not tell what it is."""
     of: Mapping[Role, Places] = field(default_factory=dict)
     """Where spans of a role keep their facts."""
     everywhere: Places = Places()
@@ -149,35 +149,82 @@ class Convention:
     content: str | None = None
     """What to switch on where arguments, results or messages are not recorded. `None`: they always are."""
 
-    @property
+    unless: Keys = ()
+    """Attributes that take `roles` back, since another convention then knows better what the span is."""
+
+    @cached_property
     def all_signs(self) -> frozenset[str]:
         """Every attribute by which a span of this family is known: one of them suffices."""
         return frozenset(self.roles).union(self.signs)
 
+    def signs_among(self, present: Set[str]) -> Set[str]:
+        """The signs that count for a span that has these attributes."""
+        return self.all_signs if present.isdisjoint(self.unless) else frozenset(self.signs)
+
+    @cached_property
+    def all_keys(self) -> frozenset[str]:
+        """Every attribute that the tables name."""
+        named = {*self.all_signs, *self.unless}
+        for places in (self.everywhere, *self.of.values()):
+            for fact in (*_FACTS, *_VALUES, "tools"):
+                named.update(getattr(places, fact))
+            named.update(source.attribute for source in places.asked + places.answered if isinstance(source, FromJson))
+        return frozenset(named)
+
     def read(self, span: SpanRecord) -> Reading | None:
         """What the convention understands of a span that carries one of its signs."""
-        attributes = span.attributes
+        return Reader(self, self.all_keys.intersection(span.attributes)).read(span)
+
+
+class Reader:
+    """A convention narrowed to the attributes that some spans have: those of one kind of span all have the same."""
+
+    __slots__ = ("_by", "_convention", "_plans", "_roles", "_signed")
+
+    def __init__(self, convention: Convention, present: Set[str]) -> None:
+        """Narrow a convention down to the `present` attributes."""
+        self._convention = convention
+        self._by = (convention.name,)
+        self._signed = not present.isdisjoint(convention.signs)
+        known = convention.roles.items() if present.isdisjoint(convention.unless) else ()
+        self._roles = tuple((attribute, roles) for attribute, roles in known if attribute in present)
+        plain = _Plan.of(convention, None, present)
+        told = (role for roles in convention.roles.values() for role in roles.values())
+        self._plans: dict[Role | None, _Plan] = dict.fromkeys(told, plain)
+        for role in (*convention.of, *convention.span_names):
+            self._plans[role] = _Plan.of(convention, role, present)
+        self._plans[None] = plain
+
+    def read(self, span: SpanRecord) -> Reading | None:
+        """What the convention understands of a span that has these attributes."""
+        attributes, convention = span.attributes, self._convention
         role = self._role(attributes)
-        plan = self._plans.get(role) or self._plans[None]
-        reading = Reading(role, (self.name,))
-        for fact, keys in plan.facts:
+        if role is None and not self._signed:
+            return None
+        plan = self._plans[role]
+        reading = Reading(role, self._by)
+        for fact, keys, as_written in plan.facts:
             value = _first(attributes, keys)
             if value is not None:
                 # An attribute may hold anything, and what follows compares and sorts names and ids.
-                setattr(reading, fact, value if fact in _AS_WRITTEN or isinstance(value, str) else str(value))
-        arguments, result = _first(attributes, plan.arguments), _first(attributes, plan.result)
-        reading.arguments = None if arguments is None else Written(arguments, self.open_arguments)
-        reading.result = None if result is None else Written(result, self.open_result)
-        reading.asked = tuple(partial(source, span) for source in plan.asked)
-        reading.answered = tuple(partial(source, span) for source in plan.answered)
-        reading.tools = tuple(partial(messages.definitions, attributes[key]) for key in plan.tools if key in attributes)
+                setattr(reading, fact, value if as_written or isinstance(value, str) else str(value))
+        if plan.arguments and (arguments := _first(attributes, plan.arguments)) is not None:
+            reading.arguments = Written(arguments, convention.open_arguments)
+        if plan.result and (result := _first(attributes, plan.result)) is not None:
+            reading.result = Written(result, convention.open_result)
+        if plan.asked:
+            reading.asked = tuple([partial(source, span) for source in plan.asked])
+        if plan.answered:
+            reading.answered = tuple([partial(source, span) for source in plan.answered])
+        if plan.tools:
+            reading.tools = tuple([partial(messages.definitions, attributes[key]) for key in plan.tools])
         if plan.forms and reading.name is None:
             found = (form.fullmatch(span.name) for form in plan.forms)
             reading.span_name = next((hit["name"] for hit in found if hit), None)
-        return reading if self.refine is None else self.refine(span, reading)
+        return reading if convention.refine is None else convention.refine(span, reading)
 
     def _role(self, attributes: Mapping[str, Any]) -> Role | None:
-        for attribute, roles in self.roles.items():
+        for attribute, roles in self._roles:
             value = attributes.get(attribute)
             if value is not None:
                 role = roles.get(str(value).lower()) or roles.get(ANY)
@@ -185,17 +232,13 @@ class Convention:
                     return role
         return None
 
-    @cached_property
-    def _plans(self) -> Mapping[Role | None, _Plan]:
-        roles: set[Role | None] = {None, *self.of, *self.span_names}
-        return {role: _Plan.of(self, role) for role in roles}
-
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """The tables for one role put together, so that reading a span goes through them once."""
 
-    facts: tuple[tuple[str, Keys], ...]
+    facts: tuple[tuple[str, Keys, bool], ...]
+    """The field of a reading, the attributes that hold it, and whether it is kept as written."""
     arguments: Keys
     result: Keys
     tools: Keys
@@ -204,24 +247,37 @@ class _Plan:
     forms: tuple[re.Pattern[str], ...]
 
     @classmethod
-    def of(cls, convention: Convention, role: Role | None) -> _Plan:
+    def of(cls, convention: Convention, role: Role | None, present: Set[str]) -> _Plan:
         own = convention.of.get(role, Places()) if role is not None else Places()
         common = convention.everywhere
-        facts = ((fact, getattr(own, fact) + getattr(common, fact)) for fact in _FACTS)
-        forms = convention.span_names.get(role, ()) if role is not None else ()
+
+        def keys(fact: str) -> Keys:
+            return tuple(key for key in getattr(own, fact) + getattr(common, fact) if key in present)
+
+        facts = tuple((fact, found, fact in _AS_WRITTEN) for fact in _FACTS if (found := keys(fact)))
+        arguments, result, tools = keys("arguments"), keys("result"), keys("tools")
+        asked = tuple(source for source in own.asked + common.asked if _may_have(source, present))
+        answered = tuple(source for source in own.answered + common.answered if _may_have(source, present))
+        forms = tuple(map(_form, convention.span_names.get(role, ()))) if role is not None else ()
         return cls(
-            tuple((fact, keys) for fact, keys in facts if keys),
-            own.arguments + common.arguments,
-            own.result + common.result,
-            own.tools + common.tools,
-            own.asked + common.asked,
-            own.answered + common.answered,
-            tuple(map(_form, forms)),
+            facts,
+            arguments,
+            result,
+            tools,
+            asked,
+            answered,
+            forms,
         )
 
 
 _AS_WRITTEN = ("input", "output")
 _FACTS = ("name", "call_id", "error", "server", "agent", "session_id", *_AS_WRITTEN)
+_VALUES = ("arguments", "result")
+
+
+def _may_have(source: MessageSource, present: Set[str]) -> bool:
+    """Whether spans with these attributes may hold messages there, as far as a single attribute tells."""
+    return not isinstance(source, FromJson) or source.attribute in present
 
 
 def _first(attributes: Mapping[str, Any], keys: Keys) -> Any:
@@ -232,6 +288,7 @@ def _first(attributes: Mapping[str, Any], keys: Keys) -> Any:
     return None
 
 
+@cache
 def _form(form: str) -> re.Pattern[str]:
     before, _, after = form.partition("{name}")
     return re.compile(f"{re.escape(before)}(?P<name>.+){re.escape(after)}", re.DOTALL)

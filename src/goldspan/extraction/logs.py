@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from goldspan.extraction import values
-from goldspan.extraction.conventions import Conventions
+from goldspan.extraction.recognition import Conventions
 from goldspan.model import LogRecord, Record, SpanEvent, SpanRecord
 
 EVENT_NAME = "event.name"

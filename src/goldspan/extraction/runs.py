@@ -155,7 +155,8 @@ def _content_off(nodes: list[Node], found: Reconciled) -> bool:
 
 def _lookalikes(nodes: list[Node], offered: set[str]) -> tuple[str, ...]:
     """Spans without a role that are called like a tool that was offered, or like tool spans in general."""
-    unknown = {node.span.name for node in nodes if node.role is None}
+    root = next(reversed([nodes[0], *nodes[0].ancestors()]))
+    unknown = root.unknown.union(node.span.name for node in nodes if node.role is None)
     return tuple(sorted(name for name in unknown if fold(name) in offered or _TOOL_SPAN.search(name)))
 
 

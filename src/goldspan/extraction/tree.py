@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from goldspan.extraction.conventions import Conventions, installed
 from goldspan.extraction.reading import MARKS, Messages, Reading, Role, first_messages
+from goldspan.extraction.recognition import NOTHING, Conventions
 from goldspan.model import SpanRecord
 
 
@@ -30,6 +30,7 @@ class Node:
         "reading",
         "runs_agent",
         "span",
+        "unknown",
     )
 
     def __init__(self, span: SpanRecord, reading: Reading) -> None:
@@ -50,6 +51,8 @@ class Node:
         """Whether its parent is a span of the request before, which had ended."""
         self.runs_agent = False
         """For a tool: whether an agent is at work right inside it."""
+        self.unknown: frozenset[str] = frozenset()
+        """For a root: the names of the spans of its trace that no convention knows."""
         self._first = self._last = 0
         self._asked: Messages | None = None
         self._answered: Messages | None = None
@@ -81,8 +84,7 @@ class Node:
     @property
     def place(self) -> tuple[float, str]:
         """Sort key: time of start, unknown times last. The span id only makes it unambiguous."""
-        start = self.span.start_ns
-        return (float("inf") if start is None else start, self.span.span_id)
+        return (_start(self.span), self.span.span_id)
 
     def contains(self, other: Node) -> bool:
         """Whether the other node is this one or below it."""
@@ -104,26 +106,62 @@ class Node:
             pending.extend(reversed(node.children))
 
 
-def plant(spans: Iterable[SpanRecord], *, conventions: Conventions | None = None) -> list[Node]:
-    """The roots of the trees that the spans of one trace form, by time of start.
+def plant(spans: Iterable[SpanRecord], *, conventions: Conventions) -> list[Node]:
+    """The roots of the trees that the spans of one trace form, by time of start; none where no convention knows one.
 
-    A span that came twice counts once (the fuller one). A parent that never came makes its children roots. A circle of
-    parents is cut at its earliest span.
+    A span that no convention knows, such as an application's own, is no node, unless it is a root or has lost
+    attributes; those below it hang on what is above it. A span that came twice counts once (the fuller one). A parent
+    that never came makes its children roots. A circle of parents is cut at its earliest span.
     """
-    read = (conventions or installed()).read
-    nodes = {span_id: Node(span, read(span)) for span_id, span in _distinct(spans).items()}
+    nodes: dict[str, Node] = {}
+    plain: dict[str, SpanRecord] = {}
+    for span_id, span in _distinct(spans).items():
+        reading = conventions.read(span)
+        if reading is NOTHING and not span.dropped_attributes:
+            plain[span_id] = span
+        else:
+            nodes[span_id] = Node(span, reading)
+    if not nodes:
+        return []
+    unknown = frozenset([span.name for span in plain.values()])
+    _hang(nodes, plain)
     ordered = sorted(nodes.values(), key=lambda node: node.place)
-    for node in ordered:
-        parent = nodes.get(node.span.parent_id or "")
-        if parent is not None and parent is not node:
-            node.parent = parent
     _cut_circles(ordered)
     for node in ordered:
         if node.parent is not None:
             node.parent.children.append(node)
     roots = _with_leaked([node for node in ordered if node.parent is None])
     _look_around(roots)
+    for root in roots:
+        root.unknown = unknown
     return roots
+
+
+def _hang(nodes: dict[str, Node], plain: dict[str, SpanRecord]) -> None:
+    """Give every node the nearest node above it; a plain span above which there is nothing becomes a node for that."""
+    nearest: dict[str, Node] = {}
+    for node in tuple(nodes.values()):
+        path: dict[str, SpanRecord] = {}
+        span_id = node.span.parent_id
+        above = None
+        while span_id is not None and above is None:
+            above = nodes.get(span_id) or nearest.get(span_id)
+            if above is None and span_id in path:  # a circle that nobody else would cut
+                circle = list(path)[list(path).index(span_id) :]
+                span_id = min(circle, key=lambda member: (_start(plain[member]), member))
+                above = nodes[span_id] = Node(plain[span_id], NOTHING)
+            elif above is None and span_id in plain:
+                path[span_id] = plain[span_id]
+                span_id = path[span_id].parent_id
+            elif above is None:
+                break
+        if above is None and path:
+            top = next(reversed(path))
+            above = nodes[top] = Node(path[top], NOTHING)
+        if above is not None:
+            nearest.update(dict.fromkeys(path, above))
+        if above is not node:
+            node.parent = above
 
 
 def _with_leaked(roots: list[Node]) -> list[Node]:
@@ -174,6 +212,10 @@ def _look_around(roots: list[Node]) -> None:
     for node in reversed(everything):
         if node.parent is not None:
             node.parent._last = max(node.parent._last, node._last)
+
+
+def _start(span: SpanRecord) -> float:
+    return float("inf") if span.start_ns is None else span.start_ns
 
 
 def _distinct(spans: Iterable[SpanRecord]) -> dict[str, SpanRecord]:

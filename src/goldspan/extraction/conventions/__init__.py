@@ -9,8 +9,7 @@ one knows better.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import entry_points
 
 from goldspan.errors import GoldspanWarning
@@ -45,10 +44,9 @@ from goldspan.extraction.conventions import (
     traceloop,
     vercel,
 )
-from goldspan.extraction.reading import Reading
-from goldspan.model import SpanRecord
+from goldspan.extraction.recognition import Conventions
 
-__all__ = ["BUILT_IN", "Convention", "Conventions", "installed"]
+__all__ = ["BUILT_IN", "Convention", "installed"]
 
 GROUP = "goldspan.conventions"
 
@@ -85,46 +83,19 @@ BUILT_IN: tuple[Convention, ...] = (
 )
 """Most trusted first."""
 
-_NOTHING = Reading()
 
+@lru_cache(maxsize=16)
+def installed(noted: tuple[str, ...] = ()) -> Conventions:
+    """The conventions of goldspan and of the packages that are installed beside it.
 
-class Conventions:
-    """Some conventions, ready to read spans."""
-
-    def __init__(self, members: Iterable[Convention]) -> None:
-        """Put conventions together, the most trusted first."""
-        self.members = tuple(members)
-        of_sign: dict[str, tuple[int, ...]] = {}
-        for number, convention in enumerate(self.members):
-            for sign in convention.all_signs:
-                of_sign[sign] = (*of_sign.get(sign, ()), number)
-        self._of_sign: Mapping[str, tuple[int, ...]] = of_sign
-        self._signs = frozenset(of_sign)
-
-    def read(self, span: SpanRecord) -> Reading:
-        """Everything the conventions understand of one span, joined. Most spans carry no sign and cost one look."""
-        if self._signs.isdisjoint(span.attributes):
-            return _NOTHING
-        of_sign = self._of_sign
-        numbers = sorted({number for key in span.attributes if key in of_sign for number in of_sign[key]})
-        joined: Reading | None = None
-        for number in numbers:
-            reading = self.members[number].read(span)
-            if reading is None:
-                continue
-            if joined is None:
-                joined = reading
-            else:
-                joined.complete_with(reading)
-        return _NOTHING if joined is None else joined
+    One that cannot be loaded gives a `GoldspanWarning` and is left out. `noted` are attributes that make a span count
+    as known.
+    """
+    return Conventions((*_of_packages(), *BUILT_IN), noted=noted)
 
 
 @cache
-def installed() -> Conventions:
-    """The conventions of goldspan and of the packages that are installed beside it.
-
-    One that cannot be loaded gives a `GoldspanWarning` and is left out.
-    """
+def _of_packages() -> tuple[Convention, ...]:
     found: list[Convention] = []
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
@@ -136,8 +107,8 @@ def installed() -> Conventions:
             found.append(loaded)
         else:
             _warn(f"the entry point {point.name!r} of {GROUP} is no goldspan Convention, but {loaded!r}")
-    return Conventions((*found, *BUILT_IN))
+    return tuple(found)
 
 
 def _warn(what: str) -> None:
-    warnings.warn(what, GoldspanWarning, stacklevel=3)
+    warnings.warn(what, GoldspanWarning, stacklevel=4)

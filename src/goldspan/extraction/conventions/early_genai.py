@@ -15,7 +15,7 @@ from goldspan.extraction import messages
 from goldspan.extraction.convention import ANY, Convention, FromJson, Places
 from goldspan.extraction.flattened import unflattened
 from goldspan.extraction.notation import plain
-from goldspan.extraction.reading import Messages, Reading
+from goldspan.extraction.reading import Messages
 from goldspan.model import SpanRecord
 
 _MODEL = "gen_ai.request.model"
@@ -51,13 +51,6 @@ def _is_call(item: Any) -> bool:
     return isinstance(item, Mapping) and isinstance(item.get("function"), Mapping) and "arguments" in item["function"]
 
 
-def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
-    if semconv.OPERATION not in span.attributes:
-        return reading
-    reading.role = None
-    return reading if any(sign in span.attributes for sign in _NUMBERED) else None
-
-
 CONVENTION = Convention(
     name="early_genai",
     title="GenAI attributes without operations",
@@ -73,13 +66,12 @@ CONVENTION = Convention(
             arguments=(semconv.TOOL_CALL_ARGUMENTS, "input.value"),
             result=(semconv.TOOL_CALL_RESULT, "output.value"),
         ),
-        "model": Places(
-            asked=(_FromNumbered(_PROMPT), FromJson(_PROMPT)),
-            answered=(_FromNumbered(_COMPLETION), FromJson(_COMPLETION)),
-        ),
+        "model": Places(asked=(FromJson(_PROMPT),), answered=(FromJson(_COMPLETION),)),
     },
-    everywhere=Places(agent=(semconv.AGENT_NAME,)),
+    everywhere=Places(
+        agent=(semconv.AGENT_NAME,), asked=(_FromNumbered(_PROMPT),), answered=(_FromNumbered(_COMPLETION),)
+    ),
+    unless=(semconv.OPERATION,),
     span_names={"tool": ("tool.{name}",)},
-    refine=_refine,
     notes=("Where a span names its operation, that decides what it is.",),
 )

@@ -75,7 +75,7 @@ CONVENTION = Convention(
         # Of the span that stands in where only its log events arrived.
         "event.name": dict.fromkeys((_DETAILS, *_SPOKEN[:3], _CHOICE), "model"),
     },
-    signs=(semconv.CONVERSATION_ID,),
+    signs=(semconv.OPERATION, semconv.CONVERSATION_ID),
     of={
         "tool": Places(
             name=(semconv.TOOL_NAME, _TO_AGENT, "gen_ai.data_source.id", "gen_ai.memory.store.id"),

@@ -72,7 +72,7 @@ CONVENTION = Convention(
         _KIND: {"tool": "tool", "agent": "agent", "handoff": "tool", "workflow": "entry", "session": "aside"},
         "llm.request.type": {ANY: "model"},
     },
-    signs=(f"{_PROPERTIES}.session_id", f"{_PROPERTIES}.thread_id"),
+    signs=(_KIND, f"{_PROPERTIES}.session_id", f"{_PROPERTIES}.thread_id"),
     of={
         "tool": Places(name=(semconv.TOOL_NAME, "gen_ai.handoff.to_agent", _NAME), agent=(semconv.AGENT_NAME,)),
         "agent": _TASK,

@@ -151,7 +151,7 @@ CONVENTION = Convention(
         TOOL_NAME: {ANY: "tool"},
         KIND: {"tool": "tool", "retriever": "tool", "agent": "agent", "llm": "model", "evaluator": "aside"},
     },
-    signs=("session.id", INPUT),
+    signs=(KIND, "session.id", INPUT),
     of={
         "tool": Places(name=(TOOL_NAME,), call_id=("tool_call.id", "tool.id"), arguments=(INPUT,), result=(OUTPUT,)),
         "agent": Places(
