@@ -10,7 +10,7 @@ from goldspan.extraction.conversations import conversations
 from goldspan.extraction.cutting import components, requests
 from goldspan.extraction.logs import spans_with_logs
 from goldspan.extraction.reading import Role
-from goldspan.extraction.reconciliation import ids_made
+from goldspan.extraction.reconciliation import IdsMade
 from goldspan.extraction.runs import assemble
 from goldspan.extraction.stitching import parts, stitch
 from goldspan.extraction.tree import plant
@@ -45,7 +45,7 @@ def extract(
         portions = [portion for roots in planted for portion in components(roots)]
     else:
         portions = stitch(part for roots in planted for whole in requests(roots) for part in parts(whole))
-    made = frozenset(call_id for portion in portions for call_id in ids_made(portion.nodes))
+    made = IdsMade([node for portion in portions for node in portion.nodes])
     runs = [assemble(portion, golden_id_attributes=attributes, elsewhere=made) for portion in portions]
     if unit != "component":
         scopes = [portion.nodes[0].span.scope for portion in portions]

@@ -32,6 +32,15 @@ class FromJson:
         """The messages of a span."""
         return messages.from_json(span.attributes.get(self.attribute))
 
+    def is_there(self, span: SpanRecord) -> bool:
+        """Whether the span has something there."""
+        return self.attribute in span.attributes
+
+    def is_quiet(self, span: SpanRecord) -> bool:
+        """Whether it takes no reading to see that no call and no answer to one is among the messages."""
+        raw = span.attributes.get(self.attribute)
+        return raw is None or (isinstance(raw, str) and not messages.may_call(raw))
+
     def __str__(self) -> str:
         """How the documentation names the place."""
         return f"`{self.attribute}`"
@@ -48,6 +57,14 @@ class FromFlat:
         """The messages of a span."""
         return messages.from_flat(span.attributes, self.prefix, self.inner)
 
+    def is_there(self, span: SpanRecord) -> bool:
+        """Whether the span has something there."""
+        return any(key.startswith(self.prefix) for key in span.attributes)
+
+    def is_quiet(self, span: SpanRecord) -> bool:
+        """Whether it takes no reading to see that no call and no answer to one is among the messages."""
+        return not self.is_there(span)
+
     def __str__(self) -> str:
         """How the documentation names the place."""
         return f"`{self.prefix}.N.{self.inner + '.' if self.inner else ''}*`"
@@ -61,6 +78,14 @@ class FromEvents:
     """Of the events; the name tells the role where the event itself does not."""
     attribute: str | None = None
     """Holds a list of messages; `None`: each event is one message."""
+
+    def is_there(self, span: SpanRecord) -> bool:
+        """Whether the span has something there."""
+        return any(event.name in self.names for event in span.events)
+
+    def is_quiet(self, span: SpanRecord) -> bool:
+        """Whether it takes no reading to see that no call and no answer to one is among the messages."""
+        return not self.is_there(span)
 
     def __call__(self, span: SpanRecord) -> Messages:
         """The messages of a span."""

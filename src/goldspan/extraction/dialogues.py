@@ -61,6 +61,8 @@ class Dialogue:
     @property
     def calls(self) -> Iterator[RequestedCall]:
         """The tool calls the model asked for."""
+        if not self.node.asks_for_calls:
+            return iter(())
         return (call for message in self.answered for call in message.calls)
 
     @cached_property
@@ -82,6 +84,16 @@ def history(node: Node) -> list[Message]:
     return [*node.asked, *node.answered, *(message for value in written for message in messages.from_json(value))]
 
 
+def may_know_calls(node: Node) -> bool:
+    """Whether the history that an agent or application keeps may hold calls."""
+    written = (node.reading.input, node.reading.output)
+    return (
+        node.tells_calls
+        or node.asks_for_calls
+        or any(not isinstance(value, str) or messages.may_call(value) for value in written if value is not None)
+    )
+
+
 def calls_since_asked(said: Iterable[Message]) -> list[RequestedCall]:
     """The calls in a history after the user's last words: what came before belongs to an earlier request."""
     found: list[RequestedCall] = []
@@ -93,14 +105,20 @@ def calls_since_asked(said: Iterable[Message]) -> list[RequestedCall]:
 
 
 def dialogues(nodes: Iterable[Node]) -> list[Dialogue]:
-    """The model's spans with content, by time; of the nested spans of one model call, the outermost that has some."""
-    models = sorted((node for node in nodes if node.role == "model"), key=lambda node: node.place)
-    speaking: set[Node] = set()
-    for node in models:
-        inside = node.in_model and not speaking.isdisjoint(node.ancestors())
-        if not inside and (node.asked or node.answered):
-            speaking.add(node)
-    return [Dialogue(node) for node in models if node in speaking]
+    """The model's spans with content, by time; of the nested spans of one model call, the outermost that has some.
+
+    In `nodes` each span stands before those inside it.
+    """
+    speaking: list[Node] = []
+    hidden: set[Node] = set()
+    for node in nodes:
+        if node.role == "model":
+            outer = node.enclosing_model
+            if outer is not None and (outer in hidden or outer.asked or outer.answered):
+                hidden.add(node)
+            elif node.speaks:
+                speaking.append(node)
+    return [Dialogue(node) for node in sorted(speaking, key=lambda node: node.place)]
 
 
 @dataclass(eq=False)

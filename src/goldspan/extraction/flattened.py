@@ -20,14 +20,20 @@ def unflattened(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
 
     Numbers further down the path make lists as well.
     """
-    items = _Numbered()
-    for key, value in attributes.items():
-        # Most attributes of a span are none of these, and the names of those that are repeat from span to span.
-        if key.startswith(prefix):
-            path = _path(key, prefix)
-            if path:
-                _put(items, path, value)
-    listed: list[Any] = _listed(items)
+    # Most attributes of a span are none of these: what they hold need not even be decoded.
+    flat = [key for key in attributes if key.startswith(prefix)]
+    if not flat:
+        return []
+    whole = _Named()
+    numbered: list[tuple[_Named, str | int, _Numbered]] = []
+    # Where two of them contradict each other, it is not their order in the span that decides.
+    for key in sorted(flat):
+        path = _path(key, prefix)
+        if path:
+            _put(whole, path, attributes.get(key), numbered)
+    for above, step, level in reversed(numbered):
+        above[step] = [level[number] for number in sorted(level)]
+    listed: list[Any] = whole.get("", [])
     return listed
 
 
@@ -41,29 +47,27 @@ class _Numbered(_Named):
 
 @lru_cache(maxsize=8192)
 def _path(key: str, prefix: str) -> Path:
-    """The steps after the prefix; empty where the next one is no number."""
+    """The steps after the prefix, of which the first is empty; no steps where the next one is no number.
+
+    The names of attributes are repeated from span to span.
+    """
     begin, *steps = key[len(prefix) :].split(".", _DEEPEST)
     path = tuple(int(step) if _NUMBER.fullmatch(step) else step for step in steps)
-    return path if not begin and path and isinstance(path[0], int) else ()
+    return ("", *path) if not begin and path and isinstance(path[0], int) else ()
 
 
-def _put(level: _Named, path: Path, value: Any) -> None:
-    """Set a value at its path, unless other attributes say that there is no such path."""
+def _put(level: _Named, path: Path, value: Any, numbered: list[tuple[_Named, str | int, _Numbered]]) -> None:
+    """Set a value at its path, unless other attributes say that there is no such path. New lists go to `numbered`."""
     for step, following in pairwise(path):
         below = level.get(step)
         if below is None:
-            below = level[step] = _Numbered() if isinstance(following, int) else _Named()
+            if isinstance(following, int):
+                below = _Numbered()
+                numbered.append((level, step, below))
+            else:
+                below = _Named()
+            level[step] = below
         elif isinstance(below, _Numbered) is not isinstance(following, int) or not isinstance(below, _Named):
             return
         level = below
     level.setdefault(path[-1], value)
-
-
-def _listed(level: _Named) -> Any:
-    if isinstance(level, _Numbered):
-        return [_listed(value) if isinstance(value, _Named) else value for _, value in sorted(level.items(), key=_step)]
-    return {key: _listed(value) if isinstance(value, _Named) else value for key, value in level.items()}
-
-
-def _step(item: tuple[Any, Any]) -> Any:
-    return item[0]

@@ -28,6 +28,15 @@ def from_json(raw: Any) -> Messages:
     return tuple(_message(item) for item in _items(plain(raw), _HOLDERS, _DEEPEST))
 
 
+def may_call(text: str) -> bool:
+    """Whether messages as text may hold a tool call or the answer to one: a look that spares reading most of them."""
+    return any(mark in text for mark in _CALL_MARKS)
+
+
+_CALL_MARKS = ("tool", "Tool", "function", "Function", "_call", "Call")
+"""One of these is in every notation of a call; they may be in other words as well, which only costs the reading."""
+
+
 def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Messages:
     """Messages flattened into attributes `{prefix}.{number}.{inner}.{field}`, in the order of their numbers."""
     return tuple(_message(_unnested(item, inner)) for item in unflattened(attributes, prefix))

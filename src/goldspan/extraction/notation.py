@@ -19,19 +19,21 @@ _NESTING = 3
 
 def plain(value: Any) -> Any:
     """A value as written, with JSON and Python notation read; any other text stays text."""
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
     if not isinstance(value, str):
-        return value
+        if not isinstance(value, bytes):
+            return value
+        value = value.decode("utf-8", "replace")
+    begin = value[:1]
+    if begin not in _BEGINNINGS and not begin.isspace():
+        return value  # words, as most texts are: not worth a closer look
     read = denoted(value)
-    for _ in range(_NESTING - 1):
-        # A quoted text that holds brackets was written twice; the one that holds `42` is a text that says so.
-        if not isinstance(read, str) or read.lstrip()[:1] not in _WRAPPED:
-            break
+    levels = 1
+    # A quoted text that holds brackets was written twice; the one that holds `42` is a text that says so.
+    while isinstance(read, str) and levels < _NESTING and read.lstrip()[:1] in _WRAPPED:
         inner = denoted(read)
         if inner is ABSENT:
             break
-        read = inner
+        read, levels = inner, levels + 1
     return value if read is ABSENT else read
 
 
@@ -42,14 +44,20 @@ def denoted(text: str) -> Any:
     if begin in BRACKETS:
         if _too_deep(stripped):
             return ABSENT
-    elif begin != '"' and not _SCALAR.fullmatch(stripped):
+    elif begin != '"' and (begin not in _BEGINNINGS or not _SCALAR.fullmatch(stripped)):
         return ABSENT
     try:
-        return json.loads(stripped)
+        read, end = _JSON.raw_decode(stripped)
+        if end == len(stripped):
+            return read
     except (ValueError, RecursionError):
-        return reprs.read(stripped) if begin in BRACKETS else ABSENT
+        pass
+    return reprs.read(stripped) if begin in BRACKETS else ABSENT
 
 
+_JSON = json.JSONDecoder()
+_BEGINNINGS = frozenset('[{("-0123456789tfnNI')
+"""What a text begins with that is JSON or, in brackets, Python."""
 _WRAPPED = frozenset('[{("')
 _SCALAR = re.compile(r"true|false|null|NaN|-?Infinity|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _BRACKET = re.compile(r"[\[\](){}]")
@@ -57,7 +65,7 @@ _BRACKET = re.compile(r"[\[\](){}]")
 
 def _too_deep(text: str) -> bool:
     """Whether brackets are nested beyond what can be handled; those inside quoted text count too, which is no harm."""
-    if sum(map(text.count, "[{(")) <= DEEPEST:
+    if len(text) <= DEEPEST or text.count("{") + text.count("[") + text.count("(") <= DEEPEST:
         return False
     depth = 0
     for bracket in _BRACKET.finditer(text):

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 from goldspan.extraction.notation import plain
 from goldspan.model import ToolDefinition
+
+T = TypeVar("T")
+_LONGEST = 32_768
+"""Characters of a text that is remembered."""
+
+
+def remembered(read: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Read the same text once. What a model is offered is repeated on each of its spans, in one request as in the next.
+
+    A service has few such texts, and what they give is shared: it must not be changed.
+    """
+    known = lru_cache(maxsize=256)(read)
+
+    @wraps(read)
+    def read_once(raw: Any) -> T:
+        return known(raw) if isinstance(raw, str) and len(raw) <= _LONGEST else read(raw)
+
+    return read_once
+
+
+@remembered
+def definitions(raw: Any) -> tuple[ToolDefinition, ...]:
+    """Tools offered to a model: the notations of OpenAI, Anthropic, Gemini, Bedrock, MCP, LangChain and GenAI."""
+    return tuple(_definitions(plain(raw), 4))
+
 
 _HOLDERS = ("tools", "function_declarations", "functionDeclarations")
 _WRAPPERS = ("function", "toolSpec", "tool_spec")
@@ -19,17 +45,13 @@ _SCHEMAS = (
     "args_schema",
     "inputs",
 )
-
-
-def definitions(raw: Any) -> tuple[ToolDefinition, ...]:
-    """Tools offered to a model: the notations of OpenAI, Anthropic, Gemini, Bedrock, MCP, LangChain and GenAI."""
-    return tuple(_definitions(plain(raw), 4))
+_schema = remembered(plain)
 
 
 def _definitions(found: Any, levels: int) -> Iterator[ToolDefinition]:
     if isinstance(found, (list, tuple)) and levels:
         for item in found:
-            yield from _definitions(plain(item), levels - 1)
+            yield from definitions(item) if isinstance(item, str) else _definitions(plain(item), levels - 1)
     elif isinstance(found, dict):
         held = next((found[key] for key in _HOLDERS if isinstance(found.get(key), list)), None)
         if held is not None:
@@ -43,7 +65,7 @@ def _definition(tool: Mapping[str, Any]) -> ToolDefinition | None:
     name, description = inner.get("name"), inner.get("description")
     if not isinstance(name, str) or not name:
         return None
-    schema = plain(next((inner[key] for key in _SCHEMAS if inner.get(key)), None))
+    schema = _schema(next((inner[key] for key in _SCHEMAS if inner.get(key)), None))
     if isinstance(schema, dict) and isinstance(schema.get("json"), dict):
         schema = schema["json"]
     return ToolDefinition(

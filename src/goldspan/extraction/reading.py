@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from goldspan.extraction import values
@@ -126,6 +127,23 @@ _SINGLE = (
     *("name", "span_name", "kind", "call_id", "arguments", "result", "error", "outcome", "server"),
     *("agent", "input", "output", "session_id"),
 )
+
+
+def is_there(places: tuple[Callable[[], Messages], ...]) -> bool:
+    """Whether one of the places has something, as far as can be told without reading it."""
+    return any(_asked_of(place, "is_there", default=True) for place in places)
+
+
+def are_quiet(places: tuple[Callable[[], Messages], ...]) -> bool:
+    """Whether it takes no reading to see that no call, and no answer to one, is in any of the places."""
+    return all(_asked_of(place, "is_quiet", default=False) for place in places)
+
+
+def _asked_of(place: Callable[[], Messages], question: str, *, default: bool) -> bool:
+    """What the source of messages in a place says of it; sources need not know."""
+    source = place.func if isinstance(place, partial) else None
+    answer = getattr(source, question, None)
+    return default if answer is None or source is None else bool(answer(*place.args))  # type: ignore[attr-defined]
 
 
 def first_messages(places: tuple[Callable[[], Messages], ...]) -> Messages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from goldspan import semconv
@@ -33,9 +34,9 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
         unit=portion.unit,
         trace_ids=tuple(dict.fromkeys((span.trace_id, *(node.span.trace_id for node in nodes)))),
         span_id=portion.root_id or None,
-        input=_first(*map(_input, speakers), *map(_question, found.dialogues)),
-        output=_first(*map(_output, speakers), *map(_reply, sorted(found.dialogues, key=_recency))),
-        session_id=_first(*(node.reading.session_id for node in (*nodes, *nodes[0].ancestors()))),
+        input=_first(chain(map(_input, speakers), map(_question, found.dialogues))),
+        output=_first(chain(map(_output, speakers), map(_reply, sorted(found.dialogues, key=_recency)))),
+        session_id=_first(node.reading.session_id for node in chain(nodes, nodes[0].ancestors())),
         agent=_agent(nodes, root),
         service=span.service,
         tool_calls=found.calls,
@@ -51,11 +52,11 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
 
 def _agent(nodes: list[Node], root: Node | None) -> str | None:
     """The name of the first agent that has one; else what the request's own span calls its agent."""
-    named = _first(*(node.reading.name for node in nodes if node.role == "agent"))
+    named = _first(node.reading.name for node in nodes if node.role == "agent")
     return named or (root.reading.agent if root is not None and root.role in MARKS else None)
 
 
-def _first(*candidates: T | None) -> T | None:
+def _first(candidates: Iterable[T | None]) -> T | None:
     return next((candidate for candidate in candidates if candidate), None)
 
 

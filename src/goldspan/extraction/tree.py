@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from goldspan.extraction.reading import MARKS, Messages, Reading, Role, first_messages
+from goldspan.extraction.reading import MARKS, Messages, Reading, Role, are_quiet, first_messages, is_there
 from goldspan.extraction.recognition import NOTHING, Conventions
 from goldspan.model import SpanRecord
 
@@ -23,9 +23,10 @@ class Node:
         "agent",
         "children",
         "component",
+        "enclosing_model",
         "enclosing_tool",
-        "in_model",
         "leaked",
+        "owner",
         "parent",
         "reading",
         "runs_agent",
@@ -45,8 +46,10 @@ class Node:
         """The tool span around this one, unless an agent stands between: then it is that agent's own work."""
         self.component: Node | None = self if reading.role == "component" else None
         """The innermost component the span is part of."""
-        self.in_model = False
-        """Whether the span is inside a model's span."""
+        self.enclosing_model: Node | None = None
+        """The model's span around this one, unless a tool or an agent stands between: then it is work of theirs."""
+        self.owner: Node | None = None
+        """The nearest agent, entry or tool above."""
         self.leaked = False
         """Whether its parent is a span of the request before, which had ended."""
         self.runs_agent = False
@@ -72,6 +75,21 @@ class Node:
         return self._answered
 
     @property
+    def speaks(self) -> bool:
+        """Whether it may have been asked or may have answered something: told without reading, which costs."""
+        return is_there(self.reading.asked) or is_there(self.reading.answered)
+
+    @property
+    def tells_calls(self) -> bool:
+        """Whether there may be calls, or answers to calls, in what it was asked."""
+        return self._asked != () and not are_quiet(self.reading.asked)
+
+    @property
+    def asks_for_calls(self) -> bool:
+        """Whether there may be calls in what it answered."""
+        return self._answered != () and not are_quiet(self.reading.answered)
+
+    @property
     def role(self) -> Role | None:
         """What the span is to a run."""
         return self.reading.role
@@ -87,8 +105,8 @@ class Node:
         return (_start(self.span), self.span.span_id)
 
     def contains(self, other: Node) -> bool:
-        """Whether the other node is this one or below it."""
-        return self._first <= other._first <= self._last
+        """Whether the other node is this one or below it. Nodes of another trace never are."""
+        return self._first <= other._first <= self._last and self.span.trace_id == other.span.trace_id
 
     def ancestors(self) -> Iterator[Node]:
         """From the parent upwards."""
@@ -201,8 +219,12 @@ def _look_around(roots: list[Node]) -> None:
             continue
         node.agent = above.reading.name if above.role == "agent" and above.reading.name else above.agent or node.agent
         node.component = node.component or above.component
+        node.owner = above if above.role in MARKS or above.role == "tool" else above.owner
         # Some instrumentations run tools inside the span of the model that asked for them, and agents inside tools.
-        node.in_model = above.role == "model" or (above.in_model and above.role not in ("tool", "agent"))
+        if above.role == "model":
+            node.enclosing_model = above
+        elif above.role not in ("tool", "agent"):
+            node.enclosing_model = above.enclosing_model
         if above.role == "tool":
             node.enclosing_tool = above
         elif above.role != "agent":

@@ -1,0 +1,136 @@
+"""What is amiss with how a run was captured, and what to do about it: in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from goldspan.extraction.conventions import installed
+from goldspan.extraction.names import fold
+from goldspan.model import Run, ToolCall
+
+_SHOWN = 5
+"""So many names are told one by one."""
+_STANDARDS = frozenset({"genai", "early_genai", "mcp"})
+"""Conventions in which other families write, too: their switches are told only where no other family has one."""
+
+_FOLLOWERS = (
+    "Frameworks that write these spans themselves have switches of their own, such as ENABLE_SENSITIVE_DATA=true "
+    "(Microsoft Agent Framework)."
+)
+_NO_SWITCH = "Content may have to be switched on where these spans are made; goldspan knows no switch of theirs."
+_LOGS = "Or it is in log events, as the GenAI conventions allow: read their files together with those of the spans."
+_ORPHANS = (
+    "Usually sampling, an exporter that drops spans of other libraries, or a file that holds a part of the trace only."
+)
+_JOINED = (
+    "Nothing but what their messages repeat holds these traces together.\n"
+    'Put a span of its own around each request, as @goldspan.trace(kind="agent") does.'
+)
+_CUT = (
+    "Nothing but the user's words tells the requests of this trace apart.\n"
+    'Put a span of its own around each request, as @goldspan.trace(kind="agent") does.'
+)
+_DROPPED = (
+    "The oldest attributes of a span are dropped first, and the tool's name is often among them.\n"
+    "Raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT (128 unless set) in the process that makes the spans."
+)
+_UNREADABLE = (
+    "They are cut off, or in no notation that goldspan knows.\n"
+    "If they are cut off, raise OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT in the process that makes the spans."
+)
+_LOOKALIKES = (
+    "If they are tools: put @goldspan.trace on their functions, or teach goldspan the attributes of these spans, as "
+    "docs/conventions.md shows."
+)
+_SHARED = "A golden that means one of them names the server, too: server_tool."
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """One thing that is amiss with a run, or with several, and what to do about it."""
+
+    what: str
+    """A few words, with `{n}` where its count goes and `{s}` where a plural ends."""
+    advice: str
+    """A sentence a line."""
+    count: int = 1
+    names: tuple[str, ...] = ()
+    """What it is about, where that has names."""
+
+    @property
+    def found(self) -> str:
+        """What is amiss: `3 calls without arguments`."""
+        told = self.what.format(n=self.count, s="" if self.count == 1 else "s")
+        shown = ", ".join(self.names[:_SHOWN])
+        more = f" and {len(self.names) - _SHOWN} more" if len(self.names) > _SHOWN else ""
+        return f"{told}: {shown}{more}" if shown else told
+
+
+def advise(run: Run) -> list[Hint]:
+    """What is amiss with a run, the gravest first: all that its health tells, and tools that two servers share."""
+    return list(_hints(run))
+
+
+def gathered(hints: Iterable[Hint]) -> list[tuple[Hint, int]]:
+    """The hints of several runs, each kind once with its counts and names added up, and of how many runs it tells."""
+    joined: dict[tuple[str, str], tuple[Hint, int]] = {}
+    for hint in hints:
+        kind = (hint.what, hint.advice)
+        if kind in joined:
+            known, runs = joined[kind]
+            names = tuple(dict.fromkeys(known.names + hint.names))
+            count = len(names) or known.count + hint.count
+            joined[kind] = (replace(known, count=count, names=names), runs + 1)
+        else:
+            joined[kind] = (hint, 1)
+    return list(joined.values())
+
+
+def _hints(run: Run) -> Iterator[Hint]:
+    health = run.health
+    if health.missing_root:
+        yield Hint("the request's own span is missing", _ORPHANS)
+    elif health.orphan_spans:
+        yield Hint("{n} span{s} whose parent is missing", _ORPHANS, health.orphan_spans)
+    if health.content_off:
+        yield Hint("no content recorded", _switches(run))
+    elif health.arguments_absent:
+        yield Hint("{n} call{s} without arguments", _switches(run), health.arguments_absent)
+    if health.dropped_attributes:
+        yield Hint("{n} attribute{s} dropped", _DROPPED, health.dropped_attributes)
+    if health.arguments_unreadable:
+        yield Hint("{n} call{s} with unreadable arguments", _UNREADABLE, health.arguments_unreadable)
+    if health.lookalikes:
+        yield Hint("{n} unknown span{s} that may be tools", _LOOKALIKES, len(health.lookalikes), health.lookalikes)
+    if health.stitched:
+        yield Hint("joined from {n} traces", _JOINED, health.stitched + 1)
+    if health.split:
+        yield Hint("cut out of a trace of several requests", _CUT)
+    if shared := _shared(run.tool_calls):
+        yield Hint("{n} tool name{s} of several servers", _SHARED, len(shared), shared)
+
+
+def _switches(run: Run) -> str:
+    """What to switch on for the arguments, results and messages of a run."""
+    known = [convention for convention in installed().members if convention.name in run.conventions]
+    own = [convention for convention in known if convention.content and convention.name not in _STANDARDS]
+    switchable = own or [convention for convention in known if convention.content]
+    told = "; ".join(f"{convention.content} ({convention.title})" for convention in switchable)
+    lines = [f"To record content: {told}." if told else _NO_SWITCH]
+    lines += [_FOLLOWERS] if told and not own else []
+    lines += [_LOGS] if "genai" in run.conventions else []
+    return "\n".join(lines)
+
+
+def _shared(calls: Iterable[ToolCall]) -> tuple[str, ...]:
+    """The names by which tools of several servers were called, and these servers: `add (orders, stock)`."""
+    servers: dict[str, dict[str, str]] = {}
+    names: dict[str, str] = {}
+    for call in calls:
+        if call.server:
+            servers.setdefault(fold(call.name), {})[fold(call.server)] = call.server
+            names.setdefault(fold(call.name), call.name)
+    return tuple(
+        f"{names[name]} ({', '.join(sorted(owners.values()))})" for name, owners in servers.items() if len(owners) > 1
+    )
