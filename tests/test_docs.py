@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,20 @@ def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
         if not re.match(r"[a-z]+:", target) and not _leads_somewhere(page, target)
     ]
     assert broken == []
+
+
+def test_the_page_of_conventions_says_what_the_code_does() -> None:
+    """Written anew by `make docs`."""
+    generator = runpy.run_path(str(ROOT / "docs" / "generate_conventions.py"))
+    written = (ROOT / "docs" / "conventions.md").read_text(encoding="utf-8")
+    assert generator["page"](written) == written
+
+
+@pytest.mark.parametrize("package", ["extraction", "otlp"])
+def test_the_page_on_architecture_names_every_module_of_a_large_package(package: str) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    modules = {path.stem for path in (ROOT / "src" / "goldspan" / package).glob("*.py")} - {"__init__"}
+    assert {module for module in modules if f"`{module}`" not in page} == set()
 
 
 def test_blocks_are_found_with_their_language_place_and_notes() -> None:

@@ -14,8 +14,8 @@ import goldspan
 
 PROMISED = {
     "Comparison", "Evaluation", "ExpectedTool", "Golden", "Goldens", "GoldspanError", "GoldspanWarning", "Match", "Run",
-    "Score", "ScoringProcessor", "ToolCall", "compare", "evaluate", "extract", "instrument", "load_goldens",
-    "load_runs", "trace",
+    "LogRecord", "Score", "ScoringProcessor", "SpanRecord", "Tool", "ToolCall", "Vocabulary", "compare", "evaluate",
+    "extract", "instrument", "load_goldens", "load_runs", "trace",
 }  # fmt: skip
 
 

@@ -15,11 +15,16 @@ from typing import NamedTuple
 import pytest
 
 from goldspan.cli.app import run
+from goldspan.model import Health
 
 ROOT = Path(__file__).parent.parent.parent
 TRACES = ROOT / "examples" / "traces.jsonl"
 GOLDENS = ROOT / "examples" / "goldens.yaml"
 CAPTURES = ROOT / "tests" / "fixtures" / "captures"
+FAMILIES = ROOT / "tests" / "fixtures" / "families"
+WITHOUT_CONTENT = FAMILIES / "google_adk-default-retry.pb.gz"
+"""Spans of an instrumentation that writes content to log events: names and ids, and nothing else."""
+ITS_LOGS = FAMILIES / "google_adk-default-retry.logs.pb.gz"
 
 
 class Said(NamedTuple):
@@ -37,6 +42,8 @@ class Said(NamedTuple):
     def documents(self) -> list[dict]:  # type: ignore[type-arg]
         return [json.loads(line) for line in self.out.splitlines()]
 
+
+WEB_SPAN = {"traceId": "1" * 32, "spanId": "2" * 16, "name": "GET /", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}
 
 Goldspan = Callable[..., Said]
 
@@ -161,7 +168,73 @@ def test_extract_shows_the_tools_of_each_run_with_what_is_odd_about_them(goldspa
     said = goldspan("extract", CAPTURES / "genai-retry.pb.gz", CAPTURES / "openinference-handoff.pb.gz")
     assert said.status == 0
     assert "book_hotel  (failed: nights must be >= 1)" in said.out
-    assert "handoff to research_agent  (handoff)" in said.out
+    assert "transfer_to_research_agent  (handoff)" in said.out
+
+
+def test_extract_says_what_is_amiss_and_what_to_switch_on_in_the_instrumentation_at_hand(goldspan: Goldspan) -> None:
+    said = goldspan("extract", WITHOUT_CONTENT, TRACES)
+    assert said.status == 0
+    assert sum("capture: no content recorded" in line for line in said.lines) == 1
+    capture = said.lines[said.lines.index("capture") :]
+    assert capture[1] == "  no content recorded (1 of 5 runs)"
+    assert " ".join(capture).count("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT") == 1
+    assert "read their files together with those of the spans" in " ".join(capture)
+
+
+def test_logs_that_are_read_together_with_the_spans_bring_the_content(goldspan: Goldspan) -> None:
+    said = goldspan("extract", WITHOUT_CONTENT, ITS_LOGS)
+    assert "capture" not in said.out
+    (document,) = goldspan("extract", WITHOUT_CONTENT, ITS_LOGS, "--json").documents
+    assert all(call["arguments"] for call in document["tool_calls"])
+
+
+def test_what_the_words_behind_a_tool_mean_is_told(goldspan: Goldspan) -> None:
+    said = goldspan("extract", CAPTURES / "traceloop-client-parallel.pb.gz", CAPTURES / "openinference-handoff.pb.gz")
+    assert "requested: only a model's message shows the call" in said.lines
+    assert "handoff: counts only where a golden names it" in said.lines
+    assert "counts only" not in goldspan("extract", CAPTURES / "genai-retry.pb.gz").out
+
+
+def test_all_of_the_capture_health_and_the_conventions_are_in_the_json(goldspan: Goldspan) -> None:
+    (document,) = goldspan("extract", WITHOUT_CONTENT, "--json").documents
+    assert (document["health"]["content_off"], document["health"]["arguments_absent"]) == (True, 2)
+    assert document["health"].keys() == Health.__dataclass_fields__.keys()
+    assert "google_adk" in document["conventions"]
+
+
+def test_score_says_in_one_line_that_something_is_amiss(goldspan: Goldspan) -> None:
+    said = goldspan("score", WITHOUT_CONTENT, TRACES, "-g", GOLDENS)
+    assert said.err == "warning: no content recorded (1 of 5 runs): `goldspan extract` says what to do about it\n"
+    assert "capture" not in said.out
+    assert goldspan("score", TRACES, "-g", GOLDENS).err == ""
+    verbose = goldspan("score", WITHOUT_CONTENT, "--verbose")
+    assert "    capture: no content recorded" in verbose.lines
+
+
+def test_the_requests_of_a_conversation_can_be_one_run(goldspan: Goldspan) -> None:
+    traces = CAPTURES / "genai-conversation.pb.gz"
+    assert len(goldspan("extract", traces, "--json").documents) == 3
+    (document,) = goldspan("extract", traces, "--unit", "conversation", "--json").documents
+    assert (document["unit"], document["run_id"], len(document["trace_ids"])) == (
+        "conversation",
+        "session:sess-42",
+        3,
+    )
+    assert document["tools_used"] == ["get_weather", "get_weather", "convert_currency"]
+    (scored,) = goldspan("score", traces, "--unit", "conversation", "--json").documents
+    assert (scored["unit"], scored["tools_used"]) == ("conversation", document["tools_used"])
+
+
+def test_a_long_error_is_shown_by_its_beginning(goldspan: Goldspan, tmp_path: Path) -> None:
+    first, *_ = TRACES.read_text().splitlines()
+    trace = json.loads(first)
+    spans = [span for scope in trace["resourceSpans"][0]["scopeSpans"] for span in scope["spans"]]
+    failed = next(span for span in spans if span["name"].startswith("execute_tool"))
+    failed["status"] = {"code": 2, "message": "no such city\nTraceback (most recent call last)\n" + "x" * 500}
+    (tmp_path / "traces.json").write_text(json.dumps(trace))
+    said = goldspan("extract", tmp_path / "traces.json")
+    assert "search_hotels  (failed: no such city)" in said.out
+    assert "Traceback" not in said.out
 
 
 def test_extract_prints_whole_runs_as_json(goldspan: Goldspan) -> None:
@@ -191,7 +264,9 @@ def test_components_can_be_scored_from_files_too(goldspan: Goldspan, tmp_path: P
         pytest.param(["score", "{tmp}/other.json"], "other.json", id="some other JSON"),
         pytest.param(["score", "{tmp}/empty.jsonl"], "no request found in empty.jsonl", id="empty"),
         pytest.param(["extract", "{tmp}/empty.jsonl"], "no request found in empty.jsonl", id="nothing to extract"),
-        pytest.param(["score", "{traces}", "--unit", "component"], "no component found in", id="no component"),
+        pytest.param(["score", "{traces}", "--unit", "component"], "no span in it is marked as one", id="no component"),
+        pytest.param(["extract", "{tmp}/web.json"], "docs/conventions.md says which are", id="no agent's traces"),
+        pytest.param(["extract", "{traces}", "--unit", "session"], "'conversation'", id="no such unit"),
         pytest.param(["score", "{traces}", "-g", "nowhere.yaml"], "nowhere.yaml", id="missing goldens"),
         pytest.param(["score", "{traces}", "-g", "{tmp}/slip.yaml"], "Did you mean 'arguments'?", id="misspelt key"),
         pytest.param(["score", "{traces}", "-g", "{tmp}/twice.jsonl"], "golden 'a'", id="duplicate id"),
@@ -218,6 +293,7 @@ def test_wrong_use_and_unreadable_input_are_one_clear_message_and_end_with_2(
         "twice.jsonl": '{"id": "a"}\n{"id": "a"}\n',
         "type.yaml": "goldens: [{id: a, threshold: high}]",
         "broken.yaml": "goldens:\n  - {id: a\n",
+        "web.json": json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [WEB_SPAN]}]}]}),
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -250,6 +326,18 @@ def test_of_an_export_that_was_cut_off_the_whole_spans_are_read(
     (document,) = said.documents
     assert document["tools_used"][:2] == ["convert_currency", "search_docs"]
     assert "cut.pb, end of file: the protobuf message is cut off" in said.err
+
+
+def test_of_messages_in_a_row_the_one_that_is_cut_off_is_told(goldspan: Goldspan, tmp_path: Path) -> None:
+    """As the Collector's file exporter writes with `format: proto`."""
+    message = gzip.decompress((CAPTURES / "genai-retry.pb.gz").read_bytes())
+    length = len(message).to_bytes(4, "big")
+    cut = tmp_path / "traces.pb"
+    cut.write_bytes(length + message + length + message[:-40])
+    said = goldspan("extract", cut, "--json")
+    (document,) = said.documents
+    assert document["tools_used"] == ["book_hotel", "book_hotel"]
+    assert "traces.pb, message 2: cut off, 40 bytes are missing; everything else was read" in said.err
 
 
 def test_a_place_that_cannot_be_written_is_one_clear_message(goldspan: Goldspan, tmp_path: Path) -> None:

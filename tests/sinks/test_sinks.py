@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,18 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
-from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, Score, ToolCall, _guard, evaluate
+from goldspan import (
+    Evaluation,
+    ExpectedTool,
+    Golden,
+    Goldens,
+    Run,
+    Score,
+    ScoringProcessor,
+    ToolCall,
+    _guard,
+    evaluate,
+)
 from goldspan.sinks import EventSink, Losses, MetricSink, result_attributes
 
 GOLDEN = Golden(
@@ -164,6 +176,26 @@ def test_tools_are_counted_by_names_of_the_goldens_and_others_together(evaluatio
         ("refund", "missing"): 1,
         ("other", "forbidden"): 1,
         ("other", "unexpected"): 1,
+    }
+
+
+def test_tools_that_a_golden_file_only_declares_are_counted_by_name_too(tmp_path: Path) -> None:
+    goldens = tmp_path / "goldens.yaml"
+    goldens.write_text("tools: {cancel_trip: {effect: write}}\ngoldens: [{id: trip, tools: [find_trip]}]")
+    meter, provider = Meter(), TracerProvider()
+    provider.add_span_processor(ScoringProcessor(goldens, meter_provider=meter.provider))
+    tracer = provider.get_tracer("app")
+    asked = {"gen_ai.operation.name": "invoke_agent", "goldspan.golden.id": "trip"}
+    with tracer.start_as_current_span("invoke_agent", attributes=asked):
+        for name in ("CancelTrip", "unheard_of"):
+            used = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+            tracer.start_span(f"execute_tool {name}", attributes=used).end()
+    provider.shutdown()
+    assert set(meter.points("goldspan.tools", "goldspan.tool", "goldspan.verdict")) == {
+        ("find_trip", "expected"),
+        ("find_trip", "missing"),
+        ("cancel_trip", "unexpected"),
+        ("other", "unexpected"),
     }
 
 

@@ -212,7 +212,9 @@ def _positive(name: str, value: int) -> int:
 
 
 def _vocabulary(goldens: Goldens) -> Iterator[str]:
-    return (tool.name for golden in goldens for tool in golden.tools)
+    """The names of tools that goldens expect, then those they declare: of two spellings the later one is the label."""
+    yield from (tool.name for golden in goldens for tool in golden.tools)
+    yield from (tool.name for tool in goldens.vocabulary.tools)
 
 
 def _enriched(span: ReadableSpan, results: Results) -> ReadableSpan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goldspan.cli.console import output
 from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, Paths, UnitOption, runs_in
-from goldspan.cli.tables import runs_table
+from goldspan.cli.tables import capture_block, notes_legend, runs_table
 from goldspan.sinks.documents import run_document, to_json
 
 EXAMPLES = """
@@ -28,4 +28,7 @@ def extract(
         for run in runs:
             console.file.write(to_json(run_document(run)) + "\n")
     else:
-        console.print(runs_table(list(runs)))
+        found = list(runs)
+        console.print(runs_table(found))
+        console.print(notes_legend(found))
+        console.print(capture_block(found))

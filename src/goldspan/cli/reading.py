@@ -17,11 +17,21 @@ Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATHS",
-        help="Trace files or folders: OTLP protobuf or JSON, Collector JSON lines, packed or not; - is standard input.",
+        help="Files or folders with traces, and with the logs beside them; - is standard input. OTLP as protobuf, JSON "
+        "or JSON lines, what the Collector's file exporter writes in any of its formats, and the JSON of Grafana Tempo "
+        "and Jaeger; plain, gzip or zstd. What a file is shows in its contents.",
         show_default=False,
     ),
 ]
-UnitOption = Annotated[Unit, typer.Option("--unit", help="What is scored: whole requests, or marked components.")]
+UnitOption = Annotated[
+    Unit,
+    typer.Option(
+        "--unit",
+        metavar="UNIT",
+        help="What a run is: a request, a component (a marked part of one), or a conversation (all requests of a "
+        "session).",
+    ),
+]
 GoldenIdAttribute = Annotated[
     list[str] | None,
     typer.Option(
@@ -33,6 +43,12 @@ GoldenIdAttribute = Annotated[
     ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")]
+_NO_WORK = "no span in it is known to be of an agent, a model or a tool; docs/conventions.md says which are"
+_WHY_NONE: dict[Unit, str] = {
+    "request": _NO_WORK,
+    "conversation": _NO_WORK,
+    "component": 'no span in it is marked as one, as @goldspan.trace(kind="component") does',
+}
 _TOLD = 5
 """So many places of a file are told one by one."""
 
@@ -49,8 +65,8 @@ def runs_in(paths: list[str], *, unit: Unit, golden_id_attributes: list[str] | N
     finally:
         _tell(losses)
     if none:
-        named = ", ".join(Path(path).name or path for path in paths)
-        raise TraceFileError(f"no {unit} found in {named}: there is no span of an agent, a model or a tool in it")
+        named = ", ".join("standard input" if path == "-" else Path(path).name or path for path in paths)
+        raise TraceFileError(f"no {unit} found in {named}: {_WHY_NONE[unit]}")
 
 
 def _tell(losses: list[Loss]) -> None:

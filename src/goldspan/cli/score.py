@@ -11,7 +11,7 @@ from rich.text import Text
 
 from goldspan.cli.console import messages, output, warn
 from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, Paths, UnitOption, runs_in
-from goldspan.cli.tables import conclusion, evaluation_blocks, summary_table
+from goldspan.cli.tables import capture_notice, conclusion, evaluation_blocks, summary_table
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import load_goldens
 from goldspan.model import Attempts, Evaluation
@@ -86,6 +86,8 @@ def score(
         _show(evaluations, console, limit=limit, verbose=verbose)
     if known is not None and not any(evaluation.match for evaluation in evaluations):
         warn(f"none of the {len(known)} goldens belongs to any of these runs, neither by id nor by input")
+    if notice := capture_notice([evaluation.run for evaluation in evaluations]):
+        warn(f"{notice}: `goldspan extract` says what to do about it")
     if not _all_met(gates, evaluations):
         raise typer.Exit(GATE_FAILED)
 

@@ -12,11 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from goldspan.cli.console import clean
-from goldspan.model import Evaluation, Row, Run, Score, ToolCall, Verdict
+from goldspan.extraction.hints import Hint, advise, gathered
+from goldspan.model import COUNTED_KINDS, Evaluation, Row, Run, Score, ToolCall, Verdict
 from goldspan.scoring.matching import NO_GOLDEN
 
 _INPUT = 70
 """Characters shown of a request's text."""
+_ERROR = 100
+"""Characters shown of an error."""
+_RUN = 40
+"""Columns, at most, for what a run is."""
 _NARROWEST, _WIDEST = 18, 40
 """Columns for the names of expected tools."""
 
@@ -49,6 +54,14 @@ _MEANINGS: dict[Mark, str] = {
     _VERDICTS["tolerated"]: "does not count",
     _VERDICTS["forbidden"]: "forbidden",
 }
+_NOTES: dict[str, str] = {
+    "requested": "only a model's message shows the call",
+    "denied": "asked for and not carried out, does not count",
+    "deferred": "asked for and not carried out, does not count",
+    "hosted": "carried out by the model's provider",
+    **dict.fromkeys(("agent", "handoff", "retrieval", "answer"), "counts only where a golden names it"),
+}
+"""What the words behind a tool's name mean."""
 _NOTHING = Mark("—", "-", "dim")
 
 
@@ -79,8 +92,6 @@ def evaluation_block(
     title = Text.assemble(_verdict(evaluation, console), " ", (clean(_name(evaluation)), "bold"), "  ")
     lines: list[RenderableType] = [title.append_text(_asked(evaluation.run)), _indented(grid)]
     lines.append(_indented(Text(clean(evaluation.reason), style="italic")))
-    if not evaluation.run.health.clean:
-        lines.append(Text(f"    capture: {_health(evaluation.run)}", style="yellow"))
     return Group(*lines, *(_details(evaluation) if verbose else ()), Text())
 
 
@@ -94,6 +105,8 @@ def _details(evaluation: Evaluation) -> Iterable[RenderableType]:
             yield Text(clean(f"{told}expected {difference.expected!r}, called with {difference.called!r}"))
     for score in evaluation.scores:
         yield Text(f"    {score.metric:22}").append_text(_score(score))
+    if hints := advise(evaluation.run):
+        yield _indented(_amiss(hints))
 
 
 def legend(evaluations: Iterable[Evaluation], console: Console) -> Text:
@@ -128,16 +141,44 @@ def summary_table(evaluations: Sequence[Evaluation]) -> Table:
 
 
 def runs_table(runs: Iterable[Run]) -> Table:
-    """One line for each run: who, what was asked, and the tools it used."""
+    """One entry for each run: who, what was asked, the tools it used, and what is amiss with its capture."""
     table = _table(leading=1)
-    table.add_column("run", max_width=40)
+    table.add_column("run", max_width=_RUN)
     table.add_column("tools used")
-    table.add_column("capture", max_width=40)
     for run in runs:
         who = Text.assemble(clean(run.component or run.agent or run.service or "run"), "\n", _asked(run))
-        lines = Text("\n").join(map(_call, run.tool_calls)) if run.tool_calls else Text("no tool", style="dim")
-        table.add_row(who, lines, Text("clean" if run.health.clean else _health(run), style="dim"))
+        lines = [_call(call) for call in run.tool_calls] or [_quiet("no tool")]
+        if hints := advise(run):
+            lines.append(_amiss(hints))
+        table.add_row(who, Text("\n").join(lines))
     return table
+
+
+def notes_legend(runs: Iterable[Run]) -> RenderableType:
+    """What the words mean that stand behind the names of tools; empty where there are none."""
+    used = {note for run in runs for call in run.tool_calls for note in _notes(call)}
+    notes_of: dict[str, list[str]] = {}
+    for note, meaning in _NOTES.items():
+        if note in used:
+            notes_of.setdefault(meaning, []).append(note)
+    told = [_quiet(f"{', '.join(notes)}: {meaning}") for meaning, notes in notes_of.items()]
+    return Group(Text(), *told) if told else Group()
+
+
+def capture_block(runs: Sequence[Run]) -> RenderableType:
+    """What is amiss with the capture of some runs, each kind once, and what to do about it; empty where nothing is."""
+    found = gathered(hint for run in runs for hint in advise(run))
+    lines: list[RenderableType] = [Text("\ncapture", style="bold")] if found else []
+    for hint, count in found:
+        title = Text(clean(hint.found), style="yellow").append(_share(count, len(runs)), style="dim")
+        lines += [_indented(title, 2), _indented(Text(hint.advice))]
+    return Group(*lines)
+
+
+def capture_notice(runs: Sequence[Run]) -> str:
+    """What is amiss with the capture of some runs, in one sentence; empty where nothing is."""
+    found = gathered(hint for run in runs for hint in advise(run))
+    return "; ".join(f"{hint.found}{_share(count, len(runs))}" for hint, count in found)
 
 
 def _table(*, leading: int = 0) -> Table:
@@ -186,12 +227,24 @@ def _called(row: Row) -> Text | None:
 
 def _call(call: ToolCall) -> Text:
     line = Text(clean(call.name))
-    notes: list[str] = [call.kind] if call.kind != "tool" else []
+    notes = _notes(call)
     notes += [f"server {call.server}"] if call.server else []
-    notes += ["requested"] if call.evidence == "requested" else []
-    notes += [call.outcome] if call.outcome in ("denied", "deferred") else []
-    notes += [f"failed: {call.error}"] if call.error is not None else []
+    notes += ["arguments unreadable"] if call.raw_arguments is not None and call.kind in COUNTED_KINDS else []
+    notes += [f"failed: {_brief(call.error)}"] if call.error is not None else []
     return line.append(f"  ({clean('; '.join(notes))})", style="dim") if notes else line
+
+
+def _notes(call: ToolCall) -> list[str]:
+    notes: list[str] = [call.kind] if call.kind != "tool" else []
+    notes += ["requested"] if call.evidence == "requested" and call.made else []
+    notes += [call.outcome] if call.outcome is not None and not call.made else []
+    return notes
+
+
+def _brief(error: str) -> str:
+    """The first line of an error, which may come with its traceback."""
+    first = error.strip().partition("\n")[0]
+    return first if len(first) <= _ERROR else f"{first[: _ERROR - 1]}…"
 
 
 def _score(score: Score) -> Text:
@@ -203,20 +256,17 @@ def _score(score: Score) -> Text:
     return said if score.threshold is None else said.append(f"  (at least {score.threshold:g})", style="dim")
 
 
-def _health(run: Run) -> str:
-    health = run.health
-    found = {
-        "spans without their parent": health.orphan_spans,
-        "attributes dropped": health.dropped_attributes,
-        "calls without arguments": health.arguments_absent,
-        "calls with unreadable arguments": health.arguments_unreadable,
-    }
-    told = [f"{what}: {count}" for what, count in found.items() if count]
-    return ", ".join(["the request's own span is missing", *told] if health.missing_root else told)
+def _amiss(hints: Iterable[Hint]) -> Text:
+    return Text(clean(f"capture: {'; '.join(hint.found for hint in hints)}"), style="yellow")
 
 
-def _indented(content: RenderableType) -> Padding:
-    return Padding(content, (0, 0, 0, 4), expand=False)
+def _share(count: int, total: int) -> str:
+    """Of how many runs something tells, where there are several."""
+    return "" if total == 1 else f" (all {total} runs)" if count == total else f" ({count} of {total} runs)"
+
+
+def _indented(content: RenderableType, by: int = 4) -> Padding:
+    return Padding(content, (0, 0, 0, by), expand=False)
 
 
 def _quiet(text: str) -> Text:

@@ -73,7 +73,10 @@ def advise(run: Run) -> list[Hint]:
 
 
 def gathered(hints: Iterable[Hint]) -> list[tuple[Hint, int]]:
-    """The hints of several runs, each kind once with its counts and names added up, and of how many runs it tells."""
+    """The hints of several runs, each kind once with its counts and names added up, and of how many runs it tells.
+
+    Those that tell of most runs come first.
+    """
     joined: dict[tuple[str, str], tuple[Hint, int]] = {}
     for hint in hints:
         kind = (hint.what, hint.advice)
@@ -84,7 +87,7 @@ def gathered(hints: Iterable[Hint]) -> list[tuple[Hint, int]]:
             joined[kind] = (replace(known, count=count, names=names), runs + 1)
         else:
             joined[kind] = (hint, 1)
-    return list(joined.values())
+    return sorted(joined.values(), key=lambda told: told[1], reverse=True)
 
 
 def _hints(run: Run) -> Iterator[Hint]:

@@ -36,6 +36,7 @@ class Pipeline:
         self._thresholds = None if thresholds is None else dict(thresholds)
         self._golden_id_attributes = attributes_from(golden_id_attributes)
         self._judge(Run(run_id="trial"))  # a wrong metric is found now, not in the middle of a request
+        extract((), golden_id_attributes=self._golden_id_attributes)  # nor are conventions of packages loaded there
 
     def conclude(self, ended: Ended) -> list[Evaluation]:
         """Extract and evaluate the runs that came to their end."""

@@ -27,6 +27,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "tools_used": list(run.tools_used),
         "tool_calls": [_call_document(call) for call in run.tool_calls],
         "available_tools": [tool.name for tool in run.available_tools],
+        "conventions": list(run.conventions),
         "start_ns": run.start_ns,
         "end_ns": run.end_ns,
         "health": asdict(run.health),

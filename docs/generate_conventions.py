@@ -1,0 +1,124 @@
+"""Write the tables of `docs/conventions.md` from the conventions themselves: `make docs`, checked by the tests.
+
+Everything above the mark in the page is written by hand and stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+from goldspan.extraction.convention import ANY, Convention, MessageSource, Places
+from goldspan.extraction.conventions import BUILT_IN
+
+PAGE = Path(__file__).with_name("conventions.md")
+MARK = (
+    "<!-- Written by docs/generate_conventions.py from here on: change src/goldspan/extraction/conventions instead. -->"
+)
+
+_EVERY_ROLE = "any"
+_FACTS: Mapping[str, str] = {
+    "name": "name",
+    "call_id": "call id",
+    "arguments": "arguments",
+    "result": "result",
+    "error": "error",
+    "agent": "calling agent",
+    "server": "MCP server",
+    "input": "input",
+    "output": "output",
+    "asked": "messages to the model",
+    "answered": "messages of the model",
+    "session_id": "session",
+    "tools": "tools offered",
+}
+
+
+def page(written: str) -> str:
+    """The whole page: what is written by hand in the page as it was, and the tables made anew."""
+    by_hand, mark, _ = written.partition(MARK)
+    if not mark:
+        raise ValueError(f"{PAGE.name} has lost its mark: {MARK}")
+    return "\n".join([by_hand + mark, "", *_overview(), *(line for one in BUILT_IN for line in _section(one))])
+
+
+def _overview() -> Iterator[str]:
+    yield "## All conventions\n"
+    yield from _table(
+        ("convention", "known as", "versions"),
+        ((f"[{one.title}](#{_anchor(one.title)})", _code(one.name), one.versions) for one in BUILT_IN),
+    )
+
+
+def _section(convention: Convention) -> Iterator[str]:
+    yield f"## {convention.title}\n"
+    yield f"Versions: {convention.versions}. Source: {convention.source}\n"
+    if convention.roles:
+        yield from _table(("role", "known by"), _roles(convention))
+    if convention.unless:
+        yield f"Not where the span has {' or '.join(map(_code, convention.unless))}.\n"
+    facts = list(_facts(convention))
+    if facts:
+        yield from _table(("what", "of a span of role", "attributes, best first"), facts)
+    forms = [f"{', '.join(map(_code, forms))} ({role})" for role, forms in convention.span_names.items()]
+    if forms:
+        yield f"Where no attribute holds a name, the span's own name tells it: {'; '.join(forms)}.\n"
+    if convention.notes:
+        yield "\n".join(f"- {note}" for note in convention.notes) + "\n"
+    if convention.content:
+        yield f"To record content: {convention.content}\n"
+
+
+def _roles(convention: Convention) -> Iterator[tuple[str, str]]:
+    """For each role the attributes that tell it, with the values that do."""
+    known: dict[str, dict[str, list[str]]] = {}
+    for attribute, roles in convention.roles.items():
+        for value, role in roles.items():
+            known.setdefault(role, {}).setdefault(attribute, []).append(value)
+    for role, attributes in known.items():
+        yield role, "<br>".join(_known_by(attribute, values) for attribute, values in attributes.items())
+
+
+def _known_by(attribute: str, values: Iterable[str]) -> str:
+    shown = [_code(value) for value in values if value != ANY]
+    return f"`{attribute}` = {', '.join(shown)}" if shown else f"`{attribute}`"
+
+
+def _facts(convention: Convention) -> Iterator[tuple[str, str, str]]:
+    """For each fact the places where it stands; roles that keep it in the same places share a row."""
+    known = {field.name for field in fields(Places)}
+    assert known == set(_FACTS), f"facts without a title: {known ^ set(_FACTS)}"
+    for fact, title in _FACTS.items():
+        roles_of: dict[str, list[str]] = {}
+        for role, places in (*convention.of.items(), (_EVERY_ROLE, convention.everywhere)):
+            # Two readers of one attribute are one place to a reader of this page.
+            found = dict.fromkeys(map(_place, getattr(places, fact)))
+            if found:
+                roles_of.setdefault("<br>".join(found), []).append(role)
+        for places_shown, roles in roles_of.items():
+            yield title, ", ".join(roles), places_shown
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |\n|{'---|' * len(head)}"
+    yield from (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+    yield ""
+
+
+def _place(place: str | MessageSource) -> str:
+    return _code(place) if isinstance(place, str) else str(place)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _anchor(title: str) -> str:
+    """The name that GitHub gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,114 @@
+"""What people are told about how their traces were captured."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.extraction import extract
+from goldspan.extraction.conventions import BUILT_IN
+from goldspan.extraction.hints import Hint, advise, gathered
+from goldspan.model import Health, Run, ToolCall
+from spans import agent, asks_for, messages, model, span, tool
+
+COUNTS = st.integers(0, 3)
+HEALTHS = st.builds(
+    Health,
+    orphan_spans=COUNTS,
+    missing_root=st.booleans(),
+    stitched=COUNTS,
+    split=st.booleans(),
+    dropped_attributes=COUNTS,
+    arguments_absent=COUNTS,
+    arguments_unreadable=COUNTS,
+    content_off=st.booleans(),
+    lookalikes=st.lists(st.text(), max_size=2, unique=True).map(tuple),
+    merged=COUNTS,
+)
+
+
+def found(run: Run) -> list[str]:
+    return [hint.found for hint in advise(run)]
+
+
+@given(HEALTHS)
+def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -> None:
+    assert bool(advise(Run("r", health=health))) is not health.clean
+
+
+@pytest.mark.parametrize(
+    ("health", "told", "advice"),
+    [
+        pytest.param(Health(missing_root=True, orphan_spans=2), "the request's own span is missing", "sampling"),
+        pytest.param(Health(orphan_spans=1), "1 span whose parent is missing", "sampling"),
+        pytest.param(Health(content_off=True, arguments_absent=4), "no content recorded", "switch"),
+        pytest.param(Health(arguments_absent=4), "4 calls without arguments", "switch"),
+        pytest.param(Health(dropped_attributes=3), "3 attributes dropped", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"),
+        pytest.param(
+            Health(arguments_unreadable=1), "1 call with unreadable arguments", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"
+        ),
+        pytest.param(Health(lookalikes=("tool call a",)), "1 unknown span that may be tools: tool call a", "@goldspan"),
+        pytest.param(Health(stitched=2), "joined from 3 traces", "around each request"),
+        pytest.param(Health(split=True), "cut out of a trace of several requests", "around each request"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_trouble_is_told_once_with_what_to_do(health: Health, told: str, advice: str) -> None:
+    (hint,) = advise(Run("r", health=health))
+    assert (hint.found, advice in hint.advice) == (told, True)
+
+
+@pytest.mark.parametrize("convention", [one for one in BUILT_IN if one.content], ids=lambda one: one.name)
+def test_the_switch_of_the_instrumentation_at_hand_is_told(convention: object) -> None:
+    run = Run("r", conventions=(convention.name,), health=Health(content_off=True))  # type: ignore[attr-defined]
+    (hint,) = advise(run)
+    assert f"To record content: {convention.content} ({convention.title})." in hint.advice  # type: ignore[attr-defined]
+
+
+def test_of_a_family_that_writes_genai_attributes_only_its_own_switch_is_told() -> None:
+    def advice(*conventions: str) -> str:
+        return advise(Run("r", conventions=conventions, health=Health(arguments_absent=1)))[0].advice
+
+    assert "OTEL_INSTRUMENTATION_GENAI" not in advice("genai", "mcp", "pydantic_ai")
+    assert "include_content=True" in advice("genai", "mcp", "pydantic_ai")
+    assert "ENABLE_SENSITIVE_DATA=true" in advice("genai")
+
+
+def test_names_without_content_are_told_from_the_spans_themselves() -> None:
+    root = agent()
+    (run,) = extract([root, tool("search", parent_id=root.span_id)])
+    (hint,) = advise(run)
+    assert hint.found == "no content recorded"
+    assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in hint.advice
+
+
+def test_a_span_that_nobody_knows_is_told_where_the_model_was_offered_its_tool() -> None:
+    root = agent(asked="Where is it?", gen_ai__tool__definitions=messages({"name": "find_order"}))
+    asked = model(answered=[asks_for("find_order", {"id": 1})], parent_id=root.span_id)
+    (run,) = extract([root, asked, span("find_order", parent_id=root.span_id)])
+    assert found(run) == ["1 unknown span that may be tools: find_order"]
+
+
+def test_tools_of_two_servers_that_share_a_name_are_told() -> None:
+    calls = (ToolCall("add", server="orders"), ToolCall("Add", server="stock"), ToolCall("add", server="Orders"))
+    assert found(Run("r", tool_calls=calls)) == ["1 tool name of several servers: add (Orders, stock)"]
+    assert found(Run("r", tool_calls=(calls[0], calls[2], ToolCall("add")))) == []
+
+
+def test_what_several_runs_have_is_told_once_and_most_frequent_first() -> None:
+    runs = [
+        Run("1", health=Health(lookalikes=("a tool call",), arguments_absent=2)),
+        Run("2", health=Health(arguments_absent=1)),
+        Run("3", health=Health(lookalikes=("b tool call", "a tool call"), arguments_absent=1)),
+    ]
+    told = gathered(hint for run in runs for hint in advise(run))
+    assert [(hint.found, count) for hint, count in told] == [
+        ("4 calls without arguments", 3),
+        ("2 unknown spans that may be tools: a tool call, b tool call", 2),
+    ]
+
+
+def test_of_many_names_the_first_are_told() -> None:
+    hint = Hint("{n} span{s}", "", 7, tuple("abcdefg"))
+    assert hint.found == "7 spans: a, b, c, d, e and 2 more"
