@@ -32,6 +32,11 @@ def span(name: str = "work", **attributes: Any) -> SpanRecord:
     )
 
 
+def trace_id(number: int) -> str:
+    """The id of one of several traces."""
+    return f"{number + 2:032x}"
+
+
 def agent(name: str = "helper", *, asked: str | None = None, **more: Any) -> SpanRecord:
     """The span of an agent at work."""
     if asked is not None:
@@ -76,3 +81,38 @@ def asks_for(name: str, arguments: Any, call_id: str | None = None) -> dict[str,
 def answers(call_id: str, result: Any, **more: Any) -> dict[str, Any]:
     """A tool's message with the result of one call."""
     return {"role": "tool", "parts": [{"type": "tool_call_response", "id": call_id, "response": result, **more}]}
+
+
+def user(words: str) -> dict[str, Any]:
+    """A message of the user."""
+    return {"role": "user", "content": words}
+
+
+def says(words: str) -> dict[str, Any]:
+    """A message of the model without any call."""
+    return {"role": "assistant", "content": words}
+
+
+def system(words: str) -> dict[str, Any]:
+    """A message that instructs the model."""
+    return {"role": "system", "content": words}
+
+
+def ask_for(*calls: tuple[str, Any] | tuple[str, Any, str]) -> dict[str, Any]:
+    """An assistant's message with several tool calls: name, arguments and perhaps id of each."""
+    return {"role": "assistant", "parts": [asks_for(*call)["parts"][0] for call in calls]}
+
+
+def made(call_id: str) -> dict[str, Any]:
+    """The attribute by which a tool's span tells the id of its call."""
+    return {"gen_ai__tool__call__id": call_id}
+
+
+def inside(parent: SpanRecord) -> dict[str, Any]:
+    """The facts by which a span is a child of another."""
+    return {"parent_id": parent.span_id, "trace_id": parent.trace_id}
+
+
+def in_trace(number: int) -> dict[str, Any]:
+    """The facts by which a span is in one of several traces."""
+    return {"trace_id": trace_id(number)}

@@ -655,6 +655,8 @@ def test_no_shape_of_a_message_is_an_error(value: Any) -> None:
     for written in (value, [value], json.dumps(value), repr([value])):
         for message in (*messages.from_json(written), *messages.from_event("gen_ai.choice", written)):
             assert all(call.name for call in message.calls)
+        found = any(message.calls or message.answers for message in messages.from_json(written))
+        assert not found or not isinstance(written, str) or messages.may_call(written)
     messages.conversation(value)
     messages.definitions(value)
 

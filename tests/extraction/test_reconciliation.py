@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.extraction import extract
-from goldspan.model import SpanRecord, ToolCall
+from goldspan.model import LogRecord, SpanRecord, ToolCall
 from spans import agent, answers, asks_for, model, span, tool
 
 
@@ -160,6 +160,127 @@ def test_a_call_made_by_another_call_overlaps_it_but_is_not_concurrent() -> None
     outer = tool("plan", {"n": 1}, end_ns=10**15)
     calls = calls_of(outer, tool("book", {"n": 2}, parent_id=outer.span_id))
     assert [call.concurrent_with for call in calls] == [(), ()]
+
+
+# The layers of a call by the Model Context Protocol.
+
+
+def layers(around: str = "orders_add") -> list[SpanRecord]:
+    """One call in four spans: the framework's, the client's, and in another service the server's and the tool's."""
+    shop, orders = {"service.name": "shop"}, {"service.name": "orders"}
+    outer = tool(around, {"n": 1}, end_ns=10**15, resource=shop, gen_ai__tool__call__id="c1")
+    call = {"mcp__method__name": "tools/call", "gen_ai__tool__name": "add"}
+    client = span("tools/call add", kind=3, end_ns=10**14, parent_id=outer.span_id, resource=shop, **call)
+    transport = span("POST /mcp", kind=2, end_ns=10**13, parent_id=client.span_id, resource=orders)
+    server = span(
+        "tools/call add",
+        kind=2,
+        end_ns=10**12,
+        parent_id=transport.span_id,
+        resource=orders,
+        mcp__server__name="orders",
+        mcp__request__argument__n="1",
+        **call,
+    )
+    inner = tool("add", {"n": 1}, parent_id=server.span_id, resource=orders)
+    return [outer, client, transport, server, inner]
+
+
+def test_four_spans_of_one_call_in_two_services_are_one_call_of_the_servers_tool() -> None:
+    root = agent("a", resource={"service.name": "shop"})
+    outer, *rest = layers()
+    outer.parent_id = root.span_id
+    (run,) = extract([root, outer, *rest])
+    (call,) = run.tool_calls
+    assert (call.raw_name, call.server, call.arguments, call.call_id) == ("orders_add", "orders", {"n": 1}, "c1")
+    assert (call.start_ns, call.span_id) == (outer.start_ns, outer.span_id)
+    assert (run.service, run.health.merged) == ("shop", 3)
+
+
+@pytest.mark.parametrize("lost", [(0,), (1,), (2,), (3,), (4,), (0, 1), (1, 2), (2, 3), (1, 2, 3)], ids=str)
+def test_whichever_layers_are_lost_it_is_one_call(lost: tuple[int, ...]) -> None:
+    root = agent("a")
+    spans = layers()
+    spans[0].parent_id = root.span_id
+    (call,) = calls_of(root, *(each for at, each in enumerate(spans) if at not in lost))
+    assert (call.name, call.arguments) == ("add" if 0 in lost else "orders_add", {"n": 1})
+
+
+def test_a_tool_that_lost_its_parent_is_another_call_than_its_like_in_the_same_service() -> None:
+    root = agent("a")
+    one = tool("add", {"n": 1}, end_ns=10**15, parent_id=root.span_id)
+    assert len(calls_of(root, one, tool("add", {"n": 1}, parent_id="f" * 16))) == 2
+
+
+def test_a_span_inside_another_that_seems_to_start_first_is_still_the_inner_one() -> None:
+    """Clocks of milliseconds, or of two machines."""
+    for start in (100, 99, 50):
+        outer = tool("orders_add", {"n": 1}, start_ns=100, end_ns=900, span_id="f" * 16)
+        inner = tool("add", {"n": 1}, start_ns=start, end_ns=800, span_id="1" * 16, parent_id=outer.span_id)
+        (call,) = calls_of(outer, inner)
+        assert (call.raw_name, call.span_id) == ("orders_add", outer.span_id)
+
+
+def test_one_tool_called_twice_by_the_protocol_is_two_calls() -> None:
+    root = agent("a")
+    seen = {"parent_id": root.span_id, "mcp__method__name": "tools/call"}
+    assert len(calls_of(root, *(span("tools/call add", gen_ai__tool__name="add", **seen) for _ in range(2)))) == 2
+
+
+# Calls that were not made, and those that only look like tools.
+
+
+def test_a_call_that_was_denied_is_told_and_not_counted() -> None:
+    events = [
+        ("claude_code.user_prompt", {"prompt": "Clean up"}),
+        ("claude_code.tool_decision", {"tool_name": "Bash", "tool_use_id": "t1", "decision": "reject"}),
+        ("claude_code.tool_decision", {"tool_name": "Read", "tool_use_id": "t2", "decision": "accept"}),
+        ("claude_code.tool_result", {"tool_name": "Read", "tool_use_id": "t2", "success": "true"}),
+    ]
+    (run,) = extract(
+        LogRecord(name, {"session.id": "s", **facts}, time_ns=at) for at, (name, facts) in enumerate(events)
+    )
+    assert [(call.name, call.outcome, call.made) for call in run.tool_calls] == [
+        ("Bash", "denied", False),
+        ("Read", "ok", True),
+    ]
+    assert run.tools_used == ("Read",)
+
+
+def test_a_call_that_waits_for_somebody_has_neither_failed_nor_been_made() -> None:
+    root = agent("a")
+    waiting = tool(
+        "pay", {"n": 1}, failed="ApprovalRequired", parent_id=root.span_id, pydantic_ai__tool__deferral__name="approval"
+    )
+    (run,) = extract([root, waiting])
+    assert [(call.outcome, call.error) for call in run.tool_calls] == [("deferred", None)]
+    assert run.tools_used == ()
+
+
+def test_the_pseudo_tool_by_which_an_agent_answers_is_none_but_a_users_own_of_that_name_is() -> None:
+    root = agent("a")
+    seen = {"openinference__span__kind": "TOOL", "tool__name": "final_answer", "parent_id": root.span_id}
+    (run,) = extract([root, span("FinalAnswerTool", **seen)])
+    assert [call.kind for call in run.tool_calls] == ["answer"]
+    assert run.tools_used == ()
+    (run,) = extract([root, span("final_answer", **seen)])
+    assert run.tools_used == ("final_answer",)
+
+
+def test_every_attempt_counts_and_tells_how_it_ended() -> None:
+    root = agent("a")
+    spans = [
+        model(answered=[asks_for("book", {"n": 1}, "c1")], parent_id=root.span_id),
+        tool("book", {"n": 1}, failed="full", parent_id=root.span_id),
+        tool("book", {"n": 1}, parent_id=root.span_id),
+    ]
+    assert [(call.outcome, call.error) for call in calls_of(root, *spans)] == [("error", "full"), ("ok", None)]
+
+
+def test_a_result_that_reads_like_an_error_is_only_a_guess() -> None:
+    told = tool("book", {"n": 1}, gen_ai__tool__call__result="Error: no room left")
+    (call,) = calls_of(told)
+    assert (call.error, call.error_guess, call.outcome) == (None, "Error: no room left", "ok")
 
 
 names = st.sampled_from(["search", "book", "pay"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from goldspan.extraction import golden_ids
+from goldspan.extraction import golden_ids, histories
 from goldspan.extraction.conventions import installed
 from goldspan.extraction.conversations import conversations
 from goldspan.extraction.cutting import components, requests
@@ -13,7 +13,7 @@ from goldspan.extraction.reading import Role
 from goldspan.extraction.reconciliation import IdsMade
 from goldspan.extraction.runs import assemble
 from goldspan.extraction.stitching import parts, stitch
-from goldspan.extraction.tree import plant
+from goldspan.extraction.tree import Node, fell, plant
 from goldspan.extraction.twins import without_twins
 from goldspan.model import Record, Run, SpanRecord, Unit
 
@@ -40,19 +40,27 @@ def extract(
     traces: dict[str, list[SpanRecord]] = {}
     for span in spans_with_logs(records, conventions):
         traces.setdefault(span.trace_id, []).append(span)
-    planted = (plant(trace, conventions=conventions) for trace in traces.values())
+    planted = [plant(trace, conventions=conventions) for trace in traces.values()]
+    with histories.remembered():
+        runs = _runs(planted, unit, attributes)
+    for roots in planted:
+        fell(roots)
+    return sorted(runs, key=lambda run: float("inf") if run.start_ns is None else run.start_ns)
+
+
+def _runs(planted: list[list[Node]], unit: Unit, golden_id_attributes: Sequence[str]) -> list[Run]:
+    """The runs in the trees of some traces."""
     if unit == "component":
         portions = [portion for roots in planted for portion in components(roots)]
     else:
         portions = stitch(part for roots in planted for whole in requests(roots) for part in parts(whole))
     made = IdsMade([node for portion in portions for node in portion.nodes])
-    runs = [assemble(portion, golden_id_attributes=attributes, elsewhere=made) for portion in portions]
-    if unit != "component":
-        scopes = [portion.nodes[0].span.scope for portion in portions]
-        runs = without_twins(zip(runs, scopes, strict=True))
-    if unit == "conversation":
-        runs = conversations(runs)
-    return sorted(runs, key=lambda run: float("inf") if run.start_ns is None else run.start_ns)
+    runs = [assemble(portion, golden_id_attributes=golden_id_attributes, elsewhere=made) for portion in portions]
+    if unit == "component":
+        return runs
+    scopes = [portion.nodes[0].span.scope for portion in portions]
+    runs = without_twins(zip(runs, scopes, strict=True))
+    return conversations(runs) if unit == "conversation" else runs
 
 
 def role_of(span: SpanRecord) -> Role | None:

@@ -6,9 +6,12 @@ second instrumentation. They are one call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import lru_cache
+from itertools import islice
+from typing import Any, TypeVar
 
 from goldspan.extraction import values
 from goldspan.extraction.dialogues import NEVER, Dialogue
@@ -16,10 +19,17 @@ from goldspan.extraction.envelopes import Request, Result
 from goldspan.extraction.names import fold, server_of, undecorate
 from goldspan.extraction.reading import Written
 from goldspan.extraction.tree import Node
-from goldspan.model import Outcome, SpanRecord, ToolCall, ToolDefinition, ToolKind
+from goldspan.model import ABSENT, Outcome, SpanRecord, ToolCall, ToolDefinition, ToolKind, drafted
 
+_SEPARATORS = re.compile(r"[\W_]+")
+_LONGEST_PREFIX = 16
+"""Separators in what may stand before a tool's own name."""
 _NEAR = 64
 """Calls begun last, among which the one around a span without its parent is looked for."""
+_DEEPEST = 50
+"""Levels of arguments: what differs only below is taken for the same."""
+_BESIDE = 256
+"""How far apart, in the order of a run's calls, two may be to be told that they ran at the same time."""
 T = TypeVar("T")
 JITTER_NS = 2_000_000
 """Some SDKs take starts from a clock of milliseconds and ends from another one."""
@@ -46,6 +56,8 @@ class Call:
     end_ns: int | None = None
     asked_at: tuple[float, int] | None = None
     """When the model asked for it: the end of the model's span, and the place within its message."""
+    asker: Dialogue | None = None
+    """The turn in which it did."""
     merged: int = 0
     """Witnesses beyond the first."""
 
@@ -85,14 +97,17 @@ class Call:
 
     def _wraps(self, other: Call) -> bool:
         """Whether this call shows the one parameter of a function around the tool, and the other what was in it."""
-        own, inner = (call.arguments.value if call.arguments is not None else None for call in (self, other))
-        return isinstance(own, dict) and len(own) == 1 and bool(inner) and inner in own.values()
+        own = self.arguments.value if self.arguments is not None else None
+        if not isinstance(own, dict) or len(own) != 1:
+            return False
+        inner = other.arguments.value if other.arguments is not None else None
+        return bool(inner) and any(_equal(inner, value) for value in own.values())
 
     def same_values(self, arguments: Written | None) -> bool:
         """Whether arguments of another witness are known to be equal to this call's."""
         if self.arguments is None or arguments is None:
             return False
-        return bool(self.arguments.value == arguments.value)
+        return _equal(self.arguments.value, arguments.value)
 
     def overlaps(self, other: Call) -> bool:
         """Whether two calls ran at the same time; requests of one message count as such, their order is not known."""
@@ -108,16 +123,16 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
     calls: list[Call] = []
     of_node: dict[Node, Call] = {}
     of_id: dict[str, list[Call]] = {}
-    for node in sorted(filter(_is_call, nodes), key=lambda node: node.place):
+    for node in _outermost_first(nodes):
         seen = call_of(node)
         known = of_node.get(node.enclosing_tool) if node.enclosing_tool is not None else None
         if known is None or not _same_call(known, seen):
             # Two instrumentations beside each other: one id, one name, at the same time.
-            beside = of_id.get(seen.call_id or "", ())
+            beside = of_id.get(seen.call_id or "", ())[-_NEAR:]
             known = next((call for call in beside if _same_call(call, seen) and _beside(call, seen)), None)
-        if known is None and node.orphan and "mcp" in node.reading.by:
-            # The span between the framework's and the protocol's never came.
-            around = (call for call in reversed(calls[-_NEAR:]) if _same_call(call, seen) and _within(seen, call))
+        if known is None and node.owner is None:
+            # The span between the framework's and the protocol's, or the server's, may have never come.
+            around = (call for call in reversed(calls[-_NEAR:]) if _same_call(call, seen) and _serves(seen, call))
             known = next(around, None)
         if known is not None:
             known.absorb(seen)
@@ -126,20 +141,23 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
             calls.append(seen)
         of_node[node] = known
         if known.call_id:
-            of_id.setdefault(known.call_id, []).append(known)
-    return calls
+            under = of_id.setdefault(known.call_id, [])
+            if not under or under[-1] is not known:
+                under.append(known)
+    return sorted(calls, key=lambda call: call.place)
 
 
 def call_of(node: Node) -> Call:
     """What the span of a tool tells of its call."""
     reading, span = node.reading, node.span
     # Some instrumentations tell the call's id, the tool's real name or its failure only inside what it returned.
-    asked = _opened(reading.arguments, Request) or Request(None)
-    told = _opened(reading.result, Result) or Result(None)
-    names = (reading.name, told.name, asked.name, reading.span_name)
+    asked = _opened(reading.arguments, Request) or _NO_REQUEST
+    told = _opened(reading.result, Result) or _NO_RESULT
+    name = reading.name if reading.name is not None else told.name if told.name is not None else asked.name
+    spoken = name if name is not None else reading.span_name
     return Call(
-        name=next((name for name in names if name is not None), span.name),
-        nameless=all(name is None for name in names[:3]),
+        name=span.name if spoken is None else spoken,
+        nameless=name is None,
         kind=reading.kind or ("agent" if node.runs_agent else "tool"),
         call_id=reading.call_id or told.call_id or asked.call_id,
         arguments=reading.arguments,
@@ -155,6 +173,20 @@ def call_of(node: Node) -> Call:
     )
 
 
+_NO_REQUEST = Request(None)
+_NO_RESULT = Result(None)
+
+
+def _outermost_first(nodes: Iterable[Node]) -> list[Node]:
+    """The spans of tools by time of start, but none before the one around it, whatever their clocks say."""
+    begun: dict[Node, tuple[float, int]] = {}
+    for node in filter(_is_call, nodes):
+        around = begun.get(node.enclosing_tool) if node.enclosing_tool is not None else None
+        start, depth = around or (node.place[0], 0)
+        begun[node] = max(start, node.place[0]), depth + 1
+    return sorted(begun, key=lambda node: (begun[node], node.span.span_id))
+
+
 def _is_call(node: Node) -> bool:
     """Whether a span is a tool at work, or an agent that another one called without a tool's span around it."""
     if node.role == "agent" and node.reading.kind == "agent" and node.enclosing_tool is None:
@@ -162,27 +194,23 @@ def _is_call(node: Node) -> bool:
     return node.role == "tool"
 
 
-def asks_for(turn: Dialogue, tool: Node) -> bool:
-    """Whether a model's turn asks for the tool that a span executed, before it did; best by the call's id."""
-    if turn.ended > (tool.span.start_ns or 0) + JITTER_NS:
-        return False
-    made = call_of(tool)
-    if made.call_id and any(asked.call_id for asked in turn.calls):
-        return any(asked.call_id == made.call_id for asked in turn.calls)
-    return any(same_name(asked.name, made.name) for asked in turn.calls)
+def written(value: Any) -> Written | None:
+    """A value out of a message; `None` where the message has none."""
+    return None if value is ABSENT or value is None else Written(value)
 
 
 def finish(calls: Iterable[Call], offered: Iterable[ToolDefinition]) -> tuple[ToolCall, ...]:
     """The calls of a run in order, each knowing which others ran at the same time.
 
-    The schemas of the tools that were offered give names to arguments that were written without.
+    The schemas of the tools that were offered give names to arguments that were written without. Of thousands of calls
+    at once, each is laid beside those nearest to it.
     """
     schemas = {fold(tool.name): tool for tool in offered}
     ordered = sorted(calls, key=lambda call: call.place)
     beside: list[list[int]] = [[] for _ in ordered]
     for first, call in enumerate(ordered):
         horizon = call.start_ns if call.end_ns is None else call.end_ns
-        for second in range(first + 1, len(ordered)):
+        for second in range(first + 1, min(first + _BESIDE, len(ordered))):
             start = ordered[second].start_ns
             if horizon is None or start is None or start > horizon:
                 break
@@ -190,7 +218,7 @@ def finish(calls: Iterable[Call], offered: Iterable[ToolDefinition]) -> tuple[To
                 beside[first].append(second)
                 beside[second].append(first)
     return tuple(
-        _finished(call, offered=schemas, concurrent_with=tuple(sorted(others)))
+        _finished(call, offered=schemas, concurrent_with=tuple(sorted(others)) if others else ())
         for call, others in zip(ordered, beside, strict=True)
     )
 
@@ -207,8 +235,38 @@ def error_of(span: SpanRecord) -> str | None:
 
 def same_name(one: str, other: str) -> bool:
     """Whether two names can mean one tool; the longer may carry its server's name in front."""
-    short, long = sorted((fold(undecorate(one)[0]), fold(undecorate(other)[0])), key=len)
-    return short == long or (bool(short) and long.endswith(short))
+    return tails(one)[0] in tails(other) or tails(other)[0] in tails(one)
+
+
+@lru_cache(maxsize=16384)
+def tails(name: str) -> tuple[str, ...]:
+    """A name folded, then what is left of it behind each of its separators: one of them is the tool's own name.
+
+    `orders_add` may be the tool `add` of the server `orders`; `research` is not the tool `search` of anybody.
+    """
+    own = undecorate(name)[0]
+    ends = islice(_SEPARATORS.finditer(own), _LONGEST_PREFIX)
+    return tuple(dict.fromkeys(filter(None, (fold(own), *(fold(own[gap.end() :]) for gap in ends))))) or ("",)
+
+
+def fingerprint(arguments: Written | None) -> Hashable:
+    """The same for equal arguments, and only for those: what they are known by among thousands of calls."""
+    return None if arguments is None else _frozen(arguments.value, _DEEPEST)
+
+
+def _frozen(value: Any, levels: int) -> Hashable:
+    if isinstance(value, Mapping):
+        return frozenset((key, _frozen(inner, levels - 1)) for key, inner in value.items()) if levels else None
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(inner, levels - 1) for inner in value) if levels else None
+    return value if isinstance(value, Hashable) else repr(value)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except RecursionError:  # nested more deeply than anything that can be compared
+        return False
 
 
 def _opened(written: Written | None, kind: type[T]) -> T | None:
@@ -230,11 +288,13 @@ def _beside(call: Call, seen: Call) -> bool:
     return call.overlaps(seen) or "denied" in (call.outcome, seen.outcome)
 
 
-def _within(seen: Call, call: Call) -> bool:
-    """Whether a witness was made while a call ran."""
+def _serves(seen: Call, call: Call) -> bool:
+    """Whether a witness, of the protocol or of another service, was made while a call ran."""
     if seen.start_ns is None or call.start_ns is None or seen.end_ns is None or call.end_ns is None:
         return False
-    return call.start_ns <= seen.start_ns and seen.end_ns <= call.end_ns
+    if seen.node is None or call.node is None or not (call.start_ns <= seen.start_ns and seen.end_ns <= call.end_ns):
+        return False
+    return "mcp" in seen.node.reading.by or seen.node.span.service != call.node.span.service
 
 
 def _nested(one: Call, other: Call) -> bool:
@@ -244,13 +304,17 @@ def _nested(one: Call, other: Call) -> bool:
     return one.node.contains(other.node) or other.node.contains(one.node)
 
 
+_ToolCall = drafted(ToolCall)
+
+
 def _finished(call: Call, *, offered: Mapping[str, ToolDefinition], concurrent_with: tuple[int, ...]) -> ToolCall:
     name, server = undecorate(call.name)
-    parameters = offered[fold(call.name)].parameters if fold(call.name) in offered else None
+    definition = offered.get(fold(call.name)) if offered else None
+    parameters = definition.parameters if definition is not None else None
     arguments, unread = (None, None) if call.arguments is None else call.arguments.named(parameters)
     result = None if call.result is None else call.result.value
     known_to_end = call.node is not None or call.result is not None
-    return ToolCall(
+    return _ToolCall(
         name=name,
         raw_name=call.name,
         server=call.server or server,

@@ -7,7 +7,7 @@ cannot say is one function, `refine`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import Any
@@ -191,126 +191,133 @@ class Convention:
         """Every attribute that the tables name."""
         named = {*self.all_signs, *self.unless}
         for places in (self.everywhere, *self.of.values()):
-            for fact in (*_FACTS, *_VALUES, "tools"):
+            for fact in (*_FACTS, *_AS_WRITTEN, *_VALUES, "tools"):
                 named.update(getattr(places, fact))
             named.update(source.attribute for source in places.asked + places.answered if isinstance(source, FromJson))
         return frozenset(named)
 
     def read(self, span: SpanRecord) -> Reading | None:
         """What the convention understands of a span that carries one of its signs."""
-        return Reader(self, self.all_keys.intersection(span.attributes)).read(span)
+        reader = Reader(self, self.all_keys.intersection(span.attributes))
+        return reader.read(span, span.attributes)
 
 
 class Reader:
     """A convention narrowed to the attributes that some spans have: those of one kind of span all have the same."""
 
-    __slots__ = ("_by", "_convention", "_plans", "_roles", "_signed")
+    __slots__ = ("_by", "_plans", "_refine", "_roles", "_signed", "keys")
 
     def __init__(self, convention: Convention, present: Set[str]) -> None:
         """Narrow a convention down to the `present` attributes."""
-        self._convention = convention
         self._by = (convention.name,)
+        self._refine = convention.refine
         self._signed = not present.isdisjoint(convention.signs)
         known = convention.roles.items() if present.isdisjoint(convention.unless) else ()
         self._roles = tuple((attribute, roles) for attribute, roles in known if attribute in present)
-        plain = _Plan.of(convention, None, present)
-        told = (role for roles in convention.roles.values() for role in roles.values())
-        self._plans: dict[Role | None, _Plan] = dict.fromkeys(told, plain)
-        for role in (*convention.of, *convention.span_names):
-            self._plans[role] = _Plan.of(convention, role, present)
-        self._plans[None] = plain
+        told = (role for _, roles in self._roles for role in roles.values())
+        self._plans = {role: _Plan.of(convention, role, present) for role in (None, *told)}
+        self.keys = {key for plan in self._plans.values() for key in plan.keys}.union(key for key, _ in self._roles)
+        """The attributes whose values it wants to know."""
 
-    def read(self, span: SpanRecord) -> Reading | None:
-        """What the convention understands of a span that has these attributes."""
-        attributes, convention = span.attributes, self._convention
-        role = self._role(attributes)
-        if role is None and not self._signed:
-            return None
-        plan = self._plans[role]
-        reading = Reading(role, self._by)
-        for fact, keys, as_written in plan.facts:
-            value = _first(attributes, keys)
-            if value is not None:
-                # An attribute may hold anything, and what follows compares and sorts names and ids.
-                setattr(reading, fact, value if as_written or isinstance(value, str) else str(value))
-        if plan.arguments and (arguments := _first(attributes, plan.arguments)) is not None:
-            reading.arguments = Written(arguments, convention.open_arguments)
-        if plan.result and (result := _first(attributes, plan.result)) is not None:
-            reading.result = Written(result, convention.open_result)
-        if plan.asked:
-            reading.asked = tuple([partial(source, span) for source in plan.asked])
-        if plan.answered:
-            reading.answered = tuple([partial(source, span) for source in plan.answered])
-        if plan.tools:
-            reading.tools = tuple([partial(messages.definitions, attributes[key]) for key in plan.tools])
-        if plan.forms and reading.name is None:
-            found = (form.fullmatch(span.name) for form in plan.forms)
-            reading.span_name = next((hit["name"] for hit in found if hit), None)
-        return reading if convention.refine is None else convention.refine(span, reading)
-
-    def _role(self, attributes: Mapping[str, Any]) -> Role | None:
+    def read(self, span: SpanRecord, known: Mapping[str, Any]) -> Reading | None:
+        """What the convention understands of a span that has these attributes; the values of `keys` are known."""
+        role = None
         for attribute, roles in self._roles:
-            value = attributes.get(attribute)
+            value = known[attribute]
             if value is not None:
                 role = roles.get(str(value).lower()) or roles.get(ANY)
                 if role is not None:
-                    return role
-        return None
+                    break
+        if role is None and not self._signed:
+            return None
+        reading = Reading(role, self._by)
+        self._plans[role].carry_out(span, known, reading)
+        return reading if self._refine is None else self._refine(span, reading)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """The tables for one role put together, so that reading a span goes through them once."""
 
-    facts: tuple[tuple[str, Keys, bool], ...]
-    """The field of a reading, the attributes that hold it, and whether it is kept as written."""
-    arguments: Keys
-    result: Keys
+    facts: tuple[tuple[str, str], ...]
+    """Fields of a reading that are texts, each with an attribute that holds it; the best attribute comes last."""
+    written: tuple[tuple[str, str], ...]
+    """The same for fields that are kept as written."""
+    values: tuple[tuple[str, str, Callable[[Any], Any]], ...]
+    """The same for arguments and results, with what opens their envelope."""
     tools: Keys
     asked: tuple[MessageSource, ...]
     answered: tuple[MessageSource, ...]
+    without_events: tuple[tuple[MessageSource, ...], tuple[MessageSource, ...]]
+    """Of both, the places that a span may have that has no events, as most have none."""
     forms: tuple[re.Pattern[str], ...]
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """The attributes whose values it takes."""
+        return [*(key for _, key in self.facts + self.written), *(key for _, key, _ in self.values)]
 
     @classmethod
     def of(cls, convention: Convention, role: Role | None, present: Set[str]) -> _Plan:
         own = convention.of.get(role, Places()) if role is not None else Places()
         common = convention.everywhere
 
-        def keys(fact: str) -> Keys:
-            return tuple(key for key in getattr(own, fact) + getattr(common, fact) if key in present)
+        def found(*facts: str) -> tuple[tuple[str, str], ...]:
+            keys = ((fact, key) for fact in facts for key in reversed(getattr(own, fact) + getattr(common, fact)))
+            return tuple((fact, key) for fact, key in keys if key in present)
 
-        facts = tuple((fact, found, fact in _AS_WRITTEN) for fact in _FACTS if (found := keys(fact)))
-        arguments, result, tools = keys("arguments"), keys("result"), keys("tools")
         asked = tuple(source for source in own.asked + common.asked if _may_have(source, present))
         answered = tuple(source for source in own.answered + common.answered if _may_have(source, present))
-        forms = tuple(map(_form, convention.span_names.get(role, ()))) if role is not None else ()
+        openers = {"arguments": convention.open_arguments, "result": convention.open_result}
         return cls(
-            facts,
-            arguments,
-            result,
-            tools,
-            asked,
-            answered,
-            forms,
+            facts=found(*_FACTS),
+            written=found(*_AS_WRITTEN),
+            values=tuple((fact, key, openers[fact]) for fact, key in found(*_VALUES)),
+            tools=tuple(key for key in own.tools + common.tools if key in present),
+            asked=asked,
+            answered=answered,
+            without_events=(_outside_events(asked), _outside_events(answered)),
+            forms=tuple(map(_form, convention.span_names.get(role, ()))) if role is not None else (),
         )
 
+    def carry_out(self, span: SpanRecord, known: Mapping[str, Any], reading: Reading) -> None:
+        """Read off a span what the tables tell of it."""
+        for fact, key in self.facts:
+            value = known[key]
+            if value is not None:
+                # An attribute may hold anything, and what follows compares and sorts names and ids.
+                setattr(reading, fact, value if isinstance(value, str) else str(value))
+        for fact, key in self.written:
+            value = known[key]
+            if value is not None:
+                setattr(reading, fact, value)
+        for fact, key, open_envelope in self.values:
+            value = known[key]
+            if value is not None:
+                setattr(reading, fact, Written(value, open_envelope))
+        if self.asked or self.answered:
+            asked, answered = (self.asked, self.answered) if span.events else self.without_events
+            reading.asked = tuple([partial(source, span) for source in asked])
+            reading.answered = tuple([partial(source, span) for source in answered])
+        if self.tools:
+            reading.tools = tuple([partial(messages.definitions, span.attributes[key]) for key in self.tools])
+        if self.forms and reading.name is None:
+            hits = (form.fullmatch(span.name) for form in self.forms)
+            reading.span_name = next((hit["name"] for hit in hits if hit), None)
 
-_AS_WRITTEN = ("input", "output")
-_FACTS = ("name", "call_id", "error", "server", "agent", "session_id", *_AS_WRITTEN)
+
 _VALUES = ("arguments", "result")
+_AS_WRITTEN = ("input", "output")
+_FACTS = ("name", "call_id", "error", "server", "agent", "session_id")
+
+
+def _outside_events(sources: tuple[MessageSource, ...]) -> tuple[MessageSource, ...]:
+    return tuple(source for source in sources if not isinstance(source, FromEvents))
 
 
 def _may_have(source: MessageSource, present: Set[str]) -> bool:
     """Whether spans with these attributes may hold messages there, as far as a single attribute tells."""
     return not isinstance(source, FromJson) or source.attribute in present
-
-
-def _first(attributes: Mapping[str, Any], keys: Keys) -> Any:
-    for key in keys:
-        value = attributes.get(key)
-        if value is not None:
-            return value
-    return None
 
 
 @cache

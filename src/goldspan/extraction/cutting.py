@@ -6,13 +6,20 @@ trace that nothing marks is one request if a model or a tool was at work in it, 
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from goldspan.extraction.calls import asks_for
-from goldspan.extraction.dialogues import Dialogue
+from goldspan.extraction.asking import Requests
+from goldspan.extraction.calls import call_of
+from goldspan.extraction.dialogues import Dialogue, dialogues
+from goldspan.extraction.names import fold, handoff_target
 from goldspan.extraction.reading import BARE, MARKS, WORK
 from goldspan.extraction.tree import Node
 from goldspan.model import Unit
+
+_CANDIDATES = 50
+"""Hand-offs that are looked at for an agent: the latest of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +42,10 @@ class Portion:
             self.root_id = self.root.span.span_id
 
 
+_PassedOn = dict[tuple[Node | None, str | None], list[tuple[Node, Portion]]]
+"""Hand-offs and their requests, by what stands around the agents and by who takes over, where that is known."""
+
+
 def components(roots: list[Node]) -> list[Portion]:
     """Every marked component with all spans below it."""
     marked = (node for root in roots for node in root.walk() if node.role == "component")
@@ -45,13 +56,25 @@ def requests(roots: list[Node]) -> list[Portion]:
     """The requests of one trace, by time of start."""
     found: list[Node] = []
     strays: list[Node] = []
+    working: list[Node] = []
+    orphans: set[Node] = set()
     for root in roots:
+        found_before, strays_before = len(found), len(strays)
         _separate(root, found, strays)
+        if root.orphan:
+            orphans.update(found[found_before:])
+        if len(strays) > strays_before:
+            working.append(root)
     if not found:
-        return _unmarked(roots, strays)
-    portions = _joined_by_handoff(sorted(found, key=lambda node: node.place))
-    for stray in strays:
-        _nearest(stray, portions).nodes.extend(stray.walk())
+        return _unmarked(working)
+    found.sort(key=lambda node: node.place)
+    around = _around(orphans, found)
+    portions = _joined_by_handoff([node for node in found if node not in around])
+    if around:
+        owner = {node: portion for portion in portions for node in portion.nodes}
+        for orphan, outer in around.items():
+            owner[outer].nodes.extend(orphan.walk())
+    _give_strays(strays, portions)
     return portions
 
 
@@ -68,11 +91,10 @@ def _separate(root: Node, found: list[Node], strays: list[Node]) -> None:
             pending.extend(reversed(node.children))
 
 
-def _unmarked(roots: list[Node], strays: list[Node]) -> list[Portion]:
+def _unmarked(tops: list[Node]) -> list[Portion]:
     """One request for the whole trace, standing on its only root or, failing that, on the parent that is missing."""
-    if not strays:
+    if not tops:
         return []
-    tops = sorted({_top(stray) for stray in strays}, key=lambda node: node.place)
     nodes = [node for top in tops for node in top.walk()]
     missing = {top.span.parent_id for top in tops if top.orphan}
     if len(tops) > 1 and len(missing) == 1 and all(top.orphan for top in tops):
@@ -80,45 +102,101 @@ def _unmarked(roots: list[Node], strays: list[Node]) -> list[Portion]:
     return [Portion("request", tops[0], nodes)]
 
 
-def _top(node: Node) -> Node:
-    top = node
-    for top in node.ancestors():  # noqa: B007 - the last ancestor is the answer
-        pass
-    return top
+def _around(orphans: set[Node], found: list[Node]) -> dict[Node, Node]:
+    """For agents above whom a span never came, those at work around them: in one trace, most likely on their behalf."""
+    begun: list[Node] = []
+    around: dict[Node, Node] = {}
+    for node in found:
+        if node not in orphans:
+            begun.append(node)
+        elif outer := next((other for other in reversed(begun[-_CANDIDATES:]) if _encloses(other, node)), None):
+            around[node] = outer
+    return around
+
+
+def _encloses(outer: Node, inner: Node) -> bool:
+    end, last = outer.span.end_ns, inner.span.end_ns
+    return end is not None and last is not None and outer.place <= inner.place and last <= end
 
 
 def _joined_by_handoff(found: list[Node]) -> list[Portion]:
     """One portion an agent, except that an agent that took over by hand-off continues the request before it."""
     portions: list[Portion] = []
+    beside = {(node.parent, fold(node.reading.name or "")) for node in found}
+    passed_on: _PassedOn = {}
     for node in found:
         nodes = list(node.walk())
-        before = next((portion for portion in reversed(portions) if _hands_over(portion, node)), None)
-        if before is not None:
-            before.nodes.extend(nodes)
+        before = _handed_over(node, passed_on)
+        if before is None:
+            before = Portion("request", node, nodes, marked=True)
+            portions.append(before)
         else:
-            portions.append(Portion("request", node, nodes, marked=True))
+            before.nodes.extend(nodes)
+        for step in nodes:
+            if step.role == "tool" and step.reading.kind == "handoff":
+                name = call_of(step).name
+                target = fold(handoff_target(name) or name)
+                # Not all instrumentations can tell who takes over: then it is whoever comes next.
+                known = (node.parent, target if (node.parent, target) in beside else None)
+                passed_on.setdefault(known, []).append((step, before))
     return portions
 
 
-def _hands_over(before: Portion, node: Node) -> bool:
-    """Whether an earlier agent beside this one passed the request on before this one started."""
-    if before.root is None or before.root.parent is not node.parent:
-        return False
-    return any(
-        step.role == "tool" and step.reading.kind == "handoff" and step.place <= node.place for step in before.nodes
-    )
+def _handed_over(node: Node, passed_on: _PassedOn) -> Portion | None:
+    """The request, the last one begun, that an agent beside this one passed on to it before it started."""
+    name = fold(node.reading.name or "")
+    handed = (passed_on.get((node.parent, target), [])[-_CANDIDATES:] for target in (name, None))
+    before = [portion for steps in handed for step, portion in steps if step.place <= node.place]
+    return max(before, key=lambda portion: portion.nodes[0].place, default=None)
 
 
-def _nearest(stray: Node, portions: list[Portion]) -> Portion:
-    """The request whose model asked for a stray tool, else the one that was last begun when the stray span started.
+def _give_strays(strays: list[Node], portions: list[Portion]) -> None:
+    """Give working spans that stand outside to the request whose calls or words they know, else to the last one begun.
 
     Clocks of milliseconds may show one time for both.
     """
-    begun = [portion for portion in portions if portion.root is not None and portion.root.place[0] <= stray.place[0]]
-    if len(begun) > 1 and stray.role == "tool":
-        begun = [portion for portion in begun if any(asks_for(turn, stray) for turn in _turns(portion))] or begun
-    return begun[-1] if begun else portions[0]
+    in_order = sorted(strays, key=lambda node: node.place)
+    starts = [portion.nodes[0].place[0] for portion in portions]
+    last_begun = {stray: portions[max(bisect_right(starts, stray.place[0]) - 1, 0)] for stray in in_order}
+    if len(portions) > 1:
+        last_begun |= _known_to(portions, [stray for stray in in_order if stray.role == "model"])
+    for stray in in_order:
+        if stray.role == "model":
+            last_begun[stray].nodes.extend(stray.walk())
+    tools = [stray for stray in in_order if stray.role == "tool"]
+    if len(portions) > 1 and tools:
+        of_turn = {turn: portion for portion in portions for turn in dialogues(portion.nodes)}
+        turns = Requests.asked_by(of_turn).before_each(tools)
+        last_begun |= {tool: of_turn[turn] for tool, turn in turns.items()}
+    for stray in tools:
+        last_begun[stray].nodes.extend(stray.walk())
 
 
-def _turns(portion: Portion) -> list[Dialogue]:
-    return [Dialogue(node) for node in portion.nodes if node.role == "model"]
+def _known_to(portions: list[Portion], models: list[Node]) -> dict[Node, Portion]:
+    """The requests that made the calls a lone model asks for or remembers, or that were asked with the same words."""
+    if not models:
+        return {}
+    knowing: dict[Hashable, list[Portion]] = {}
+    for portion in portions:
+        for key in dict.fromkeys(key for node in portion.nodes for key in _known_by(node)):
+            knowing.setdefault(key, []).append(portion)
+    found: dict[Node, Portion] = {}
+    for model in models:
+        for key in (*_known_by(model), *sorted(Dialogue(model).known_ids)):
+            alike = knowing.get(key, [])[-_CANDIDATES:]
+            begun = [portion for portion in alike if portion.nodes[0].place <= model.place]
+            if begun:
+                found[model] = begun[-1]
+                break
+    return found
+
+
+def _known_by(node: Node) -> Iterator[Hashable]:
+    """The ids of the calls that a span made or asked for; of a model, what the user had said, too."""
+    if node.role == "tool" and (call_id := call_of(node).call_id):
+        yield call_id
+    elif node.role == "model":
+        turn = Dialogue(node)
+        yield from (call.call_id for call in turn.calls if call.call_id)
+        if turn.users:
+            yield turn.users

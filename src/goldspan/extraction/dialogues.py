@@ -6,9 +6,11 @@ joins the steps where no span does.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from goldspan.extraction import messages, values
 from goldspan.extraction.reading import MARKS
@@ -78,10 +80,15 @@ def ids_in(messages: Iterable[Message]) -> Iterator[str]:
         yield from (answer.call_id for answer in message.answers if answer.call_id)
 
 
+def told(node: Node) -> list[Message]:
+    """All messages that a span began with; those of an agent or application may stand in its input."""
+    return [*node.asked, *(messages.from_json(node.reading.input) if node.role in MARKS else ())]
+
+
 def history(node: Node) -> list[Message]:
-    """All messages that a span knows; those of an agent or application may stand in its input and output."""
-    written = (node.reading.input, node.reading.output) if node.role in MARKS else ()
-    return [*node.asked, *node.answered, *(message for value in written for message in messages.from_json(value))]
+    """All messages that a span knows in the end."""
+    added = messages.from_json(node.reading.output) if node.role in MARKS else ()
+    return [*told(node), *node.answered, *added]
 
 
 def may_know_calls(node: Node) -> bool:
@@ -137,14 +144,6 @@ class Thread:
         return self.turns[0].users
 
     @property
-    def top(self) -> Thread:
-        """The thread of the request itself."""
-        thread = self
-        while thread.above is not None:
-            thread = thread.above
-        return thread
-
-    @property
     def calls_tools(self) -> bool:
         """Whether the model asked for a tool in it."""
         return any(True for turn in self.turns for _ in turn.calls)
@@ -154,64 +153,146 @@ class Thread:
         last = self.turns[-1]
         if turn.users and self.users and turn.users != self.users:
             return False
-        if any(call.call_id in turn.known_ids for call in last.calls):
+        if _knows_id(turn, last):
             return True
         if not last.answered:  # it failed, and was tried again
             return turn.asked == last.asked
         before = len(last.asked)
         # Some clients show other ids in the history than in the answer.
-        return len(turn.asked) > before and turn.asked[:before] == last.asked and _named_in(turn.asked[before:], last)
+        return (
+            len(turn.asked) > before and turn.asked[:before] == last.asked and _repeated_in(turn.asked[before:], last)
+        )
 
 
 def threads(turns: Iterable[Dialogue]) -> list[Thread]:
     """The threads that some dialogues, by time, form."""
     found: list[Thread] = []
-    awaiting: dict[str, Thread] = {}
-    saying: dict[tuple[str, ...], list[Thread]] = {}
+    begun = _Begun()
     for turn in turns:
-        by_id = (awaiting[call_id] for call_id in sorted(turn.known_ids) if call_id in awaiting)
-        by_words = reversed(saying.get(turn.users, [])[-_CANDIDATES:])
-        thread = next((known for known in (*by_id, *by_words) if known.continued_by(turn)), None)
+        thread = _continued(begun.before(turn), turn)
         if thread is None:
             thread = Thread([turn])
             found.append(thread)
-            saying.setdefault(thread.users, []).append(thread)
         else:
             thread.turns.append(turn)
-        awaiting |= {call.call_id: thread for call in turn.calls if call.call_id}
+        begun.add(thread)
     _mark_conversations(found)
     _mark_sub_agents(found)
     return found
 
 
+def _continued(possible: Iterable[Thread], turn: Dialogue) -> Thread | None:
+    """The first thread that a turn goes on with, but rather one whose last calls it repeats with their arguments."""
+    perhaps = None
+    for thread in possible:
+        if thread.continued_by(turn):
+            last = thread.turns[-1]
+            if _knows_id(turn, last) or _made(last.answered) == _made(turn.asked[len(last.asked) :]):
+                return thread
+            perhaps = perhaps or thread
+    return perhaps
+
+
+_WHATEVER, _SILENT = -1, 0
+"""Instead of the number of what a user said: anything, and nothing."""
+
+
+class _Begun:
+    """Threads by what a turn that continues one of them repeats: what the user said, and the ids of calls."""
+
+    def __init__(self) -> None:
+        # Long conversations repeat all that was said in every turn: they are compared by number, not word by word.
+        self._number: dict[tuple[str, ...], int] = {(): _SILENT}
+        self._awaiting: dict[tuple[int, str], Thread] = {}
+        self._saying: dict[int, list[Thread]] = {}
+
+    def before(self, turn: Dialogue) -> Iterator[Thread]:
+        """The threads that a turn may continue: those whose calls it knows, then the latest of the same words."""
+        said = self._said(turn)
+        # Words that were not recorded contradict none.
+        words = (said, _SILENT) if turn.users else (_WHATEVER,)
+        known = ((number, call_id) for call_id in sorted(turn.known_ids) for number in words)
+        yield from dict.fromkeys(self._awaiting[key] for key in known if key in self._awaiting)
+        yield from reversed(self._saying.get(said, [])[-_CANDIDATES:])
+
+    def add(self, thread: Thread) -> None:
+        """Take note of a thread, and again of each turn it goes on with."""
+        turn, said = thread.turns[-1], self._said(thread.turns[0])
+        if len(thread.turns) == 1:
+            self._saying.setdefault(said, []).append(thread)
+        for call in turn.calls:
+            if call.call_id:
+                self._awaiting[said, call.call_id] = self._awaiting[_WHATEVER, call.call_id] = thread
+
+    def _said(self, turn: Dialogue) -> int:
+        return self._number.setdefault(turn.users, len(self._number))
+
+
 def _mark_conversations(found: list[Thread]) -> None:
-    said = {thread.users: thread for thread in found}
+    """A thread whose user said all that the user of another one did, and more, is the next turn of a conversation."""
+    said: dict[str | None, Any] = {}
     for thread in found:
-        earlier = (said.get(thread.users[:count]) for count in range(len(thread.users) - 1, 0, -1))
-        before = next((other for other in earlier if other is not None), None)
+        level = said
+        for words in thread.users:
+            level = level.setdefault(words, {})
+        level[None] = thread
+    for thread in found:
+        level, before = said, None
+        for words in thread.users[:-1]:
+            level = level[words]
+            before = level.get(None) or before
         if before is not None:
             before.followed = thread.followed = True
 
 
 def _mark_sub_agents(found: list[Thread]) -> None:
     """A thread that opens with the words that another one gave a tool is the work of that tool."""
-    given: dict[str, list[tuple[Thread, Dialogue]]] = {}
-    for thread in found:
+    given: dict[str, list[_Delegation]] = {}
+    for number, thread in enumerate(found):
         for turn in thread.turns:
             for call in turn.calls:
-                for words in _texts(call):
-                    given.setdefault(words, []).append((thread, turn))
-    for thread in found:
-        for caller, turn in given.get(thread.turns[0].opening or "", ()):
-            if caller.top is not thread and turn.ended <= (thread.turns[0].node.span.start_ns or 0):
-                thread.above = caller
-                break
+                for words in dict.fromkeys(_texts(call)):
+                    given.setdefault(words, []).append(_Delegation(number, thread, turn))
+    for delegations in given.values():
+        delegations.sort(key=lambda each: each.turn.ended)
+    for number, thread in enumerate(found):
+        opened = thread.turns[0]
+        possible = given.get(opened.opening or "", [])
+        until = bisect_right(possible, float(opened.node.span.start_ns or 0), key=lambda each: each.turn.ended)
+        before = [each for each in possible[max(0, until - _CANDIDATES) : until] if each.number < number]
+        if before:
+            # One call starts one sub-agent, as long as there are others to choose from.
+            best = max(reversed(before), key=lambda each: not each.taken)
+            best.taken = True
+            thread.above = best.caller
 
 
-def _named_in(added: Messages, last: Dialogue) -> bool:
-    """Whether what was added to the history repeats the calls of the last answer."""
-    repeated = {call.name for message in added for call in message.calls}
-    return repeated.issuperset(call.name for call in last.calls)
+@dataclass(slots=True, eq=False)
+class _Delegation:
+    """Words that a turn of a thread gave a tool."""
+
+    number: int
+    caller: Thread
+    turn: Dialogue
+    taken: bool = False
+
+
+def _made(said: Messages) -> list[tuple[str, object]]:
+    """The calls in some messages, whatever their ids."""
+    return [(call.name, values.plain(call.arguments)) for message in said for call in message.calls]
+
+
+def _knows_id(turn: Dialogue, last: Dialogue) -> bool:
+    return any(call.call_id in turn.known_ids for call in last.calls)
+
+
+def _repeated_in(added: Messages, last: Dialogue) -> bool:
+    """Whether what was added to the history repeats the calls of the last answer or, where it has none, its words."""
+    named = {call.name for call in last.calls}
+    if named:
+        return named.issubset(call.name for message in added for call in message.calls)
+    said = {message.text.strip() for message in last.answered if message.text}
+    return said.issubset(message.text.strip() for message in added if message.text)
 
 
 def _texts(call: RequestedCall) -> Iterator[str]:

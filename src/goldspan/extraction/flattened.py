@@ -11,8 +11,11 @@ from typing import Any
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _DEEPEST = 12
 """Steps of a path; the longest seen in the wild has seven."""
+_FEW = 64
+"""Paths of an item whose shape is remembered."""
 
-Path = tuple[str | int, ...]
+Flat = dict[str, Any]
+"""One item: what stands at each path below its number, such as `message.role`."""
 
 
 def unflattened(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
@@ -20,54 +23,82 @@ def unflattened(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
 
     Numbers further down the path make lists as well.
     """
-    # Most attributes of a span are none of these: what they hold need not even be decoded.
-    flat = [key for key in attributes if key.startswith(prefix)]
-    if not flat:
-        return []
-    whole = _Named()
-    numbered: list[tuple[_Named, str | int, _Numbered]] = []
-    # Where two of them contradict each other, it is not their order in the span that decides.
-    for key in sorted(flat):
-        path = _path(key, prefix)
-        if path:
-            _put(whole, path, attributes.get(key), numbered)
-    for above, step, level in reversed(numbered):
-        above[step] = [level[number] for number in sorted(level)]
-    listed: list[Any] = whole.get("", [])
-    return listed
+    return list(map(nested, flat_items(attributes, prefix)))
+
+
+def flat_items(attributes: Mapping[str, Any], prefix: str) -> list[Flat]:
+    """The same items, not nested yet: so they can be told apart without that work."""
+    items: dict[int, Flat] = {}
+    for key in attributes:
+        # Most attributes of a span are none of these: what they hold need not even be decoded.
+        if key.startswith(prefix) and (place := _place(key, prefix)) is not None:
+            number, path = place
+            item = items.get(number)
+            if item is None:
+                item = items[number] = {}
+            item[path] = attributes.get(key)
+    return [items[number] for number in sorted(items)]
+
+
+def nested(item: Flat) -> Any:
+    """An item as nested dictionaries and lists. Where two paths contradict each other, the first in sorting counts."""
+    paths = tuple(sorted(item))
+    return _filled(_shape(paths) if len(paths) <= _FEW else _shape_of(paths), item)
+
+
+@lru_cache(maxsize=8192)
+def _place(key: str, prefix: str) -> tuple[int, str] | None:
+    """The number and the path below it; `None` where no number follows the prefix.
+
+    The names of attributes are repeated from span to span, and so are the shapes of items.
+    """
+    begin, *steps = key[len(prefix) :].split(".", 2)
+    if begin or not steps or not _NUMBER.fullmatch(steps[0]):
+        return None
+    return int(steps[0]), steps[1] if len(steps) > 1 else ""
+
+
+def _filled(shape: Any, item: Flat) -> Any:
+    if isinstance(shape, str):
+        return item[shape]
+    if isinstance(shape, list):
+        return [_filled(inner, item) for inner in shape]
+    return {step: item[inner] if isinstance(inner, str) else _filled(inner, item) for step, inner in shape.items()}
 
 
 class _Named(dict[Any, Any]):
-    """What stands below one step of a path. A structured attribute's own dictionaries are values, and left alone."""
+    """What stands below one step of a path."""
 
 
 class _Numbered(_Named):
     """A level whose steps are numbers."""
 
 
-@lru_cache(maxsize=8192)
-def _path(key: str, prefix: str) -> Path:
-    """The steps after the prefix, of which the first is empty; no steps where the next one is no number.
-
-    The names of attributes are repeated from span to span.
-    """
-    begin, *steps = key[len(prefix) :].split(".", _DEEPEST)
-    path = tuple(int(step) if _NUMBER.fullmatch(step) else step for step in steps)
-    return ("", *path) if not begin and path and isinstance(path[0], int) else ()
+def _shape_of(paths: tuple[str, ...]) -> Any:
+    """An item with the path of each value in the place of that value."""
+    whole = _Named()
+    for path in paths:
+        steps = path.split(".", _DEEPEST - 2) if path else ()
+        _put(whole, ("", *(int(step) if _NUMBER.fullmatch(step) else step for step in steps)), path)
+    return _listed(whole[""])
 
 
-def _put(level: _Named, path: Path, value: Any, numbered: list[tuple[_Named, str | int, _Numbered]]) -> None:
-    """Set a value at its path, unless other attributes say that there is no such path. New lists go to `numbered`."""
+_shape = lru_cache(maxsize=1024)(_shape_of)
+
+
+def _put(level: _Named, path: tuple[str | int, ...], value: str) -> None:
+    """Set a value at its path, unless others say that there is no such path."""
     for step, following in pairwise(path):
         below = level.get(step)
         if below is None:
-            if isinstance(following, int):
-                below = _Numbered()
-                numbered.append((level, step, below))
-            else:
-                below = _Named()
-            level[step] = below
-        elif isinstance(below, _Numbered) is not isinstance(following, int) or not isinstance(below, _Named):
+            below = level[step] = _Numbered() if isinstance(following, int) else _Named()
+        elif not isinstance(below, _Named) or isinstance(below, _Numbered) is not isinstance(following, int):
             return
         level = below
     level.setdefault(path[-1], value)
+
+
+def _listed(level: Any) -> Any:
+    if isinstance(level, _Numbered):
+        return [_listed(level[number]) for number in sorted(level)]
+    return {step: _listed(below) for step, below in level.items()} if isinstance(level, _Named) else level

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from typing import Any
 
-from goldspan.extraction.calls import Call, same_name
+from goldspan.extraction.calls import Call, same_name, written
 from goldspan.extraction.dialogues import NEVER, Dialogue
 from goldspan.extraction.names import fold, handoff_target
-from goldspan.extraction.reading import Written
+from goldspan.extraction.shelves import Glance, Shelves, Waiting, same_tool
 from goldspan.extraction.spoken import RequestedCall
 from goldspan.extraction.tree import Node
-from goldspan.model import ABSENT
+
+_CANDIDATES = 50
+"""Calls under one id that are looked at: some models number their calls anew in every turn."""
 
 
 class Ledger:
@@ -26,64 +27,73 @@ class Ledger:
         self.calls = calls
         self._elsewhere = elsewhere
         self._agents = {fold(node.reading.name) for node in nodes if node.role == "agent" and node.reading.name}
+        self._waiting: Waiting | None = None
+        self._shelves: Shelves | None = None
         self._of_id: dict[str, list[Call]] = {}
+        self._indexed: dict[Call, str] = {}
+        self._passed: dict[str, int] = {}
         for call in calls:
             self._index(call)
 
-    def enter(self, request: RequestedCall, dialogue: Dialogue, position: int) -> Call | None:
+    def enter(self, request: RequestedCall, turn: Dialogue, position: int) -> Call | None:
         """Find the call that a model asked for, or add it as one that was only requested. `None`: it was known."""
-        known = self._of_id.get(request.call_id or "", [])
-        call = next((call for call in known if call.asked_at is None), None)
-        if call is None and any(_repeats(request, earlier) for earlier in known):
-            known[0].merged += 1
-            return None
-        call = call or next(self._executions(request, dialogue, alike=True), None)
+        call = self._certain(request)
+        if call is None:
+            repeated = self._repeated(request)
+            if repeated is not None:
+                repeated.merged += 1
+                return None
+            call = self._execution(request, turn, alike=True, exactly=True)
         if call is None:
             call = self._requested(request)
-            call.agent = dialogue.node.agent
-            call.start_ns = dialogue.node.span.end_ns
+            call.agent = turn.node.agent
+            call.start_ns = turn.node.span.end_ns
         else:
             call.absorb(_asked_for(request))
-        call.asked_at = (dialogue.ended, position)
+        call.asked_at, call.asker = (turn.ended, position), turn
         self._index(call)
         return call
 
     def enter_all(self, turns: Iterable[Dialogue]) -> None:
-        """Enter what models asked for, turn by turn. Only when all of it is there, executions whose arguments differ
-        are given to requests: frameworks add defaults, drop keys, and write a single argument bare.
+        """Enter what models asked for, turn by turn. Only when all of it is there, executions whose name or arguments
+        differ are given to requests: hosts show a server's name, and frameworks add defaults, drop keys, and write a
+        single argument bare.
         """
         entered = [
             (request, turn, self.enter(request, turn, position))
             for turn in turns
             for position, request in enumerate(turn.calls)
         ]
-        gone: set[int] = set()
-        for request, turn, call in entered:
-            if call is None or call.node is not None:
-                continue
-            execution = next(self._executions(request, turn, alike=False), None)
-            if execution is not None:
-                execution.absorb(call)
-                execution.asked_at = call.asked_at
-                gone.add(id(call))
-                self._index(execution)
-        self.calls = [call for call in self.calls if id(call) not in gone]
-        self._of_id = {key: [call for call in calls if id(call) not in gone] for key, calls in self._of_id.items()}
+        left = [(request, turn, call) for request, turn, call in entered if call is not None and call.node is None]
+        gone: set[Call] = set()
+        for find in (self._of_same_id, self._of_same_arguments, self._of_same_name, self._of_like_name):
+            for request, turn, call in left:
+                execution = None if call in gone else find(request, turn)
+                if execution is not None:
+                    execution.absorb(call)
+                    execution.asked_at, execution.asker = call.asked_at, turn
+                    gone.add(call)
+                    self._index(execution)
+        if gone:
+            self.calls = [call for call in self.calls if call not in gone]
+            self._of_id = {key: [call for call in calls if call not in gone] for key, calls in self._of_id.items()}
+            self._passed.clear()
 
     def confirm(self, told: Iterable[RequestedCall], node: Node) -> None:
         """Lay what a history repeats beside what is known. What nothing else shows, most often because the span of
         the model's turn is lost, is added after the call before it.
         """
         requests = list(told)
+        history = Glance()
         found: dict[int, Call] = {}
         for position, request in enumerate(requests):
-            known = self._of_id.get(request.call_id or "")
-            if known:
-                found[position] = known[0]
-        taken = set(map(id, found.values()))
+            call = self._known_by_id(request, history.taken)
+            if call is not None:
+                found[position] = call
+                history.taken.add(call)
         before: Call | None = None
         for position, request in enumerate(requests):
-            call = found.get(position) or self._alike(request, taken)
+            call = found.get(position) or self._alike(request, history)
             if call is not None:
                 call.confirm(_asked_for(request))
             elif request.call_id in self._elsewhere:
@@ -94,29 +104,67 @@ class Ledger:
                 call.start_ns = before.start_ns if before is not None else node.span.start_ns
                 asked = before.asked_at[0] if before is not None and before.asked_at else NEVER
                 call.asked_at = (asked, position)
-            taken.add(id(call))
+            history.taken.add(call)
             self._index(call)
             before = call
 
-    def _alike(self, request: RequestedCall, taken: set[int]) -> Call | None:
-        """A call of that name and with those values that the history has not named yet, whatever its id."""
-        asked = _written(request.arguments)
-        free = [call for call in self.calls if id(call) not in taken]
-        named = [call for call in free if _same_tool(call, request)]
-        equal = (call for call in named if call.same_values(asked))
-        silent = (call for call in named if call.arguments is None or asked is None)
-        unnamed = (call for call in free if call.nameless and call.same_values(asked))
-        unasked = (call for call in named if call.node and call.asked_at is None and not call.call_id)
-        return next((call for found in (equal, silent, unnamed, unasked) for call in found), None)
+    def _certain(self, request: RequestedCall) -> Call | None:
+        """The first call under a request's id that is of its tool and that nobody has asked for yet."""
+        return next((call for call in self._under_id(request) if call.nameless or same_tool(call, request)), None)
 
-    def _executions(self, request: RequestedCall, dialogue: Dialogue, *, alike: bool) -> Iterator[Call]:
-        """Executions that may be a request's where ids do not tell: same name, not before it, perhaps same values."""
-        asked = _written(request.arguments)
-        for call in self.calls:
-            if _may_execute(call, request, dialogue) and (
-                not alike or asked is None or call.arguments is None or call.same_values(asked)
-            ):
-                yield call
+    def _of_same_id(self, request: RequestedCall, turn: Dialogue) -> Call | None:
+        return next((call for call in self._under_id(request) if call.node is not None), None)
+
+    def _of_same_arguments(self, request: RequestedCall, turn: Dialogue) -> Call | None:
+        return self._execution(request, turn, alike=True)
+
+    def _of_same_name(self, request: RequestedCall, turn: Dialogue) -> Call | None:
+        return self._execution(request, turn, exactly=True)
+
+    def _of_like_name(self, request: RequestedCall, turn: Dialogue) -> Call | None:
+        return self._execution(request, turn)
+
+    def _under_id(self, request: RequestedCall) -> Iterator[Call]:
+        """The first calls under a request's id that nobody has asked for yet."""
+        if not request.call_id:
+            return iter(())
+        known = self._of_id.get(request.call_id, [])
+        at = self._passed.get(request.call_id, 0)
+        while at < len(known) and known[at].asked_at is not None:
+            at += 1
+        self._passed[request.call_id] = at
+        return (call for call in known[at : at + _CANDIDATES] if call.asked_at is None)
+
+    def _repeated(self, request: RequestedCall) -> Call | None:
+        """The call that a request under a known id is once more; none where it is another one under a recycled id."""
+        known = self._of_id.get(request.call_id or "", [])
+        alike = (call for call in known[-_CANDIDATES:] if same_name(call.name, request.name))
+        asked = written(request.arguments)
+        return next((call for call in alike if call.same_values(asked) or not call.named), None)
+
+    def _known_by_id(self, request: RequestedCall, taken: Container[Call]) -> Call | None:
+        """The call under an id in a history; where there are several, the one with the arguments, each in its turn."""
+        known = self._of_id.get(request.call_id or "", [])
+        if len(known) < 2:
+            return known[0] if known else None
+        asked = written(request.arguments)
+        free = [call for call in known[:_CANDIDATES] if call not in taken] or known
+        return next((call for call in free if call.same_values(asked)), free[0])
+
+    def _execution(
+        self, request: RequestedCall, turn: Dialogue, *, alike: bool = False, exactly: bool = False
+    ) -> Call | None:
+        """The execution that may be a request's where ids do not tell."""
+        if self._waiting is None:
+            self._waiting = Waiting(call for call in self.calls if call.node is not None)
+        asked, since = written(request.arguments), turn.node.span.start_ns
+        return self._waiting.first(request, asked, since=since, alike=alike, exactly=exactly)
+
+    def _alike(self, request: RequestedCall, history: Glance) -> Call | None:
+        """The call that a request in a history is, whatever its id."""
+        if self._shelves is None:
+            self._shelves = Shelves(self.calls)
+        return self._shelves.find(request, written(request.arguments), history)
 
     def _requested(self, request: RequestedCall) -> Call:
         target = handoff_target(request.name)
@@ -129,10 +177,11 @@ class Ledger:
         return call
 
     def _index(self, call: Call) -> None:
-        if call.call_id:
-            under = self._of_id.setdefault(call.call_id, [])
-            if call not in under:
-                under.append(call)
+        if call.call_id and self._indexed.get(call) != call.call_id:
+            self._indexed[call] = call.call_id
+            self._of_id.setdefault(call.call_id, []).append(call)
+        if self._shelves is not None:
+            self._shelves.put(call)
 
 
 def _asked_for(request: RequestedCall) -> Call:
@@ -140,40 +189,8 @@ def _asked_for(request: RequestedCall) -> Call:
         request.name,
         kind=request.kind,
         call_id=request.call_id,
-        arguments=_written(request.arguments),
-        result=_written(request.result),
+        arguments=written(request.arguments),
+        result=written(request.result),
         error=request.error,
         server=request.server,
     )
-
-
-def _written(value: Any) -> Written | None:
-    return None if value is ABSENT or value is None else Written(value)
-
-
-def _may_execute(call: Call, request: RequestedCall, dialogue: Dialogue) -> bool:
-    if call.node is None or call.asked_at is not None or (call.call_id and request.call_id):
-        return False
-    asked = dialogue.node.span.start_ns
-    if call.start_ns is not None and asked is not None and call.start_ns < asked:
-        return False
-    return _same_tool(call, request)
-
-
-def _same_tool(call: Call, request: RequestedCall) -> bool:
-    """Whether a request names the tool of a call, or the agent that a hand-off goes to."""
-    if same_name(call.name, request.name):
-        return True
-    target = handoff_target(request.name)
-    if call.kind != "handoff" or target is None:
-        return False
-    return fold(handoff_target(call.name) or call.name) in (fold(target), _NOBODY)
-
-
-_NOBODY = "unknown"
-"""What OpenLLMetry calls the agent that a hand-off goes to, where it cannot tell."""
-
-
-def _repeats(request: RequestedCall, known: Call) -> bool:
-    """Whether a request under a known id is that same call again, not another one under a recycled id."""
-    return same_name(known.name, request.name) and (known.same_values(_written(request.arguments)) or not known.named)

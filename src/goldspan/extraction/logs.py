@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,13 +35,14 @@ def spans_with_logs(records: Iterable[Record], conventions: Conventions) -> list
         (spans if isinstance(record, SpanRecord) else logs).append(record)  # type: ignore[arg-type]
     if not logs:
         return spans
+    traces = {span.trace_id for span in spans}
     events: dict[tuple[str, str], dict[str, LogRecord]] = {}
     alone: dict[str, SpanRecord] = {}
     for log in logs:
         key = _fingerprint(log)
         if log.name.startswith(_MESSAGES) and log.trace_id and log.span_id:
             events.setdefault((log.trace_id, log.span_id), {})[key] = log
-        elif (made := _as_span(log, key)) is not None and conventions.read(made).role is not None:
+        elif (made := _as_span(log, key, traces)) is not None and conventions.read(made).role is not None:
             alone[key] = made
     found = [_joined(span, events.get((span.trace_id, span.span_id))) for span in spans]
     known = {(span.trace_id, span.span_id) for span in spans}
@@ -79,11 +80,16 @@ def _events(logs: Mapping[str, LogRecord]) -> tuple[SpanEvent, ...]:
     return tuple(SpanEvent(log.name, _facts(log), log.time_ns) for _, log in ordered)
 
 
-def _as_span(log: LogRecord, key: str) -> SpanRecord | None:
-    """A log event as the span that its agent did not make; `None` where nothing says what it belongs to."""
+def _as_span(log: LogRecord, key: str, traces: Container[str]) -> SpanRecord | None:
+    """A log event as the span that its agent did not make; `None` where nothing says what it belongs to.
+
+    It belongs to its trace where that has spans; else to the session, whose events may name a trace each.
+    """
     facts = _facts(log)
     session = next((facts[name] for name in _SESSIONS if facts.get(name)), log.resource.get("session.id"))
-    trace_id = log.trace_id or (None if session is None else _digest(str(session), 32))
+    trace_id = log.trace_id
+    if session is not None and trace_id not in traces:
+        trace_id = _digest(str(session), 32)
     if not log.name or trace_id is None:
         return None
     end = log.time_ns
@@ -91,7 +97,7 @@ def _as_span(log: LogRecord, key: str) -> SpanRecord | None:
     return SpanRecord(
         trace_id=trace_id,
         span_id=_digest(key, 16),
-        parent_id=log.span_id,
+        parent_id=log.span_id if trace_id == log.trace_id else None,
         name=log.name,
         # Rust's tracing fills the field with a place in the source: the attribute, where there is one, knows better.
         attributes={EVENT_NAME: log.name, **facts},
@@ -118,9 +124,12 @@ def _nanoseconds(milliseconds: Any) -> int:
 
 def _fingerprint(log: LogRecord) -> str:
     """The same for a log that was exported twice. Begins with its time, so that it sorts by it."""
-    content = json.dumps([log.name, log.body, dict(log.attributes)], sort_keys=True, default=repr)
+    try:
+        content = json.dumps([log.name, log.body, dict(log.attributes)], sort_keys=True, default=repr)
+    except (TypeError, ValueError, RecursionError):  # keys or depths that JSON does not have
+        content = repr((log.name, log.body, sorted(log.attributes.items(), key=lambda item: item[0])))
     return f"{log.time_ns or 0:020d}{log.trace_id}{log.span_id}{content}"
 
 
 def _digest(text: str, digits: int) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=digits // 2).hexdigest()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=digits // 2).hexdigest()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from goldspan.extraction import envelopes, parts
-from goldspan.extraction.flattened import unflattened
+from goldspan.extraction import envelopes, histories, parts
+from goldspan.extraction.flattened import flat_items, nested
 from goldspan.extraction.notation import Constructed, constructed, plain
 from goldspan.extraction.offers import definitions
 from goldspan.extraction.spoken import Answer, Message, Messages
@@ -25,21 +25,27 @@ def from_json(raw: Any) -> Messages:
 
     What a provider puts around its messages (`choices`, `candidates`, `output` ...) is opened.
     """
-    return tuple(_message(item) for item in _items(plain(raw), _HOLDERS, _DEEPEST))
+    known = histories.in_text(raw, _in_list) if isinstance(raw, str) else None
+    return _in_list(plain(raw)) if known is None else known
 
 
 def may_call(text: str) -> bool:
-    """Whether messages as text may hold a tool call or the answer to one: a look that spares reading most of them."""
-    return any(mark in text for mark in _CALL_MARKS)
+    """Whether messages as text may hold a tool call or the answer to one. `False` is certain.
+
+    On texts of some thousand characters without any, this takes as long as reading them.
+    """
+    lowered = text.lower()
+    return any(mark in lowered for mark in _CALL_MARKS)
 
 
-_CALL_MARKS = ("tool", "Tool", "function", "Function", "_call", "Call")
+_CALL_MARKS = ("tool", "call", "function", "args", "arguments", "input")
 """One of these is in every notation of a call; they may be in other words as well, which only costs the reading."""
 
 
 def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Messages:
     """Messages flattened into attributes `{prefix}.{number}.{inner}.{field}`, in the order of their numbers."""
-    return tuple(_message(_unnested(item, inner)) for item in unflattened(attributes, prefix))
+    items = flat_items(attributes, prefix)
+    return histories.in_list(items, lambda item: _message(_unnested(nested(item), inner)), kind=inner)
 
 
 def from_event(name: str, body: Any) -> Messages:
@@ -53,6 +59,12 @@ def conversation(value: Any) -> Messages:
     """The messages that a value certainly is, alone or in a list; none for values that only look alike."""
     items = list(_items(value, (), _DEEPEST))
     return tuple(map(_message, items)) if any(map(_is_message, items)) else ()
+
+
+def _in_list(value: Any) -> Messages:
+    if isinstance(value, list) and all(isinstance(item, dict) and _is_bare(item) for item in value):
+        return tuple(map(_message, value))
+    return tuple(map(_message, _items(value, _HOLDERS, _DEEPEST)))
 
 
 _DEEPEST = 6
@@ -90,6 +102,22 @@ def _items(value: Any, holders: tuple[str, ...], levels: int) -> Iterator[Mappin
             yield from _items(item, holders, levels - 1)
     elif isinstance(value, dict):
         yield from _held(_unwrapped(value), holders, levels)
+
+
+def _is_bare(item: Mapping[str, Any]) -> bool:
+    """Whether a dictionary is a message with nothing around it: most are, and this is the quickest way to know."""
+    role = item.get("role")
+    return (
+        isinstance(role, str)
+        and role in _ROLES
+        and _AROUND.isdisjoint(item)
+        and not _SAYING.isdisjoint(item)
+        and not isinstance(item.get("content"), dict)
+    )
+
+
+_AROUND = frozenset({"message", "data", "lc"})
+"""A message in one of LangChain's envelopes, or in another message, has one of these."""
 
 
 def _held(item: Mapping[str, Any], holders: tuple[str, ...], levels: int) -> Iterator[Mapping[str, Any]]:
@@ -178,15 +206,20 @@ def _message(item: Mapping[str, Any]) -> Message:
     for part in _parts(item, role):
         parts.sort(part, gathered)
     if not _CALLING.isdisjoint(item):
-        _add_calls(_calls(item), gathered)
-    answer = _own_answer(item, role, gathered)
-    if answer is not None:
-        gathered.answers.append(answer)
-        role = "tool" if role == "user" else role
-    if not role:
-        role = "assistant" if gathered.calls else "tool" if gathered.answers else ""
-    text = "\n".join(gathered.texts) or None
-    return Message(role, text, tuple(gathered.calls), tuple(gathered.answers))
+        _add_calls(_calls(item, role), gathered)
+    if not (gathered.calls or gathered.answers) and (role == "tool" or not _ANSWERING.isdisjoint(item)):
+        answer = _own_answer(item, gathered)
+        if answer is not None:
+            gathered.answers.append(answer)
+            role = "tool" if role == "user" else role
+    texts, calls, answers = gathered.texts, gathered.calls, gathered.answers
+    text = texts[0] if len(texts) == 1 else "\n".join(texts) or None
+    return Message(role or _doing(gathered), text, tuple(calls), tuple(answers))
+
+
+def _doing(gathered: parts.Gathered) -> str:
+    """Who speaks, as far as what is said tells."""
+    return "assistant" if gathered.calls else "tool" if gathered.answers else ""
 
 
 def _parts(item: Mapping[str, Any], role: str) -> Iterable[Any]:
@@ -213,23 +246,22 @@ def _blocks(written: str, *, only_text: bool) -> list[Any]:
     return read if all(map(parts.is_block, read)) else []
 
 
-def _calls(item: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _calls(item: Mapping[str, Any], role: str) -> list[Mapping[str, Any]]:
     """The calls beside a message's content, in the field that every provider but Anthropic and Google has for them."""
-    extra = item.get("additional_kwargs")
     listed = item.get("tool_calls") or item.get("toolCalls")
-    if not listed and isinstance(extra, dict):
+    if not listed and isinstance(extra := item.get("additional_kwargs"), dict):
         listed = extra.get("tool_calls")
     listed = plain(listed)
+    found: list[Mapping[str, Any]] = []
     if isinstance(listed, (list, tuple)):
-        yield from (call for call in map(plain, listed) if isinstance(call, dict))
+        found += (call for call in map(plain, listed) if isinstance(call, dict))
     alone = item.get("function_call")
-    if isinstance(alone, dict) and _role(item):
-        yield alone
+    if isinstance(alone, dict) and role:
+        found.append(alone)
     elif item.get("function_call_name"):
-        yield {
-            "name": item["function_call_name"],
-            "arguments": item.get("function_call_arguments_json", item.get("function_call_arguments", ABSENT)),
-        }
+        given = item.get("function_call_arguments_json", item.get("function_call_arguments", ABSENT))
+        found.append({"name": item["function_call_name"], "arguments": given})
+    return found
 
 
 _CALLING = frozenset({"tool_calls", "toolCalls", "additional_kwargs", "function_call", "function_call_name"})
@@ -241,17 +273,17 @@ def _add_calls(calls: Iterable[Mapping[str, Any]], gathered: parts.Gathered) -> 
     for call in calls:
         inner = call.get("tool_call")
         asked = parts.requested(inner if isinstance(inner, dict) else call)
-        if asked in said:
+        if said and asked in said:
             said.remove(asked)
         else:
             gathered.add_call(asked)
 
 
-def _own_answer(item: Mapping[str, Any], role: str, gathered: parts.Gathered) -> Answer | None:
+def _own_answer(item: Mapping[str, Any], gathered: parts.Gathered) -> Answer | None:
     """The result that a message of a tool is as a whole."""
     extra = item.get("additional_kwargs")
     call_id = parts.identity(item, _ANSWERED)
-    if gathered.answers or gathered.calls or not (role == "tool" or call_id):
+    if call_id is None and _role(item) != "tool":
         return None
     call_id = call_id or parts.identity(extra if isinstance(extra, dict) else item, (*_ANSWERED, "id"))
     content = item.get("content")
@@ -263,21 +295,23 @@ def _own_answer(item: Mapping[str, Any], role: str, gathered: parts.Gathered) ->
 
 
 _ANSWERED = ("tool_call_id", "toolCallId", "tool_use_id", "call_id")
+_ANSWERING = frozenset(_ANSWERED)
 
 
 def _unnested(item: Any, inner: str) -> Mapping[str, Any]:
     """One message's fields, without the wrapping names that flattening puts around each level."""
     if not isinstance(item, dict):
         return {}
-    found = item.get(inner) if inner else item
-    message = dict(found) if isinstance(found, dict) else {}
+    message = item.get(inner) if inner else item
+    if not isinstance(message, dict):
+        message = {}
     if isinstance(message.get("contents"), list):
-        message["contents"] = [_block(block) for block in message["contents"]]
+        message = {**message, "contents": [_block(block) for block in message["contents"]]}
     # autogen's results stand beside the message, as JSON.
     results = item.get("function")
     if isinstance(results, list) and message.get("role") == "function":
         answers = (read for read in map(plain, results) if isinstance(read, dict))
-        message["parts"] = [{**answer, "type": "tool_result"} for answer in answers]
+        message = {**message, "parts": [{**answer, "type": "tool_result"} for answer in answers]}
     return message
 
 

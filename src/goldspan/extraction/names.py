@@ -50,6 +50,7 @@ def undecorate(raw: str, servers: Collection[str] = ()) -> tuple[str, str | None
     return _undecorated(raw)
 
 
+@lru_cache(maxsize=16384)
 def server_of(decorated: str, *, bare: str) -> str | None:
     """The server that a decorated name shows, where the tool's own name is known from elsewhere.
 
@@ -65,6 +66,7 @@ def server_of(decorated: str, *, bare: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=16384)
 def handoff_target(name: str) -> str | None:
     """The agent that a hand-off by this name goes to, or `None` where the name is not built like one.
 

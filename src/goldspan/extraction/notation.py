@@ -11,7 +11,7 @@ from goldspan.extraction.objects import Constructed
 from goldspan.extraction.reprs import BRACKETS, DEEPEST, constructed
 from goldspan.model import ABSENT
 
-__all__ = ["Constructed", "constructed", "denoted", "plain"]
+__all__ = ["Constructed", "constructed", "denoted", "listed", "plain"]
 
 _NESTING = 3
 """How often a text may be JSON again. Seen in the wild: twice."""
@@ -46,13 +46,23 @@ def denoted(text: str) -> Any:
             return ABSENT
     elif begin != '"' and (begin not in _BEGINNINGS or not _SCALAR.fullmatch(stripped)):
         return ABSENT
+    read = _json(stripped)
+    return reprs.read(stripped) if read is ABSENT and begin in BRACKETS else read
+
+
+def listed(text: str) -> list[Any] | None:
+    """The items of a list in JSON; `None` for anything else."""
+    stripped = text.strip()
+    read = _json(stripped) if stripped[:1] == "[" and not _too_deep(stripped) else None
+    return read if isinstance(read, list) else None
+
+
+def _json(text: str) -> Any:
     try:
-        read, end = _JSON.raw_decode(stripped)
-        if end == len(stripped):
-            return read
+        read, end = _JSON.raw_decode(text)
     except (ValueError, RecursionError):
-        pass
-    return reprs.read(stripped) if begin in BRACKETS else ABSENT
+        return ABSENT
+    return read if end == len(text) else ABSENT
 
 
 _JSON = json.JSONDecoder()

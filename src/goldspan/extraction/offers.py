@@ -14,7 +14,7 @@ _LONGEST = 32_768
 """Characters of a text that is remembered."""
 
 
-def remembered(read: Callable[[Any], T]) -> Callable[[Any], T]:
+def read_once(read: Callable[[Any], T]) -> Callable[[Any], T]:
     """Read the same text once. What a model is offered is repeated on each of its spans, in one request as in the next.
 
     A service has few such texts, and what they give is shared: it must not be changed.
@@ -22,13 +22,13 @@ def remembered(read: Callable[[Any], T]) -> Callable[[Any], T]:
     known = lru_cache(maxsize=256)(read)
 
     @wraps(read)
-    def read_once(raw: Any) -> T:
+    def remembered(raw: Any) -> T:
         return known(raw) if isinstance(raw, str) and len(raw) <= _LONGEST else read(raw)
 
-    return read_once
+    return remembered
 
 
-@remembered
+@read_once
 def definitions(raw: Any) -> tuple[ToolDefinition, ...]:
     """Tools offered to a model: the notations of OpenAI, Anthropic, Gemini, Bedrock, MCP, LangChain and GenAI."""
     return tuple(_definitions(plain(raw), 4))
@@ -45,7 +45,7 @@ _SCHEMAS = (
     "args_schema",
     "inputs",
 )
-_schema = remembered(plain)
+_schema = read_once(plain)
 
 
 def _definitions(found: Any, levels: int) -> Iterator[ToolDefinition]:

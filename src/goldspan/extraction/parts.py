@@ -7,7 +7,6 @@ Anything else (reasoning, images, citations) says nothing here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from goldspan.extraction import envelopes
@@ -16,19 +15,22 @@ from goldspan.extraction.spoken import Answer, RequestedCall
 from goldspan.model import ABSENT, ToolKind
 
 
-@dataclass(slots=True)
 class Gathered:
     """What the parts of one message say."""
 
-    texts: list[str] = field(default_factory=list)
-    calls: list[RequestedCall] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    __slots__ = ("answers", "calls", "texts")
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.texts: list[str] = []
+        self.calls: list[RequestedCall] = []
+        self.answers: list[Answer] = []
 
     def add_call(self, call: RequestedCall | None) -> None:
         """Add a call, unless the same message says it twice (in `tool_calls` and again in `content`)."""
         if call is None:
             return
-        if call.call_id is not None and any(known.call_id == call.call_id for known in self.calls):
+        if self.calls and call.call_id is not None and any(known.call_id == call.call_id for known in self.calls):
             return
         self.calls.append(call)
 
@@ -37,19 +39,20 @@ class Gathered:
         for place, call in enumerate(self.calls):
             if call.call_id == answer.call_id and call.kind == "hosted":
                 error = envelopes.written(answer.result) if answer.is_error else None
-                self.calls[place] = replace(call, result=answer.result, error=error)
+                self.calls[place] = call._replace(result=answer.result, error=error)
                 return
         self.answers.append(answer)
 
 
 def sort(part: Any, into: Gathered) -> None:
     """Add what a part says to what its message says."""
-    if isinstance(part, str):
-        _add_text(part, into)
-    elif isinstance(part, dict):
-        handle = _HANDLERS.get(kind_of(part))
+    if isinstance(part, dict):
+        kind = part.get("type")
+        handle = _HANDLERS.get(kind if isinstance(kind, str) and kind in _HANDLERS else kind_of(part))
         if handle is not None:
             handle(part, into)
+    elif isinstance(part, str):
+        _add_text(part, into)
 
 
 def kind_of(part: Mapping[str, Any]) -> str:
@@ -85,18 +88,27 @@ def is_block(item: Any) -> bool:
 
 def requested(call: Mapping[str, Any], *, kind: ToolKind = "tool") -> RequestedCall | None:
     """The call that a dictionary asks for, in OpenAI's `function` or written plainly; `None` without a name."""
-    inner = next((call[key] for key in ("function", "custom") if isinstance(call.get(key), dict)), call)
+    inner = call.get("function")
+    if not isinstance(inner, dict):
+        inner = call.get("custom")
+        if not isinstance(inner, dict):
+            inner = call
     name = _first(inner, _NAMES)
     if not isinstance(name, str) or not name:
         return None
+    made = RequestedCall(name, _first(inner, _ARGUMENTS, ABSENT), identity(call, _IDS), kind)
+    return made if _PROVIDED.isdisjoint(call) else _provided(call, made)
+
+
+def _provided(call: Mapping[str, Any], made: RequestedCall) -> RequestedCall:
+    """A call that says who runs the tool: the provider, or an MCP server."""
+    if call.get("builtin") is True or call.get("providerExecuted") is True:
+        made = made._replace(kind="hosted")
     server = call.get("server_label") or call.get("server_name")
-    return RequestedCall(
-        name,
-        _first(inner, _ARGUMENTS, ABSENT),
-        identity(call, _IDS),
-        kind="hosted" if call.get("builtin") is True or call.get("providerExecuted") is True else kind,
-        server=server if isinstance(server, str) and server else None,
-    )
+    return made._replace(server=server) if isinstance(server, str) and server else made
+
+
+_PROVIDED = frozenset({"builtin", "providerExecuted", "server_label", "server_name"})
 
 
 def answered(part: Mapping[str, Any], *, failed: bool = False) -> Answer:
@@ -109,9 +121,10 @@ def answered(part: Mapping[str, Any], *, failed: bool = False) -> Answer:
 def identity(item: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
     """The first of some ids that an item has."""
     for key in keys:
-        found = item.get(key)
-        if isinstance(found, (str, int)) and found != "":
-            return str(found)
+        if key in item:
+            found = item[key]
+            if isinstance(found, (str, int)) and found != "":
+                return str(found)
     return None
 
 
@@ -121,7 +134,8 @@ _ANSWERED_IDS = ("call_id", "toolCallId", "tool_call_id", "tool_use_id", "toolUs
 _ARGUMENTS = ("arguments", "input", "args", "tool_kwargs", "toolInput")
 _RESULTS = ("response", "result", "output", "content", "value", "tool_output")
 _CALLED_WITH = frozenset(_ARGUMENTS)
-_SPOKEN = frozenset({"text", "content", "refusal"})
+_WORDS = ("content", "text", "refusal")
+_SPOKEN = frozenset(_WORDS)
 _HOSTED_ARGUMENTS = ("action", "queries", "query", "code", "input", "prompt", "arguments")
 _HOSTED_RESULTS = ("output", "outputs", "results", "result")
 _SILENT = frozenset({"thinking", "redacted_thinking", "reasoning", "image", "image_url", "input_image", "document"})
@@ -138,16 +152,20 @@ def _add_text(said: Any, into: Gathered) -> None:
     """Add a text; one that shows an object is the part that some instrumentation wrote with `repr`."""
     if not isinstance(said, str) or not said:
         return
-    shown = _shown(said)
+    shown = _shown(said) if said[-1] in _CLOSING else []
     if not shown:
         into.texts.append(said)
     for part in shown:
         sort(part, into)
 
 
+_CLOSING = frozenset(")]")
+"""What a text ends in that shows an object, or a list of objects."""
+
+
 def _shown(said: str) -> list[Any]:
     """The parts that a text shows as `Type(...)` or `[Type(...), ...]`; none for words."""
-    if said[-1] not in ")]" or said.partition("(")[0].removeprefix("[") not in _CLASSES:
+    if said.partition("(")[0].removeprefix("[") not in _CLASSES:
         return []
     read = plain(said) if said.startswith("[") else constructed(said)
     parts = read if isinstance(read, list) else [read]
@@ -157,7 +175,10 @@ def _shown(said: str) -> list[Any]:
 def _text(part: Mapping[str, Any], into: Gathered) -> None:
     if part.get("thought") is True:
         return
-    said = _first(part, ("content", "text", "refusal"))
+    said = _first(part, _WORDS)
+    if isinstance(said, str):
+        _add_text(said, into)
+        return
     for item in said if isinstance(said, list) else [said]:
         _add_text(item.get("text") if isinstance(item, dict) else item, into)
 
@@ -204,14 +225,13 @@ def _hosted(part: Mapping[str, Any], into: Gathered) -> None:
         call = RequestedCall(kind.removesuffix("_call"), call_id=identity(part, _IDS), kind="hosted")
     if call.arguments is ABSENT:
         inner = part.get("server_tool_call")
-        call = replace(call, arguments=_hosted_arguments(inner if isinstance(inner, dict) else part))
+        call = call._replace(arguments=_hosted_arguments(inner if isinstance(inner, dict) else part))
     result = next((part[key] for key in _HOSTED_RESULTS if part.get(key) is not None), ABSENT)
     error = part.get("error")
     if error is None and part.get("status") in ("failed", "incomplete"):
         error = part["status"]
     into.add_call(
-        replace(
-            call,
+        call._replace(
             result=result if result is ABSENT else envelopes.result(result).value,
             error=None if error is None else envelopes.written(error),
         )

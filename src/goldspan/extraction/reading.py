@@ -35,7 +35,7 @@ BARE: frozenset[Role | None] = frozenset({None, "aside"})
 class Written:
     """A value as an instrumentation wrote it. It is read when somebody asks, and once."""
 
-    __slots__ = ("_open", "_opened", "raw")
+    __slots__ = ("_open", "_opened", "_value", "raw")
 
     def __init__(self, raw: Any, open_envelope: Callable[[Any], Any] | None = None) -> None:
         """Keep a value, and what takes it, once it is plain, out of the envelope its instrumentation put around it.
@@ -45,6 +45,7 @@ class Written:
         self.raw = raw
         self._open = open_envelope
         self._opened: Any = ABSENT
+        self._value: Any = ABSENT
 
     @property
     def opened(self) -> Any:
@@ -57,15 +58,16 @@ class Written:
     @property
     def value(self) -> Any:
         """The plain value. Text that is in no known notation is itself."""
-        opened = self.opened
-        if isinstance(opened, Request):
-            return opened.arguments
-        return opened.value if isinstance(opened, Result) else opened
+        if self._value is ABSENT:
+            opened = self.opened
+            is_request, is_result = isinstance(opened, Request), isinstance(opened, Result)
+            self._value = opened.arguments if is_request else opened.value if is_result else opened
+        return self._value
 
     def named(self, parameters: Mapping[str, Any] | None) -> tuple[Any, str | None]:
         """Arguments by the names in the tool's schema and, where they cannot be read, their text instead."""
         value = self.value
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             return value, None
         # A bare value is read by its type in the schema, for which it must be as it was written.
         return values.arguments(self.raw if value == values.plain(self.raw) else value, parameters=parameters)
@@ -109,6 +111,8 @@ class Reading:
     """The model's output."""
     tools: tuple[Callable[[], tuple[ToolDefinition, ...]], ...] = ()
     """The tools offered to the model."""
+    noted: bool = False
+    """Whether the span has one of the attributes that were to be noted, whatever convention knows it."""
 
     def complete_with(self, other: Reading) -> None:
         """Take from a less trusted convention's reading of the same span what this one does not say."""
@@ -131,21 +135,27 @@ _SINGLE = (
 
 def is_there(places: tuple[Callable[[], Messages], ...]) -> bool:
     """Whether one of the places has something, as far as can be told without reading it."""
-    return any(_asked_of(place, "is_there", default=True) for place in places)
+    for place in places:
+        source = place.func if isinstance(place, partial) else None
+        told = getattr(source, "is_there", None)  # sources need not know
+        if told is None or told(*place.args):  # type: ignore[attr-defined]
+            return True
+    return False
 
 
 def are_quiet(places: tuple[Callable[[], Messages], ...]) -> bool:
     """Whether it takes no reading to see that no call, and no answer to one, is in any of the places."""
-    return all(_asked_of(place, "is_quiet", default=False) for place in places)
-
-
-def _asked_of(place: Callable[[], Messages], question: str, *, default: bool) -> bool:
-    """What the source of messages in a place says of it; sources need not know."""
-    source = place.func if isinstance(place, partial) else None
-    answer = getattr(source, question, None)
-    return default if answer is None or source is None else bool(answer(*place.args))  # type: ignore[attr-defined]
+    for place in places:
+        source = place.func if isinstance(place, partial) else None
+        told = getattr(source, "is_quiet", None)
+        if told is None or not told(*place.args):  # type: ignore[attr-defined]
+            return False
+    return True
 
 
 def first_messages(places: tuple[Callable[[], Messages], ...]) -> Messages:
     """The messages of the first place that has some."""
-    return next((found for place in places if (found := place())), ())
+    for place in places:
+        if found := place():
+            return found
+    return ()

@@ -27,37 +27,52 @@ class Conventions:
         self.members = tuple(members)
         self._noted = frozenset(noted)
         self._keys = self._noted.union(*(convention.all_keys for convention in self.members))
-        self._shapes: dict[frozenset[str], tuple[Reader, ...]] = {}
+        self._shapes: dict[frozenset[str], _Shape] = {}
 
     def read(self, span: SpanRecord) -> Reading:
         """Everything the conventions understand of one span, joined; `NOTHING` for a span that none of them knows.
 
         Most spans of an application are of the latter kind and cost one look.
         """
-        present = self._keys.intersection(span.attributes)
-        readers = self._shapes.get(present)
-        if readers is None:
-            readers = self._readers(present)
+        present = span.keys_among(self._keys)
+        shape = self._shapes.get(present)
+        if shape is None:
+            shape = self._shape(present)
+        return NOTHING if shape.is_plain else shape.read(span)
+
+    def _shape(self, present: frozenset[str]) -> _Shape:
+        known = (convention for convention in self.members if not present.isdisjoint(convention.signs_among(present)))
+        shape = _Shape([Reader(convention, present) for convention in known], noted=not present.isdisjoint(self._noted))
+        if len(self._shapes) >= _MOST_SHAPES:
+            self._shapes.clear()
+        self._shapes[present] = shape
+        return shape
+
+
+class _Shape:
+    """What there is to read off all spans that have the same attributes."""
+
+    __slots__ = ("_keys", "_noted", "_readers", "is_plain")
+
+    def __init__(self, readers: Iterable[Reader], *, noted: bool) -> None:
+        self._readers = tuple(readers)
+        self._noted = noted
+        self.is_plain = not self._readers and not noted
+        self._keys = tuple(dict.fromkeys(key for reader in self._readers for key in sorted(reader.keys)))
+
+    def read(self, span: SpanRecord) -> Reading:
+        known = span.values_of(self._keys)
         joined: Reading | None = None
-        for reader in readers:
-            reading = reader.read(span)
+        for reader in self._readers:
+            reading = reader.read(span, known)
             if reading is None:
                 continue
             if joined is None:
                 joined = reading
             else:
                 joined.complete_with(reading)
-        if joined is not None:
-            return joined
-        return NOTHING if self._noted.isdisjoint(present) else Reading()
-
-    def _readers(self, present: frozenset[str]) -> tuple[Reader, ...]:
-        readers = tuple(
-            Reader(convention, present)
-            for convention in self.members
-            if not present.isdisjoint(convention.signs_among(present))
-        )
-        if len(self._shapes) >= _MOST_SHAPES:
-            self._shapes.clear()
-        self._shapes[present] = readers
-        return readers
+        if joined is None:
+            joined = Reading() if self._noted else NOTHING
+        if self._noted:
+            joined.noted = True
+        return joined

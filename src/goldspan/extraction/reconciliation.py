@@ -6,6 +6,7 @@ message shows is kept as requested; its result stands in the next question to th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -44,7 +45,7 @@ def reconcile(
     _take_answers(ledger.calls, turns)
     _recognise_agents(ledger.calls, turns)
     _tell_kinds(ledger.calls, offered)
-    return Reconciled(finish(ledger.calls, offered), tuple(turns), sum(call.merged for call in ledger.calls))
+    return Reconciled(finish(ledger.calls, offered), tuple(turns), sum([call.merged for call in ledger.calls]))
 
 
 class IdsMade:
@@ -85,42 +86,59 @@ def _histories(nodes: list[Node], turns: list[Dialogue]) -> Iterator[tuple[Node,
 
 
 def _take_answers(calls: list[Call], turns: list[Dialogue]) -> None:
-    """Give every call the result that was handed back to the model under its id, and the error that this said it was."""
-    known = {call.call_id: call for call in calls if call.call_id}
+    """Give every call the result, or the error, that was handed back to the model under its id."""
+    known = [call for call in calls if call.call_id]
+    if not known or not turns:
+        return
     # A request ends when its answer is handed back for the first time; otherwise the last turn repeats all answers.
-    read = turns if any(call.node is None for call in known.values()) else list(_last(turns))
-    answers = _answers(read)
-    if any(call.result is None and call_id not in answers for call_id, call in known.items()):
-        answers |= {call_id: told for call_id, told in _answers(turns).items() if call_id not in answers}
-    for call_id in known.keys() & answers.keys():
-        call, (answer, dialogue) = known[call_id], answers[call_id]
-        seen = Call(call.name, result=None if answer.result is None else Written(answer.result))
-        seen.error = (values.text(answer.result) or "error") if answer.is_error else None
+    answers = _answers(turns if any(call.node is None for call in known) else _last(turns))
+    if any(call.result is None and call.call_id not in answers for call in known):
+        answers = _answers(turns) | answers
+    if not answers:
+        return
+    given: Counter[str] = Counter()
+    for call in sorted(known, key=lambda call: call.place):
+        told = answers.get(call.call_id or "")
+        if not told:
+            continue
+        # Under an id that is used again, the second answer is the second call's.
+        answer, dialogue = told[min(given[call.call_id or ""], len(told) - 1)]
+        given[call.call_id or ""] += 1
         if call.node is None:
             call.end_ns = dialogue.node.span.start_ns
-        call.absorb(seen)
-        call.merged -= 1  # an answer is the other half of a request, not one witness too many
+        if call.result is None and answer.result is not None:
+            call.result = Written(answer.result)
+        if not call.error and answer.is_error:
+            call.error = values.text(answer.result) or "error"
 
 
-def _answers(turns: Iterable[Dialogue]) -> dict[str, tuple[Answer, Dialogue]]:
-    answers: dict[str, tuple[Answer, Dialogue]] = {}
+def _answers(turns: Iterable[Dialogue]) -> dict[str, list[tuple[Answer, Dialogue]]]:
+    """The answers under each id, in order, each with the turn that was told it first."""
+    answers: dict[str, list[tuple[Answer, Dialogue]]] = {}
     for dialogue in turns:
+        count: Counter[str] = Counter()
         for message in dialogue.asked if dialogue.node.tells_calls else ():
             for answer in message.answers:
                 if answer.call_id:
-                    answers.setdefault(answer.call_id, (answer, dialogue))
+                    known = answers.setdefault(answer.call_id, [])
+                    if count[answer.call_id] == len(known):
+                        known.append((answer, dialogue))
+                    count[answer.call_id] += 1
     return answers
 
 
 def _last(turns: Iterable[Dialogue]) -> Iterable[Dialogue]:
-    """The last turn of each agent's model."""
-    return {turn.node.owner: turn for turn in turns}.values()
+    """The last turn of each agent's model; where no span tells agents apart, the words that opened it do."""
+    last: dict[object, Dialogue] = {}
+    for turn in turns:
+        last[turn.opening if turn.node.owner is None else turn.node.owner] = turn
+    return last.values()
 
 
 def _tell_kinds(calls: list[Call], offered: Iterable[ToolDefinition]) -> None:
     """Tell what a call that only a message shows is by what was said of its tool when it was offered."""
     known = {fold(tool.name): tool for tool in offered if tool.kind != "tool" or tool.deferred}
-    for call in calls:
+    for call in calls if known else ():
         tool = known.get(fold(call.name))
         if tool is None or call.node is not None:
             continue
@@ -136,23 +154,30 @@ def _recognise_agents(calls: list[Call], turns: list[Dialogue]) -> None:
     A tool with a span of its own may well ask a model for words; only a model that asks for tools makes it an agent.
     """
     requested = [call for call in calls if call.asked_at is not None]
+    if not requested or len(turns) < 2:
+        return
     unmarked = any(call.node is None for call in requested)
     working = {turn.node.owner for turn in turns if unmarked or turn.node.asks_for_calls}
-    if len(turns) < 2 or (len(working) < 2 and not unmarked):
+    if len(working) < 2 and not unmarked:
         return
     openings: dict[str, list[Dialogue]] = {}
     for dialogue in turns:
         if dialogue.opening:
             openings.setdefault(dialogue.opening, []).append(dialogue)
+    working_on = {words for words, begun in openings.items() if any(True for turn in begun for _ in turn.calls)}
+    made_in: dict[Dialogue | None, list[Call]] = {}
     for call in requested:
-        for words in _texts(call):
-            begun = openings.get(words.strip(), ())
-            works = call.node is None or any(True for turn in begun for _ in turn.calls)
+        made_in.setdefault(call.asker, []).append(call)
+    named: set[str] = set()
+    for call in requested:
+        for words in map(str.strip, _texts(call)):
+            begun = openings.get(words, ())
+            works = call.node is None or words in working_on
             if begun and works and call.asked_at is not None and begun[0].node.place > (call.asked_at[0], ""):
                 call.kind = "agent"
-                own = {dialogue.ended for dialogue in begun}
-                for inner in requested:
-                    if inner.asked_at is not None and inner.asked_at[0] in own:
+                if words not in named:
+                    named.add(words)
+                    for inner in (inner for turn in begun for inner in made_in.get(turn, ())):
                         inner.agent = inner.agent or call.name
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import TypeVar
 
@@ -15,9 +16,10 @@ from goldspan.extraction.names import fold
 from goldspan.extraction.reading import MARKS, WORK, Messages
 from goldspan.extraction.reconciliation import Reconciled, reconcile
 from goldspan.extraction.tree import Node
-from goldspan.model import COUNTED_KINDS, Health, Run, ToolDefinition
+from goldspan.model import COUNTED_KINDS, Health, Run, ToolDefinition, drafted
 
 T = TypeVar("T")
+_Run, _Health = drafted(Run), drafted(Health)
 
 
 def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere: Container[str] = ()) -> Run:
@@ -29,10 +31,11 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
     speakers = [root] if root is not None and root.role not in WORK else []
     speakers += [node for node in nodes if node.role in MARKS and node is not root]
     span = (root or nodes[0]).span
-    return Run(
+    traces = tuple(dict.fromkeys([span.trace_id, *[node.span.trace_id for node in nodes]]))
+    return _Run(
         run_id=f"{span.trace_id}:{portion.root_id}",
         unit=portion.unit,
-        trace_ids=tuple(dict.fromkeys((span.trace_id, *(node.span.trace_id for node in nodes)))),
+        trace_ids=traces,
         span_id=portion.root_id or None,
         input=_first(chain(map(_input, speakers), map(_question, found.dialogues))),
         output=_first(chain(map(_output, speakers), map(_reply, sorted(found.dialogues, key=_recency)))),
@@ -44,9 +47,9 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
         golden_id=_golden_id(portion, golden_id_attributes),
         component=root.reading.name if root is not None and portion.unit == "component" else None,
         conventions=_conventions(nodes),
-        health=_health(portion, found, offered),
-        start_ns=_extreme(min, (node.span.start_ns for node in nodes)),
-        end_ns=_extreme(max, (node.span.end_ns for node in nodes)),
+        health=_health(portion, found, offered, stitched=len(traces) - 1),
+        start_ns=min([node.span.start_ns for node in nodes if node.span.start_ns is not None], default=None),
+        end_ns=max([node.span.end_ns for node in nodes if node.span.end_ns is not None], default=None),
     )
 
 
@@ -58,11 +61,6 @@ def _agent(nodes: list[Node], root: Node | None) -> str | None:
 
 def _first(candidates: Iterable[T | None]) -> T | None:
     return next((candidate for candidate in candidates if candidate), None)
-
-
-def _extreme(choose: Callable[[Iterable[int]], int], times: Iterable[int | None]) -> int | None:
-    known = [time for time in times if time is not None]
-    return choose(known) if known else None
 
 
 def _input(node: Node) -> str | None:
@@ -96,8 +94,13 @@ def _last_text(messages: Messages) -> str | None:
 def _available(nodes: list[Node]) -> tuple[ToolDefinition, ...]:
     """Every tool offered to the model, once a name; of two definitions, the one with a schema."""
     offered: dict[str, ToolDefinition] = {}
-    for node in nodes:
-        for tool in (tool for place in node.reading.tools for tool in place()):
+    last: tuple[ToolDefinition, ...] = ()
+    for place in (place for node in nodes for place in node.reading.tools):
+        found = place()
+        if found is last:  # what is offered is repeated on each span, and the same text is read once
+            continue
+        last = found
+        for tool in found:
             known = offered.get(tool.name)
             if known is None or (known.parameters is None and tool.parameters is not None):
                 offered[tool.name] = tool
@@ -110,10 +113,10 @@ def _golden_id(portion: Portion, attributes: Sequence[str]) -> str | None:
     if portion.root is not None:
         places += [portion.root, *portion.root.ancestors()]
     own = portion.root.component if portion.root is not None else None
-    places += [node for node in portion.nodes if node.component is own]
+    places += [node for node in portion.nodes if node.reading.noted and node.component is own]
     for node in places:
         named = (node.span.attributes.get(attribute) for attribute in attributes if not _is_result(attribute, node))
-        found = next((value for value in named if value is not None), None)
+        found = next((value for value in named if value is not None), None) if node.reading.noted else None
         if found is not None:
             return str(found)
     return None
@@ -128,18 +131,17 @@ def _conventions(nodes: list[Node]) -> tuple[str, ...]:
     return tuple(sorted({name for node in nodes if node.role is not None for name in node.reading.by}))
 
 
-def _health(portion: Portion, found: Reconciled, offered: Iterable[ToolDefinition]) -> Health:
+def _health(portion: Portion, found: Reconciled, offered: Iterable[ToolDefinition], *, stitched: int) -> Health:
     nodes = portion.nodes
     counted = [call for call in found.calls if call.kind in COUNTED_KINDS]
-    unread = [call for call in found.calls if call.raw_arguments is not None]
-    return Health(
-        orphan_spans=sum(node.orphan for node in nodes if node is not portion.root),
+    return _Health(
+        orphan_spans=sum([node.orphan for node in nodes if node.parent is None and node is not portion.root]),
         missing_root=portion.root is None and not portion.split,
-        stitched=len({node.span.trace_id for node in nodes}) - 1,
+        stitched=stitched,
         split=portion.split,
-        dropped_attributes=sum(node.span.dropped_attributes for node in nodes),
-        arguments_absent=sum(call.arguments is None and call.raw_arguments is None for call in counted),
-        arguments_unreadable=len(unread),
+        dropped_attributes=sum([node.span.dropped_attributes for node in nodes]),
+        arguments_absent=sum([call.arguments is None and call.raw_arguments is None for call in counted]),
+        arguments_unreadable=sum([call.raw_arguments is not None for call in counted]),
         content_off=_content_off(nodes, found),
         lookalikes=_lookalikes(nodes, {fold(tool.name) for tool in offered}),
         merged=found.merged,
@@ -155,13 +157,25 @@ def _content_off(nodes: list[Node], found: Reconciled) -> bool:
 
 
 def _lookalikes(nodes: list[Node], offered: set[str]) -> tuple[str, ...]:
-    """Spans without a role that are called like a tool that was offered, or like tool spans in general."""
+    """Spans without a role that are called like a tool that was offered, or like tool spans in general.
+
+    What only stands around a tool or inside one is not meant.
+    """
     root = next(reversed([nodes[0], *nodes[0].ancestors()]))
-    unknown = root.unknown.union(node.span.name for node in nodes if node.role is None)
-    return tuple(sorted(name for name in unknown if fold(name) in offered or _TOOL_SPAN.search(name)))
+    unknown = root.unknown.union(node.span.name for node in nodes if node.role is None and not _wraps_tool(node))
+    return tuple(sorted([name for name in unknown if _is_called_like_tools(name) or fold(name) in offered]))
+
+
+def _wraps_tool(node: Node) -> bool:
+    return node.enclosing_tool is not None or any(child.role == "tool" for child in node.children)
 
 
 _TOOL_SPAN = re.compile(
     r"(?:^|[\W_])(?:tool|function)[\W_]?call(?:[\W_]|$)|^(?:call|execute|run)[\W_]tool\b", re.IGNORECASE
 )
 """What people call a span of a tool, where no convention tells them."""
+
+
+@lru_cache(maxsize=16384)
+def _is_called_like_tools(span_name: str) -> bool:
+    return _TOOL_SPAN.search(span_name) is not None

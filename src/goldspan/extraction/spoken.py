@@ -1,15 +1,17 @@
-"""What is said in a model's input and output, in one language for all conventions."""
+"""What is said in a model's input and output, in one language for all conventions.
+
+Each turn of a model repeats the history, so these are made by the thousand: as named tuples, in half the time that
+frozen dataclasses take.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from goldspan.model import ABSENT, ToolKind
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedCall:
+class RequestedCall(NamedTuple):
     """A tool call as a model asked for it in a message."""
 
     name: str
@@ -26,8 +28,7 @@ class RequestedCall:
     """The MCP server that owns the tool, where the message names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The result of a tool call as it was handed back to the model."""
 
     call_id: str | None
@@ -35,8 +36,7 @@ class Answer:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message of a model's input or output."""
 
     role: str

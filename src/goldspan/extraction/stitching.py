@@ -6,32 +6,37 @@ turns are one request; the ids of calls, or the words of the user, tell what els
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from functools import cached_property
 
-from goldspan.extraction.calls import JITTER_NS, asks_for, call_of
+from goldspan.extraction.asking import Requests
+from goldspan.extraction.calls import JITTER_NS, call_of, fingerprint, written
 from goldspan.extraction.cutting import Portion
-from goldspan.extraction.dialogues import Dialogue, Thread, calls_since_asked, dialogues, history, ids_in, threads
-from goldspan.extraction.names import fold
-from goldspan.extraction.reading import MARKS, Written
+from goldspan.extraction.dialogues import Thread, calls_since_asked, dialogues, history, ids_in, threads, told
+from goldspan.extraction.reading import MARKS
+from goldspan.extraction.spoken import Message, RequestedCall
 from goldspan.extraction.tree import Node
 
 _CANDIDATES = 50
-"""How many of those that are alike are tried, the latest first."""
+"""How many graphs or agents that are alike, and at work at the same time, are told apart."""
 
 
 def parts(portion: Portion) -> list[Portion]:
     """The requests in an unmarked portion: one, unless the same agent was asked several things in it."""
-    if portion.marked or portion.root is None or portion.root.role == "model":
+    if portion.marked or (portion.root is not None and portion.root.role == "model"):
         return [portion]
-    asked = [thread for thread in threads(dialogues(portion.nodes)) if thread.above is None]
-    requests = [thread for thread in asked if thread.followed or thread.calls_tools]
+    every = threads(dialogues(portion.nodes))
+    requests = [thread for thread in every if not _serves(thread) and (thread.followed or thread.calls_tools)]
     if len(requests) < 2 or not _same_agent(requests):
         return [portion]
     found = {thread: Portion("request", None, [], thread.turns[0].node.span.span_id, split=True) for thread in requests}
+    owner = _owners(portion.nodes, every, requests)
     for node in portion.nodes:
-        if node is not portion.root and (owner := _owner(node, requests)) is not None:
-            found[owner].nodes.append(node)
+        if node is not portion.root or node.role == "tool":
+            found[owner[node]].nodes.append(node)
     return [found[thread] for thread in requests]
 
 
@@ -50,21 +55,34 @@ def stitch(portions: Iterable[Portion]) -> list[Portion]:
     return sorted(joined, key=lambda portion: place[portion.nodes[0].span.trace_id])
 
 
+def _serves(thread: Thread) -> bool:
+    """Whether a thread is the work of a tool: of one whose call started it, or around its span."""
+    return thread.above is not None or thread.turns[0].node.enclosing_tool is not None
+
+
 def _same_agent(found: list[Thread]) -> bool:
     """Whether all threads obey the same instructions on different words; a chain of prompts is one request."""
     return len({thread.turns[0].instructions for thread in found}) == 1 and len({t.users for t in found}) == len(found)
 
 
-def _owner(node: Node, requests: list[Thread]) -> Thread | None:
-    """The request that a span is part of: by its own turn, the tool that was asked for, or else the last one begun."""
-    begun = [thread for thread in requests if thread.turns[0].node.place <= node.place]
-    for thread in requests:
-        if any(turn.node.contains(node) for turn in thread.turns):
-            return thread
-    if node.role == "tool":
-        asking = [thread for thread in begun if any(asks_for(turn, node) for turn in thread.turns)]
-        begun = asking or begun
-    return begun[-1] if begun else requests[0]
+def _owners(nodes: list[Node], every: list[Thread], requests: list[Thread]) -> dict[Node, Thread]:
+    """The request that each span is part of: by a turn, the tool that was asked for, or else the last one begun."""
+    tops = {thread: thread for thread in requests}
+    for thread in every:
+        if thread.above in tops:
+            tops[thread] = tops[thread.above]
+    asked = Requests.asked_by(turn for thread in tops for turn in thread.turns)
+    starts = [thread.turns[0].node.place for thread in requests]
+    owner = {turn.node: top for thread, top in tops.items() for turn in thread.turns}
+    for node in nodes:
+        if node not in owner and node.parent in owner:
+            owner[node] = owner[node.parent]
+    left = [node for node in nodes if node not in owner]
+    turns = asked.before_each(node for node in left if node.role == "tool")
+    for node in left:
+        begun = max(bisect_right(starts, node.place) - 1, 0)
+        owner[node] = owner[turns[node].node] if node in turns else requests[begun]
+    return owner
 
 
 def _trace(portion: Portion) -> str:
@@ -81,13 +99,110 @@ def _is_lone(portion: Portion) -> bool:
     return len(portion.nodes) == 1 and (root.role == "tool" or root.role in MARKS)
 
 
+class _Piece:
+    """A lone portion, and what it knows: read once."""
+
+    def __init__(self, portion: Portion) -> None:
+        self.portion = portion
+        self.node = portion.nodes[0]
+        self.role = portion.root.role if portion.root is not None else None
+        self.is_frame = self.role in MARKS
+        self.start = self.node.span.start_ns
+        self.end = self.node.span.end_ns
+
+    @cached_property
+    def calls(self) -> list[RequestedCall]:
+        """The calls of the present request that it shows."""
+        return calls_since_asked(self._history)
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids of all calls that it knows or made."""
+        own = call_of(self.node).call_id if self.role == "tool" else None
+        return frozenset(ids_in(self._history)).union((own,) if own else ())
+
+    @cached_property
+    def words(self) -> str | None:
+        """What the user said last."""
+        return next((message.text for message in reversed(self._history) if message.from_user), None)
+
+    @cached_property
+    def _history(self) -> list[Message]:
+        return history(self.node)
+
+    @property
+    def extent(self) -> tuple[int, str]:
+        """Sort key: how long it took."""
+        return ((self.end or 0) - (self.start or 0), self.node.span.span_id)
+
+    def encloses(self, other: _Piece) -> bool:
+        """Whether another piece, a shorter one, was at work within the time of this one."""
+        if self.start is None or self.end is None or other.start is None or other.end is None:
+            return False
+        within = self.start <= other.start + JITTER_NS and other.end <= self.end + JITTER_NS
+        return within and self.extent > other.extent
+
+    def overlaps(self, other: _Piece) -> bool:
+        """Whether two pieces were at work at the same time."""
+        if self.start is None or self.end is None or other.start is None or other.end is None:
+            return False
+        return self.start <= other.end and other.start <= self.end
+
+
+class _Frames:
+    """The graphs and agents that are at work, as time goes on, by what they know."""
+
+    def __init__(self, frames: Iterable[_Piece]) -> None:
+        self._coming = deque(sorted((f for f in frames if f.start is not None), key=lambda frame: frame.start or 0))
+        self._open: dict[Hashable, list[_Piece]] = {}
+
+    def around(self, piece: _Piece) -> _Piece | None:
+        """The longest of those that enclose a piece and know one of its calls, or else were asked the same words."""
+        if piece.start is None:
+            return None
+        self._begin(piece.start + JITTER_NS)
+        for keys in ({("id", call_id) for call_id in piece.ids}, _spoken(piece), _deeds(piece)):
+            alike = (frame for key in keys for frame in self._still_open(key, piece.start - JITTER_NS))
+            enclosing = (frame for frame in alike if frame is not piece and frame.encloses(piece))
+            found = max(enclosing, key=lambda frame: frame.extent, default=None)
+            if found is not None:
+                return found
+        return None
+
+    def _begin(self, until: int) -> None:
+        while self._coming and (begun := self._coming[0].start or 0) <= until:
+            frame = self._coming.popleft()
+            keys: set[Hashable] = {("id", call_id) for call_id in frame.ids}
+            keys |= {("deed", fingerprint(written(call.arguments))) for call in frame.calls}
+            for key in (*keys, ("words", frame.words)):
+                still_open = self._still_open(key, begun - JITTER_NS)
+                if len(still_open) < _CANDIDATES:
+                    still_open.append(frame)
+
+    def _still_open(self, key: Hashable, since: int) -> list[_Piece]:
+        left = [frame for frame in self._open.get(key, ()) if (frame.end or 0) >= since]
+        self._open[key] = left
+        return left
+
+
+def _spoken(piece: _Piece) -> list[Hashable]:
+    return [("words", piece.words)] if piece.words else []
+
+
+def _deeds(piece: _Piece) -> list[Hashable]:
+    """What a tool did, as one who asked for it without an id would know it: its arguments."""
+    made = call_of(piece.node).arguments if piece.role == "tool" else None
+    return [] if made is None else [("deed", fingerprint(made))]
+
+
 class _Gathering:
     """Lone portions and what joins them."""
 
     def __init__(self, lone: list[Portion]) -> None:
-        self.lone = sorted(lone, key=lambda portion: portion.nodes[0].place)
-        self._of_node = {node: portion for portion in lone for node in portion.nodes}
-        self._joined: dict[Portion, Portion] = {}
+        self.pieces = [_Piece(portion) for portion in sorted(lone, key=lambda portion: portion.nodes[0].place)]
+        self._turns = dialogues(node for piece in self.pieces for node in piece.portion.nodes)
+        self._of_node = {node: piece for piece in self.pieces for node in piece.portion.nodes}
+        self._joined: dict[_Piece, _Piece] = {}
 
     def portions(self) -> list[Portion]:
         """One portion a request."""
@@ -97,141 +212,100 @@ class _Gathering:
         self._join_turns()
         self._join_tools()
         self._join_sessions()
-        groups: dict[int, list[Portion]] = {}
-        for portion in self.lone:
-            groups.setdefault(id(self._top(portion)), []).append(portion)
+        groups: dict[_Piece, list[_Piece]] = {}
+        for piece in self.pieces:
+            groups.setdefault(self._top(piece), []).append(piece)
         return [_merged(group) for group in groups.values()]
 
-    def _top(self, portion: Portion) -> Portion:
-        while (above := self._joined.get(portion)) is not None:
-            portion = above
-        return portion
+    def _top(self, piece: _Piece) -> _Piece:
+        path: list[_Piece] = []
+        while (above := self._joined.get(piece)) is not None:
+            path.append(piece)
+            piece = above
+        for step in path:
+            self._joined[step] = piece
+        return piece
 
-    def _join(self, portion: Portion, other: Portion) -> None:
-        top, earlier = self._top(portion), self._top(other)
+    def _join(self, piece: _Piece, other: _Piece) -> None:
+        top, earlier = self._top(piece), self._top(other)
         if top is not earlier:
             self._joined[top] = earlier
 
     def _join_to_frames(self) -> None:
-        """Pieces inside the time of a graph or agent that knows their call ids, or was asked with the same words."""
-        frames = [portion for portion in self.lone if _role(portion) in MARKS]
-        if not frames:
-            return
-        of_id: dict[str, list[Portion]] = {}
-        of_words: dict[str, list[Portion]] = {}
-        for frame in frames:
-            for call_id in _ids(frame):
-                of_id.setdefault(call_id, []).append(frame)
-            if words := _words(frame):
-                of_words.setdefault(words, []).append(frame)
-        for portion in self.lone:
-            known = [frame for call_id in sorted(_ids(portion)) for frame in of_id.get(call_id, ())]
-            alike = of_words.get(_words(portion) or "", ())
-            doing = frames if _role(portion) == "tool" else ()
-            asking = [frame for frame in doing[-_CANDIDATES:] if _asked_in(frame, portion)]
-            for candidates in (known, alike[-_CANDIDATES:], asking):
-                around = [frame for frame in candidates if frame is not portion and _encloses(frame, portion)]
-                if around:
-                    self._join(portion, max(around, key=_extent))
-                    break
+        """Pieces inside the time of a graph or agent that knows what they did, or was asked with the same words."""
+        frames = _Frames(piece for piece in self.pieces if piece.is_frame)
+        for piece in self.pieces:
+            around = frames.around(piece)
+            if around is not None:
+                self._join(piece, around)
 
     def _join_answers(self) -> None:
-        """Two spans of one call of a model, which its response's id tells."""
-        known: dict[str, Portion] = {}
-        for portion in self.lone:
-            response = portion.nodes[0].reading.call_id if _role(portion) == "model" else None
-            if response and known.setdefault(response, portion) is not portion:
-                self._join(portion, known[response])
+        """Two spans of one call of a model, which its response's id tells. Answers out of a cache repeat their ids."""
+        known: dict[str, _Piece] = {}
+        for piece in self.pieces:
+            response = piece.node.reading.call_id if piece.role == "model" else None
+            if response:
+                before = known.setdefault(response, piece)
+                if before is not piece and before.overlaps(piece):
+                    self._join(piece, before)
+                known[response] = piece
 
     def _join_calls(self) -> None:
-        """Pieces that were asked with the same words and know the same call."""
-        known: dict[tuple[str, str], Portion] = {}
-        for portion in self.lone:
-            words = _words(portion)
+        """Pieces that were asked with the same words and know the same call.
+
+        Some models number their calls anew for each request: who asks for a call under an id whose request is over,
+        and does not know it from a history, is at work on another request.
+        """
+        known: dict[tuple[str, str], _Piece] = {}
+        for piece in self.pieces:
+            words = piece.words
             if words is None:
                 continue
-            for call_id in (call.call_id for call in calls_since_asked(history(portion.nodes[0])) if call.call_id):
-                self._join(portion, known.setdefault((words, call_id), portion))
+            remembered = frozenset(ids_in(told(piece.node)))
+            for call_id in (call.call_id for call in piece.calls if call.call_id):
+                before = known.setdefault((words, call_id), piece)
+                if call_id in remembered or before.overlaps(piece):
+                    self._join(piece, before)
+                else:
+                    known[words, call_id] = piece
 
     def _join_turns(self) -> None:
         """Turns of a model that repeat each other's history, and the sub-agents that they started."""
-        free = [portion for portion in self.lone if _role(portion) == "model"]
-        turns = dialogues(node for portion in free for node in portion.nodes)
-        for thread in threads(turns):
+        for thread in threads(self._turns):
             first = self._of_node[(thread.above or thread).turns[0].node]
             for turn in thread.turns:
                 self._join(self._of_node[turn.node], first)
 
     def _join_tools(self) -> None:
-        """Tools that a turn before them asked for."""
-        asked: dict[str, list[Dialogue]] = {}
-        for turn in dialogues(node for portion in self.lone for node in portion.nodes):
-            for call in turn.calls:
-                asked.setdefault(call.call_id or fold(call.name), []).append(turn)
-        for portion in self.lone:
-            if _role(portion) != "tool" or portion in self._joined:
-                continue
-            tool = portion.nodes[0]
-            made = call_of(tool)
-            known = asked.get(made.call_id or "", []) or asked.get(fold(made.name), [])
-            fitting = [turn for turn in known[-_CANDIDATES:] if asks_for(turn, tool)]
-            if fitting:
-                self._join(portion, self._of_node[fitting[-1].node])
+        """Tools that a turn before them asked for or, where that turn is lost, that a later one has in its history."""
+        tools = [piece for piece in self.pieces if piece.role == "tool" and piece not in self._joined]
+        if not tools or not self._turns:
+            return
+        asked = Requests.asked_by(self._turns)
+        found = asked.before_each((piece.node for piece in tools), again=False)
+        left = [piece.node for piece in tools if piece.node not in found]
+        if left:
+            known = Requests.known_to(self._turns)
+            found |= {node: turn for node in left if (turn := known.after(node)) is not None}
+            found |= asked.before_each(node for node in left if node not in found)
+        for node, turn in found.items():
+            self._join(self._of_node[node], self._of_node[turn.node])
 
     def _join_sessions(self) -> None:
         """Tools that nothing else joins: the session they name gathers them."""
-        last: dict[str, Portion] = {}
-        for portion in self.lone:
-            session = portion.nodes[0].reading.session_id
+        last: dict[str, _Piece] = {}
+        for piece in self.pieces:
+            session = piece.node.reading.session_id
             if session is None:
                 continue
-            if _role(portion) != "tool":
-                last[session] = portion
-            elif portion not in self._joined and last.setdefault(session, portion) is not portion:
-                self._join(portion, last[session])
+            if piece.role != "tool":
+                last[session] = piece
+            elif piece not in self._joined and last.setdefault(session, piece) is not piece:
+                self._join(piece, last[session])
 
 
-def _role(portion: Portion) -> str | None:
-    return portion.root.role if portion.root is not None else None
-
-
-def _merged(group: list[Portion]) -> Portion:
+def _merged(group: list[_Piece]) -> Portion:
     if len(group) == 1:
-        return group[0]
-    frames = [portion for portion in group if _role(portion) in MARKS]
-    first = max(frames, key=_extent) if frames else group[0]
-    return replace(first, nodes=[node for portion in group for node in portion.nodes])
-
-
-def _asked_in(frame: Portion, tool: Portion) -> bool:
-    """Whether the history of a frame has a call with the arguments of a tool."""
-    made = call_of(tool.nodes[0])
-    asked = (Written(call.arguments) for call in calls_since_asked(history(frame.nodes[0])))
-    return any(made.same_values(arguments) for arguments in asked)
-
-
-def _ids(portion: Portion) -> frozenset[str]:
-    node = portion.nodes[0]
-    own = call_of(node).call_id if node.role == "tool" else None
-    return frozenset(ids_in(history(node))).union((own,) if own else ())
-
-
-def _words(portion: Portion) -> str | None:
-    said = (message.text for message in reversed(history(portion.nodes[0])) if message.from_user)
-    return next(said, None)
-
-
-def _encloses(frame: Portion, portion: Portion) -> bool:
-    outer, inner = frame.nodes[0].span, portion.nodes[0].span
-    if outer.start_ns is None or outer.end_ns is None or inner.start_ns is None or inner.end_ns is None:
-        return False
-    return (
-        outer.start_ns <= inner.start_ns + JITTER_NS
-        and inner.end_ns <= outer.end_ns + JITTER_NS
-        and _extent(frame) > _extent(portion)
-    )
-
-
-def _extent(portion: Portion) -> tuple[int, str]:
-    span = portion.nodes[0].span
-    return ((span.end_ns or 0) - (span.start_ns or 0), span.span_id)
+        return group[0].portion
+    first = max((piece for piece in group if piece.is_frame), key=lambda piece: piece.extent, default=group[0])
+    return replace(first.portion, nodes=[node for piece in group for node in piece.portion.nodes])

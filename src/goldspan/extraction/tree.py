@@ -5,7 +5,8 @@ Nothing here recurses: a chain of spans may be thousands deep, and parents may f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from operator import attrgetter
 
 from goldspan.extraction.reading import MARKS, Messages, Reading, Role, are_quiet, first_messages, is_there
 from goldspan.extraction.recognition import NOTHING, Conventions
@@ -19,7 +20,9 @@ class Node:
         "_answered",
         "_asked",
         "_first",
+        "_hears_calls",
         "_last",
+        "_says_calls",
         "agent",
         "children",
         "component",
@@ -28,7 +31,9 @@ class Node:
         "leaked",
         "owner",
         "parent",
+        "place",
         "reading",
+        "role",
         "runs_agent",
         "span",
         "unknown",
@@ -38,6 +43,10 @@ class Node:
         """Make a node that stands alone; `plant` puts it into its tree."""
         self.span = span
         self.reading = reading
+        self.role: Role | None = reading.role
+        """What the span is to a run."""
+        self.place: tuple[float, str] = (_start(span), span.span_id)
+        """Sort key: time of start, unknown times last. The span id only makes it unambiguous."""
         self.parent: Node | None = None
         self.children: list[Node] = []
         self.agent: str | None = reading.agent or None
@@ -59,6 +68,8 @@ class Node:
         self._first = self._last = 0
         self._asked: Messages | None = None
         self._answered: Messages | None = None
+        self._hears_calls: bool | None = None
+        self._says_calls: bool | None = None
 
     @property
     def asked(self) -> Messages:
@@ -82,27 +93,21 @@ class Node:
     @property
     def tells_calls(self) -> bool:
         """Whether there may be calls, or answers to calls, in what it was asked."""
-        return self._asked != () and not are_quiet(self.reading.asked)
+        if self._hears_calls is None:
+            self._hears_calls = not are_quiet(self.reading.asked)
+        return self._hears_calls and self._asked != ()
 
     @property
     def asks_for_calls(self) -> bool:
         """Whether there may be calls in what it answered."""
-        return self._answered != () and not are_quiet(self.reading.answered)
-
-    @property
-    def role(self) -> Role | None:
-        """What the span is to a run."""
-        return self.reading.role
+        if self._says_calls is None:
+            self._says_calls = not are_quiet(self.reading.answered)
+        return self._says_calls and self._answered != ()
 
     @property
     def orphan(self) -> bool:
         """Whether the span names a parent that is not there."""
         return self.parent is None and self.span.parent_id is not None and not self.leaked
-
-    @property
-    def place(self) -> tuple[float, str]:
-        """Sort key: time of start, unknown times last. The span id only makes it unambiguous."""
-        return (_start(self.span), self.span.span_id)
 
     def contains(self, other: Node) -> bool:
         """Whether the other node is this one or below it. Nodes of another trace never are."""
@@ -124,52 +129,71 @@ class Node:
             pending.extend(reversed(node.children))
 
 
-def plant(spans: Iterable[SpanRecord], *, conventions: Conventions) -> list[Node]:
+def plant(spans: Collection[SpanRecord], *, conventions: Conventions) -> list[Node]:
     """The roots of the trees that the spans of one trace form, by time of start; none where no convention knows one.
 
     A span that no convention knows, such as an application's own, is no node, unless it is a root or has lost
     attributes; those below it hang on what is above it. A span that came twice counts once (the fuller one). A parent
     that never came makes its children roots. A circle of parents is cut at its earliest span.
     """
+    distinct = _distinct(spans)
     nodes: dict[str, Node] = {}
-    plain: dict[str, SpanRecord] = {}
-    for span_id, span in _distinct(spans).items():
+    unknown: set[str] = set()
+    for span_id, span in distinct.items():
         reading = conventions.read(span)
         if reading is NOTHING and not span.dropped_attributes:
-            plain[span_id] = span
+            unknown.add(span.name)
         else:
             nodes[span_id] = Node(span, reading)
     if not nodes:
         return []
-    unknown = frozenset([span.name for span in plain.values()])
-    _hang(nodes, plain)
-    ordered = sorted(nodes.values(), key=lambda node: node.place)
-    _cut_circles(ordered)
+    _hang(nodes, distinct)
+    ordered = sorted(nodes.values(), key=_place)
+    # In a circle somebody starts before their parent, which happens otherwise, too, but rarely.
+    if any(node.parent is not None and node.parent.place >= node.place for node in ordered):
+        _cut_circles(ordered)
     for node in ordered:
         if node.parent is not None:
             node.parent.children.append(node)
-    roots = _with_leaked([node for node in ordered if node.parent is None])
+    roots = _with_leaked([node for node in ordered if node.parent is None], ordered)
     _look_around(roots)
+    names = frozenset(unknown)
     for root in roots:
-        root.unknown = unknown
+        root.unknown = names
     return roots
 
 
-def _hang(nodes: dict[str, Node], plain: dict[str, SpanRecord]) -> None:
+def fell(roots: list[Node]) -> None:
+    """Take trees apart that nobody needs any more.
+
+    Parents and children hold each other, so that otherwise only the garbage collector could free them.
+    """
+    pending = [*roots]
+    while pending:
+        node = pending.pop()
+        pending += node.children
+        node.children.clear()
+
+
+def _hang(nodes: dict[str, Node], spans: Mapping[str, SpanRecord]) -> None:
     """Give every node the nearest node above it; a plain span above which there is nothing becomes a node for that."""
     nearest: dict[str, Node] = {}
     for node in tuple(nodes.values()):
-        path: dict[str, SpanRecord] = {}
         span_id = node.span.parent_id
+        above = nodes.get(span_id) if span_id is not None else None
+        if above is not None and above is not node:
+            node.parent = above
+            continue
+        path: dict[str, SpanRecord] = {}
         above = None
         while span_id is not None and above is None:
             above = nodes.get(span_id) or nearest.get(span_id)
             if above is None and span_id in path:  # a circle that nobody else would cut
                 circle = list(path)[list(path).index(span_id) :]
-                span_id = min(circle, key=lambda member: (_start(plain[member]), member))
-                above = nodes[span_id] = Node(plain[span_id], NOTHING)
-            elif above is None and span_id in plain:
-                path[span_id] = plain[span_id]
+                span_id = min(circle, key=lambda member: (_start(spans[member]), member))
+                above = nodes[span_id] = Node(spans[span_id], NOTHING)
+            elif above is None and span_id in spans:
+                path[span_id] = spans[span_id]
                 span_id = path[span_id].parent_id
             elif above is None:
                 break
@@ -182,12 +206,15 @@ def _hang(nodes: dict[str, Node], plain: dict[str, SpanRecord]) -> None:
             node.parent = above
 
 
-def _with_leaked(roots: list[Node]) -> list[Node]:
+def _with_leaked(roots: list[Node], ordered: list[Node]) -> list[Node]:
     """The roots, and the requests that only seem to be inside an earlier one of the same name.
 
     Where a framework loses hold of its context, the next request hangs below the last span of the one before, which had
     ended by then.
     """
+    names = [node.reading.name for node in ordered if node.role in MARKS]
+    if len(set(names)) == len(names):
+        return roots
     leaked: list[Node] = []
     pending: list[tuple[Node, Node | None]] = [(root, None) for root in roots]
     while pending:
@@ -199,7 +226,7 @@ def _with_leaked(roots: list[Node]) -> list[Node]:
                 leaked.append(node)
             around = node
         pending.extend((child, around) for child in tuple(node.children))
-    return sorted(roots + leaked, key=lambda node: node.place) if leaked else roots
+    return sorted(roots + leaked, key=_place) if leaked else roots
 
 
 def _leaked(node: Node, around: Node) -> bool:
@@ -217,31 +244,39 @@ def _look_around(roots: list[Node]) -> None:
         above = node.parent
         if above is None:
             continue
-        node.agent = above.reading.name if above.role == "agent" and above.reading.name else above.agent or node.agent
+        role = above.role
+        node.agent = above.reading.name if role == "agent" and above.reading.name else above.agent or node.agent
         node.component = node.component or above.component
-        node.owner = above if above.role in MARKS or above.role == "tool" else above.owner
+        node.owner = above if role == "tool" or role in MARKS else above.owner
         # Some instrumentations run tools inside the span of the model that asked for them, and agents inside tools.
-        if above.role == "model":
+        if role == "model":
             node.enclosing_model = above
-        elif above.role not in ("tool", "agent"):
+        elif role not in ("tool", "agent"):
             node.enclosing_model = above.enclosing_model
-        if above.role == "tool":
+        if role == "tool":
             node.enclosing_tool = above
-        elif above.role != "agent":
+        elif role != "agent":
             node.enclosing_tool = above.enclosing_tool
         if node.role == "agent" and node.enclosing_tool is not None:
             node.enclosing_tool.runs_agent = True
     for node in reversed(everything):
-        if node.parent is not None:
-            node.parent._last = max(node.parent._last, node._last)
+        above = node.parent
+        if above is not None and above._last < node._last:
+            above._last = node._last
+
+
+_place = attrgetter("place")
 
 
 def _start(span: SpanRecord) -> float:
     return float("inf") if span.start_ns is None else span.start_ns
 
 
-def _distinct(spans: Iterable[SpanRecord]) -> dict[str, SpanRecord]:
-    kept: dict[str, SpanRecord] = {}
+def _distinct(spans: Collection[SpanRecord]) -> dict[str, SpanRecord]:
+    kept = {span.span_id: span for span in spans}
+    if len(kept) == len(spans):
+        return kept
+    kept = {}
     for span in spans:
         known = kept.get(span.span_id)
         if known is None or _fullness(span) > _fullness(known):

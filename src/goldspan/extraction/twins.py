@@ -2,47 +2,73 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from goldspan.extraction.names import fold
 from goldspan.model import Run
 
 _SHARE = 0.9
 """So much of the shorter run's time lies within the longer one's."""
+_CANDIDATES = 50
+"""Runs that were asked the same words, the latest first, among which the twin is looked for."""
 
 
 def without_twins(runs: Iterable[tuple[Run, str]]) -> list[Run]:
     """The runs, each given with the scope of its root, without those that repeat another one; order stays.
 
     Twins are of one service and of different instrumentations, were asked the same words at the same time, and used
-    the same tools. The one that knows more stays, and is told what only the other knew.
+    the same tools, as far as both of them saw. The one that knows more stays, and is told what only the other knew.
     """
     given = list(runs)
     kept: dict[int, Run] = {}
-    alike: dict[Hashable, int] = {}
+    alike: dict[Hashable, list[_Seen]] = {}
     for at in sorted(range(len(given)), key=lambda at: (given[at][0].start_ns or 0, given[at][0].run_id)):
         run, scope = given[at]
-        known = alike.get(_traits(run)) if run.input else None
-        if known is not None and given[known][1] != scope and _together(kept[known], run):
-            kept[known] = _joined(*sorted((kept[known], run), key=_knowledge, reverse=True))
+        others = alike.setdefault((run.service, run.input), []) if run.input else []
+        possible = [seen for seen in others[-_CANDIDATES:] if scope not in seen.scopes and _twins(kept[seen.at], run)]
+        if possible:
+            seen = max(possible, key=lambda seen: _shared(kept[seen.at], run))
+            seen.scopes.add(scope)
+            kept[seen.at] = _joined(*sorted((kept[seen.at], run), key=_knowledge, reverse=True))
         else:
             kept[at] = run
-            alike[_traits(run)] = at
+            others.append(_Seen(at, {scope}))
     return [kept[at] for at in sorted(kept)]
 
 
-def _traits(run: Run) -> Hashable:
-    return run.service, run.input, tuple(sorted(fold(call.name) for call in run.tool_calls if call.kind != "handoff"))
+@dataclass(slots=True)
+class _Seen:
+    """A run that is kept, and the instrumentations that saw it."""
+
+    at: int
+    scopes: set[str]
+
+
+def _twins(one: Run, other: Run) -> bool:
+    if not set(one.trace_ids).isdisjoint(other.trace_ids):
+        return False
+    tools, others = _tools(one), _tools(other)
+    return _together(one, other) and (tools <= others or others <= tools)
+
+
+def _tools(run: Run) -> Counter[str]:
+    return Counter(fold(call.name) for call in run.tool_calls if call.kind != "handoff")
+
+
+def _shared(one: Run, other: Run) -> int:
+    """How long two runs were at work at the same time."""
+    ends, starts = [run.end_ns or 0 for run in (one, other)], [run.start_ns or 0 for run in (one, other)]
+    return min(ends) - max(starts)
 
 
 def _together(one: Run, other: Run) -> bool:
-    times = (one.start_ns, one.end_ns, other.start_ns, other.end_ns)
-    if None in times or not set(one.trace_ids).isdisjoint(other.trace_ids):
+    if None in (one.start_ns, one.end_ns, other.start_ns, other.end_ns):
         return False
-    start, end, other_start, other_end = (time for time in times if time is not None)
-    shared = min(end, other_end) - max(start, other_start)
-    return shared > 0 and shared >= _SHARE * min(end - start, other_end - other_start)
+    shared = _shared(one, other)
+    shorter = min((run.end_ns or 0) - (run.start_ns or 0) for run in (one, other))
+    return shared > 0 and shared >= _SHARE * shorter
 
 
 def _knowledge(run: Run) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.extraction.conventions import installed
+from goldspan.model import SpanRecord
 from spans import span
 
 read = installed().read
@@ -83,3 +84,50 @@ def test_a_generation_asks_for_tools_in_its_output() -> None:
     [run] = extract([seen])
     assert run.input == "Warm?"
     assert [(call.name, call.call_id, call.evidence) for call in run.tool_calls] == [("weather", "c1", "requested")]
+
+
+OFFERED = {"type": "function", "function": {"name": "pay", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        # langfuse/openai.py: the arguments of the request.
+        pytest.param({"messages": [{"role": "user", "content": "Pay 5."}], "tools": [OFFERED]}, id="the request's"),
+        # langfuse/langchain/CallbackHandler.py: `prompts.extend({"role": "tool", "content": tool} for tool in tools)`.
+        pytest.param([{"role": "user", "content": "Pay 5."}, {"role": "tool", "content": OFFERED}], id="as messages"),
+    ],
+)
+def test_the_tools_that_a_model_was_offered(given: object) -> None:
+    [run] = extract(
+        [span("x", langfuse__observation__type="generation", langfuse__observation__input=json.dumps(given))]
+    )
+    assert (run.input, [tool.name for tool in run.available_tools]) == ("Pay 5.", ["pay"])
+
+
+def test_requests_in_one_span_of_the_application_that_langfuse_did_not_export_are_told_apart() -> None:
+    # langfuse-python 5 exports what belongs to language models, and no span of a web framework.
+    def turn(city: str, number: int) -> list[SpanRecord]:
+        asked = [{"role": "user", "content": f"Is {city} warm?"}]
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "weather", "arguments": f'["{city}"]'}}
+        asking = {"role": "assistant", "tool_calls": [call]}
+        answer = {"role": "tool", "tool_call_id": f"c{number}", "content": "21"}
+        return [
+            span(
+                "OpenAI-generation",
+                parent_id="00000000000000aa",
+                langfuse__observation__type="generation",
+                langfuse__observation__input=json.dumps({"messages": messages}),
+                langfuse__observation__output=json.dumps(said),
+            )
+            for messages, said in (
+                (asked, asking),
+                ([*asked, asking, answer], {"role": "assistant", "content": f"Yes, {city} is."}),
+            )
+        ]
+
+    runs = extract([*turn("Rome", 1), *turn("Lima", 2)])
+    assert [(run.input, run.output, run.tools_used) for run in runs] == [
+        ("Is Rome warm?", "Yes, Rome is.", ("weather",)),
+        ("Is Lima warm?", "Yes, Lima is.", ("weather",)),
+    ]

@@ -226,3 +226,16 @@ def test_a_conversation_of_the_claude_agent_sdk_is_a_request_with_its_tools() ->
 )
 def test_damaged_attributes_are_read_as_far_as_they_go(template: str, attributes: dict[str, Any]) -> None:
     assert len(extract([logfire(template, **attributes)])) <= 1
+
+
+@pytest.mark.parametrize(("group", "session"), [("s1", "s1"), ("null", None), (None, None)])
+def test_the_group_of_a_trace_of_the_agents_sdk_is_the_session_if_there_is_one(
+    group: str | None, session: str | None
+) -> None:
+    assert read(logfire("OpenAI Agents trace: {name}", group_id=group)).session_id == session
+
+
+def test_the_tools_offered_to_a_model_of_the_agents_sdk_are_repeated_in_its_response() -> None:
+    response = json.dumps({"tools": [{"type": "function", "name": "pay", "parameters": {"type": "object"}}]})
+    reading = read(logfire("Responses API with {gen_ai.request.model!r}", response=response))
+    assert [tool.name for place in reading.tools for tool in place()] == ["pay"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,3 +89,49 @@ def test_a_model_asks_for_tools_in_its_outputs_and_was_offered_those_in_its_attr
     assert run.input == "Warm?"
     assert [tool.name for tool in run.available_tools] == ["weather"]
     assert [(call.name, call.arguments) for call in run.tool_calls] == [("weather", {"city": "Rome"})]
+
+
+def of_dspy(name: str, tool: str, **attributes: Any) -> SpanRecord:
+    """A tool of DSPy, in MLflow's own attributes or in those of the GenAI conventions; `name` is an attribute."""
+    seen = span(name, **attributes)
+    return replace(seen, attributes=dict(seen.attributes) | {"name": json.dumps(tool)})
+
+
+@pytest.mark.parametrize(
+    ("tool", "returned", "kind"),
+    [
+        pytest.param("weather", "21 degrees", "tool", id="a tool"),
+        pytest.param("finish", "Completed.", "answer", id="the pseudo-tool of ReAct"),
+        pytest.param("finish", "race finished", "tool", id="a user's own finish"),
+    ],
+)
+@pytest.mark.parametrize("genai", [False, True])
+def test_tools_of_dspy_have_their_own_name(tool: str, returned: str, kind: str, genai: bool) -> None:
+    seen = (
+        of_dspy(
+            f"execute_tool Tool.{tool}",
+            tool,
+            gen_ai__operation__name="execute_tool",
+            gen_ai__tool__name=f"Tool.{tool}",
+            gen_ai__tool__call__result=returned,
+        )
+        if genai
+        else of_dspy(f"Tool.{tool}", tool, mlflow__spanType='"TOOL"', mlflow__spanOutputs=json.dumps(returned))
+    )
+    [run] = extract([seen])
+    assert [(call.name, call.kind) for call in run.tool_calls] == [(tool, kind)]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        pytest.param({"mlflow.spanType": '"AGENT"', "mlflow.openai.agent_run_root": "true"}, id="MLflow's"),
+        pytest.param({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "AgentRunner.run"}, id="GenAI's"),
+    ],
+)
+def test_the_runner_of_the_openai_agents_sdk_is_no_agent_but_knows_the_session(attributes: dict[str, str]) -> None:
+    kwargs = json.dumps({"max_turns": 10, "run_config": {"group_id": "s1"}})
+    runner = replace(span("AgentRunner.run"), attributes=attributes | {"kwargs": kwargs})
+    inner = traced("travel", "AGENT", parent_id=runner.span_id)
+    [run] = extract([runner, inner, traced("weather", "TOOL", inputs={}, parent_id=inner.span_id)])
+    assert (run.agent, run.session_id, [call.agent for call in run.tool_calls]) == ("travel", "s1", ["travel"])

@@ -405,6 +405,81 @@ def test_a_workflow_of_beeai_is_one_request() -> None:
     assert only_run(flow, *agents).span_id == flow.span_id
 
 
+@pytest.mark.parametrize(
+    ("written_by", "name", "given", "expected"),
+    [
+        pytest.param(
+            "FunctionTool", "search", {"input": {"q": "Oslo"}, "options": None}, ("tool", {"q": "Oslo"}), id="a tool"
+        ),
+        pytest.param(
+            "FinalAnswerTool",
+            "final_answer",
+            {"input": {"response": "Oslo"}, "options": None},
+            ("answer", {"response": "Oslo"}),
+            id="the pseudo-tool",
+        ),
+        pytest.param(
+            None,
+            "final_answer",
+            {"input": {"q": "Oslo"}, "options": None},
+            ("tool", {"input": {"q": "Oslo"}, "options": None}),
+            id="somebody else's tool with such parameters",
+        ),
+    ],
+)
+def test_the_arguments_of_a_beeai_tool_are_the_input_beside_its_options(
+    written_by: str | None, name: str, given: dict[str, object], expected: tuple[str, object]
+) -> None:
+    more = {} if written_by is None else {"metadata__class_name": written_by}
+    run = only_run(seen("TOOL", name, tool__name=name, input__value=json.dumps(given), **more))
+    assert [(call.kind, call.arguments) for call in run.tool_calls] == [expected]
+
+
+# CrewAI: crewai/tools/agent_tools (delegate_work_tool.py, ask_question_tool.py).
+@pytest.mark.parametrize(
+    ("name", "given", "kind"),
+    [
+        pytest.param("Delegate work to coworker", {"task": "Dig.", "coworker": "Expert"}, "agent", id="work"),
+        pytest.param("ask_question_to_coworker", {"question": "Why?", "coworker": "Expert"}, "agent", id="a question"),
+        pytest.param("Delegate work to coworker", {"to": "Expert"}, "tool", id="a user's own tool"),
+    ],
+)
+def test_a_coworker_that_is_asked_is_an_agent(name: str, given: dict[str, str], kind: str) -> None:
+    run = only_run(seen("TOOL", f"{name}.run", tool__name=name, input__value=json.dumps(given)))
+    assert [call.kind for call in run.tool_calls] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        pytest.param({"to_agent": "billing", "reason": "money"}, "handoff", id="LlamaIndex's"),
+        pytest.param({"parcel": 7}, "tool", id="a user's tool of the same name"),
+    ],
+)
+def test_the_tool_by_which_an_agent_of_llama_index_hands_off(given: dict[str, object], kind: str) -> None:
+    given = {"kwargs": given}
+    run = only_run(seen("TOOL", "FunctionTool.acall", tool__name="handoff", input__value=json.dumps(given)))
+    assert [call.kind for call in run.tool_calls] == [kind]
+
+
+# Google's SDK: google/genai/types.py (GenerateContentResponse.automatic_function_calling_history).
+def test_calls_that_googles_sdk_made_by_itself_are_in_the_history_of_its_answer() -> None:
+    history = [
+        {"role": "user", "parts": [{"text": "Warm?"}]},
+        {"role": "model", "parts": [{"function_call": {"name": "weather", "args": {"city": "Oslo"}}}]},
+        {"role": "user", "parts": [{"function_response": {"name": "weather", "response": {"result": 21}}}]},
+    ]
+    answer = {"role": "model", "parts": [{"text": "21 degrees"}]}
+    output = {"candidates": [{"content": answer}], "automatic_function_calling_history": history}
+    said = {
+        "llm__output_messages__0__message__role": "model",
+        "llm__output_messages__0__message__content": "21 degrees",
+    }
+    run = only_run(seen("LLM", "GenerateContent", output__value=json.dumps(output), **said))
+    assert (run.input, run.output) == ("Warm?", "21 degrees")
+    assert [(call.name, call.arguments) for call in run.tool_calls] == [("weather", {"city": "Oslo"})]
+
+
 # Agno: openinference-instrumentation-agno, _workflow_wrapper.py and _runs_wrapper.py.
 def test_a_workflow_of_agno_is_one_request_and_its_agents_have_names_beside_their_random_ids() -> None:
     flow = seen("CHAIN", "Blog.run", agno__workflow__steps_count=2, graph__node__id="9f2c", input__value="Oslo")

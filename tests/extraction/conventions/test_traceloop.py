@@ -123,3 +123,60 @@ def test_a_hand_off_is_no_tool_and_named_by_the_agent_it_goes_to(target: dict[st
     [run] = extract([seen])
     assert [(call.name, call.kind) for call in run.tool_calls] == [(named, "handoff")]
     assert run.tools_used == ()
+
+
+# LlamaIndex: opentelemetry-instrumentation-llamaindex 0.62, dispatcher_wrapper.py and span_utils.py.
+@pytest.mark.parametrize(
+    ("name", "output", "role", "named"),
+    [
+        pytest.param("FunctionAgent", {"result": {"current_agent_name": "travel"}}, "agent", "travel", id="an agent"),
+        pytest.param("AgentWorkflow", {"result": "x"}, "agent", "AgentWorkflow", id="agents, none of them named"),
+        pytest.param("Trip", {"result": {"current_agent_name": "travel"}}, "entry", "Trip.workflow", id="a workflow"),
+    ],
+)
+def test_the_workflow_of_an_agent_class_is_an_agent(name: str, output: object, role: str, named: str) -> None:
+    named_by = {"traceloop__span__kind": "workflow", "traceloop__entity__name": f"{name}.workflow"}
+    reading = read(span(f"{name}.workflow", **named_by, traceloop__entity__output=json.dumps(output)))
+    assert (reading.role, reading.name) == (role, named)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kind"),
+    [
+        pytest.param("pay", {"sum": 5}, "tool", id="a tool"),
+        pytest.param("handoff", {"to_agent": "billing", "reason": "money"}, "handoff", id="a hand-off"),
+    ],
+)
+def test_a_task_of_llama_index_that_calls_a_tool(name: str, given: dict[str, object], kind: str) -> None:
+    output = {"blocks": [], "tool_name": name, "raw_input": given, "raw_output": "no funds", "is_error": True}
+    event = {"tool_name": name, "tool_kwargs": given, "tool_id": "c1", "tool_output": output, "return_direct": False}
+    seen = span(
+        "BaseWorkflowAgent.task",
+        traceloop__span__kind="task",
+        traceloop__entity__name="BaseWorkflowAgent.task",
+        traceloop__entity__output=json.dumps(event),
+        tool__name=name,
+        tool__arguments=json.dumps(given),
+    )
+    [run] = extract([seen])
+    [call] = run.tool_calls
+    assert (call.name, call.arguments, call.call_id, call.kind) == (name, given, "c1", kind)
+    assert (call.result, call.error) == ("no funds", "no funds")
+
+
+def test_calls_that_the_genai_messages_of_llama_index_have_lost_are_in_the_output_of_the_task() -> None:
+    block = {"block_type": "tool_call", "tool_call_id": "c1", "tool_name": "pay", "tool_kwargs": {"sum": 5}}
+    tools = [{"type": "function", "function": {"name": "pay"}}]
+    question = {"role": "user", "blocks": [{"block_type": "text", "text": "Pay 5."}]}
+    seen = span(
+        "OpenAI.task",
+        traceloop__span__kind="task",
+        traceloop__entity__input=json.dumps({"messages": [question], "kwargs": {"tools": tools}}),
+        traceloop__entity__output=json.dumps({"message": {"role": "assistant", "blocks": [block]}}),
+        gen_ai__operation__name="chat",
+        gen_ai__input__messages='[{"role": "user", "parts": [{"type": "text", "content": "Pay 5."}]}]',
+        gen_ai__output__messages='[{"role": "assistant", "parts": []}]',
+    )
+    [run] = extract([seen])
+    assert (run.input, [tool.name for tool in run.available_tools]) == ("Pay 5.", ["pay"])
+    assert [(call.name, call.arguments) for call in run.tool_calls] == [("pay", {"sum": 5})]

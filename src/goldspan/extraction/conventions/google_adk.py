@@ -8,7 +8,7 @@ call is none: after parallel calls a span `(merged tools)` repeats them all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -55,8 +55,8 @@ class _Unwrapped:
 
 
 def _unwrapped(message: Message) -> Message:
-    answers = tuple(replace(answer, result=_result(answer.result).value) for answer in message.answers)
-    return replace(message, answers=answers) if answers else message
+    answers = tuple(answer._replace(result=_result(answer.result).value) for answer in message.answers)
+    return message._replace(answers=answers) if answers else message
 
 
 def _refine(span: SpanRecord, reading: Reading) -> Reading:

@@ -6,10 +6,14 @@ some of its attributes as well, and are known by their own conventions first.
 
 from __future__ import annotations
 
-from goldspan.extraction import values
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from goldspan.extraction import messages, values
 from goldspan.extraction.convention import Convention, FromJson, Places
 from goldspan.extraction.reading import Reading
-from goldspan.model import SpanRecord
+from goldspan.model import SpanRecord, ToolDefinition
 
 _TYPE = "langfuse.observation.type"
 _INPUT = "langfuse.observation.input"
@@ -27,11 +31,23 @@ def _refine(span: SpanRecord, reading: Reading) -> Reading:
             reading.kind = "retrieval"
         if str(attributes.get(_LEVEL)).upper() == "ERROR":
             reading.error = str(attributes.get("langfuse.observation.status_message") or "error")
+    elif reading.role == "model":
+        reading.tools = (partial(_offered, attributes.get(_INPUT)),)
     elif reading.role == "agent":
         reading.name = reading.agent = span.name
     elif reading.role is None and _is_root(span) and values.request(reading.input).arguments:
         reading.role = "entry"
     return reading
+
+
+def _offered(given: Any) -> tuple[ToolDefinition, ...]:
+    """The tools a model was offered, beside its messages; LangChain's handler puts each among them as one."""
+    read = values.plain(given)
+    listed = read.get("tools") if isinstance(read, Mapping) else None
+    if not listed and isinstance(read, list):
+        said = (item.get("content") for item in read if isinstance(item, Mapping) and item.get("role") == "tool")
+        listed = [content for content in said if isinstance(content, Mapping) and "function" in content]
+    return messages.definitions(listed or ())
 
 
 def _is_root(span: SpanRecord) -> bool:
@@ -56,6 +72,7 @@ CONVENTION = Convention(
     refine=_refine,
     notes=(
         "A tool observation of level `ERROR` failed, whatever the span's status is.",
+        "The tools offered to a model stand in `tools` beside its messages, or among them with the role `tool`.",
         "An observation marked as the application's root is a request if it has an input.",
     ),
     content="capture_input=True, capture_output=True (LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED)",

@@ -93,7 +93,8 @@ def _agents_agent(span: SpanRecord, reading: Reading) -> Reading:
 
 def _agents_trace(span: SpanRecord, reading: Reading) -> Reading:
     reading.role = "entry"
-    reading.session_id = _text(span.attributes.get("group_id"))
+    group = span.attributes.get("group_id")
+    reading.session_id = None if group == "null" else _text(group)
     return reading
 
 
@@ -138,8 +139,12 @@ def _conversation(attributes: Mapping[str, Any]) -> Messages:
 
 
 def _offered(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    request = values.plain(attributes.get("request_data"))
-    return messages.definitions(request.get("tools") or []) if isinstance(request, Mapping) else ()
+    """The tools in what was sent or, of the Responses API in the Agents SDK, in what came back and repeats them."""
+    for key in ("request_data", "response"):
+        told = values.plain(attributes.get(key))
+        if isinstance(told, Mapping) and told.get("tools"):
+            return messages.definitions(told["tools"])
+    return ()
 
 
 def _mcp_call(span: SpanRecord, reading: Reading) -> Reading:

@@ -15,6 +15,7 @@ from goldspan import semconv
 from goldspan.extraction import messages
 from goldspan.extraction.convention import ANY, Convention, FromJson, Places
 from goldspan.extraction.notation import plain
+from goldspan.extraction.offers import read_once
 from goldspan.extraction.reading import Messages, Reading
 from goldspan.model import SpanRecord, ToolDefinition, ToolKind
 
@@ -68,6 +69,7 @@ def _refine(span: SpanRecord, reading: Reading) -> Reading:
     return reading
 
 
+@read_once
 def _offered(parameters: Any) -> tuple[ToolDefinition, ...]:
     """The tools in the parameters of a request to the model, which tell the kinds of tools apart."""
     return tuple(_definitions(plain(parameters)))

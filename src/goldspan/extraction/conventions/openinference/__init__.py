@@ -34,7 +34,7 @@ from goldspan.extraction.conventions.openinference.attributes import (
     TOOL_SCHEMA,
 )
 from goldspan.extraction.conventions.openinference.words import ANSWERED, ASKED
-from goldspan.extraction.flattened import unflattened
+from goldspan.extraction.flattened import flat_items, nested
 from goldspan.extraction.reading import Reading, Role, Written
 from goldspan.model import SpanRecord, ToolDefinition
 
@@ -93,9 +93,18 @@ def _definition(name: str, described: Any) -> tuple[ToolDefinition, ...]:
 
 def _offered(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
     """The tools offered: `llm.tools.N.tool.json_schema`, or all of them in one `llm.tools`."""
-    tools = [item.get("tool") for item in unflattened(attributes, "llm.tools") if isinstance(item, Mapping)]
-    schemas = [tool.get("json_schema") for tool in tools if isinstance(tool, Mapping)]
-    return messages.definitions(schemas or attributes.get("llm.tools"))
+    schemas = [
+        item[_SCHEMA] if _SCHEMA in item else _schema_in(nested(item)) for item in flat_items(attributes, _TOOLS)
+    ]
+    return messages.definitions(schemas or attributes.get(_TOOLS))
+
+
+_TOOLS, _SCHEMA = "llm.tools", "tool.json_schema"
+
+
+def _schema_in(item: Any) -> Any:
+    tool = item.get("tool") if isinstance(item, Mapping) else None
+    return tool.get("json_schema") if isinstance(tool, Mapping) else None
 
 
 def _session_in(metadata: Any) -> str | None:
@@ -118,7 +127,14 @@ def _without_redacted(reading: Reading) -> Reading:
 
 
 _DIALECTS: Mapping[Role | None, tuple[Callable[[SpanRecord, Reading], None], ...]] = {
-    "tool": (dspy.refine_tool, smolagents.refine_tool, beeai.refine),
+    "tool": (
+        dspy.refine_tool,
+        smolagents.refine_tool,
+        llama_index.refine_tool,
+        crewai.refine_tool,
+        beeai.refine_tool,
+        beeai.refine,
+    ),
     "agent": (smolagents.refine_agent, langchain.refine_agent, google_adk.refine_agent, beeai.refine),
     "model": (llama_index.refine_model, beeai.refine),
     None: (

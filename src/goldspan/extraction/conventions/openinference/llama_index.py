@@ -8,12 +8,14 @@ from functools import partial
 
 from goldspan.extraction import values
 from goldspan.extraction.conventions.openinference.attributes import INPUT, OUTPUT
+from goldspan.extraction.conventions.llama_index import HANDOFF, is_handoff
 from goldspan.extraction.notation import constructed
 from goldspan.extraction.reading import Message, Messages, Reading
 from goldspan.model import SpanRecord
 
 NOTES = (
     "LlamaIndex: the `CHAIN` span of an agent's run, such as `FunctionAgent.run`, is an agent.",
+    "LlamaIndex: the tool `handoff` with `to_agent` is a hand-off.",
     "LlamaIndex: the `CHAIN` span of any other workflow's run is where an application is entered.",
 )
 _RUN = ".run"
@@ -36,6 +38,13 @@ def refine_chain(span: SpanRecord, reading: Reading) -> None:
     reading.role = "agent" if by_events or _AGENT_CLASS.fullmatch(span.name) else "entry"
     # What stands there is the workflow's state, of which only the first event may be words of the user.
     reading.input, reading.asked = None, (partial(_question, given),)
+
+
+def refine_tool(span: SpanRecord, reading: Reading) -> None:
+    """Tell the tool by which an agent passes the request on."""
+    if reading.name == HANDOFF and reading.arguments is not None:
+        given = reading.arguments.value
+        reading.kind = "handoff" if is_handoff(reading.name, given) else reading.kind
 
 
 def refine_model(span: SpanRecord, reading: Reading) -> None:

@@ -6,26 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from goldspan.extraction import messages
+from goldspan.extraction import messages, values
 from goldspan.extraction.convention import FromFlat, FromJson
-from goldspan.extraction.conventions.openinference import autogen
 from goldspan.extraction.conventions.openinference.attributes import INPUT, OUTPUT, REDACTED
 from goldspan.extraction.reading import Message, Messages
 from goldspan.model import SpanRecord
 
 _PREFIX = "llm.input_messages"
+_GOOGLE_HISTORY = "automatic_function_calling_history"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`llm.input_messages`, completed by the results of tools that flattening has lost.
+    """`llm.input_messages`, completed by what flattening has lost.
 
-    Of several results in one message, Anthropic's instrumentation for JavaScript keeps the last; autogen's writes them
-    under names of its own.
+    Of several results in one message, Anthropic's instrumentation for JavaScript keeps the last. Google's SDK calls
+    tools by itself, several turns within one span, and tells in its answer what was said in between.
     """
 
     def __call__(self, span: SpanRecord) -> Messages:
         """The messages of a span."""
+        returned = span.attributes.get(OUTPUT)
+        if isinstance(returned, str) and _GOOGLE_HISTORY in returned:
+            read = values.plain(returned)
+            history = messages.from_json(read.get(_GOOGLE_HISTORY)) if isinstance(read, Mapping) else ()
+            if history:
+                return history
         flat = messages.from_flat(span.attributes, _PREFIX, "message")
         said = span.attributes.get(INPUT)
         kept = _results_in(flat)
@@ -33,7 +39,7 @@ class Asked:
             whole = messages.from_json(said)
             if _results_in(whole) > kept:
                 return whole
-        return (*flat, *autogen.results(span.attributes))
+        return flat
 
     def __str__(self) -> str:
         """How the documentation names the place."""

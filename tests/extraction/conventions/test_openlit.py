@@ -1,0 +1,49 @@
+"""OpenLIT 1.45: `openlit/instrumentation/langchain/__init__.py`, `langgraph/utils.py`, `agno/utils.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from goldspan.extraction import extract
+from goldspan.extraction.conventions import installed
+from spans import agent, model, span, tool
+
+read = installed().read
+OURS = {"gen_ai__application_name": "app"}
+
+
+@pytest.mark.parametrize(
+    ("node", "provider", "role"),
+    [
+        pytest.param("model", "langgraph", "aside", id="a node of an agent"),
+        pytest.param("Summary.before_model", "langgraph", "aside", id="a node of middleware"),
+        pytest.param("researcher", "langgraph", "agent", id="a node with a name of its own"),
+        pytest.param("model", "agno", "agent", id="an agent that is called so"),
+    ],
+)
+def test_the_steps_of_an_agent_are_no_agents(node: str, provider: str, role: str) -> None:
+    assert read(agent(node, gen_ai__provider__name=provider, **OURS)).role == role
+
+
+@pytest.mark.parametrize(
+    ("mark", "role"),
+    [
+        pytest.param({"gen_ai__graph__status": "success"}, "agent", id="a graph"),
+        pytest.param({"gen_ai__agno__team__agents": '["expert"]'}, "agent", id="a team"),
+        pytest.param({}, "entry", id="a workflow"),
+    ],
+)
+def test_graphs_and_teams_are_agents(mark: dict[str, str], role: str) -> None:
+    named = {"gen_ai__operation__name": "invoke_workflow", "gen_ai__workflow__name": "crew"}
+    seen = read(span("invoke_workflow crew", telemetry__sdk__name="openlit", **named, **mark))
+    assert (seen.role, seen.name) == (role, "crew")
+
+
+def test_a_failed_tool_of_langchain_is_the_call_that_was_asked_for_though_its_id_is_another() -> None:
+    asking = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "pay", "arguments": {"sum": 5}}]}
+    run_id = "01a1f90a-b67e-7299-b68d-1f3a725b2623"
+    scope = "openlit.instrumentation.langchain"
+    asked = model(asked=[{"role": "user", "content": "Pay 5."}], answered=[asking])
+    failed = tool("pay", {"sum": 5}, failed="broke", gen_ai__tool__call__id=run_id, scope=scope, **OURS)
+    [run] = extract([asked, failed])
+    assert [(call.name, call.call_id, call.error) for call in run.tool_calls] == [("pay", "c1", "broke")]

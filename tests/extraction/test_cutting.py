@@ -1,0 +1,218 @@
+"""Which spans are whose request: leaks, hand-offs, strays, and the shapes of damaged traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goldspan.extraction import extract
+from goldspan.model import SpanRecord
+from spans import agent, answers, ask_for, inside, made, model, says, span, tool, user
+
+
+def told(spans: list[SpanRecord]) -> list[tuple[str | None, list[str]]]:
+    """The agent of each request and what it called."""
+    return [(run.agent, [call.name for call in run.tool_calls]) for run in extract(spans)]
+
+
+def handing_over(name: str, to: str, **facts: Any) -> list[SpanRecord]:
+    """An agent that hands over to another one."""
+    first = agent(name, **facts)
+    return [first, span("handoff", gen_ai__operation__name="handoff", gen_ai__tool__name=to, **inside(first))]
+
+
+# Leaked context.
+
+
+def test_the_next_request_below_the_one_before_which_had_ended_is_a_request_of_its_own() -> None:
+    first = agent("a", asked="One", start_ns=100, end_ns=200)
+    second = agent("a", asked="Two", start_ns=300, end_ns=400, **inside(first))
+    third = agent("a", asked="Three", start_ns=500, end_ns=600, **inside(second))
+    spans = [first, second, third]
+    spans += [tool(name, {}, **inside(root)) for name, root in zip("xyz", spans, strict=True)]
+    assert told(spans) == [("a", ["x"]), ("a", ["y"]), ("a", ["z"])]
+    assert [run.input for run in extract(spans)] == ["One", "Two", "Three"]
+    assert all(run.health.orphan_spans == 0 for run in extract(spans))
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        pytest.param(
+            {"name": "a", "start_ns": 150, "end_ns": 180}, id="the same agent again, while the first is at work"
+        ),
+        pytest.param({"name": "b", "start_ns": 300, "end_ns": 400}, id="another agent, though the first has ended"),
+    ],
+)
+def test_an_agent_inside_another_is_its_sub_agent(inner: dict[str, Any]) -> None:
+    first = agent("a", start_ns=100, end_ns=200)
+    second = agent(**inner, **inside(first))
+    assert told([first, second, tool("x", {}, **inside(second))]) == [("a", ["x"])]
+
+
+# Hand-offs.
+
+
+def test_agents_that_hand_over_to_each_other_are_one_request_and_the_next_one_begins_anew() -> None:
+    batch = span("batch")
+    spans = [batch]
+    for number in range(2):
+        first = handing_over("front", "back", **inside(batch))
+        second = agent("back", **inside(batch))
+        spans += [*first, second, tool(f"fix{number}", {}, **inside(second))]
+    assert told(spans) == [("front", ["back", "fix0"]), ("front", ["back", "fix1"])]
+
+
+def test_a_chain_of_handoffs_is_one_request() -> None:
+    root = span("app")
+    spans = [root, *handing_over("a", "b", **inside(root)), *handing_over("b", "c", **inside(root))]
+    last = agent("c", **inside(root))
+    assert told([*spans, last, tool("x", {}, **inside(last))]) == [("a", ["b", "c", "x"])]
+
+
+def test_requests_at_the_same_time_hand_over_to_whom_they_name() -> None:
+    root = span("app")
+    one = handing_over("front", "billing", **inside(root))
+    two = handing_over("desk", "travel", **inside(root))
+    travel, billing = agent("travel", **inside(root)), agent("billing", **inside(root))
+    spans = [root, one[0], two[0], one[1], two[1], travel, billing]
+    spans += [tool("book", {}, **inside(travel)), tool("refund", {}, **inside(billing))]
+    assert told(spans) == [("front", ["billing", "refund"]), ("desk", ["travel", "book"])]
+
+
+def test_a_handoff_to_nobody_known_is_taken_by_whoever_comes_next() -> None:
+    root = span("app")
+    spans = [root, *handing_over("front", "unknown", **inside(root)), agent("back", **inside(root))]
+    assert told(spans) == [("front", ["unknown"])]
+
+
+def test_an_agent_elsewhere_in_the_trace_takes_over_nothing() -> None:
+    here, there = span("here"), span("there")
+    spans = [here, there, *handing_over("front", "back", **inside(here)), agent("back", **inside(there))]
+    assert [agent for agent, _ in told(spans)] == ["front", "back"]
+
+
+# Strays.
+
+
+def test_a_tool_outside_of_every_agent_belongs_to_the_request_that_asked_for_it() -> None:
+    root = span("app")
+    agents = [agent(name, end_ns=10**15, **inside(root)) for name in "ab"]
+    turns = [
+        model(asked=[user(each.name)], answered=[ask_for(("x", {"n": at}, f"c{at}"))], **inside(each))
+        for at, each in enumerate(agents)
+    ]
+    outside = [tool("x", {"n": 0}, **made("c0"), **inside(root)), tool("x", {"n": 1}, **inside(root))]
+    runs = extract([root, *agents, *turns, *outside])
+    assert [[(call.arguments, call.evidence) for call in run.tool_calls] for run in runs] == [
+        [({"n": 0}, "executed")],
+        [({"n": 1}, "executed")],
+    ]
+
+
+def test_an_agents_late_tools_find_it_by_id_though_others_began_since() -> None:
+    root = span("app")
+    first = agent("a", **inside(root))
+    asking = model(answered=[ask_for(("x", {}, "c1"))], **inside(first))
+    later = [agent("b", **inside(root)) for _ in range(60)]
+    (run, *others) = extract([root, first, asking, *later, tool("x", {}, **made("c1"), **inside(root))])
+    assert [call.evidence for call in run.tool_calls] == ["executed"]
+    assert not any(run.tool_calls for run in others)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        pytest.param([user("a")], ask_for(("x", {"n": 2}, "c0")), id="it asks for the call that was made"),
+        pytest.param([answers("c0", 1)], says("Done."), id="it remembers a call"),
+        pytest.param([user("a")], says("Done."), id="the user's words"),
+    ],
+)
+def test_a_turn_whose_step_is_lost_belongs_to_the_request_it_is_about(asked: list[Any], answered: Any) -> None:
+    root = span("app")
+    first, second = (agent(name, end_ns=10**15, **inside(root)) for name in "ab")
+    turns = [model(asked=[user(each.name[-1])], answered=[says("Well.")], **inside(each)) for each in (first, second)]
+    spans = [root, first, second, *turns]
+    lost = "f" * 16
+    spans += [
+        tool("x", {"n": 2}, **made("c0"), **inside(first)),
+        model(asked=asked, answered=[answered], parent_id=lost),
+    ]
+    runs = extract(spans)
+    assert [run.tools_used for run in runs] == [("x",), ()]
+    assert [run.health.orphan_spans for run in runs] == [1, 0]
+
+
+def test_a_stray_before_every_agent_belongs_to_the_first() -> None:
+    root = span("app")
+    spans = [root, tool("early", {}, **inside(root)), agent("a", **inside(root)), agent("b", **inside(root))]
+    assert told(spans) == [("a", ["early"]), ("b", [])]
+
+
+# What is no request.
+
+
+@pytest.mark.parametrize(
+    "aside",
+    [
+        span("create_agent a", gen_ai__operation__name="create_agent", gen_ai__agent__name="a"),
+        span("tools/list", mcp__method__name="tools/list"),
+        span("embeddings", gen_ai__operation__name="embeddings"),
+        span("GET /"),
+    ],
+    ids=lambda span: span.name,
+)
+def test_what_stands_beside_a_request_in_its_trace_is_no_request(aside: SpanRecord) -> None:
+    root = agent("a")
+    assert told([aside, root, tool("x", {}, **inside(root))]) == [("a", ["x"])]
+    assert extract([aside]) == []
+
+
+def test_an_agent_below_what_is_no_request_is_one() -> None:
+    building = span("create_agent a", gen_ai__operation__name="create_agent", gen_ai__agent__name="a")
+    root = agent("a", **inside(building))
+    assert told([building, root, tool("x", {}, **inside(root))]) == [("a", ["x"])]
+
+
+# Missing parents.
+
+
+def test_children_of_several_missing_parents_are_still_one_request() -> None:
+    spans = [tool("x", {"n": 1}, parent_id="a" * 16), tool("y", {"n": 1}, parent_id="b" * 16)]
+    (run,) = extract(spans)
+    assert run.tools_used == ("x", "y")
+    assert run.health.orphan_spans == 1
+
+
+def test_a_sub_agent_whose_parent_never_came_is_part_of_the_request_around_it() -> None:
+    root = agent("a", start_ns=100, end_ns=900)
+    inner = agent("b", start_ns=200, end_ns=800, parent_id="f" * 16)
+    spans = [root, inner, tool("x", {}, **inside(inner))]
+    assert told(spans) == [("a", ["x"])]
+    assert extract(spans)[0].health.orphan_spans == 1
+    step = span("step", parent_id="f" * 16)
+    below = agent("b", start_ns=200, end_ns=800, **inside(step))
+    assert told([root, step, below]) == [("a", [])]
+    for elsewhere in ({"start_ns": 950, "end_ns": 990}, {"start_ns": 200, "end_ns": 950}):
+        later = agent("b", parent_id="f" * 16, **elsewhere)
+        assert told([root, later]) == [("a", []), ("b", [])]
+
+
+def test_requests_whose_common_parent_never_came_are_still_several() -> None:
+    lost = {"parent_id": "f" * 16}
+    spans = [agent("a", start_ns=100, end_ns=900, **lost), agent("b", start_ns=200, end_ns=800, **lost)]
+    assert told(spans) == [("a", []), ("b", [])]
+
+
+def test_a_request_whose_server_span_never_came_is_the_agents() -> None:
+    root = agent("a", parent_id="f" * 16)
+    (run,) = extract([root, tool("x", {}, **inside(root))])
+    assert run.span_id == root.span_id
+    assert (run.health.missing_root, run.health.orphan_spans) == (False, 0)
+
+
+def test_an_empty_id_is_nobodys_parent() -> None:
+    nameless = agent("a", span_id="", asked="One")
+    other = agent("b", asked="Two")
+    assert len(extract([nameless, other])) == 2

@@ -1,0 +1,168 @@
+"""Which turns of models continue each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from goldspan.extraction.conventions import installed
+from goldspan.extraction.dialogues import Thread, calls_since_asked, dialogues, threads
+from goldspan.extraction.messages import from_json
+from goldspan.extraction.tree import plant
+from goldspan.model import SpanRecord
+from spans import agent, answers, ask_for, asks_for, inside, messages, model, says, span, tool, user
+
+ROME, PARIS = user("Rome?"), user("Paris?")
+
+
+def threads_in(spans: Sequence[SpanRecord]) -> list[Thread]:
+    roots = plant(spans, conventions=installed())
+    return threads(dialogues(node for root in roots for node in root.walk()))
+
+
+def numbers(spans: Sequence[SpanRecord], found: Sequence[Thread]) -> list[list[int]]:
+    """Which of the spans are the turns of each thread."""
+    place = {span.span_id: at for at, span in enumerate(spans)}
+    return [[place[turn.node.span.span_id] for turn in thread.turns] for thread in found]
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        pytest.param(
+            [([ROME], [asks_for("x", {}, "c1")]), ([ROME, asks_for("x", {}, "c1"), answers("c1", 1)], [says("Yes.")])],
+            [[0, 1]],
+            id="the id of a call in the history",
+        ),
+        pytest.param(
+            [([ROME], [asks_for("x", {})]), ([ROME, asks_for("x", {}), answers("", 1)], [says("Yes.")])],
+            [[0, 1]],
+            id="the same history, grown",
+        ),
+        pytest.param(
+            [([ROME], [asks_for("x", {}, "c1")]), ([answers("c1", 1)], [says("Yes.")])],
+            [[0, 1]],
+            id="only the answer is sent, the rest is kept by the provider",
+        ),
+        pytest.param(
+            [([ROME], []), ([ROME], [says("Yes.")])],
+            [[0, 1]],
+            id="tried again after a failure",
+        ),
+        pytest.param(
+            [([ROME], [says("One.")]), ([ROME], [says("Two.")])],
+            [[0], [1]],
+            id="the same question, answered twice",
+        ),
+        pytest.param(
+            [([ROME], [says("Step 1.")]), ([ROME, says("Step 1."), user("Go on.")], [says("Step 2.")])],
+            [[0], [1]],
+            id="the user has said more",
+        ),
+        pytest.param(
+            [([ROME], [says("Let me see.")]), ([ROME, says("Let me see."), says("Well.")], [says("Yes.")])],
+            [[0, 1]],
+            id="an agent that goes on without calling a tool",
+        ),
+        pytest.param(
+            [
+                ([ROME], [says("Done.")]),
+                ([ROME], [asks_for("x", {})]),
+                ([ROME, asks_for("x", {}), answers("", 1)], [says("Yes.")]),
+            ],
+            [[0], [1, 2]],
+            id="beside a dialogue of the same words that is over",
+        ),
+        pytest.param(
+            [
+                ([ROME], [asks_for("x", {"n": 1})]),
+                ([ROME], [asks_for("x", {"n": 2})]),
+                ([ROME, asks_for("x", {"n": 1}), answers("", 1)], [says("One.")]),
+                ([ROME, asks_for("x", {"n": 2}), answers("", 1)], [says("Two.")]),
+            ],
+            [[0, 2], [1, 3]],
+            id="two of the same words, by the arguments of their calls",
+        ),
+        pytest.param(
+            [
+                ([ROME], [asks_for("x", {}, "call_0")]),
+                ([PARIS], [asks_for("x", {}, "call_0")]),
+                ([ROME, asks_for("x", {}, "call_0"), answers("call_0", 1)], [says("Yes.")]),
+            ],
+            [[0, 2], [1]],
+            id="ids that both dialogues use, by the words",
+        ),
+    ],
+)
+def test_a_turn_continues_the_dialogue_that_it_repeats(turns: list[Any], expected: list[list[int]]) -> None:
+    spans = [model(asked=asked, answered=answered) for asked, answered in turns]
+    assert numbers(spans, threads_in(spans)) == expected
+
+
+def test_further_words_of_the_user_make_the_next_turn_of_a_conversation() -> None:
+    spans = [
+        model(asked=[ROME], answered=[says("Yes.")]),
+        model(asked=[ROME, says("Yes."), PARIS], answered=[says("No.")]),
+        model(asked=[user("Something else")], answered=[says("Well.")]),
+    ]
+    assert [thread.followed for thread in threads_in(spans)] == [True, True, False]
+
+
+def test_a_conversation_is_known_as_one_though_turns_between_are_lost() -> None:
+    later = [ROME, says("Yes."), PARIS, says("No."), user("Oslo?")]
+    spans = [model(asked=[ROME], answered=[says("Yes.")]), model(asked=later, answered=[says("Well.")])]
+    assert [thread.followed for thread in threads_in(spans)] == [True, True]
+
+
+def test_the_words_in_an_argument_start_a_sub_agent_and_each_call_starts_one() -> None:
+    spans = [
+        model(asked=[ROME], answered=[ask_for(("expert", {"q": "Why?"}, "c1"), ("expert", {"q": "Why?"}, "c2"))]),
+        model(asked=[user("Why?")], answered=[says("So.")]),
+        model(asked=[user("Why?")], answered=[says("So.")]),
+        model(asked=[user("How?")], answered=[says("Thus.")]),
+    ]
+    found = threads_in(spans)
+    assert [thread.above is found[0] for thread in found] == [False, True, True, False]
+
+
+def test_a_model_that_was_asked_before_the_call_is_not_its_sub_agent() -> None:
+    spans = [
+        model(asked=[user("Why?")], answered=[says("So.")]),
+        model(asked=[ROME], answered=[asks_for("expert", {"q": "Why?"}, "c1")]),
+    ]
+    assert [thread.above for thread in threads_in(spans)] == [None, None]
+
+
+def test_an_agent_that_hands_its_own_words_to_itself_goes_round_in_no_circle() -> None:
+    spans = [model(asked=[ROME], answered=[asks_for("again", {"q": "Rome?"}, f"c{at}")]) for at in range(3)]
+    found = threads_in(spans)
+    assert [found.index(thread.above) if thread.above else None for thread in found] == [None, 0, 1]
+
+
+def test_of_spans_inside_each_other_the_outermost_that_says_something_is_the_turn() -> None:
+    silent = span("client", gen_ai__operation__name="chat", end_ns=10**15)
+    speaking = model(asked=[ROME], answered=[says("Yes.")], end_ns=10**14, **inside(silent))
+    between = span("http", **inside(speaking))
+    repeated = model(asked=[ROME], answered=[says("Yes.")], **inside(between))
+    assert numbers([silent, speaking, repeated], threads_in([silent, speaking, between, repeated])) == [[1]]
+
+
+def test_a_model_asked_by_a_tool_or_agent_inside_a_models_span_is_a_turn_of_its_own() -> None:
+    outer = model(asked=[ROME], answered=[asks_for("expert", {}, "c1")], end_ns=10**15)
+    delegated = tool("expert", {}, end_ns=10**14, **inside(outer))
+    silent = span("client", gen_ai__operation__name="chat", end_ns=10**13, **inside(delegated))
+    inner = model(asked=[PARIS], answered=[says("Yes.")], **inside(silent))
+    helper = agent("a", end_ns=10**14, **inside(outer))
+    helped = model(asked=[user("Oslo?")], answered=[says("Yes.")], **inside(helper))
+    spans = [outer, delegated, silent, inner, helper, helped]
+    assert numbers(spans, threads_in(spans)) == [[0], [3], [5]]
+
+
+def test_only_the_calls_after_the_users_last_words_belong_to_the_present_request() -> None:
+    said = [ROME, asks_for("old", {}, "c1"), answers("c1", 1), PARIS, asks_for("new", {}, "c2")]
+    assert [call.name for call in calls_since_asked(from_json(messages(*said)))] == ["new"]
+    assert [call.name for call in calls_since_asked(from_json(messages(*said[1:3])))] == ["old"]
+    handed_back = {"role": "user", "parts": [{"type": "tool_call_response", "id": "c2", "response": 3}]}
+    assert [call.name for call in calls_since_asked(from_json(messages(*said, handed_back)))] == ["new"]

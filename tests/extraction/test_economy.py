@@ -1,0 +1,64 @@
+"""What extraction saves, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from tests.spans import agent, model, span, tool
+
+from goldspan.extraction import extract
+from goldspan.extraction.conventions import installed
+from goldspan.extraction.recognition import NOTHING
+from goldspan.model import Health, Run, ToolCall, drafted
+
+
+def test_extraction_leaves_nothing_for_the_garbage_collector_to_find():
+    request = agent()
+    records = [request, *(tool("search", {"at": at}, parent_id=request.span_id) for at in range(20))]
+    extract(records)  # the first time, caches are filled
+    gc.collect()
+    gc.disable()
+    try:
+        runs = extract(records)
+        found = gc.collect()
+    finally:
+        gc.enable()
+    assert (len(runs), found) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("frozen", "given"),
+    [
+        pytest.param(ToolCall, {"name": "search"}, id="with defaults"),
+        pytest.param(ToolCall, {"name": "search", "raw_name": "Search", "arguments": {"city": "Paris"}}, id="a call"),
+        pytest.param(Run, {"run_id": "1:2", "tool_calls": (ToolCall("search"),)}, id="a run"),
+        pytest.param(Health, {"merged": 2}, id="its health"),
+    ],
+)
+def test_a_drafted_value_is_the_value_itself(frozen: type, given: dict[str, Any]):
+    made, drawn = frozen(**given), drafted(frozen)(**given)
+    assert type(drawn) is frozen
+    assert (drawn, repr(drawn)) == (made, repr(made))
+    assert copy.copy(drawn) == pickle.loads(pickle.dumps(drawn)) == made
+    with pytest.raises(FrozenInstanceError):
+        setattr(drawn, next(iter(given)), None)
+
+
+def test_a_span_that_no_convention_knows_costs_no_reading():
+    read = installed(("golden",)).read
+    assert read(span("GET /", http__route="/")) is NOTHING
+    assert read(span("GET /", golden="g1")).noted
+    assert not read(model(asked=[{"role": "user", "content": "Hello."}])).noted
+    assert read(tool("search", golden="g1")).noted
+
+
+def test_the_best_attribute_that_has_a_value_counts():
+    entity, workflow = "traceloop.entity.name", "traceloop.workflow.name"
+    both = span("x", **{"traceloop.span.kind": "agent", entity: "e", workflow: "w"})
+    one = span("x", **{"traceloop.span.kind": "agent", entity: None, workflow: "w"})
+    assert [installed().read(each).name for each in (both, one)] == ["e", "w"]

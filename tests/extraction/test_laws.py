@@ -1,0 +1,103 @@
+"""What holds for all telemetry: its order, its repetitions and its gaps make no call twice and none out of nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.extraction import extract, role_of
+from goldspan.model import Record, Run, SpanRecord, Unit
+from worlds import HOW, Asked, How, Told, asked, tell
+
+UNITS: tuple[Unit, ...] = ("request", "component", "conversation")
+World = list[tuple[Asked, How]]
+
+ways = st.sampled_from(list(HOW.values()))
+worlds = st.lists(st.tuples(asked, ways), min_size=1, max_size=3)
+like_worlds = st.builds(
+    lambda requests, how: [(it, how) for it in requests], st.lists(asked, min_size=1, max_size=3), ways
+)
+
+
+def told(world: World, *, together: bool = False) -> Told:
+    """Several requests, one after the other or all at the same time.
+
+    Those of one moment have call ids of their own: what is alike in everything cannot be told apart.
+    """
+    parts = [
+        tell(request, how, begin=0 if together and not how.recycled else 1_000 * number, label="abc"[number])
+        for number, (request, how) in enumerate(world)
+    ]
+    return Told([record for part in parts for record in part.records], [used for part in parts for used in part.used])
+
+
+def shown(records: list[Record], unit: Unit = "request") -> list[str]:
+    """The runs as text, in an order that does not depend on that of the records."""
+    return sorted(map(repr, extract(records, unit=unit)))
+
+
+def calls(runs: list[Run]) -> Counter[str]:
+    return Counter(call.name for run in runs for call in run.tool_calls)
+
+
+@given(worlds, st.booleans(), st.randoms(use_true_random=False), st.sampled_from(UNITS))
+def test_neither_the_order_of_the_records_nor_their_repetition_changes_a_run(
+    world: World, together: bool, random: Any, unit: Unit
+) -> None:
+    records = told(world, together=together).records
+    twice = records + random.sample(records, random.randrange(len(records) + 1))
+    random.shuffle(twice)
+    assert shown(twice, unit) == shown(records, unit)
+
+
+@given(like_worlds, st.booleans())
+def test_every_tool_that_was_used_is_in_the_runs_once(world: World, together: bool) -> None:
+    everything = told(world, together=together)
+    assert calls(extract(everything.records)) == Counter(name for used in everything.used for name in used)
+
+
+@given(like_worlds)
+def test_requests_one_after_the_other_are_told_apart_and_in_order(world: World) -> None:
+    """Whatever they are about: also where the same is asked twice."""
+    everything = told(world)
+    runs = extract(everything.records)
+    found = [[call.name for call in run.tool_calls] for run in runs]
+    if all(how.tools for _, how in world):
+        assert found == everything.used
+    else:  # what a sub-agent did in the meantime, messages do not tell
+        assert list(map(sorted, found)) == list(map(sorted, everything.used))
+    assert [run.input for run in runs] == [request.words for request, _ in world]
+
+
+@given(like_worlds, st.booleans(), st.data())
+def test_a_lost_record_makes_no_call_twice(world: World, together: bool, data: st.DataObject) -> None:
+    """Of no tool are there more calls than before, whichever record is lost.
+
+    Requests that are alike in everything, at the same time and without ids, are left out: whose call the lost one was
+    nobody can tell.
+    """
+    apart = all(how.made_ids and how.asked_ids for _, how in world if how.lone)
+    records = told(world, together=together and apart).records
+    lost = data.draw(st.integers(0, len(records) - 1))
+    before, after = calls(extract(records)), calls(extract(records[:lost] + records[lost + 1 :]))
+    assert not after - before
+
+
+@given(worlds, st.booleans(), st.data())
+def test_every_tools_span_is_one_call_of_one_run(world: World, together: bool, data: st.DataObject) -> None:
+    records = told(world, together=together).records
+    kept = [record for record in records if data.draw(st.integers(0, 4), label="kept") > 0]
+    tools = [record.span_id for record in kept if isinstance(record, SpanRecord) and role_of(record) == "tool"]
+    found = [call.span_id for run in extract(kept) for call in run.tool_calls if call.span_id is not None]
+    assert sorted(found) == sorted(tools)
+
+
+@given(worlds, st.sampled_from(UNITS))
+def test_calls_at_the_same_time_know_of_each_other_and_not_of_themselves(world: World, unit: Unit) -> None:
+    for run in extract(told(world, together=True).records, unit=unit):
+        for place, call in enumerate(run.tool_calls):
+            assert place not in call.concurrent_with
+            assert all(place in run.tool_calls[other].concurrent_with for other in call.concurrent_with)

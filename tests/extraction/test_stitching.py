@@ -1,0 +1,351 @@
+"""Requests that no trace shows: several in one trace, and one over several traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from goldspan.extraction import extract
+from goldspan.model import Run, SpanRecord
+from spans import (
+    agent,
+    answers,
+    ask_for,
+    asks_for,
+    in_trace,
+    inside,
+    made,
+    messages,
+    model,
+    says,
+    span,
+    system,
+    tool,
+    user,
+)
+
+PARIS, ROME = user("A hotel in Paris?"), user("A hotel in Rome?")
+
+
+def used(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    return [run.tools_used for run in runs]
+
+
+def by_input(spans: Sequence[SpanRecord]) -> dict[str | None, tuple[Any, ...]]:
+    """What each request called its tools with."""
+    runs = extract(spans)
+    found = {run.input: tuple(call.arguments for call in run.tool_calls) for run in runs}
+    assert len(found) == len(runs)
+    return found
+
+
+# Several requests in one trace that nothing marks.
+
+
+def test_questions_asked_at_the_same_time_in_one_trace_are_requests_of_their_own() -> None:
+    batch = span("batch")
+    here = inside(batch)
+    spans = [
+        batch,
+        model(asked=[PARIS], answered=[asks_for("hotels", {"city": "Paris"}, "p1")], **here),
+        model(asked=[ROME], answered=[asks_for("hotels", {"city": "Rome"}, "r1")], **here),
+        tool("hotels", {"city": "Rome"}, **made("r1"), **here),
+        tool("hotels", {"city": "Paris"}, **made("p1"), **here),
+        model(asked=[ROME, asks_for("hotels", {"city": "Rome"}, "r1"), answers("r1", 3)], answered=[says("3")], **here),
+        model(
+            asked=[PARIS, asks_for("hotels", {"city": "Paris"}, "p1"), answers("p1", 5)], answered=[says("5")], **here
+        ),
+    ]
+    assert by_input(spans) == {"A hotel in Paris?": ({"city": "Paris"},), "A hotel in Rome?": ({"city": "Rome"},)}
+    runs = extract(spans)
+    assert [run.output for run in runs] == ["5", "3"]
+    assert all(run.health.split and not run.health.missing_root for run in runs)
+    assert len({run.run_id for run in runs}) == 2
+
+
+def test_without_ids_the_tools_of_concurrent_questions_are_told_apart_by_their_arguments() -> None:
+    batch = span("batch")
+    here = inside(batch)
+    spans = [
+        batch,
+        model(asked=[PARIS], answered=[asks_for("hotels", {"city": "Paris"})], **here),
+        model(asked=[ROME], answered=[asks_for("hotels", {"city": "Rome"})], **here),
+        tool("hotels", {"city": "Paris"}, **here),
+        tool("hotels", {"city": "Rome"}, **here),
+    ]
+    assert by_input(spans) == {"A hotel in Paris?": ({"city": "Paris"},), "A hotel in Rome?": ({"city": "Rome"},)}
+
+
+def test_turns_of_a_conversation_in_one_trace_are_requests_of_their_own() -> None:
+    chat = span("chat session")
+    here = inside(chat)
+    first = [PARIS, asks_for("hotels", {"city": "Paris"}, "c1"), answers("c1", "Ritz"), says("The Ritz.")]
+    spans = [
+        chat,
+        model(asked=first[:1], answered=[first[1]], **here),
+        tool("hotels", {"city": "Paris"}, **made("c1"), **here),
+        model(asked=first[:3], answered=[first[3]], **here),
+        model(asked=[*first, user("Thanks!")], answered=[says("Welcome.")], **here),
+    ]
+    runs = extract(spans)
+    assert [(run.input, run.tools_used, run.output) for run in runs] == [
+        ("A hotel in Paris?", ("hotels",), "The Ritz."),
+        ("Thanks!", (), "Welcome."),
+    ]
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        pytest.param(
+            [
+                ([system("You plan."), user("A trip to Rome")], [asks_for("search", {"q": 1}, "c1")]),
+                ([system("You write."), user("The plan: fly.")], [asks_for("save", {"q": 2}, "c2")]),
+            ],
+            id="a chain of prompts with different instructions",
+        ),
+        pytest.param(
+            [([user(f"Summarise document {number}")], [says("Short.")]) for number in range(3)],
+            id="one prompt for each of several documents, without tools",
+        ),
+        pytest.param(
+            [
+                ([user("A trip to Rome")], [asks_for("expert", {"question": "Is Rome nice?"}, "c1")]),
+                ([user("Is Rome nice?")], [asks_for("search", {"q": 1}, "c2")]),
+            ],
+            id="a sub-agent asked with the words of an argument",
+        ),
+        pytest.param(
+            [
+                ([user("A trip to Rome")], [asks_for("search", {"q": 1}, "c1")]),
+                ([user("Write a title for: A trip to Rome")], [says("Rome")]),
+            ],
+            id="a title written beside the work",
+        ),
+        pytest.param(
+            [
+                ([user("A trip to Rome")], [asks_for("search", {"q": 1}, "c1")]),
+                ([user("A trip to Rome")], [asks_for("search", {"q": 2}, "c2")]),
+            ],
+            id="the same words twice, as after a failure",
+        ),
+    ],
+)
+def test_one_request_is_not_split_for_asking_models_several_things(turns: list[Any]) -> None:
+    root = span("pipeline")
+    (run,) = extract([root, *(model(asked=asked, answered=answered, **inside(root)) for asked, answered in turns)])
+    assert not run.health.split
+
+
+def test_a_model_at_work_inside_a_tool_is_no_request_of_its_own() -> None:
+    root = span("app")
+    asking = model(asked=[PARIS], answered=[asks_for("expert", {"topic": 7}, "c1")], end_ns=10**15, **inside(root))
+    delegated = tool("expert", {"topic": 7}, **made("c1"), **inside(asking))
+    inner = model(asked=[user("Topic 7")], answered=[asks_for("search", {"q": 1}, "c2")], **inside(delegated))
+    (run,) = extract([root, asking, delegated, inner, tool("search", {"q": 1}, **made("c2"), **inside(delegated))])
+    assert [call.name for call in run.tool_calls] == ["expert", "search"]
+
+
+def test_a_tool_at_the_top_of_a_trace_that_lost_its_agent_is_kept_when_the_trace_is_split() -> None:
+    lone = tool("first", {"n": 1}, parent_id="e" * 16)
+    spans = [
+        lone,
+        model(asked=[PARIS], answered=[asks_for("x", {"n": 1}, "c1")], parent_id="f" * 16),
+        model(asked=[ROME], answered=[asks_for("x", {"n": 2}, "c2")], parent_id="f" * 16),
+    ]
+    assert sorted(name for run in extract(spans) for name in run.tools_used) == ["first", "x", "x"]
+
+
+# One request over several traces.
+
+
+@pytest.mark.parametrize(
+    ("asked_id", "history_id", "made_id"),
+    [
+        pytest.param("c1", "c1", "c1", id="ids everywhere"),
+        pytest.param("c1", "c1", None, id="ids in messages only"),
+        pytest.param(None, None, "c1", id="ids in spans only"),
+        pytest.param(None, None, None, id="no ids"),
+        pytest.param("toolu_1", "call_0", None, id="another id in the history than in the answer"),
+    ],
+)
+def test_turns_and_tools_that_are_traces_of_their_own_are_one_request(
+    asked_id: str | None, history_id: str | None, made_id: str | None
+) -> None:
+    arguments = {"city": "Paris"}
+    history = [PARIS, asks_for("hotels", arguments, history_id), answers(history_id or "", "Ritz")]
+    spans = [
+        model(asked=[PARIS], answered=[asks_for("hotels", arguments, asked_id)], **in_trace(1)),
+        tool("hotels", arguments, **in_trace(2), **(made(made_id) if made_id else {})),
+        model(asked=history, answered=[says("The Ritz.")], **in_trace(3)),
+    ]
+    (run,) = extract(spans)
+    assert (run.input, run.output, run.tools_used) == ("A hotel in Paris?", "The Ritz.", ("hotels",))
+    assert run.tool_calls[0].evidence == "executed"
+    assert (len(run.trace_ids), run.health.stitched) == (3, 2)
+
+
+def two_alike(*ids: str | None) -> list[SpanRecord]:
+    """Two requests, the same in everything, each span a trace, at the same time."""
+    spans: list[SpanRecord] = []
+    asking = [asks_for("hotels", {"n": 1}, call_id) for call_id in ids]
+    spans += [model(asked=[PARIS], answered=[asking[at]], **in_trace(at)) for at in (0, 1)]
+    own = [made(call_id) if call_id else {} for call_id in ids]
+    spans += [tool("hotels", {"n": 1}, **in_trace(2 + at), **own[at]) for at in (0, 1)]
+    for at, call_id in enumerate(ids):
+        history = [PARIS, asking[at], answers(call_id or "", "Ritz")]
+        spans.append(model(asked=history, answered=[says("The Ritz.")], **in_trace(4 + at)))
+    return spans
+
+
+@pytest.mark.parametrize("ids", [("c1", "c2"), (None, None)], ids=["with ids", "without ids"])
+def test_the_same_question_asked_twice_at_the_same_time_is_two_requests(ids: tuple[str | None, str | None]) -> None:
+    runs = extract(two_alike(*ids))
+    assert used(runs) == [("hotels",), ("hotels",)]
+    assert [run.health.stitched for run in runs] == [2, 2]
+
+
+def test_a_model_that_numbers_its_calls_anew_for_each_request_makes_no_two_requests_one() -> None:
+    spans = []
+    for request in range(3):
+        asking = asks_for("hotels", {"n": 1}, "call_0")
+        spans += [
+            model(asked=[PARIS], answered=[asking], **in_trace(10 * request)),
+            tool("hotels", {"n": 1}, **made("call_0"), **in_trace(10 * request + 1)),
+            model(asked=[PARIS, asking, answers("call_0", 1)], answered=[says("Ritz")], **in_trace(10 * request + 2)),
+        ]
+    assert used(extract(spans)) == [("hotels",)] * 3
+
+
+def test_answers_out_of_a_cache_repeat_their_response_id_and_are_still_answers_to_several_requests() -> None:
+    spans = [
+        model(asked=[PARIS], answered=[says("The Ritz.")], gen_ai__response__id="r1", **in_trace(number))
+        for number in range(3)
+    ]
+    assert len(extract(spans)) == 3
+
+
+def test_two_spans_of_one_answer_in_two_traces_are_one_request() -> None:
+    asking = [asks_for("hotels", {"n": 1}, "c1")]
+    whole = model(asked=[PARIS], answered=asking, gen_ai__response__id="r1", start_ns=100, end_ns=200, **in_trace(1))
+    part = model(asked=[PARIS], answered=asking, gen_ai__response__id="r1", start_ns=110, end_ns=190, **in_trace(2))
+    assert used(extract([whole, part])) == [("hotels",)]
+
+
+def test_each_of_many_requests_gets_its_own_tool_however_many_ask_for_the_same() -> None:
+    """More of them than are compared with each other."""
+    spans = []
+    for number in range(120):
+        asking = asks_for("hotels", {"n": 1}, f"c{number}")
+        spans.append(model(asked=[PARIS], answered=[asking], **in_trace(2 * number)))
+        spans.append(tool("hotels", {"n": 1}, **in_trace(2 * number + 1)))
+    runs = extract(spans)
+    assert used(runs) == [("hotels",)] * 120
+    assert all(call.evidence == "executed" for run in runs for call in run.tool_calls)
+
+
+def test_a_lone_tool_whose_asking_turn_is_lost_belongs_to_the_turn_that_has_it_in_its_history() -> None:
+    for call_id in ("c1", None):
+        known = [PARIS, asks_for("hotels", {"n": 1}, call_id), answers(call_id or "", "Ritz")]
+        spans = [
+            tool("hotels", {"n": 1}, **in_trace(1), **(made(call_id) if call_id else {})),
+            model(asked=known, answered=[says("The Ritz.")], **in_trace(2)),
+        ]
+        (run,) = extract(spans)
+        assert [(call.name, call.evidence) for call in run.tool_calls] == [("hotels", "executed")]
+
+
+def test_a_lone_tool_that_nobody_is_known_to_have_asked_for_is_a_request_of_its_own() -> None:
+    spans = [
+        model(asked=[PARIS], answered=[asks_for("hotels", {"n": 1}, "c1")], **in_trace(1)),
+        tool("refund", {"n": 1}, **in_trace(2)),
+    ]
+    assert used(extract(spans)) == [("hotels",), ("refund",)]
+
+
+def test_a_lone_tool_before_the_turn_that_asks_for_its_like_belongs_to_another_request() -> None:
+    spans = [
+        tool("hotels", {"n": 1}, **in_trace(1)),
+        model(asked=[PARIS], answered=[asks_for("hotels", {"n": 1})], **in_trace(2)),
+    ]
+    assert [[call.evidence for call in run.tool_calls] for run in extract(spans)] == [["executed"], ["requested"]]
+
+
+def test_lone_tools_of_one_session_are_one_request() -> None:
+    spans = [
+        tool(name, {"n": 1}, gen_ai__conversation__id=session, **in_trace(number))
+        for number, (name, session) in enumerate([("a", "s1"), ("b", "s2"), ("c", "s1")])
+    ]
+    assert used(extract(spans)) == [("a", "c"), ("b",)]
+
+
+def test_a_lone_agent_span_gathers_what_happened_in_its_time_and_on_its_calls() -> None:
+    arguments = {"city": "Paris"}
+    done = [PARIS, asks_for("hotels", arguments, "c1"), answers("c1", "Ritz"), says("The Ritz.")]
+    frame = agent(
+        "graph",
+        gen_ai__input__messages=messages(PARIS),
+        gen_ai__output__messages=messages(*done[1:]),
+        start_ns=1,
+        end_ns=10**15,
+        **in_trace(1),
+    )
+    spans = [
+        frame,
+        model(asked=[PARIS], answered=done[1:2], **in_trace(2)),
+        tool("hotels", arguments, **made("c1"), **in_trace(3)),
+        model(asked=done[:3], answered=done[3:], **in_trace(4)),
+    ]
+    (run,) = extract(spans)
+    assert (run.span_id, run.agent, run.tools_used) == (frame.span_id, "graph", ("hotels",))
+    # A tool without an id, too, by what it was called with.
+    (run,) = extract([frame, tool("hotels", arguments, **in_trace(3))])
+    assert [call.evidence for call in run.tool_calls] == ["executed"]
+
+
+def test_parallel_tools_in_traces_of_their_own_are_known_to_be_concurrent() -> None:
+    spans = [
+        model(asked=[PARIS], answered=[ask_for(("a", {}, "c1"), ("b", {}, "c2"))], start_ns=1, end_ns=2, **in_trace(1)),
+        tool("a", {}, start_ns=10**8, end_ns=10**9, **made("c1"), **in_trace(2)),
+        tool("b", {}, start_ns=10**8 + 5, end_ns=10**9, **made("c2"), **in_trace(3)),
+    ]
+    (run,) = extract(spans)
+    assert [call.concurrent_with for call in run.tool_calls] == [(1,), (0,)]
+
+
+def test_a_sub_agent_in_traces_of_its_own_is_part_of_the_request_that_started_it() -> None:
+    spans = [
+        model(asked=[PARIS], answered=[asks_for("expert", {"question": "Where?"}, "c1")], **in_trace(1)),
+        model(asked=[user("Where?")], answered=[asks_for("search", {"q": 1}, "c2")], **in_trace(2)),
+        tool("search", {"q": 1}, **made("c2"), **in_trace(3)),
+        model(asked=[PARIS, answers("c1", "There.")], answered=[says("There.")], **in_trace(4)),
+    ]
+    (run,) = extract(spans)
+    assert [(call.name, call.kind, call.agent) for call in run.tool_calls] == [
+        ("expert", "agent", None),
+        ("search", "tool", "expert"),
+    ]
+
+
+def test_two_requests_that_each_start_a_sub_agent_with_the_same_words_keep_their_own() -> None:
+    spans = []
+    for which in range(2):
+        asking = [asks_for("expert", {"q": "Where?"}, f"e{which}")]
+        spans.append(model(asked=[PARIS], answered=asking, **in_trace(10 * which)))
+    for which in range(2):
+        asking = [asks_for("search", {"q": 1}, f"s{which}")]
+        spans.append(model(asked=[user("Where?")], answered=asking, **in_trace(10 * which + 1)))
+    spans += [tool("search", {"q": 1}, **made(f"s{which}"), **in_trace(10 * which + 2)) for which in range(2)]
+    assert [[call.name for call in run.tool_calls] for run in extract(spans)] == [["expert", "search"]] * 2
+
+
+def test_a_trace_that_has_a_request_of_its_own_is_not_stitched_to_another() -> None:
+    spans = [
+        model(asked=[PARIS], answered=[asks_for("hotels", {"n": 1}, "c1")], **in_trace(1)),
+        agent("other", asked="Something else", **in_trace(2)),
+    ]
+    runs = extract(spans)
+    assert [run.health.stitched for run in runs] == [0, 0]
+    assert used(runs) == [("hotels",), ()]
