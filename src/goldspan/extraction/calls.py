@@ -202,10 +202,13 @@ def written(value: Any) -> Written | None:
 def finish(calls: Iterable[Call], offered: Iterable[ToolDefinition]) -> tuple[ToolCall, ...]:
     """The calls of a run in order, each knowing which others ran at the same time.
 
-    The schemas of the tools that were offered give names to arguments that were written without. Of thousands of calls
-    at once, each is laid beside those nearest to it.
+    The schemas of the tools that were offered give names to arguments that were written without. A server that one call
+    is known to be of is also that of others that bear its name. Of thousands of calls at once, each is laid beside those
+    nearest to it.
     """
     schemas = {fold(tool.name): tool for tool in offered}
+    calls = list(calls)
+    servers = frozenset([call.server for call in calls if call.server])
     ordered = sorted(calls, key=lambda call: call.place)
     beside: list[list[int]] = [[] for _ in ordered]
     for first, call in enumerate(ordered):
@@ -218,7 +221,7 @@ def finish(calls: Iterable[Call], offered: Iterable[ToolDefinition]) -> tuple[To
                 beside[first].append(second)
                 beside[second].append(first)
     return tuple(
-        _finished(call, offered=schemas, concurrent_with=tuple(sorted(others)) if others else ())
+        _finished(call, offered=schemas, servers=servers, concurrent_with=tuple(sorted(others)) if others else ())
         for call, others in zip(ordered, beside, strict=True)
     )
 
@@ -307,8 +310,12 @@ def _nested(one: Call, other: Call) -> bool:
 _ToolCall = drafted(ToolCall)
 
 
-def _finished(call: Call, *, offered: Mapping[str, ToolDefinition], concurrent_with: tuple[int, ...]) -> ToolCall:
+def _finished(
+    call: Call, *, offered: Mapping[str, ToolDefinition], servers: frozenset[str], concurrent_with: tuple[int, ...]
+) -> ToolCall:
     name, server = undecorate(call.name)
+    if servers and server is None and call.server is None:
+        server = undecorate(call.name, servers)[1]
     definition = offered.get(fold(call.name)) if offered else None
     parameters = definition.parameters if definition is not None else None
     arguments, unread = (None, None) if call.arguments is None else call.arguments.named(parameters)

@@ -259,6 +259,8 @@ def _look_around(roots: list[Node]) -> None:
             node.enclosing_tool = above.enclosing_tool
         if node.role == "agent" and node.enclosing_tool is not None:
             node.enclosing_tool.runs_agent = True
+        elif node.role == "tool" and (model := node.enclosing_model) is not None and model.enclosing_tool is not None:
+            model.enclosing_tool.runs_agent = True  # a model at work in it runs tools of its own
     for node in reversed(everything):
         above = node.parent
         if above is not None and above._last < node._last:

@@ -123,7 +123,7 @@ GENAI = Convention(
     signs=("name", "kwargs"),
     refine=_refine_genai,
     notes=(
-        "With `MLFLOW_ENABLE_OTEL_GENAI_SEMCONV`, MLflow follows the GenAI conventions; `name` and `kwargs` stay its own.",
+        "`MLFLOW_ENABLE_OTEL_GENAI_SEMCONV` gives attributes of the GenAI conventions; `name` and `kwargs` stay.",
         "DSPy: a tool called `Tool.X` is `X`, and `finish` a pseudo-tool.",
         "`AgentRunner.run` of the OpenAI Agents SDK is where a request is entered; the agents are inside it.",
     ),

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from goldspan.extraction import values
-from goldspan.extraction.conventions.openinference.attributes import INPUT, OUTPUT
 from goldspan.extraction.conventions.llama_index import HANDOFF, is_handoff
+from goldspan.extraction.conventions.openinference.attributes import INPUT, OUTPUT
 from goldspan.extraction.notation import constructed
 from goldspan.extraction.reading import Message, Messages, Reading
 from goldspan.model import SpanRecord
