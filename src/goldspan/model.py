@@ -156,7 +156,8 @@ class ToolCall:
     start_ns: int | None = None
     end_ns: int | None = None
     concurrent_with: tuple[int, ...] = ()
-    """Positions, among the run's tool calls, of the calls that overlap this one in time."""
+    """Positions, among the run's tool calls, of the calls that overlap this one in time: of the 255 before and after it
+    in order, which is more than any agent runs at once."""
 
     def __post_init__(self) -> None:
         if not self.raw_name:

@@ -27,7 +27,9 @@ def _conversation(runs: list[Run]) -> Run:
     offered = {tool.name: tool for run in runs for tool in run.available_tools}
     return replace(
         first,
-        run_id=first.run_id if first.session_id is None else f"session:{first.session_id}",
+        run_id=first.run_id
+        if first.session_id is None
+        else ":".join(filter(None, ("session", first.service, first.session_id))),
         unit="conversation",
         trace_ids=tuple(dict.fromkeys(trace_id for run in runs for trace_id in run.trace_ids)),
         span_id=None if first.session_id is not None else first.span_id,

@@ -220,12 +220,15 @@ def _with_leaked(roots: list[Node], ordered: list[Node]) -> list[Node]:
     while pending:
         node, around = pending.pop()
         if node.role in MARKS:
-            if around is not None and _leaked(node, around) and node.parent is not None:
-                node.parent.children.remove(node)
-                node.parent, node.leaked = None, True
+            if around is not None and _leaked(node, around):
+                node.leaked = True
                 leaked.append(node)
             around = node
-        pending.extend((child, around) for child in tuple(node.children))
+        pending.extend((child, around) for child in node.children)
+    for parent in {node.parent for node in leaked if node.parent is not None}:
+        parent.children = [child for child in parent.children if not child.leaked]
+    for node in leaked:
+        node.parent = None
     return sorted(roots + leaked, key=_place) if leaked else roots
 
 
@@ -259,8 +262,6 @@ def _look_around(roots: list[Node]) -> None:
             node.enclosing_tool = above.enclosing_tool
         if node.role == "agent" and node.enclosing_tool is not None:
             node.enclosing_tool.runs_agent = True
-        elif node.role == "tool" and (model := node.enclosing_model) is not None and model.enclosing_tool is not None:
-            model.enclosing_tool.runs_agent = True  # a model at work in it runs tools of its own
     for node in reversed(everything):
         above = node.parent
         if above is not None and above._last < node._last:
@@ -286,8 +287,11 @@ def _distinct(spans: Collection[SpanRecord]) -> dict[str, SpanRecord]:
     return kept
 
 
-def _fullness(span: SpanRecord) -> tuple[int, int, str]:
-    return (span.end_ns or 0, len(span.attributes), repr(sorted(span.attributes.items(), key=lambda item: item[0])))
+def _fullness(span: SpanRecord) -> tuple[int, int, int, str]:
+    """Sort key by what two exports of one span can differ in; the last part only makes it unambiguous."""
+    attributes = sorted(span.attributes.items(), key=lambda item: item[0])
+    rest = (attributes, span.events, span.status, span.status_message, span.parent_id, span.name, span.start_ns)
+    return (span.end_ns or 0, len(span.attributes), len(span.events), repr(rest))
 
 
 def _cut_circles(ordered: list[Node]) -> None:

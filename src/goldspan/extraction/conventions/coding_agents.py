@@ -9,11 +9,12 @@ Copilot's spans follow the GenAI conventions, and its log events only repeat the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from goldspan.extraction.convention import Convention, Places
 from goldspan.extraction.notation import plain
-from goldspan.extraction.reading import Reading, Role, Written
+from goldspan.extraction.reading import Message, Messages, Reading, Role, Written
 from goldspan.model import SpanRecord
 
 _EVENT = "event.name"
@@ -23,6 +24,7 @@ _CLAUDE_EVENTS: dict[str, Role] = {
     f"{_CLAUDE}user_prompt": "entry",
     f"{_CLAUDE}tool_result": "tool",
     f"{_CLAUDE}tool_decision": "tool",
+    f"{_CLAUDE}assistant_response": "model",
 }
 _SUBAGENTS = ("Task", "Agent")
 _WORDS_ABOUT_BASH = ("bash_command", "git_commit_id", "full_command")
@@ -35,6 +37,8 @@ def _refine_claude(span: SpanRecord, reading: Reading) -> Reading | None:
     told_by_span = kind is not None and _EVENT not in attributes
     if reading.role is None or (told_by_span and not span.name.startswith(_CLAUDE)):
         return None
+    if reading.role == "model":
+        reading.answered = (partial(_answer, attributes),)
     if reading.role != "tool":
         return _without_redaction(reading)
     if told_by_span and kind in _PARTS_OF_A_TOOL:
@@ -51,6 +55,14 @@ def _refine_claude(span: SpanRecord, reading: Reading) -> Reading | None:
         reading.error = reading.error or str(attributes.get("error_type") or "error")
     says_nothing = "decision" in attributes or reading.name == ""
     return None if says_nothing and reading.outcome is None and reading.error is None else reading
+
+
+def _answer(attributes: Mapping[str, Any]) -> Messages:
+    """What Claude said to the user, and not to an agent of its own."""
+    said = attributes.get("response")
+    if not isinstance(said, str) or said in _REDACTED or str(attributes.get("query_source")).startswith("agent"):
+        return ()
+    return (Message("assistant", said),)
 
 
 def _take_parameters(parameters: Mapping[str, Any], reading: Reading) -> None:
@@ -133,6 +145,7 @@ CLAUDE_CODE = Convention(
         "`tool_parameters` names the server and the tool of an MCP call, and the arguments of a shell command.",
         "The tools `Task` and `Agent` start a sub-agent.",
         "The spans `tool.execution` and `tool.blocked_on_user` tell that the tool around them failed or was denied.",
+        "An `assistant_response` is what Claude said; the last one is the answer.",
         "Requests to the model are no requests of a user: Claude Code makes some of its own, as for titles.",
     ),
     content="OTEL_LOG_USER_PROMPTS=1 OTEL_LOG_TOOL_DETAILS=1",
