@@ -217,7 +217,7 @@ def test_the_requests_of_a_conversation_can_be_one_run(goldspan: Goldspan) -> No
     (document,) = goldspan("extract", traces, "--unit", "conversation", "--json").documents
     assert (document["unit"], document["run_id"], len(document["trace_ids"])) == (
         "conversation",
-        "session:sess-42",
+        "session:demo-agent-service:sess-42",
         3,
     )
     assert document["tools_used"] == ["get_weather", "get_weather", "convert_currency"]

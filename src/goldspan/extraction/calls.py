@@ -202,8 +202,8 @@ def written(value: Any) -> Written | None:
 def finish(calls: Iterable[Call], offered: Iterable[ToolDefinition]) -> tuple[ToolCall, ...]:
     """The calls of a run in order, each knowing which others ran at the same time.
 
-    The schemas of the tools that were offered give names to arguments that were written without. A server that one call
-    is known to be of is also that of others that bear its name. Of thousands of calls at once, each is laid beside those
+    The schemas of the tools that were offered give names to arguments that were written without. A server that is known
+    from one call is also that of others that bear its name. Of thousands of calls at once, each is laid beside those
     nearest to it.
     """
     schemas = {fold(tool.name): tool for tool in offered}

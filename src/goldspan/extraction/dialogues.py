@@ -114,18 +114,27 @@ def calls_since_asked(said: Iterable[Message]) -> list[RequestedCall]:
 def dialogues(nodes: Iterable[Node]) -> list[Dialogue]:
     """The model's spans with content, by time; of the nested spans of one model call, the outermost that has some.
 
-    In `nodes` each span stands before those inside it.
+    A model inside another one that was asked something else is no second witness, but a sub-agent at work in a tool
+    that left no span. In `nodes` each span stands before those inside it.
     """
     speaking: list[Node] = []
     hidden: set[Node] = set()
     for node in nodes:
         if node.role == "model":
             outer = node.enclosing_model
-            if outer is not None and (outer in hidden or outer.asked or outer.answered):
+            if outer is not None and _says_the_same(outer, node, known=outer in hidden):
                 hidden.add(node)
             elif node.speaks:
                 speaking.append(node)
     return [Dialogue(node) for node in sorted(speaking, key=lambda node: node.place)]
+
+
+def _says_the_same(outer: Node, inner: Node, *, known: bool) -> bool:
+    """Whether the span inside another one shows the same call of the model, as far as their words tell."""
+    if not (known or outer.asked or outer.answered):
+        return False
+    around, own = Dialogue(outer).opening, Dialogue(inner).opening
+    return around is None or own is None or around == own
 
 
 @dataclass(eq=False)
@@ -145,8 +154,9 @@ class Thread:
 
     @property
     def calls_tools(self) -> bool:
-        """Whether the model asked for a tool in it."""
-        return any(True for turn in self.turns for _ in turn.calls)
+        """Whether the model asked for a tool in it; where a client calls tools by itself, only the history shows it."""
+        asked = any(True for turn in self.turns for _ in turn.calls)
+        return asked or any(calls_since_asked(turn.asked) for turn in self.turns if turn.node.tells_calls)
 
     def continued_by(self, turn: Dialogue) -> bool:
         """Whether a later turn of a model goes on where this thread stopped."""
@@ -290,7 +300,9 @@ def _repeated_in(added: Messages, last: Dialogue) -> bool:
     """Whether what was added to the history repeats the calls of the last answer or, where it has none, its words."""
     named = {call.name for call in last.calls}
     if named:
-        return named.issubset(call.name for message in added for call in message.calls)
+        repeated = {call.name for message in added for call in message.calls}
+        # Some instrumentations lose the calls of a history, and keep the answers.
+        return named <= repeated if repeated else any(message.role == "tool" for message in added)
     said = {message.text.strip() for message in last.answered if message.text}
     return said.issubset(message.text.strip() for message in added if message.text)
 

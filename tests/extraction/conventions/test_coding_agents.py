@@ -16,7 +16,7 @@ import pytest
 
 import goldspan
 from goldspan.extraction import extract
-from goldspan.model import LogRecord, Run, ToolCall
+from goldspan.model import LogRecord, Run, SpanEvent, ToolCall
 from spans import agent, span, tool
 
 SECOND = 1_000_000_000
@@ -399,3 +399,29 @@ def _otlp(record: LogRecord) -> dict[str, Any]:
     if record.body is not None:
         written["body"] = {"stringValue": record.body}
     return written
+
+
+def test_what_claude_said_last_is_the_answer_to_the_prompt_before_it() -> None:
+    runs = extract(
+        [
+            claude("user_prompt", 1, prompt="Fix the test."),
+            claude("assistant_response", 2, response="I shall read it.", query_source="sdk"),
+            claude("tool_result", 3, tool_name="Read", tool_use_id="1", success="true", duration_ms=500),
+            claude("assistant_response", 4, response="Fixed.", query_source="sdk"),
+            claude("assistant_response", 4.5, response="Nothing found.", query_source="agent:explore"),
+            claude("user_prompt", 5, prompt="Now commit."),
+            claude("assistant_response", 6, response="<REDACTED>", query_source="sdk"),
+        ]
+    )
+    assert [(run.input, run.output, run.tools_used) for run in runs] == [
+        ("Fix the test.", "Fixed.", ("Read",)),
+        ("Now commit.", None, ()),
+    ]
+
+
+def test_the_result_of_a_call_is_in_an_event_of_its_span() -> None:
+    # With OTEL_LOG_TOOL_CONTENT=1 and CLAUDE_CODE_ENHANCED_TELEMETRY_BETA=1, recorded with Claude Code 2.
+    shown = SpanEvent("tool.output", {"output": "2 passed"})
+    named = {"span__type": "tool", "tool_name": "Bash", "gen_ai__operation__name": "execute_tool"}
+    [run] = extract([span("claude_code.tool", **named, events=(shown,))])
+    assert [(call.name, call.result) for call in run.tool_calls] == [("Bash", "2 passed")]

@@ -180,3 +180,28 @@ def test_calls_that_the_genai_messages_of_llama_index_have_lost_are_in_the_outpu
     [run] = extract([seen])
     assert (run.input, [tool.name for tool in run.available_tools]) == ("Pay 5.", ["pay"])
     assert [(call.name, call.arguments) for call in run.tool_calls] == [("pay", {"sum": 5})]
+
+
+def test_turns_whose_history_has_lost_its_calls_are_one_request() -> None:
+    # Cohere: opentelemetry-instrumentation-cohere 0.62 keeps neither the calls of the history nor the answers' ids.
+    question = {"gen_ai__prompt__0__role": "user", "gen_ai__prompt__0__content": "Pay 5."}
+    answered = {
+        "gen_ai__prompt__1__role": "assistant",
+        "gen_ai__prompt__2__role": "tool",
+        "gen_ai__prompt__2__content": "paid",
+    }
+    asking = {
+        "gen_ai__completion__0__role": "assistant",
+        "gen_ai__completion__0__tool_calls__0__id": "c1",
+        "gen_ai__completion__0__tool_calls__0__name": "pay",
+        "gen_ai__completion__0__tool_calls__0__arguments": '{"sum": 5}',
+    }
+    done = {"gen_ai__completion__0__role": "assistant", "gen_ai__completion__0__content": "Done."}
+    turns = [{**question, **asking}, {**question, **answered, **done}]
+    [run] = extract(
+        [
+            span("cohere.chat", trace_id=f"{number:032x}", llm__request__type="chat", **turn)
+            for number, turn in enumerate(turns, start=1)
+        ]
+    )
+    assert (run.input, run.output, run.tools_used) == ("Pay 5.", "Done.", ("pay",))

@@ -44,6 +44,9 @@ def _refine_claude(span: SpanRecord, reading: Reading) -> Reading | None:
     if told_by_span and kind in _PARTS_OF_A_TOOL:
         # The parts of a call do not say which tool it is: they stand inside its span.
         reading.name = ""
+    elif told_by_span:
+        shown = next((event.attributes.get("output") for event in span.events if event.name == "tool.output"), None)
+        reading.result = None if shown is None else Written(shown)
     parameters = plain(attributes.get("tool_parameters"))
     if isinstance(parameters, Mapping):
         _take_parameters(parameters, reading)
@@ -145,10 +148,11 @@ CLAUDE_CODE = Convention(
         "`tool_parameters` names the server and the tool of an MCP call, and the arguments of a shell command.",
         "The tools `Task` and `Agent` start a sub-agent.",
         "The spans `tool.execution` and `tool.blocked_on_user` tell that the tool around them failed or was denied.",
+        "The event `tool.output` of a tool's span holds its result.",
         "An `assistant_response` is what Claude said; the last one is the answer.",
         "Requests to the model are no requests of a user: Claude Code makes some of its own, as for titles.",
     ),
-    content="OTEL_LOG_USER_PROMPTS=1 OTEL_LOG_TOOL_DETAILS=1",
+    content="OTEL_LOG_USER_PROMPTS=1 OTEL_LOG_TOOL_DETAILS=1 OTEL_LOG_TOOL_CONTENT=1",
 )
 
 CODEX = Convention(
