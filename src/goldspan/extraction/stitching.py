@@ -17,6 +17,7 @@ from goldspan.extraction.calls import JITTER_NS, call_of, fingerprint, written
 from goldspan.extraction.cutting import Portion
 from goldspan.extraction.dialogues import Thread, calls_since_asked, dialogues, history, ids_in, threads, told
 from goldspan.extraction.reading import MARKS
+from goldspan.extraction.servers import without_servers
 from goldspan.extraction.spoken import Message, RequestedCall
 from goldspan.extraction.tree import Node
 
@@ -50,6 +51,7 @@ def stitch(portions: Iterable[Portion]) -> list[Portion]:
         of_trace[_trace(portion)] = of_trace.get(_trace(portion), 0) + 1
     for portion in given:
         (lone if _is_lone(portion) and of_trace[_trace(portion)] == 1 else whole).append(portion)
+    lone = without_servers(lone, whole)
     joined = whole + (_Gathering(lone).portions() if len(lone) > 1 else lone)
     place = {portion.nodes[0].span.trace_id: at for at, portion in reversed(list(enumerate(given)))}
     return sorted(joined, key=lambda portion: place[portion.nodes[0].span.trace_id])
