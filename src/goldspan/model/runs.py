@@ -1,0 +1,147 @@
+"""What was rebuilt from telemetry: tool calls, and the runs that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Unit = Literal["request", "component", "conversation"]
+ToolKind = Literal["tool", "agent", "handoff", "hosted", "retrieval", "answer"]
+"""`hosted`: run by the model's provider. `answer`: the pseudo-tool by which a framework's agent hands in its answer."""
+Evidence = Literal["executed", "requested"]
+Outcome = Literal["ok", "error", "denied", "deferred"]
+
+COUNTED_KINDS: frozenset[ToolKind] = frozenset({"tool", "hosted"})
+"""The kinds of call that count without being named by a golden."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool the agent could have called, as it was offered to the model."""
+
+    name: str
+    description: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    """The JSON schema of the arguments."""
+    kind: ToolKind = "tool"
+    """What a call of it is, where the telemetry says so when it offers the tool."""
+    deferred: bool = False
+    """Whether a call of it waits for a person's approval, or for a result from elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One attempt by the agent to use one tool."""
+
+    name: str
+    """The tool's own name, without decoration: what is compared (folded)."""
+    raw_name: str = ""
+    """The name as the instrumentation wrote it: what is shown when it differs."""
+    server: str | None = None
+    """The MCP server that owns the tool."""
+    arguments: Any = None
+    """Usually a dictionary; whatever the agent passed. `None`: not captured or not readable."""
+    raw_arguments: str | None = None
+    """The text of arguments that could not be read."""
+    result: Any = None
+    error: str | None = None
+    """What went wrong, where the telemetry says that something did."""
+    error_guess: str | None = None
+    """A result that merely reads like an error; never counted as one."""
+    outcome: Outcome | None = None
+    call_id: str | None = None
+    kind: ToolKind = "tool"
+    evidence: Evidence = "executed"
+    """`requested`: only a model message shows the call, no span of its execution."""
+    agent: str | None = None
+    """The agent that made the call."""
+    span_id: str | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    concurrent_with: tuple[int, ...] = ()
+    """Positions, among the run's tool calls, of the calls that overlap this one in time: of the 255 before and after it
+    in order, which is more than any agent runs at once."""
+
+    def __post_init__(self) -> None:
+        if not self.raw_name:
+            object.__setattr__(self, "raw_name", self.name)
+
+    @property
+    def made(self) -> bool:
+        """Whether the call was carried out: a denied or deferred one was only asked for."""
+        return self.outcome not in ("denied", "deferred")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How well the telemetry of one run was captured."""
+
+    orphan_spans: int = 0
+    """Spans whose parent never arrived."""
+    missing_root: bool = False
+    """The request's own span is known only by its children."""
+    stitched: int = 0
+    """Further traces that were joined to the first one by what their messages repeat."""
+    split: bool = False
+    """The trace holds further requests; only the user's words told them apart."""
+    dropped_attributes: int = 0
+    """Attributes the SDK threw away because a span had too many."""
+    arguments_absent: int = 0
+    """Calls whose arguments were not captured."""
+    arguments_unreadable: int = 0
+    """Calls whose arguments were cut off or are not in any known notation."""
+    content_off: bool = False
+    """No argument, result or message was recorded at all: most instrumentations want to be told to."""
+    lookalikes: tuple[str, ...] = ()
+    """Names of spans that no convention knows, and that look like tools."""
+    merged: int = 0
+    """Further witnesses (spans or messages) of calls that were counted once."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is known to be lost or guessed. Merged witnesses are normal and do not count."""
+        return not (
+            self.orphan_spans
+            or self.missing_root
+            or self.stitched
+            or self.split
+            or self.content_off
+            or self.lookalikes
+            or self.dropped_attributes
+            or self.arguments_absent
+            or self.arguments_unreadable
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One unit that is scored: a request or a component, with its tool calls in order."""
+
+    run_id: str
+    """Trace id, a colon, and the id of the unit's span. Never changes once given out."""
+    unit: Unit = "request"
+    trace_ids: tuple[str, ...] = ()
+    span_id: str | None = None
+    input: str | None = None
+    """The last genuine text of the user, without the history."""
+    output: str | None = None
+    session_id: str | None = None
+    agent: str | None = None
+    service: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    available_tools: tuple[ToolDefinition, ...] = ()
+    golden_id: str | None = None
+    """The golden that the telemetry itself names for this run."""
+    component: str | None = None
+    """The component's name, where the unit is a component."""
+    conventions: tuple[str, ...] = ()
+    """The conventions by which its spans were read."""
+    health: Health = field(default_factory=Health)
+    start_ns: int | None = None
+    end_ns: int | None = None
+
+    @property
+    def tools_used(self) -> tuple[str, ...]:
+        """The names of the tool and hosted calls that were made, in order."""
+        return tuple(call.name for call in self.tool_calls if call.kind in COUNTED_KINDS and call.made)
