@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -112,7 +113,10 @@ def _timed(code: str) -> tuple[float, float]:
 
 
 def _fresh(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+    # Where byte code may not be written, each process would compile all of it anew, as no installation does.
+    surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    run = [sys.executable, "-c", code]
+    return subprocess.run(run, check=True, stdout=subprocess.PIPE, encoding="utf-8", env=surroundings).stdout
 
 
 def _judged(sentence: str, good: bool) -> bool:
