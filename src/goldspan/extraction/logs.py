@@ -36,18 +36,40 @@ def spans_with_logs(records: Iterable[Record], conventions: Conventions) -> list
     if not logs:
         return spans
     traces = {span.trace_id for span in spans}
+    apart = _sessions_apart(logs, traces, conventions)
     events: dict[tuple[str, str], dict[str, LogRecord]] = {}
     alone: dict[str, SpanRecord] = {}
     for log in logs:
         key = _fingerprint(log)
-        if log.name.startswith(_MESSAGES) and log.trace_id and log.span_id:
+        is_apart = bool(apart) and _session(log) in apart
+        if log.name.startswith(_MESSAGES) and log.trace_id and log.span_id and not is_apart:
             events.setdefault((log.trace_id, log.span_id), {})[key] = log
-        elif (made := _as_span(log, key, traces)) is not None and conventions.read(made).role is not None:
+            continue
+        made = _as_span(log, key, () if is_apart else traces)
+        if made is not None and conventions.read(made).role is not None:
             alone[key] = made
     found = [_joined(span, events.get((span.trace_id, span.span_id))) for span in spans]
     known = {(span.trace_id, span.span_id) for span in spans}
     lost = [_stand_in(place, heard) for place, heard in events.items() if place not in known]
     return [*found, *lost, *alone.values()]
+
+
+def _sessions_apart(logs: Iterable[LogRecord], traces: Container[str], conventions: Conventions) -> set[str]:
+    """The sessions whose prompts stand outside all traces. Their events stay together, whatever traces they name.
+
+    Gemini CLI puts a prompt in no trace and each of its tool calls in one of its own.
+    """
+    apart: set[str] = set()
+    for log in logs:
+        if log.trace_id in traces or log.name.startswith(_MESSAGES):
+            continue
+        session = _session(log)
+        if session is None or session in apart:
+            continue
+        made = _as_span(log, "", traces)
+        if made is not None and conventions.read(made).role == "entry":
+            apart.add(session)
+    return apart
 
 
 def _joined(span: SpanRecord, logs: Mapping[str, LogRecord] | None) -> SpanRecord:
@@ -83,13 +105,13 @@ def _events(logs: Mapping[str, LogRecord]) -> tuple[SpanEvent, ...]:
 def _as_span(log: LogRecord, key: str, traces: Container[str]) -> SpanRecord | None:
     """A log event as the span that its agent did not make; `None` where nothing says what it belongs to.
 
-    It belongs to its trace where that has spans; else to the session, whose events may name a trace each.
+    It belongs to its trace where that is one of those with spans; else to its session.
     """
     facts = _facts(log)
-    session = next((facts[name] for name in _SESSIONS if facts.get(name)), log.resource.get("session.id"))
+    session = _session(log)
     trace_id = log.trace_id
     if session is not None and trace_id not in traces:
-        trace_id = _digest(str(session), 32)
+        trace_id = _digest(session, 32)
     if not log.name or trace_id is None:
         return None
     end = log.time_ns
@@ -106,6 +128,12 @@ def _as_span(log: LogRecord, key: str, traces: Container[str]) -> SpanRecord | N
         scope=log.scope,
         resource=log.resource,
     )
+
+
+def _session(log: LogRecord) -> str | None:
+    facts = _facts(log)
+    session = next((facts[name] for name in _SESSIONS if facts.get(name)), log.resource.get("session.id"))
+    return None if session is None else str(session)
 
 
 def _facts(log: LogRecord) -> dict[str, Any]:

@@ -22,6 +22,10 @@ from spans import agent, span, tool
 SECOND = 1_000_000_000
 
 
+RAN = "Chunk ID: 94d7b3\nWall time: 0.1702 seconds\nProcess exited with code"
+"""What stands above the output of a command that Codex ran, up to its exit code."""
+
+
 def claude(event: str, at: float, **attributes: Any) -> LogRecord:
     """An event as Claude Code writes it: the short name in an attribute, the whole one as the body."""
     return log(event, at, body=f"claude_code.{event}", session__id="s", **attributes)
@@ -53,6 +57,10 @@ def summary(runs: list[Run]) -> list[tuple[str | None, str | None, tuple[str, ..
     return [(run.input, run.session_id, run.tools_used) for run in runs]
 
 
+PIECES = json.dumps(
+    [{"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]} for text in ("Two ", "files.")]
+)
+"""One response as Gemini CLI writes it down: all that came of the stream."""
 SESSIONS = {
     "claude": [
         claude("user_prompt", 1, prompt="Fix the test."),
@@ -171,6 +179,10 @@ def test_calls_are_ordered_by_their_start_and_know_what_ran_beside_them() -> Non
             id="codex, at once",
         ),
         pytest.param([gemini("tool_call", 2, function_name="Bash", success=False, decision="reject")], id="gemini"),
+        pytest.param(
+            [gemini("tool_call", 2, function_name="Bash", success=False, error_type="execution_denied")],
+            id="qwen, by a rule",
+        ),
     ],
 )
 def test_a_call_that_was_not_allowed_is_kept_once_and_does_not_count(records: list[LogRecord]) -> None:
@@ -189,6 +201,20 @@ def test_a_call_that_was_not_allowed_is_kept_once_and_does_not_count(records: li
         (gemini("tool_call", 2, function_name="Read", success=False, error="no such file"), "no such file"),
         (gemini("tool_call", 2, function_name="Read", success=False, error_type="file_not_found"), "file_not_found"),
         (gemini("tool_call", 2, function_name="Read", success=True), None),
+        # A shell command that ended badly, as Codex 0.169 and Gemini CLI 0.61 tell it.
+        (
+            codex("tool_result", 2, tool_name="sh", success="true", output=f"{RAN} 1\nOutput:\nno such file"),
+            "no such file",
+        ),
+        (codex("tool_result", 2, tool_name="sh", success="true", output=f"{RAN} -1\nOutput:\n"), "exit code -1"),
+        (codex("tool_result", 2, tool_name="sh", success="true", output=f"{RAN} 0\nOutput:\n{RAN} 1\nOutput:\n"), None),
+        (codex("tool_result", 2, tool_name="sh", success="true", output=f"It says:\n{RAN} 1\nOutput:\n"), None),
+        (
+            gemini("tool_call", 2, function_name="sh", success=True, metadata='{"exitCode": 2, "isError": true}'),
+            "exit code 2",
+        ),
+        (gemini("tool_call", 2, function_name="sh", success=True, metadata='{"isError": true}'), "error"),
+        (gemini("tool_call", 2, function_name="sh", success=True, metadata='{"exitCode": 0, "isError": false}'), None),
         (claude("tool_result", 2, tool_name="Read", success="true"), None),
     ],
 )
@@ -214,6 +240,8 @@ def test_a_call_failed_where_its_event_says_so(record: LogRecord, error: str | N
         (codex("tool_result", 2, tool_name="list_issues", mcp_server="github"), "list_issues", "github"),
         (codex("tool_result", 2, tool_name="shell", mcp_server=""), "shell", None),
         (gemini("tool_call", 2, function_name="list_issues", mcp_server_name="github"), "list_issues", "github"),
+        (gemini("tool_call", 2, function_name="mcp_my_hub_list", mcp_server_name="my-hub"), "list", "my-hub"),
+        (gemini("tool_call", 2, function_name="github_issues", mcp_server_name="github"), "github_issues", "github"),
     ],
 )
 def test_a_tool_of_an_mcp_server_has_its_own_name(record: LogRecord, name: str, server: str | None) -> None:
@@ -356,6 +384,50 @@ def _details(at: float, output: Any) -> LogRecord:
         gen_ai__operation__name="generate_content",
         gen_ai__output__messages=json.dumps(output),
     )
+
+
+@pytest.mark.parametrize(
+    ("agent", "response", "output"),
+    [
+        pytest.param("gemini_cli", {"role": "main", "response_text": PIECES}, "Two files.", id="pieces"),
+        pytest.param("gemini_cli", {"role": "utility_router", "response_text": PIECES}, None, id="to the program"),
+        pytest.param("gemini_cli", {"response_text": PIECES}, None, id="to nobody knows whom"),
+        pytest.param("gemini_cli", {"role": "main"}, None, id="left out"),
+        pytest.param("qwen-code", {"response_text": "Two files."}, "Two files.", id="words"),
+        pytest.param("qwen-code", {"response_text": "Two files.", "subagent_name": "finder"}, None, id="to an agent"),
+    ],
+)
+def test_what_a_model_said_to_the_user_is_the_answer(agent: str, response: dict[str, str], output: str | None) -> None:
+    prompt = gemini("user_prompt", 1, agent=agent, prompt="What is here?")
+    [run] = extract([prompt, gemini("api_response", 2, agent=agent, **response)])
+    assert run.output == output
+
+
+def test_a_session_stays_together_where_each_of_its_events_names_a_trace_of_its_own() -> None:
+    # Recorded with Gemini CLI 0.61: prompts are in no trace, each call is in one that has spans as well.
+    spans = [span("schedule_tool_calls", trace_id=digit * 32, gen_ai__agent__name="gemini-cli") for digit in "ab"]
+    calls = [
+        replace(gemini("tool_call", at, function_name=name, success=True), trace_id=one.trace_id, span_id=one.span_id)
+        for at, name, one in zip((3, 8), ("Read", "Bash"), spans, strict=True)
+    ]
+    asked = replace(_details(2, []), trace_id="c" * 32, span_id="d" * 16)
+    prompts = [gemini("user_prompt", 1, prompt="Fix the test."), gemini("user_prompt", 5, prompt="Now commit.")]
+    assert summary(extract([*spans, *calls, asked, *prompts])) == [
+        ("Fix the test.", "s", ("Read",)),
+        ("Now commit.", "s", ("Bash",)),
+    ]
+
+
+def test_the_result_of_a_codex_tool_is_what_the_tool_said() -> None:
+    assert (
+        only_call(codex("tool_result", 2, tool_name="sh", output=f"{RAN} 0\nOutput:\nL2 is free\n")).result
+        == "L2 is free\n"
+    )
+    assert only_call(codex("tool_result", 2, tool_name="find", output="Wall time: 1 s\nOutput:\n[1, 2]")).result == [
+        1,
+        2,
+    ]
+    assert only_call(codex("tool_result", 2, tool_name="read", output="Output:\nwords")).result == "Output:\nwords"
 
 
 def test_log_events_that_repeat_the_genai_spans_of_copilot_add_nothing() -> None:

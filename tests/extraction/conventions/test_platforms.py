@@ -1,4 +1,4 @@
-"""Platforms that nothing recorded shows: Confident AI, Laminar, Braintrust, HoneyHive, and the newer Spring AI."""
+"""What no recorded export shows of Confident AI, Laminar, Braintrust, HoneyHive, and the newer Spring AI."""
 
 from __future__ import annotations
 
@@ -76,6 +76,19 @@ def test_laminar_tool(written: object) -> None:
     assert (call.name, call.arguments, call.result) == ("weather", {"city": "Rome"}, {"temp": 21})
 
 
+def test_laminar_calls_in_the_messages_of_0_8() -> None:
+    asked_for = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
+    call = only_call(
+        "openai.chat",
+        lmnr__span__type="LLM",
+        gen_ai__input__messages='[{"role":"user","content":"Warm?"}]',
+        gen_ai__output__messages=json.dumps(
+            [{"index": 0, "message": {"role": "assistant", "tool_calls": [asked_for]}}]
+        ),
+    )
+    assert (call.name, call.call_id, call.arguments, call.evidence) == ("weather", "c1", {"city": "Rome"}, "requested")
+
+
 def test_laminar_session_and_other_types() -> None:
     reading = read(span("x", lmnr__span__type="DEFAULT", lmnr__association__properties__session_id="s1"))
     assert (reading.role, reading.session_id) == (None, "s1")
@@ -114,18 +127,109 @@ def test_braintrust_spans_of_other_types_are_no_tools(described: str) -> None:
     assert read(span("x", braintrust__span_attributes=described)).role is None
 
 
-# HoneyHive: `@trace(event_type="tool")` of honeyhive's Python SDK.
+# Braintrust: trace/contrib/openai/chatcompletions.go of braintrust-sdk-go leaves the type out.
 
 
-def test_honeyhive_tool() -> None:
+@pytest.mark.parametrize(
+    ("written", "role"),
+    [
+        pytest.param({"metadata": '{"model":"m","provider":"openai"}'}, "model", id="untyped, with a model"),
+        pytest.param({"metadata": '{"model":"m"}', "span_attributes": '{"type":"task"}'}, None, id="typed otherwise"),
+        pytest.param({"metadata": '{"model":null}'}, None, id="no model named"),
+        pytest.param({"metadata": "cut o"}, None, id="unreadable"),
+    ],
+)
+def test_braintrust_span_without_a_type_is_a_models_if_it_names_one(written: dict[str, str], role: str | None) -> None:
+    attributes = {f"braintrust.{key}": value for key, value in written.items()}
+    assert read(span("openai.chat.completions.create", **attributes)).role == role
+
+
+def test_braintrust_calls_in_the_choices_of_an_untyped_model_span() -> None:
+    asked_for = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
     call = only_call(
-        "weather",
+        "openai.chat.completions.create",
+        braintrust__metadata='{"model":"m","provider":"openai"}',
+        braintrust__input_json='[{"role":"user","content":"Warm?"}]',
+        braintrust__output_json=json.dumps([{"index": 0, "message": {"role": "assistant", "tool_calls": [asked_for]}}]),
+    )
+    assert (call.name, call.call_id, call.arguments, call.evidence) == ("weather", "c1", {"city": "Rome"}, "requested")
+
+
+# Braintrust: BraintrustFunctionMiddleware of braintrust-sdk-dotnet.
+
+
+def test_braintrust_function_of_dotnet() -> None:
+    call = only_call(
+        "function:weather",
+        braintrust__span_attributes='{"type":"function_call"}',
+        function__name="weather",
+        braintrust__input_json='{"city":"Rome"}',
+        braintrust__output_json='{"result":{"temp":21}}',
+    )
+    assert (call.name, call.arguments, call.result) == ("weather", {"city": "Rome"}, {"temp": 21})
+
+
+# HoneyHive: `@trace(event_type="tool")` of honeyhive's Python SDK, 0.2 and 1.7.
+
+
+def test_honeyhive_tool_of_0_2() -> None:
+    call = only_call(
+        "kb.weather",
         honeyhive_event_type="tool",
-        honeyhive_event_name="weather",
         **{"honeyhive_inputs._params_.city": "Rome", "honeyhive_inputs._params_.self": "<Tools>"},
+        **{"honeyhive_inputs._params_.days.0": 1, "honeyhive_inputs._params_.days.1": 2},
         honeyhive_outputs__result="21 degrees",
     )
-    assert (call.name, call.arguments, call.result) == ("weather", {"city": "Rome"}, "21 degrees")
+    assert (call.name, call.result) == ("kb.weather", "21 degrees")
+    assert call.arguments == {"city": "Rome", "days": [1, 2]}
+
+
+_OF_1_7 = {"honeyhive_event_type": "tool", "honeyhive__session_id": "s1"}
+
+
+@pytest.mark.parametrize(
+    ("span_name", "more", "name"),
+    [
+        pytest.param("app.tools.weather", {}, "weather", id="named by its function"),
+        pytest.param("kb.search", {"honeyhive_event_name": "kb.search"}, "kb.search", id="named by a person"),
+    ],
+)
+def test_honeyhive_tool_of_1_7(span_name: str, more: dict[str, str], name: str) -> None:
+    call = only_call(
+        span_name,
+        **_OF_1_7,
+        **more,
+        **{"honeyhive_inputs.city": "Rome", "honeyhive_inputs.tags": '["a", "b"]'},
+        **{"honeyhive_metadata.event_type": "tool", "honeyhive_outputs.result.temp": 21},
+    )
+    assert (call.name, call.arguments, call.result) == (name, {"city": "Rome", "tags": ["a", "b"]}, {"temp": 21})
+
+
+@pytest.mark.parametrize(
+    ("more", "role"),
+    [
+        pytest.param({}, None, id="only the type that every span gets"),
+        pytest.param({"honeyhive_event_type": "model"}, None, id="a type guessed by the words in the name"),
+        pytest.param({"honeyhive_metadata.team": "web"}, None, id="enriched"),
+        pytest.param({"honeyhive_duration_ms": 3.0}, "tool", id="decorated"),
+        pytest.param({"honeyhive_event_name": "db"}, "tool", id="named"),
+        pytest.param({"honeyhive_duration_ms": 3.0, "honeyhive_error_type": "ValueError"}, "aside", id="error span"),
+    ],
+)
+def test_honeyhive_type_counts_where_the_span_has_more_of_the_decorator(more: dict[str, Any], role: str | None) -> None:
+    reading = read(span("POST /db", **{**_OF_1_7, **more}))
+    assert (reading.role, reading.session_id) == (role, "s1")
+
+
+# Sessions: the thread id of deepeval's Pydantic AI settings, beside the id that Pydantic AI makes up for each request.
+
+
+@pytest.mark.parametrize("given", ["confident__trace__thread_id", "lmnr__association__properties__session_id"])
+def test_session_that_a_person_gave_counts_more_than_the_frameworks_own(given: str) -> None:
+    made_up = {"gen_ai__operation__name": "invoke_agent", "gen_ai__conversation__id": "01a1f94f"}
+    reading = read(span("agent run", **made_up, **{given: "ours"}))
+    assert (reading.role, reading.session_id) == ("agent", "ours")
+    assert "sessions" not in reading.by
 
 
 # Spring AI 2: upgrade notes, "Tool calling span renamed from `tool_call` to `execute_tool`".

@@ -43,6 +43,7 @@ from goldspan.extraction.conventions import (
     openinference,
     openlit,
     pydantic_ai,
+    sessions,
     spring_ai,
     strands,
     traceloop,
@@ -56,6 +57,7 @@ GROUP = "goldspan.conventions"
 
 BUILT_IN: tuple[Convention, ...] = (
     components.CONVENTION,
+    sessions.CONVENTION,  # of people, on the spans of whatever framework
     litellm.CONVENTION,  # writes on the spans of others
     # Dialects of the GenAI conventions, which know better than the standard what they mean by its attributes.
     traceloop.CONVENTION,

@@ -8,11 +8,15 @@ Copilot's spans follow the GenAI conventions, and its log events only repeat the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from goldspan.extraction import values
 from goldspan.extraction.convention import Convention, Places
+from goldspan.extraction.messages import from_json
+from goldspan.extraction.names import undecorate
 from goldspan.extraction.notation import plain
 from goldspan.extraction.reading import Message, Messages, Reading, Role, Written
 from goldspan.model import SpanRecord
@@ -29,6 +33,15 @@ _CLAUDE_EVENTS: dict[str, Role] = {
 _SUBAGENTS = ("Task", "Agent")
 _WORDS_ABOUT_BASH = ("bash_command", "git_commit_id", "full_command")
 _PARTS_OF_A_TOOL = ("tool.execution", "tool.blocked_on_user")
+_CODEX_HEADER = re.compile(
+    r"(?:(?:Chunk ID|Wall time|Exit code|Original token count|Total output lines): ?[^\n]*\n"
+    r"|Process (?:exited with code -?\d+|running with session ID \d+)\n)+Output:\n"
+)
+"""What Codex writes above the output of a tool that it ran."""
+_EXIT_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,12})$", re.MULTILINE)
+"""In those lines."""
+_GEMINI_DENIALS = ("policy_violation", "execution_denied")
+"""Errors of calls that nobody was asked about, since a rule forbids them."""
 
 
 def _refine_claude(span: SpanRecord, reading: Reading) -> Reading | None:
@@ -88,21 +101,62 @@ def _refine_codex(span: SpanRecord, reading: Reading) -> Reading | None:
     if decision is not None:
         reading.outcome = "denied"
         return reading if str(decision).startswith(("denied", "abort", "timed_out", "timedout")) else None
-    if _failed(attributes):
-        said = reading.result.raw if reading.result is not None else None
-        reading.error = said if isinstance(said, str) and said else "error"
+    exit_code = _exit_code(attributes.get("output"))
+    if _failed(attributes) or exit_code:
+        said = reading.result.value if reading.result is not None else None
+        reading.error = said if isinstance(said, str) and said else f"exit code {exit_code}" if exit_code else "error"
     reading.server = reading.server or None
     return reading
 
 
+def _exit_code(output: Any) -> int:
+    """Of a shell command: newer versions call it a success however it ended."""
+    header = _CODEX_HEADER.match(output) if isinstance(output, str) else None
+    found = _EXIT_CODE.search(header[0]) if header else None
+    return int(found[1]) if found else 0
+
+
+def _codex_result(output: Any) -> Any:
+    header = _CODEX_HEADER.match(output) if isinstance(output, str) else None
+    return values.result(plain(output[header.end() :]) if header else output)
+
+
 def _refine_gemini(span: SpanRecord, reading: Reading) -> Reading | None:
+    attributes = span.attributes
+    if reading.role == "model":
+        reading.answered = (partial(_gemini_answer, attributes),)
+        return reading if _spoke_to_user(attributes) else None
     if reading.role != "tool":
         return _without_redaction(reading) if reading.role == "entry" else None
-    if span.attributes.get("decision") == "reject":
+    if reading.server and str(reading.name).startswith("mcp_"):
+        reading.name = undecorate(str(reading.name), (reading.server,))[0]
+    about = plain(attributes.get("metadata"))
+    about = about if isinstance(about, Mapping) else {}
+    if attributes.get("decision") == "reject" or attributes.get("error_type") in _GEMINI_DENIALS:
         reading.outcome, reading.error = "denied", None
-    elif _failed(span.attributes):
-        reading.error = reading.error or str(span.attributes.get("error_type") or "error")
+    elif _failed(attributes):
+        reading.error = reading.error or str(attributes.get("error_type") or "error")
+    elif about.get("isError") is True:
+        # A shell command that ended badly is a success to Gemini CLI: it ran.
+        reading.error = f"exit code {about['exitCode']}" if "exitCode" in about else "error"
     return reading
+
+
+def _spoke_to_user(attributes: Mapping[str, Any]) -> bool:
+    """Whether a response of the model is neither one to an agent of its own nor one to the program itself."""
+    is_qwen = str(attributes.get(_EVENT)).startswith("qwen-code.")
+    return not attributes.get("subagent_name") if is_qwen else attributes.get("role") == "main"
+
+
+def _gemini_answer(attributes: Mapping[str, Any]) -> Messages:
+    """What the model said in one response: its words in Qwen Code, its pieces as they came in Gemini CLI.
+
+    Its calls are told better by their own events.
+    """
+    written = plain(attributes.get("response_text"))
+    if isinstance(written, list):
+        written = "".join(message.text or "" for piece in written for message in from_json(piece))
+    return (Message("assistant", written),) if isinstance(written, str) and written else ()
 
 
 def _refine_copilot(span: SpanRecord, reading: Reading) -> Reading | None:
@@ -159,7 +213,7 @@ CODEX = Convention(
     name="codex",
     title="Codex",
     source="https://github.com/openai/codex/tree/main/codex-rs/otel",
-    versions="log events of 2025 and 2026",
+    versions="log events of 2025 and 2026 (recorded with 0.169)",
     roles={_EVENT: {"codex.user_prompt": "entry", "codex.tool_result": "tool", "codex.tool_decision": "tool"}},
     of={
         "entry": Places(input=("prompt",)),
@@ -172,10 +226,12 @@ CODEX = Convention(
         ),
     },
     everywhere=Places(session_id=("conversation.id",)),
+    open_result=_codex_result,
     refine=_refine_codex,
     notes=(
         "A `tool_decision` that denies or aborts is a call that was denied; one that approves is no call of its own.",
         "`success` says `false` where a tool failed; its output is what went wrong.",
+        "A shell command failed where the lines above its output name an exit code other than 0.",
     ),
     content="[otel] log_user_prompt = true",
 )
@@ -184,11 +240,12 @@ GEMINI_CLI = Convention(
     name="gemini_cli",
     title="Gemini CLI and Qwen Code",
     source="https://github.com/google-gemini/gemini-cli/blob/main/docs/cli/telemetry.md",
-    versions="log events of 2025 and 2026",
+    versions="log events of 2025 and 2026 (recorded with Gemini CLI 0.61 and Qwen Code 0.15)",
     roles={
         _EVENT: {
             **dict.fromkeys(("gemini_cli.user_prompt", "qwen-code.user_prompt"), "entry"),
             **dict.fromkeys(("gemini_cli.tool_call", "qwen-code.tool_call"), "tool"),
+            **dict.fromkeys(("gemini_cli.api_response", "qwen-code.api_response"), "model"),
         }
     },
     of={
@@ -203,8 +260,12 @@ GEMINI_CLI = Convention(
     everywhere=Places(session_id=("session.id",)),
     refine=_refine_gemini,
     notes=(
-        "The decision `reject` is a call that was denied.",
-        "`success` says `false` where a tool failed. Results are not recorded.",
+        "The decision `reject` is a call that was denied; so are the errors `policy_violation` and `execution_denied`.",
+        "`success` says `false` where a tool failed, `isError` in `metadata` where a shell command did.",
+        "The tools of an MCP server are called `mcp_{server}_{tool}`.",
+        "The text in an `api_response` is what the model said; the last one is the answer.",
+        "An `api_response` with a `subagent_name` or, in Gemini CLI, a `role` other than `main` is not for the user.",
+        "Results are not recorded, nor in Qwen Code that a shell command failed.",
     ),
     content="telemetry.logPrompts = true",
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from goldspan import semconv
 from goldspan.extraction import values
 from goldspan.extraction.convention import Convention, FromFlat, FromJson, Places
 
@@ -26,14 +27,15 @@ CONVENTION = Convention(
     name="laminar",
     title="Laminar",
     source="https://github.com/lmnr-ai/lmnr-python, https://github.com/lmnr-ai/lmnr-ts",
-    versions="0.5 to 0.7 (Python), 0.6 to 0.8 (JavaScript)",
+    versions="0.5 to 0.8 (Python), 0.6 to 0.8 (JavaScript)",
     roles={"lmnr.span.type": {"tool": "tool", "llm": "model", "cached": "model"}},
     signs=(_INPUT, "lmnr.association.properties.session_id"),
     of={
         "tool": Places(arguments=(_INPUT,), result=(_OUTPUT,)),
         "model": Places(
-            asked=(FromFlat("gen_ai.prompt"), FromJson(_INPUT)),
-            answered=(FromFlat("gen_ai.completion"), FromJson(_OUTPUT)),
+            asked=(FromJson(semconv.INPUT_MESSAGES), FromFlat("gen_ai.prompt"), FromJson(_INPUT)),
+            answered=(FromJson(semconv.OUTPUT_MESSAGES), FromFlat("gen_ai.completion"), FromJson(_OUTPUT)),
+            tools=(semconv.TOOL_DEFINITIONS,),
         ),
     },
     everywhere=Places(input=(_INPUT,), output=(_OUTPUT,), session_id=("lmnr.association.properties.session_id",)),
