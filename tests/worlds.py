@@ -233,11 +233,11 @@ class _Teller:
         elif self.how.convention == "openinference":
             for side, messages in (("input", asked), ("output", answered)):
                 for number, message in enumerate(messages):
-                    attributes |= dict(_flat(f"llm.{side}_messages.{number}.message", message))
+                    attributes |= dict(_flat(f"llm.{side}_messages.{number}.message", message, **OPENINFERENCE))
         elif self.how.convention == "traceloop" and span.name == "model":
             for side, messages in (("prompt", asked), ("completion", answered)):
                 for number, message in enumerate(messages):
-                    attributes |= dict(_flattened(f"gen_ai.{side}.{number}", message))
+                    attributes |= dict(_flat(f"gen_ai.{side}.{number}", message, **TRACELOOP))
         elif span.name == "model" or self.how.convention == "genai":
             attributes["gen_ai.input.messages"] = json.dumps(asked)
             attributes["gen_ai.output.messages"] = json.dumps(answered)
@@ -259,27 +259,19 @@ def arguments_of(use: Use) -> dict[str, Any]:
     return {"question": use.inner.words} if use.inner is not None else {"n": use.value + 10}
 
 
-def _flat(prefix: str, message: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield f"{prefix}.role", message["role"]
-    if "content" in message:
-        yield f"{prefix}.content", message["content"]
-    if "tool_call_id" in message:
-        yield f"{prefix}.tool_call_id", message["tool_call_id"]
-    for number, call in enumerate(message.get("tool_calls", ())):
-        if "id" in call:
-            yield f"{prefix}.tool_calls.{number}.tool_call.id", call["id"]
-        yield f"{prefix}.tool_calls.{number}.tool_call.function.name", call["function"]["name"]
-        yield f"{prefix}.tool_calls.{number}.tool_call.function.arguments", call["function"]["arguments"]
+OPENINFERENCE = {"call": "tool_call.", "function": "function."}
+TRACELOOP = {"call": "", "function": ""}
 
 
-def _flattened(prefix: str, message: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flat(prefix: str, message: dict[str, Any], *, call: str, function: str) -> Iterator[tuple[str, Any]]:
+    """A message in attributes of its own; `call` and `function` stand before the fields of a call."""
     yield f"{prefix}.role", message["role"]
-    if "content" in message:
-        yield f"{prefix}.content", message["content"]
-    if "tool_call_id" in message:
-        yield f"{prefix}.tool_call_id", message["tool_call_id"]
-    for number, call in enumerate(message.get("tool_calls", ())):
-        if "id" in call:
-            yield f"{prefix}.tool_calls.{number}.id", call["id"]
-        yield f"{prefix}.tool_calls.{number}.name", call["function"]["name"]
-        yield f"{prefix}.tool_calls.{number}.arguments", call["function"]["arguments"]
+    for known in ("content", "tool_call_id"):
+        if known in message:
+            yield f"{prefix}.{known}", message[known]
+    for number, asked in enumerate(message.get("tool_calls", ())):
+        start = f"{prefix}.tool_calls.{number}.{call}"
+        if "id" in asked:
+            yield f"{start}id", asked["id"]
+        yield f"{start}{function}name", asked["function"]["name"]
+        yield f"{start}{function}arguments", asked["function"]["arguments"]

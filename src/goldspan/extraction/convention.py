@@ -157,6 +157,8 @@ class Convention:
     """What a span is: attribute, then its value in lower case (or `ANY`), then the role. The first that fits counts."""
     signs: Keys = ()
     """Attributes by which a span of the family is known even where `roles` does not tell what it is."""
+    unless: Keys = ()
+    """Attributes that take `roles` back, since another convention then knows better what the span is."""
     of: Mapping[Role, Places] = field(default_factory=dict)
     """Where spans of a role keep their facts."""
     everywhere: Places = Places()
@@ -173,9 +175,6 @@ class Convention:
     """What `refine` knows, for people: one sentence each."""
     content: str | None = None
     """What to switch on where arguments, results or messages are not recorded. `None`: they always are."""
-
-    unless: Keys = ()
-    """Attributes that take `roles` back, since another convention then knows better what the span is."""
 
     @cached_property
     def all_signs(self) -> frozenset[str]:

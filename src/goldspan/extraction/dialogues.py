@@ -63,7 +63,7 @@ class Dialogue:
     @property
     def calls(self) -> Iterator[RequestedCall]:
         """The tool calls the model asked for."""
-        if not self.node.asks_for_calls:
+        if not self.node.says_calls:
             return iter(())
         return (call for message in self.answered for call in message.calls)
 
@@ -95,8 +95,8 @@ def may_know_calls(node: Node) -> bool:
     """Whether the history that an agent or application keeps may hold calls."""
     written = (node.reading.input, node.reading.output)
     return (
-        node.tells_calls
-        or node.asks_for_calls
+        node.hears_calls
+        or node.says_calls
         or any(not isinstance(value, str) or messages.may_call(value) for value in written if value is not None)
     )
 
@@ -156,7 +156,7 @@ class Thread:
     def calls_tools(self) -> bool:
         """Whether the model asked for a tool in it; where a client calls tools by itself, only the history shows it."""
         asked = any(True for turn in self.turns for _ in turn.calls)
-        return asked or any(calls_since_asked(turn.asked) for turn in self.turns if turn.node.tells_calls)
+        return asked or any(calls_since_asked(turn.asked) for turn in self.turns if turn.node.hears_calls)
 
     def continued_by(self, turn: Dialogue) -> bool:
         """Whether a later turn of a model goes on where this thread stopped."""

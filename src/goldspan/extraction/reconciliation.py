@@ -78,7 +78,7 @@ def _ids_made(nodes: Iterable[Node]) -> Iterator[str]:
 def _histories(nodes: list[Node], turns: list[Dialogue]) -> Iterator[tuple[Node, Iterable[Message]]]:
     """What was said so far: to each agent's model the last time, and what agents and applications keep of it."""
     for turn in _last(turns):
-        if turn.node.tells_calls:
+        if turn.node.hears_calls:
             yield turn.node, turn.asked
     for node in nodes:
         if node.role in MARKS and may_know_calls(node):
@@ -117,7 +117,7 @@ def _answers(turns: Iterable[Dialogue]) -> dict[str, list[tuple[Answer, Dialogue
     answers: dict[str, list[tuple[Answer, Dialogue]]] = {}
     for dialogue in turns:
         count: Counter[str] = Counter()
-        for message in dialogue.asked if dialogue.node.tells_calls else ():
+        for message in dialogue.asked if dialogue.node.hears_calls else ():
             for answer in message.answers:
                 if answer.call_id:
                     known = answers.setdefault(answer.call_id, [])
@@ -157,7 +157,7 @@ def _recognise_agents(calls: list[Call], turns: list[Dialogue]) -> None:
     if not requested or len(turns) < 2:
         return
     unmarked = any(call.node is None for call in requested)
-    working = {turn.node.owner for turn in turns if unmarked or turn.node.asks_for_calls}
+    working = {turn.node.owner for turn in turns if unmarked or turn.node.says_calls}
     if len(working) < 2 and not unmarked:
         return
     openings: dict[str, list[Dialogue]] = {}

@@ -91,14 +91,14 @@ class Node:
         return is_there(self.reading.asked) or is_there(self.reading.answered)
 
     @property
-    def tells_calls(self) -> bool:
+    def hears_calls(self) -> bool:
         """Whether there may be calls, or answers to calls, in what it was asked."""
         if self._hears_calls is None:
             self._hears_calls = not are_quiet(self.reading.asked)
         return self._hears_calls and self._asked != ()
 
     @property
-    def asks_for_calls(self) -> bool:
+    def says_calls(self) -> bool:
         """Whether there may be calls in what it answered."""
         if self._says_calls is None:
             self._says_calls = not are_quiet(self.reading.answered)
