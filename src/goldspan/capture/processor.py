@@ -213,7 +213,7 @@ def _positive(name: str, value: int) -> int:
 
 def _vocabulary(goldens: Goldens) -> Iterator[str]:
     """The names of tools that goldens expect, then those they declare: of two spellings the later one is the label."""
-    yield from (tool.name for golden in goldens for tool in golden.tools)
+    yield from (tool.name for golden in goldens for tool in golden.calls)
     yield from (tool.name for tool in goldens.vocabulary.tools)
 
 

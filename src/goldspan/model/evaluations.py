@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from goldspan.model.goldens import ExpectedTool, Golden, Match
+from goldspan.model.goldens import AnyOf, ExpectedTool, Golden, Match
 from goldspan.model.runs import Health, Run, ToolCall
 
+NO_RUN = Run("")
 Verdict = Literal["paired", "missing", "unexpected", "superseded", "tolerated", "forbidden"]
 Label = Literal["pass", "fail", "not_evaluated"]
 
@@ -24,23 +25,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far the arguments of a paired call agree with the expected ones."""
+    """How far the arguments, or the result, of a paired call agree with what was expected."""
 
     share: float
     """From 0 (nothing agrees) to 1 (all equal)."""
     differences: tuple[Difference, ...] = ()
-
-
-class _Absent:
-    """The value of an argument that is not there at all."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "absent"
-
-
-ABSENT = _Absent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +37,22 @@ class Row:
     """One line of a comparison: a call, an expectation, or both side by side."""
 
     verdict: Verdict
-    expected: ExpectedTool | None = None
+    expected: ExpectedTool | AnyOf | None = None
+    """Of alternative calls the one that was made; all of them where none was."""
     called: ToolCall | None = None
     expected_at: int | None = None
-    """The expectation's position in the golden."""
+    """The expectation's position among all of the golden; of alternative trajectories only the one that was taken counts,
+    and what is expected several times takes several positions."""
     called_at: int | None = None
     """The call's position in the run."""
     agreement: Agreement | None = None
     """For pairs whose arguments were judged; `None`: not stated by the golden, or not captured."""
+    result_agreement: Agreement | None = None
+    """The same for results."""
     in_order: bool | None = None
     """For pairs: whether the call came where the golden's order wants it."""
     note: str | None = None
-    """Why a call was tolerated or superseded."""
+    """Why a call or an expectation was tolerated, or a call superseded."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +65,19 @@ class Comparison:
     golden: Golden | None
     """`None`: nothing was expected of the run, and every call is tolerated."""
     rows: tuple[Row, ...]
+    run: Run = NO_RUN
+    """The run; calls that were given as a list are in one without an id."""
+    approximate: str | None = None
+    """Why a better pairing may exist, where the work had to be bounded; `None`: there is none better."""
 
     @property
     def pairs(self) -> tuple[Row, ...]:
-        """Expectations that found their call."""
+        """Expectations that must be met and found their call."""
         return self._by_verdict.get("paired", ())
 
     @property
     def missing(self) -> tuple[Row, ...]:
-        """Expectations without a call."""
+        """Expectations that must be met and have no call."""
         return self._by_verdict.get("missing", ())
 
     @property
@@ -95,7 +92,8 @@ class Comparison:
 
     @property
     def tolerated(self) -> tuple[Row, ...]:
-        """Calls that do not count either way: agents, hand-offs, denied calls."""
+        """What does not count either way: agents, hand-offs, denied calls; optional expectations, called or not; extra
+        calls that are allowed."""
         return self._by_verdict.get("tolerated", ())
 
     @property
@@ -125,6 +123,8 @@ class Score:
     reason: str | None = None
     error: str | None = None
     """The metric itself failed: an exception, as text."""
+    steps: tuple[str, ...] = ()
+    """How the value came about, where that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

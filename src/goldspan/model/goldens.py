@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from goldspan.model.digests import content_digest
 
 Order = Literal["any", "in_order", "exact"]
 Attempts = Literal["effective", "all", "succeeded"]
+Depth = Literal["all", "own"]
+Duplicates = Literal["count", "ignore"]
+Extra = Literal["penalize", "allow"]
+Mode = Literal["recall", "precision", "f1", "exact", "set"]
+"""How `tool_correctness` makes one number of what was called and what was not."""
+ArgumentsMatch = Literal["exact", "subset"]
 Effect = Literal["read", "write"]
 MatchedBy = Literal["id", "input", "given"]
+
+
+class _Absent:
+    """The value of something that is not there at all."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = _Absent()
+"""Not there at all, where `None` is a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +49,10 @@ class Tool:
     description: str | None = None
     parameters: Mapping[str, Any] | None = None
     """The JSON schema of the arguments."""
+    ignore: tuple[str, ...] = ()
+    """Arguments that no golden looks at; the goldens of the file have them among their own."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What arguments are where a call leaves them out; the goldens of the file have them among their own."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Keys of the golden file that are not goldspan's, kept as they were."""
 
@@ -47,8 +70,9 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that can change which names mean the same tool."""
-        return content_digest([[[tool.name, tool.aliases, tool.server] for tool in self.tools], self.servers])
+        """A hash of everything that can change a verdict: names, servers, effects and the types of arguments."""
+        tools = [[tool.name, tool.aliases, tool.server, tool.effect, tool.parameters] for tool in self.tools]
+        return content_digest([tools, self.servers])
 
 
 NO_VOCABULARY = Vocabulary()
@@ -56,14 +80,78 @@ NO_VOCABULARY = Vocabulary()
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """How many calls an expectation stands for."""
+
+    least: int = 1
+    """So many must be made; 0: it is optional."""
+    most: int | None = 1
+    """So many may be made; `None`: any number."""
+
+
+ONCE = Times()
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectedTool:
-    """One call that a golden expects."""
+    """A call that a golden expects."""
 
     name: str
     arguments: Mapping[str, Any] | None = None
-    """The arguments it must have; `None`: any arguments will do."""
+    """The arguments it must have, matchers among them (`goldspan.model.matchers`); `None`: any arguments will do."""
     server: str | None = None
     """The MCP server whose tool it must be; `None`: the one that the name says, else any."""
+    result: Any = ABSENT
+    """What must come back, or a matcher; `ABSENT`: anything will do."""
+    times: Times = ONCE
+    match: ArgumentsMatch = "exact"
+    """`subset`: arguments that the golden does not state cost nothing."""
+    ignore: tuple[str, ...] = ()
+    """Arguments that are not looked at on either side: dotted paths, such as `options.trace_id`."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What an argument is, by dotted path, where either side leaves it out."""
+
+    @property
+    def optional(self) -> bool:
+        """Whether it need not be called."""
+        return self.times.least == 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Alternatives, of which one is expected: calls, or whole trajectories."""
+
+    options: tuple[tuple[Item, ...], ...]
+    """Each a sequence of items; an alternative call is a sequence of one."""
+    times: Times = ONCE
+    """Anything but once or optional only where each alternative is a single call."""
+
+    @property
+    def optional(self) -> bool:
+        """Whether none of them need be called."""
+        return self.times.least == 0
+
+    @property
+    def name(self) -> str:
+        """What to call it in a sentence: `send_email or send_sms`."""
+        return " or ".join(" + ".join(item.name for item in option) for option in self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Items that are all expected, in any order among themselves."""
+
+    items: tuple[ExpectedTool | AnyOf, ...]
+    """The alternatives among them are single calls."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a sentence: `log_event & notify`."""
+        return " & ".join(item.name for item in self.items)
+
+
+Item: TypeAlias = ExpectedTool | AnyOf | Parallel
+"""One entry of a golden's `tools`."""
 
 
 @dataclass(frozen=True)
@@ -72,25 +160,59 @@ class Golden:
 
     id: str
     input: str | None = None
-    tools: tuple[ExpectedTool, ...] = ()
+    tools: tuple[Item, ...] = ()
     order: Order = "any"
     forbid: tuple[str, ...] = ()
     """Glob patterns of tool names that must not be called."""
+    max_calls: int | None = None
+    """How many calls the request may take."""
+    depth: Depth = "all"
+    """`own`: only the calls of the request's own agent count, not those of the agents that it calls."""
     attempts: Attempts = "effective"
+    duplicates: Duplicates = "count"
+    """`ignore`: a call that was expected or made before, with the same arguments, counts no second time."""
+    extra: Extra = "penalize"
+    """`allow`: calls that nobody expected do not count."""
+    mode: Mode = "recall"
     threshold: float = 0.5
+    """What a gate must reach where `thresholds` does not say otherwise."""
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """What metrics must reach, by their names: a metric that is named here is a gate."""
+    metrics: tuple[str, ...] | None = None
+    """The metrics to measure; `None`: those that are asked for elsewhere."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Keys of the golden file that are not goldspan's, kept as they were."""
     vocabulary: Vocabulary = NO_VOCABULARY
     """What names mean here."""
 
+    def __hash__(self) -> int:
+        return hash((self.id, self.digest))
+
+    @cached_property
+    def calls(self) -> tuple[ExpectedTool, ...]:
+        """Every call that it speaks of, those of all alternatives among them, in the order of the file."""
+        return tuple(_calls(self.tools))
+
     @cached_property
     def digest(self) -> str:
         """A hash of everything that can change a verdict: not the id, not the input, not the metadata."""
         judged = [
-            [[tool.name, tool.arguments, tool.server] for tool in self.tools],
-            [self.order, self.forbid, self.attempts, self.threshold, self.vocabulary.digest],
+            self.tools,
+            [self.order, self.forbid, self.max_calls, self.depth, self.attempts, self.duplicates, self.extra],
+            [self.mode, self.threshold, self.thresholds, self.metrics, self.vocabulary.digest],
         ]
         return content_digest(judged)
+
+
+def _calls(items: Sequence[Item]) -> Iterator[ExpectedTool]:
+    for item in items:
+        if isinstance(item, AnyOf):
+            for option in item.options:
+                yield from _calls(option)
+        elif isinstance(item, Parallel):
+            yield from _calls(item.items)
+        else:
+            yield item
 
 
 @dataclass(frozen=True, slots=True)

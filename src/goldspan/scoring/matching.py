@@ -53,8 +53,8 @@ def compare_with(calls: Sequence[ToolCall], golden: Golden) -> Comparison:
     names = naming(golden.vocabulary)
     aside = _aside(calls, golden, names)
     taking_part = [(at, call) for at, call in enumerate(calls) if at not in aside]
-    pairs = pair(golden.tools, taking_part, order=golden.order, naming=names)
-    return Comparison(golden, tuple(_rows(calls, golden.tools, aside, pairs)))
+    pairs = pair(golden.calls, taking_part, order=golden.order, naming=names)
+    return Comparison(golden, tuple(_rows(calls, golden.calls, aside, pairs)))
 
 
 def _aside(calls: Sequence[ToolCall], golden: Golden, names: Naming) -> dict[int, Row]:
@@ -65,7 +65,7 @@ def _aside(calls: Sequence[ToolCall], golden: Golden, names: Naming) -> dict[int
             aside[at] = _row("tolerated", at, call, call.outcome)
         elif golden.forbid and is_forbidden(call, golden.forbid, names):
             aside[at] = _row("forbidden", at, call)
-        elif call.kind not in COUNTED_KINDS and not _is_named(call, golden.tools, names):
+        elif call.kind not in COUNTED_KINDS and not _is_named(call, golden.calls, names):
             aside[at] = _row("tolerated", at, call, call.kind)
     if golden.attempts != "all" and any(call.error is not None for call in calls):
         _set_failures_aside(calls, golden.attempts, aside, names)

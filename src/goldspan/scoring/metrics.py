@@ -106,7 +106,7 @@ def _nothing_called(_: Comparison) -> str:
 
 
 def _no_arguments(seen: Comparison) -> str:
-    if seen.golden is None or all(tool.arguments is None for tool in seen.golden.tools):
+    if seen.golden is None or all(tool.arguments is None for tool in seen.golden.calls):
         return "the golden states no arguments"
     if all(pair.expected is None or pair.expected.arguments is None for pair in seen.pairs):
         return "no tool whose arguments are stated was called"

@@ -74,7 +74,7 @@ def collisions(seen: Comparison) -> list[Collision]:
         return []
     names = naming(seen.golden.vocabulary)
     found = {}
-    for tool in seen.golden.tools:
+    for tool in seen.golden.calls:
         servers = {fold(call.server): call.server for call in calls if call.server and is_called(tool, call, names)}
         if len(servers) > 1:
             found[tool.name] = Collision(tool.name, tuple(sorted(servers.values())))
@@ -83,7 +83,7 @@ def collisions(seen: Comparison) -> list[Collision]:
 
 def _is_another(call: ToolCall, golden: Golden, names: Naming) -> bool:
     """Whether a call is known as one of a tool of its own."""
-    return names.declares(call) or any(is_called(tool, call, names) for tool in golden.tools)
+    return names.declares(call) or any(is_called(tool, call, names) for tool in golden.calls)
 
 
 def _near_miss(tool: ExpectedTool, call: ToolCall, *, called: bool) -> NearMiss:

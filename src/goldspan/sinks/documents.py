@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from goldspan.model import Evaluation, Run, ToolCall
+from goldspan.model import Evaluation, Run, Score, ToolCall
 
 
 def run_document(run: Run) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
         "passed": evaluation.passed,
         "reason": evaluation.reason,
         "tools_used": list(run.tools_used),
-        "expected_tools": [tool.name for tool in golden.tools] if golden else None,
-        "scores": [asdict(score) for score in evaluation.scores],
+        "expected_tools": [item.name for item in golden.tools] if golden else None,
+        "scores": [_score_document(score) for score in evaluation.scores],
         "revision": evaluation.revision,
         "digest": evaluation.digest,
         "scoring_version": evaluation.scoring_version,
@@ -63,6 +63,14 @@ def to_json(document: dict[str, Any]) -> str:
         return json.dumps(document, ensure_ascii=True, allow_nan=False)
     except (TypeError, ValueError):
         return json.dumps(_strict(document), ensure_ascii=True, allow_nan=False)
+
+
+def _score_document(score: Score) -> dict[str, Any]:
+    """A score; the steps that led to it only where they were asked for."""
+    document = asdict(score)
+    if not score.steps:
+        del document["steps"]
+    return document
 
 
 def _call_document(call: ToolCall) -> dict[str, Any]:
