@@ -33,7 +33,7 @@ def test_extraction_is_given_for_both_payloads_as_a_ratio_to_parsing() -> None:
     )
     lines = [line.split(" us a span ") for line in done.stdout.splitlines() if " us a span " in line]
     ratios = [(name.rsplit(maxsplit=1)[0].strip(), float(ratio)) for name, ratio in lines]
-    assert [name for name, _ in ratios] == ["parse", "decode", "decode and extract"] * 2
+    assert [name for name, _ in ratios] == ["parse", "read", "decode", "decode and extract"] * 2
     assert [ratio for name, ratio in ratios if name == "parse"] == [1, 1]
 
 
