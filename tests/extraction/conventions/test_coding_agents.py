@@ -17,7 +17,7 @@ import pytest
 import goldspan
 from goldspan.extraction import extract
 from goldspan.model import LogRecord, Run, SpanEvent, ToolCall
-from spans import agent, span, tool
+from spans import span
 
 SECOND = 1_000_000_000
 
@@ -428,20 +428,6 @@ def test_the_result_of_a_codex_tool_is_what_the_tool_said() -> None:
         2,
     ]
     assert only_call(codex("tool_result", 2, tool_name="read", output="Output:\nwords")).result == "Output:\nwords"
-
-
-def test_log_events_that_repeat_the_genai_spans_of_copilot_add_nothing() -> None:
-    # After src/platform/otel/common/genAiEvents.ts of vscode-copilot-chat.
-    turn = agent("Copilot", asked="Fix it.")
-    call = tool("read_file", {"path": "a.py"}, parent_id=turn.span_id)
-    beside = {"trace": turn.trace_id, "session__id": "s", "gen_ai__request__model": "gpt"}
-    events = [
-        log("copilot_chat.session.start", 1, **beside, gen_ai__agent__name="Copilot"),
-        log("copilot_chat.tool.call", 2, **beside, gen_ai__tool__name="read_file", success=True),
-        log("copilot_chat.session.start", 3, session__id="t", gen_ai__request__model="gpt"),
-    ]
-    [run] = extract([turn, call, *events])
-    assert run.tools_used == ("read_file",)
 
 
 def test_a_request_that_claude_code_makes_for_itself_is_none_of_a_user() -> None:

@@ -1,9 +1,8 @@
-"""Coding agents that report what they do as OTLP log events: Claude Code, Codex, Gemini CLI, Qwen Code, Copilot.
+"""Coding agents that report what they do as OTLP log events: Claude Code, Codex, Gemini CLI, Qwen Code.
 
 Each event is read like a span that lasts as long as the event says. What the user typed begins a request; the tools
 that follow in the same session are its calls. A permission that was refused is a call that was denied; one that was
-given says nothing that the tool's own event does not. Claude Code writes spans as well, where its beta is switched on;
-Copilot's spans follow the GenAI conventions, and its log events only repeat them.
+given says nothing that the tool's own event does not. Claude Code writes spans as well, where its beta is switched on.
 """
 
 from __future__ import annotations
@@ -159,13 +158,6 @@ def _gemini_answer(attributes: Mapping[str, Any]) -> Messages:
     return (Message("assistant", written),) if isinstance(written, str) and written else ()
 
 
-def _refine_copilot(span: SpanRecord, reading: Reading) -> Reading | None:
-    if not str(span.attributes.get(_EVENT)).startswith("copilot_chat."):
-        return None
-    reading.role = "aside"
-    return reading
-
-
 def _without_redaction(reading: Reading) -> Reading:
     if reading.input in _REDACTED:
         reading.input = None
@@ -270,14 +262,4 @@ GEMINI_CLI = Convention(
     content="telemetry.logPrompts = true",
 )
 
-COPILOT = Convention(
-    name="copilot",
-    title="GitHub Copilot Chat",
-    source="https://github.com/microsoft/vscode-copilot-chat/tree/main/src/platform/otel",
-    versions="log events of 2026",
-    signs=(_EVENT,),
-    refine=_refine_copilot,
-    notes=("The log events `copilot_chat.*` repeat what the GenAI spans say, without arguments and ids.",),
-)
-
-CONVENTIONS = (CLAUDE_CODE, CODEX, GEMINI_CLI, COPILOT)
+CONVENTIONS = (CLAUDE_CODE, CODEX, GEMINI_CLI)
