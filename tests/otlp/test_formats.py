@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -29,11 +30,15 @@ FORMATS = {
     "Jaeger v3": lambda made: json.dumps(payloads.jaeger_v3(made), ensure_ascii=False).encode(),
 }
 MADE = request("a1", "a2", "a3")
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "otlp"
+SDK_LINES = (FIXTURES / "sdk-js2-whole.jsonl").read_bytes()
 SAMPLES = {
     **{name: written(MADE) for name, written in FORMATS.items()},
     "logs": line(logs_request("asked", "told")),
     "logs in protobuf": logs_request("asked", "told").SerializeToString(),
     "lines": line(MADE) + line(logs_request("asked")) + line(MADE),
+    "spans of an SDK": SDK_LINES,
+    "spans of an SDK over many lines": json.dumps(json.loads(SDK_LINES.splitlines()[0]), indent=4).encode() * 2,
     "gzip": gzip.compress(line(MADE)),
 }
 DOCUMENTS = [
@@ -43,6 +48,8 @@ DOCUMENTS = [
     payloads.tempo_v2(MADE),
     payloads.jaeger(MADE),
     payloads.jaeger(MADE)["data"][0],
+    *map(json.loads, SDK_LINES.splitlines()),
+    *map(json.loads, (FIXTURES / "sdk-js2-logs.jsonl").read_bytes().splitlines()),
 ]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

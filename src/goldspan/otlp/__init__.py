@@ -1,4 +1,4 @@
-"""Runs from what exporters, Collectors, Tempo and Jaeger write, in files and folders."""
+"""Runs from what exporters, SDKs, Collectors, Tempo and Jaeger write, in files and folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def load_runs(
     """The runs in trace files, folders and standard input (`-`), in the order of their start.
 
     Spans of one trace, and the log records that belong to it, may be spread over all of them. What a file is shows
-    in its contents: OTLP in protobuf and JSON, one request or many, and what Tempo and Jaeger answer.
+    in its contents: OTLP in protobuf and JSON, one request or many, what Tempo and Jaeger answer, and spans as SDKs
+    put themselves into JSON.
 
     `golden_id_attributes` are the span attributes that may name a run's golden; the default is the variable
     `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`. `on_loss` is called for each

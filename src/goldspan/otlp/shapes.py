@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from goldspan.otlp import jaeger, otlp_json
+from goldspan.otlp import jaeger, otlp_json, sdk_json
 from goldspan.otlp.decoding import Decoded
 from goldspan.otlp.records import Batch, joined
 
@@ -83,6 +83,7 @@ _SHAPES: _Rows = (
     (partial(_holds_otlp, "trace"), partial(_read_inside, "trace")),  # Grafana Tempo, API v2
     (partial(_holds_otlp, "result"), partial(_read_inside, "result")),  # Jaeger, API v3
     (jaeger.is_answer, _read_jaeger),
+    (sdk_json.is_record, sdk_json.decode),
 )
 """How to know a document, and what reads it. The first row that fits is taken."""
 _PARTS: _Rows = ((jaeger.is_trace, _read_jaeger),)
