@@ -105,9 +105,13 @@ asked = st.builds(
 )
 
 
-def tell(request: Asked, how: How, *, begin: int = 0, label: str = "") -> Told:
-    """The records of one request that begins at a step of time. The label makes ids of traces and spans its own."""
-    teller = _Teller(how, begin, label)
+def tell(request: Asked, how: How, *, begin: int = 0, label: str = "", scope: str = "") -> Told:
+    """The records of one request that begins at a step of time. The label makes all ids its own.
+
+    Of two instrumentations that tell the same request, the scope tells them apart: it makes the ids of traces and
+    spans their own, and not those of calls.
+    """
+    teller = _Teller(how, begin, label, scope)
     teller.request(request, parent=None)
     return Told(teller.records, [teller.used])
 
@@ -117,9 +121,11 @@ class _Teller:
     how: How
     now: int
     label: str
+    scope: str = ""
     records: list[Record] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
     numbers: int = 0
+    calls: int = 0
 
     def request(self, request: Asked, *, parent: SpanRecord | None) -> None:
         around = parent
@@ -149,7 +155,8 @@ class _Teller:
 
     def call_id(self, place: str) -> str:
         """The id of a call: its place in the dialogue, or unlike all others."""
-        return f"call_{place}" if self.how.recycled else f"call_{self.label}_{self.next()}"
+        self.calls += 1
+        return f"call_{place}" if self.how.recycled else f"call_{self.label}_{self.calls}"
 
     def asking(self, asked: list[tuple[Use, str]]) -> dict[str, Any]:
         calls = []
@@ -177,14 +184,16 @@ class _Teller:
 
     def begin(self, role: str, parent: SpanRecord | None, **facts: Any) -> SpanRecord:
         number = self.next()
-        trace = f"{self.label}{number:03}" if self.how.lone else self.label
+        own = self.label + self.scope
+        trace = f"{own}{number:03}" if self.how.lone else own
         span = SpanRecord(
             trace_id=trace.rjust(32, "0"),
-            span_id=f"{self.label}{number:03}".rjust(16, "0"),
+            span_id=f"{own}{number:03}".rjust(16, "0"),
             parent_id=None if parent is None else parent.span_id,
             name=role,
             attributes={},
             start_ns=self.tick(),
+            scope=self.scope,
         )
         self.mark(span, role, facts)
         if role != "tool" or self.how.tools:
@@ -229,7 +238,7 @@ class _Teller:
                 told = "gen_ai.choice" if message is answered[-1] else f"gen_ai.{message['role']}.message"
                 body = {"message": message} if told == "gen_ai.choice" else message
                 where = {"trace_id": span.trace_id, "span_id": span.span_id}
-                self.records.append(LogRecord(told, {}, body, time_ns=self.tick(), **where))
+                self.records.append(LogRecord(told, {}, body, time_ns=self.tick(), **where, scope=self.scope))
         elif self.how.convention == "openinference":
             for side, messages in (("input", asked), ("output", answered)):
                 for number, message in enumerate(messages):

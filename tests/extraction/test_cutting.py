@@ -8,7 +8,7 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.model import SpanRecord
-from spans import agent, answers, ask_for, inside, made, model, says, span, tool, user
+from spans import agent, answers, ask_for, asks_for, inside, made, model, says, span, tool, user
 
 
 def told(spans: list[SpanRecord]) -> list[tuple[str | None, list[str]]]:
@@ -216,3 +216,38 @@ def test_an_empty_id_is_nobodys_parent() -> None:
     nameless = agent("a", span_id="", asked="One")
     other = agent("b", asked="Two")
     assert len(extract([nameless, other])) == 2
+
+
+LOST = {"parent_id": "f" * 16}
+
+
+@pytest.mark.parametrize(
+    ("inner", "call", "requests"),
+    [
+        pytest.param({"name": "expert"}, tool("expert", start_ns=10, end_ns=90, **LOST), 1, id="a tool of its name"),
+        pytest.param(
+            {"asked": "Which?"}, tool("t", {"q": "Which?"}, start_ns=10, end_ns=90, **LOST), 1, id="its words"
+        ),
+        pytest.param(
+            {"asked": "Which?"},
+            model(answered=[asks_for("t", {"q": "Which?"})], start_ns=5, end_ns=9, **LOST),
+            1,
+            id="its words in a model's answer",
+        ),
+        pytest.param({"asked": "Which?"}, tool("t", {"q": "What?"}, start_ns=10, end_ns=90, **LOST), 2, id="others"),
+        pytest.param({"name": "expert"}, tool("expert", start_ns=10, end_ns=15, **LOST), 2, id="a tool that had ended"),
+    ],
+)
+def test_of_two_agents_whose_parent_is_lost_one_works_for_the_other_where_a_call_tells(
+    inner: dict[str, Any], call: SpanRecord, requests: int
+) -> None:
+    """Otherwise they may be the requests of two users."""
+    outer = agent("a", start_ns=1, end_ns=100, **LOST)
+    assert len(extract([outer, call, agent(**inner, start_ns=20, end_ns=80, **LOST)])) == requests
+
+
+def test_a_hand_off_is_known_from_the_model_that_asked_for_it_where_its_span_is_lost() -> None:
+    first = agent("a", start_ns=1, end_ns=20, **LOST)
+    turn = model(answered=[asks_for("transfer_to_b", {})], start_ns=2, end_ns=10, **inside(first))
+    (run,) = extract([first, turn, agent("b", start_ns=21, end_ns=40, **LOST)])
+    assert [(call.name, call.kind) for call in run.tool_calls] == [("transfer_to_b", "handoff")]

@@ -226,3 +226,15 @@ def test_a_hosted_tool_is_run_by_the_provider_and_counts(inside_a_message: bool)
     (run,) = extract([root, model(asked=[GO], answered=[answered], **inside(root))])
     assert [(call.name, call.kind, call.evidence) for call in run.tool_calls] == [("web_search", "hosted", "requested")]
     assert run.tools_used == ("web_search",)
+
+
+def test_what_is_equal_to_a_call_in_a_history_comes_before_what_only_has_its_name() -> None:
+    said = [GO, ask_for(("x", {"n": 1}, "c1"), ("x", {"n": 2}, "c2")), answers("c1", 1), answers("c2", 2)]
+    calls = run_of(did("x", {"n": 2}), lambda: model(asked=said, answered=[says("Done.")]))
+    assert sorted((call.arguments["n"], call.call_id) for call in calls) == [(1, "c1"), (2, "c2")]
+
+
+def test_a_history_that_is_written_twice_names_no_call_twice() -> None:
+    said = [GO, ask_for(("x", {"n": 1}, "c1")), ask_for(("x", {"n": 1}, "c1")), answers("c1", 1), answers("c1", 1)]
+    calls = run_of(lambda: model(asked=said, answered=[says("Done.")]))
+    assert told(calls) == [("x", "c1", "requested")]

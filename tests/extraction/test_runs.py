@@ -252,3 +252,13 @@ def test_messages_of_several_dialogues_do_not_mix_their_calls() -> None:
     ]
     assert run.tool_calls[0].result == "30 days"
     assert (run.input, run.output) == ("Refund order 7", "Refunded.")
+
+
+def test_where_the_outer_agent_is_lost_the_one_that_works_in_a_tool_does_not_say_what_was_asked() -> None:
+    lost = {"parent_id": "f" * 16}
+    turn = model(
+        asked=[{"role": "user", "content": "Refund order 7"}], answered=[asks_for("expert", {"q": "?"}, "c1")], **lost
+    )
+    expert = tool("expert", {"q": "What is the policy?"}, gen_ai__tool__call__id="c1", **lost)
+    inner = agent("expert", asked="What is the policy?", parent_id=expert.span_id)
+    assert only([turn, expert, inner]).input == "Refund order 7"

@@ -349,3 +349,23 @@ def test_a_trace_that_has_a_request_of_its_own_is_not_stitched_to_another() -> N
     runs = extract(spans)
     assert [run.health.stitched for run in runs] == [0, 0]
     assert used(runs) == [("hotels",), ()]
+
+
+def test_an_agent_in_a_tool_is_no_request_of_its_own_though_all_above_the_tool_is_lost() -> None:
+    """Also where the model that called it ends only after it."""
+    lost = {"parent_id": "f" * 16}
+    turn = model(asked=[user("Go")], answered=[asks_for("t", {"q": "?"})], start_ns=1, end_ns=100, **lost)
+    called = tool("t", {"q": "?"}, start_ns=10, end_ns=90, **lost)
+    within = agent("b", start_ns=11, end_ns=89, **inside(called))
+    inner = model(asked=[user("?")], answered=[asks_for("x", {})], start_ns=12, end_ns=20, **inside(within))
+    (run,) = extract([turn, called, within, inner])
+    assert (run.input, [call.name for call in run.tool_calls]) == ("Go", ["t", "x"])
+
+
+def test_a_sub_agent_is_known_from_the_history_of_its_caller_where_the_turn_that_called_it_is_lost() -> None:
+    root = span("work", start_ns=1, end_ns=100)
+    inner = model(asked=[user("?")], answered=[asks_for("x", {}, "c2")], start_ns=10, end_ns=20, **inside(root))
+    said = [user("Go"), asks_for("t", {"q": "?"}, "c1"), answers("c1", "!")]
+    turn = model(asked=said, answered=[asks_for("y", {}, "c3")], start_ns=30, end_ns=40, **inside(root))
+    (run,) = extract([root, inner, turn])
+    assert sorted(call.name for call in run.tool_calls) == ["t", "x", "y"]

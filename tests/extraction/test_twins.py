@@ -8,7 +8,7 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.model import Run, SpanRecord
-from spans import agent, in_trace, inside, messages, says, tool
+from spans import agent, in_trace, inside, made, messages, says, tool
 
 Seen = list[SpanRecord]
 
@@ -92,3 +92,54 @@ def test_requests_without_known_words_or_times_are_no_twins() -> None:
     assert len(extract(silent)) == 2
     timeless = [agent("a", asked="Hi", start_ns=None, scope=scope, **in_trace(at)) for at, scope in enumerate("st")]
     assert len(extract(timeless)) == 2
+
+
+def did(trace: int, *calls: tuple[str, Any, str | None], by: str, words: str | None, start: int = 0) -> Seen:
+    """A request of which an instrumentation saw the calls, one after the other, each with its arguments and id."""
+    common = {"scope": by, "resource": {"service.name": "shop"}}
+    root = agent("a", asked=words, start_ns=start, end_ns=start + 1_000, **common, **in_trace(trace))
+    spans = [root]
+    for number, (name, arguments, call_id) in enumerate(calls):
+        times = {"start_ns": start + 100 * number, "end_ns": start + 100 * number + 90}
+        known = {} if call_id is None else made(call_id)
+        spans.append(tool(name, arguments, **times, **known, **common, **inside(root)))
+    return spans
+
+
+X, Y, ASK = ("x", {"n": 1}, "c1"), ("y", {"n": 2}, "c2"), ("expert", {"question": "Which one?"}, "c3")
+
+
+@pytest.mark.parametrize(
+    ("left", "runs"),
+    [
+        pytest.param(did(2, X, Y, by="client", words=None), 1, id="its words are lost"),
+        pytest.param(did(2, X, by="client", words=None), 1, id="and some of its calls"),
+        pytest.param(did(2, ("x", {"n": 1}, None), by="client", words=None), 1, id="and their ids"),
+        pytest.param(did(2, X, by="client", words="Which one?"), 1, id="the words of a sub-agent are left"),
+        pytest.param(did(2, X, Y, by="client", words="As a user wants: book it"), 1, id="other words, the same ids"),
+        pytest.param(did(2, by="client", words=None), 2, id="nothing is left of it"),
+        pytest.param(did(2, ("x", {"n": 2}, None), by="client", words=None), 2, id="other arguments"),
+        pytest.param(did(2, ("x", None, None), by="client", words=None), 2, id="arguments that nobody knows"),
+        pytest.param(did(2, ("x", {"n": 1}, "c9"), by="client", words=None), 2, id="another id"),
+        pytest.param(did(2, ("x", {"n": 1}, None), by="client", words="Cancel it"), 2, id="other words, and no ids"),
+        pytest.param(did(2, Y, X, by="client", words=None), 2, id="the same calls at other times"),
+        pytest.param(did(2, X, Y, by="framework", words=None), 2, id="the same instrumentation"),
+    ],
+)
+def test_what_is_left_of_a_twin_is_known_by_its_calls(left: Seen, runs: int) -> None:
+    whole = did(1, X, Y, ASK, by="framework", words="Book it")
+    for parts in ((whole, left), (left, whole)):
+        found = runs_of(*parts)
+        assert len(found) == runs
+        assert "Book it" in [run.input for run in found]
+
+
+def test_what_is_left_of_a_twin_is_not_given_to_another_user_who_did_the_same() -> None:
+    calls = [("x", {"n": 1}, None)]
+    one = [did(at, *calls, by=by, words="Book it") for at, by in enumerate(["framework", "client"])]
+    other = [
+        did(at, *calls, by=by, words=words, start=10) for at, by, words in ((2, "framework", "Do"), (3, "client", None))
+    ]
+    runs = runs_of(*one, *other)
+    assert [run.input for run in runs] == ["Book it", "Do"]
+    assert [len(run.trace_ids) for run in runs] == [2, 2]

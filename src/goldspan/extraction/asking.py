@@ -73,10 +73,11 @@ class Requests:
                         made._add(turn, start, call)
         return made
 
-    def before_each(self, tools: Iterable[Node], *, again: bool = True) -> dict[Node, Dialogue]:
+    def before_each(self, tools: Iterable[Node], *, again: bool = True, surely: bool = False) -> dict[Node, Dialogue]:
         """For the spans of tools, each the turn that asked for it: the last before it, of those that fit best.
 
-        With `again`, what is left then is taken for a further attempt at a call that was found already.
+        With `again`, what is left then is taken for a further attempt at a call that was found already; with `surely`,
+        an id or the arguments must tell.
         """
         found: dict[Node, Dialogue] = {}
         made = sorted(map(call_of, tools), key=lambda call: call.place)
@@ -84,7 +85,7 @@ class Requests:
         for by_id, free in ((True, True), (False, True), *(((True, False), (False, False)) if again else ())):
             for call in made:
                 if call.node is not None and call.node not in found and bool(call.call_id) == by_id:
-                    turn = self._before(call, free=free)
+                    turn = self._before(call, free=free, surely=surely)
                     if turn is not None:
                         found[call.node] = turn
         return found
@@ -104,14 +105,16 @@ class Requests:
                     return asked.turn
         return None
 
-    def _before(self, made: Call, *, free: bool) -> Dialogue | None:
+    def _before(self, made: Call, *, free: bool, surely: bool) -> Dialogue | None:
         latest = float((made.start_ns or 0) + JITTER_NS)
         for shown in self._like(made):
             until = bisect_right(shown, latest, key=_at)
             nearest = reversed(shown[max(0, until - _CANDIDATES) : until])
             fitting = [asked for asked in nearest if asked.can_be(made) and asked.taken != free]
-            if fitting:
-                best = next((asked for asked in fitting if made.same_values(asked.arguments)), fitting[0])
+            best = next((asked for asked in fitting if made.same_values(asked.arguments)), None)
+            if best is None:
+                best = next((asked for asked in fitting if not surely or asked.surely_is(made)), None)
+            if best is not None:
                 best.taken = True
                 return best.turn
         return None

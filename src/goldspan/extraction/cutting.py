@@ -10,9 +10,10 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
+from goldspan.extraction import values
 from goldspan.extraction.asking import Requests
 from goldspan.extraction.calls import call_of
-from goldspan.extraction.dialogues import Dialogue, dialogues
+from goldspan.extraction.dialogues import Dialogue, dialogues, texts_in
 from goldspan.extraction.names import fold, handoff_target
 from goldspan.extraction.reading import BARE, MARKS, WORK
 from goldspan.extraction.tree import Node
@@ -68,7 +69,7 @@ def requests(roots: list[Node]) -> list[Portion]:
     if not found:
         return _unmarked(working)
     found.sort(key=lambda node: node.place)
-    around = _around(orphans, found)
+    around = _around(orphans, found, strays)
     portions = _joined_by_handoff([node for node in found if node not in around])
     if around:
         owner = {node: portion for portion in portions for node in portion.nodes}
@@ -102,16 +103,72 @@ def _unmarked(tops: list[Node]) -> list[Portion]:
     return [Portion("request", tops[0], nodes)]
 
 
-def _around(orphans: set[Node], found: list[Node]) -> dict[Node, Node]:
-    """For agents above whom a span never came, those at work around them: in one trace, most likely on their behalf."""
+def _around(orphans: set[Node], found: list[Node], strays: list[Node]) -> dict[Node, Node]:
+    """For agents above whom a span never came, those at work around them: in one trace, most likely on their behalf.
+
+    What is lost may have been above both, as it is with the requests of two users: then a call must tell.
+    """
     begun: list[Node] = []
     around: dict[Node, Node] = {}
+    calls = _Delegations(found, strays) if len(orphans) > 1 else None
     for node in found:
-        if node not in orphans:
+        outer = None
+        if node in orphans:
+            enclosing = (other for other in reversed(begun[-_CANDIDATES:]) if _encloses(other, node))
+            outer = next((o for o in enclosing if o not in orphans or (calls and calls.lead(o, node))), None)
+        if outer is None:
             begun.append(node)
-        elif outer := next((other for other in reversed(begun[-_CANDIDATES:]) if _encloses(other, node)), None):
+        else:
             around[node] = outer
     return around
+
+
+class _Delegations:
+    """The calls in a trace that may have been of agents, by the name of the tool and by the words that it was given."""
+
+    def __init__(self, found: list[Node], strays: list[Node]) -> None:
+        self._strays = frozenset(strays)
+        self._known: dict[Hashable, list[Node]] = {}
+        steps = (step for top in (*found, *strays) for step in top.walk())
+        for step in sorted((step for step in steps if step.role in WORK), key=lambda step: step.place):
+            for key in dict.fromkeys(_given_by(step)):
+                self._known.setdefault(key, []).append(step)
+
+    def lead(self, outer: Node, agent: Node) -> bool:
+        """Whether an agent called another one: by a tool that is around it, or in an answer of its model before."""
+        keys: list[Hashable] = [(_NAME, fold(agent.reading.name))] if agent.reading.name else []
+        keys += [(_WORDS, words)] if (words := _asked(agent)) else []
+        steps = (step for key in keys for step in self._known.get(key, [])[-_CANDIDATES:])
+        return any(self._is_of(outer, step) and _may_lead_to(step, agent) for step in steps)
+
+    def _is_of(self, outer: Node, step: Node) -> bool:
+        return outer.contains(step) or (step in self._strays and _encloses(outer, step))
+
+
+_NAME, _WORDS = "name", "words"
+
+
+def _given_by(step: Node) -> Iterator[Hashable]:
+    """What an agent that a step called would be known by."""
+    if step.role == "tool":
+        made = call_of(step)
+        called = [(made.name, made.arguments.value if made.arguments is not None else None)]
+    else:
+        called = [(call.name, call.arguments) for call in Dialogue(step).calls]
+    for name, arguments in called:
+        yield _NAME, fold(name)
+        yield from ((_WORDS, words) for words in texts_in(arguments))
+
+
+def _asked(agent: Node) -> str | None:
+    """What an agent was asked, by itself or in the first turn of its model."""
+    own = values.asked_text(agent.reading.input)
+    speaking = (node for node in agent.walk() if node.role == "model" or node is agent)
+    return own.strip() if own else next(filter(None, (Dialogue(node).opening for node in speaking)), None)
+
+
+def _may_lead_to(step: Node, agent: Node) -> bool:
+    return _encloses(step, agent) if step.role == "tool" else Dialogue(step).ended <= agent.place[0]
 
 
 def _encloses(outer: Node, inner: Node) -> bool:
@@ -132,14 +189,23 @@ def _joined_by_handoff(found: list[Node]) -> list[Portion]:
             portions.append(before)
         else:
             before.nodes.extend(nodes)
-        for step in nodes:
-            if step.role == "tool" and step.reading.kind == "handoff":
-                name = call_of(step).name
+        for step in nodes if len(found) > 1 else ():
+            for name in _handoffs(step):
                 target = fold(handoff_target(name) or name)
-                # Not all instrumentations can tell who takes over: then it is whoever comes next.
-                known = (node.parent, target if (node.parent, target) in beside else None)
-                passed_on.setdefault(known, []).append((step, before))
+                if (node.parent, target) in beside:
+                    passed_on.setdefault((node.parent, target), []).append((step, before))
+                elif step.role == "tool":
+                    # Not all instrumentations can tell who takes over: then it is whoever comes next.
+                    passed_on.setdefault((node.parent, None), []).append((step, before))
     return portions
+
+
+def _handoffs(step: Node) -> Iterator[str]:
+    """The names of the hand-offs that a step made, or asked for: the span of one may be lost."""
+    if step.role == "tool" and step.reading.kind == "handoff":
+        yield call_of(step).name
+    elif step.role == "model":
+        yield from (call.name for call in Dialogue(step).calls if handoff_target(call.name) is not None)
 
 
 def _handed_over(node: Node, passed_on: _PassedOn) -> Portion | None:

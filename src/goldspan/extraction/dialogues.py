@@ -111,6 +111,14 @@ def calls_since_asked(said: Iterable[Message]) -> list[RequestedCall]:
     return found
 
 
+def texts_in(arguments: Any) -> Iterator[str]:
+    """The texts among the arguments of a call: what an agent that is used as a tool is asked."""
+    read = values.plain(arguments)
+    for value in read.values() if isinstance(read, dict) else (read,):
+        if isinstance(value, str) and value.strip():
+            yield value.strip()
+
+
 def dialogues(nodes: Iterable[Node]) -> list[Dialogue]:
     """The model's spans with content, by time; of the nested spans of one model call, the outermost that has some.
 
@@ -256,13 +264,21 @@ def _mark_conversations(found: list[Thread]) -> None:
 
 
 def _mark_sub_agents(found: list[Thread]) -> None:
-    """A thread that opens with the words that another one gave a tool is the work of that tool."""
+    """A thread that opens with the words that another one gave a tool is the work of that tool.
+
+    Where the turn that gave them is lost, a later one that is left knows them from its history.
+    """
     given: dict[str, list[_Delegation]] = {}
+    known: dict[str, list[Thread]] = {}
     for number, thread in enumerate(found):
         for turn in thread.turns:
             for call in turn.calls:
-                for words in dict.fromkeys(_texts(call)):
+                for words in dict.fromkeys(texts_in(call.arguments)):
                     given.setdefault(words, []).append(_Delegation(number, thread, turn))
+        if len(found) > 1 and thread.turns[0].node.hears_calls:
+            for call in calls_since_asked(thread.turns[0].asked):
+                for words in dict.fromkeys(texts_in(call.arguments)):
+                    known.setdefault(words, []).append(thread)
     for delegations in given.values():
         delegations.sort(key=lambda each: each.turn.ended)
     for number, thread in enumerate(found):
@@ -275,6 +291,14 @@ def _mark_sub_agents(found: list[Thread]) -> None:
             best = max(reversed(before), key=lambda each: not each.taken)
             best.taken = True
             thread.above = best.caller
+        else:
+            later = (each for each in known.get(opened.opening or "", ()) if _goes_on_after(each, thread))
+            thread.above = next(later, None)
+
+
+def _goes_on_after(caller: Thread, thread: Thread) -> bool:
+    """Whether what is left of a thread began when another one, which is not its like, had ended."""
+    return caller.users != thread.users and thread.turns[-1].ended <= caller.turns[0].node.place[0]
 
 
 @dataclass(slots=True, eq=False)
@@ -305,10 +329,3 @@ def _repeated_in(added: Messages, last: Dialogue) -> bool:
         return named <= repeated if repeated else any(message.role == "tool" for message in added)
     said = {message.text.strip() for message in last.answered if message.text}
     return said.issubset(message.text.strip() for message in added if message.text)
-
-
-def _texts(call: RequestedCall) -> Iterator[str]:
-    read = values.plain(call.arguments)
-    for value in read.values() if isinstance(read, dict) else (read,):
-        if isinstance(value, str) and value.strip():
-            yield value.strip()

@@ -86,14 +86,16 @@ class Ledger:
         requests = list(told)
         history = Glance()
         found: dict[int, Call] = {}
-        for position, request in enumerate(requests):
-            call = self._known_by_id(request, history.taken)
-            if call is not None:
-                found[position] = call
-                history.taken.add(call)
+        # What is sure comes first, wherever it stands: what is left then is for those that are less so.
+        for find in (self._known_by_id, self._equal):
+            for position, request in enumerate(requests):
+                call = None if position in found else find(request, history)
+                if call is not None:
+                    found[position] = call
+                    history.taken.add(call)
         before: Call | None = None
         for position, request in enumerate(requests):
-            call = found.get(position) or self._alike(request, history)
+            call = found.get(position) or self._repeated(request) or self._alike(request, history)
             if call is not None:
                 call.confirm(_asked_for(request))
             elif request.call_id in self._elsewhere:
@@ -142,13 +144,13 @@ class Ledger:
         asked = written(request.arguments)
         return next((call for call in alike if call.same_values(asked) or not call.named), None)
 
-    def _known_by_id(self, request: RequestedCall, taken: Container[Call]) -> Call | None:
+    def _known_by_id(self, request: RequestedCall, history: Glance) -> Call | None:
         """The call under an id in a history; where there are several, the one with the arguments, each in its turn."""
         known = self._of_id.get(request.call_id or "", [])
         if len(known) < 2:
             return known[0] if known else None
         asked = written(request.arguments)
-        free = [call for call in known[:_CANDIDATES] if call not in taken] or known
+        free = [call for call in known[:_CANDIDATES] if call not in history.taken] or known
         return next((call for call in free if call.same_values(asked)), free[0])
 
     def _execution(
@@ -160,11 +162,18 @@ class Ledger:
         asked, since = written(request.arguments), turn.node.span.start_ns
         return self._waiting.first(request, asked, since=since, alike=alike, exactly=exactly)
 
+    def _equal(self, request: RequestedCall, history: Glance) -> Call | None:
+        """The call that has the arguments of a request in a history, whatever its id."""
+        return self._on_shelves().equal(request, written(request.arguments), history)
+
     def _alike(self, request: RequestedCall, history: Glance) -> Call | None:
-        """The call that a request in a history is, whatever its id."""
+        """The call that a request in a history may be, whatever its id."""
+        return self._on_shelves().alike(request, written(request.arguments), history)
+
+    def _on_shelves(self) -> Shelves:
         if self._shelves is None:
             self._shelves = Shelves(self.calls)
-        return self._shelves.find(request, written(request.arguments), history)
+        return self._shelves
 
     def _requested(self, request: RequestedCall) -> Call:
         target = handoff_target(request.name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from goldspan.extraction import values
 from goldspan.extraction.calls import Call, call_of, executed, finish
-from goldspan.extraction.dialogues import Dialogue, calls_since_asked, dialogues, history, may_know_calls
+from goldspan.extraction.dialogues import Dialogue, calls_since_asked, dialogues, history, may_know_calls, texts_in
 from goldspan.extraction.ledger import Ledger
 from goldspan.extraction.names import fold
 from goldspan.extraction.reading import MARKS, Written
@@ -170,7 +170,7 @@ def _recognise_agents(calls: list[Call], turns: list[Dialogue]) -> None:
         made_in.setdefault(call.asker, []).append(call)
     named: set[str] = set()
     for call in requested:
-        for words in map(str.strip, _texts(call)):
+        for words in texts_in(call.arguments.value) if call.arguments is not None else ():
             begun = openings.get(words, ())
             works = call.node is None or words in working_on
             if begun and works and call.asked_at is not None and begun[0].node.place > (call.asked_at[0], ""):
@@ -179,9 +179,3 @@ def _recognise_agents(calls: list[Call], turns: list[Dialogue]) -> None:
                     named.add(words)
                     for inner in (inner for turn in begun for inner in made_in.get(turn, ())):
                         inner.agent = inner.agent or call.name
-
-
-def _texts(call: Call) -> Iterator[str]:
-    read = call.arguments.value if call.arguments is not None else None
-    if isinstance(read, dict):
-        yield from (value for value in read.values() if isinstance(value, str))

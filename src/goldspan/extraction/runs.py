@@ -27,9 +27,14 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
     nodes, root = portion.nodes, portion.root
     offered = _available(nodes)
     found = reconcile(nodes, offered, elsewhere=elsewhere)
-    # What the run's own span says comes first, then what the agents inside it say, then what the model saw.
+    # What the run's own span says comes first, then what the agents inside it say, then what the model saw; and only
+    # then what was said in a tool: the agent or the model at work in one was asked something else.
+    serving = _serving(nodes)
     speakers = [root] if root is not None and root.role not in WORK else []
     speakers += [node for node in nodes if node.role in MARKS and node is not root]
+    ranked = [node for node in speakers if node not in serving], [node for node in speakers if node in serving]
+    asked = [turn for turn in found.dialogues if turn.node not in serving]
+    asked += [turn for turn in found.dialogues if turn.node in serving]
     span = (root or nodes[0]).span
     traces = tuple(dict.fromkeys([span.trace_id, *[node.span.trace_id for node in nodes]]))
     return _Run(
@@ -37,8 +42,10 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
         unit=portion.unit,
         trace_ids=traces,
         span_id=portion.root_id or None,
-        input=_first(chain(map(_input, speakers), map(_question, found.dialogues))),
-        output=_first(chain(map(_output, speakers), map(_reply, sorted(found.dialogues, key=_recency)))),
+        input=_first(chain(map(_input, ranked[0]), map(_question, asked), map(_input, ranked[1]))),
+        output=_first(
+            chain(map(_output, ranked[0]), map(_reply, sorted(found.dialogues, key=_recency)), map(_output, ranked[1]))
+        ),
         session_id=_first(node.reading.session_id for node in chain(nodes, nodes[0].ancestors())),
         agent=_agent(nodes, root),
         service=span.service,
@@ -51,6 +58,15 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
         start_ns=min([node.span.start_ns for node in nodes if node.span.start_ns is not None], default=None),
         end_ns=max([node.span.end_ns for node in nodes if node.span.end_ns is not None], default=None),
     )
+
+
+def _serving(nodes: list[Node]) -> set[Node]:
+    """The spans that are at work in a tool. In `nodes` each span stands before those inside it."""
+    serving: set[Node] = set()
+    for node in nodes:
+        if node.parent is not None and (node.parent.role == "tool" or node.parent in serving):
+            serving.add(node)
+    return serving
 
 
 def _agent(nodes: list[Node], root: Node | None) -> str | None:

@@ -102,19 +102,28 @@ class Shelves:
             self._shelves.setdefault(key, []).append(call)
         self._keys[call] = keys
 
-    def find(self, request: RequestedCall, asked: Written | None, history: Glance) -> Call | None:
-        """A call of that name that the history has not named yet: with the same arguments, else one that has none,
-        else one that was found under the name of its span only, else one that nobody is known to have asked for.
-        """
+    def equal(self, request: RequestedCall, asked: Written | None, history: Glance) -> Call | None:
+        """A call of a request's name that the history has not named yet and that has the same arguments."""
+        if asked is None:
+            return None
         look = fingerprint(asked)
+        return self._first(([(name, (look,)) for name in group] for group in _wanted(request.name)), history)
+
+    def alike(self, request: RequestedCall, asked: Written | None, history: Glance) -> Call | None:
+        """A call that the history has not named yet and that may be a request's where none is equal: one of its name
+        that has no arguments, else one that was found under the name of its span only, else one of its name that
+        nobody is known to have asked for.
+        """
         names = _wanted(request.name)
-        groups: list[list[Hashable]] = []
+        groups: list[list[Hashable]] = [
+            [(name, (_ANY if asked is None else None,)) for name in group] for group in names
+        ]
         if asked is not None:
-            groups += [[(name, (look,)) for name in group] for group in names]
-        groups += [[(name, (_ANY if asked is None else None,)) for name in group] for group in names]
-        if asked is not None:
-            groups.append([(None, (look,))])
+            groups.append([(None, (fingerprint(asked),))])
         groups += [[(name, None) for name in group] for group in names]
+        return self._first(groups, history)
+
+    def _first(self, groups: Iterable[list[Hashable]], history: Glance) -> Call | None:
         for keys in groups:
             found = (self._next(key, history) for key in keys)
             call = next((call for call in found if call is not None), None)

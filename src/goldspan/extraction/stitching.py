@@ -58,8 +58,8 @@ def stitch(portions: Iterable[Portion]) -> list[Portion]:
 
 
 def _serves(thread: Thread) -> bool:
-    """Whether a thread is the work of a tool: of one whose call started it, or around its span."""
-    return thread.above is not None or thread.turns[0].node.enclosing_tool is not None
+    """Whether a thread is the work of a tool: of one whose call started it, or above its span."""
+    return thread.above is not None or any(above.role == "tool" for above in thread.turns[0].node.ancestors())
 
 
 def _same_agent(found: list[Thread]) -> bool:
@@ -284,12 +284,14 @@ class _Gathering:
         if not tools or not self._turns:
             return
         asked = Requests.asked_by(self._turns)
-        found = asked.before_each((piece.node for piece in tools), again=False)
-        left = [piece.node for piece in tools if piece.node not in found]
+        nodes = [piece.node for piece in tools]
+        found = asked.before_each(nodes, again=False, surely=True)
+        left = [node for node in nodes if node not in found]
         if left:
             known = Requests.known_to(self._turns)
             found |= {node: turn for node in left if (turn := known.after(node)) is not None}
-            found |= asked.before_each(node for node in left if node not in found)
+            for again in (False, True):
+                found |= asked.before_each((node for node in left if node not in found), again=again)
         for node, turn in found.items():
             self._join(self._of_node[node], self._of_node[turn.node])
 
