@@ -32,6 +32,7 @@ _FACTS: Mapping[str, str] = {
     "asked": "messages to the model",
     "answered": "messages of the model",
     "session_id": "session",
+    "request_id": "request",
     "tools": "tools offered",
 }
 

@@ -611,6 +611,40 @@ def test_tool_definitions_are_read_whatever_their_notation() -> None:
     assert messages.definitions(None) == ()
 
 
+@pytest.mark.parametrize(
+    ("tool", "read_only"),
+    [
+        pytest.param({"name": "x", "annotations": {"readOnlyHint": True}}, True, id="MCP"),
+        pytest.param({"name": "x", "annotations": {"read_only_hint": False}}, False, id="written in snake case"),
+        pytest.param({"name": "x", "annotations": {"destructiveHint": True}}, False, id="what destroys writes"),
+        pytest.param({"name": "x", "annotations": {"destructiveHint": False}}, None, id="what adds writes, too"),
+        pytest.param(
+            {"name": "x", "annotations": {"readOnlyHint": True, "destructiveHint": True}},
+            True,
+            id="a read destroys nothing",
+        ),
+        pytest.param(
+            {"name": "x", "annotations": {"title": "X", "readOnlyHint": None}}, None, id="annotated otherwise"
+        ),
+        pytest.param({"name": "x", "annotations": {"readOnlyHint": "yes"}}, None, id="no boolean"),
+        pytest.param({"name": "x", "annotations": "readOnlyHint"}, None, id="no annotations"),
+        pytest.param({"name": "x"}, None, id="nothing said"),
+        pytest.param({"name": "x", "metadata": {"annotations": {"readOnlyHint": True}}}, True, id="pydantic-ai"),
+        pytest.param({"name": "x", "metadata": {"readOnlyHint": False}}, False, id="LangChain's MCP adapters"),
+        pytest.param(
+            {"type": "function", "function": {"name": "x", "annotations": {"readOnlyHint": True}}}, True, id="inside"
+        ),
+        pytest.param(
+            {"type": "function", "function": {"name": "x"}, "annotations": {"readOnlyHint": True}}, True, id="beside"
+        ),
+        pytest.param({"tools": [{"name": "x", "annotations": {"readOnlyHint": True}}]}, True, id="a list of tools"),
+    ],
+)
+def test_an_mcp_server_may_say_whether_its_tool_only_reads(tool: dict[str, Any], read_only: bool | None) -> None:
+    (found,) = messages.definitions(json.dumps(tool))
+    assert found.read_only is read_only
+
+
 def test_a_call_without_arguments_says_that_they_are_absent() -> None:
     (message,) = messages.from_json([{"role": "assistant", "tool_calls": [{"id": "c", "name": "x"}]}])
     assert message.calls[0].arguments is ABSENT

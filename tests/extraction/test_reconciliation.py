@@ -57,6 +57,65 @@ def test_two_instrumentations_of_one_call_count_once_and_two_attempts_under_one_
     assert len(calls_of(root, first, beside, again)) == 2
 
 
+LEFT_OPEN: dict[str, Any] = {"end_ns": 10_000}
+AWAITED = "<coroutine object add at 0x7f2>"
+
+
+@pytest.mark.parametrize(
+    ("first", "beside", "end"),
+    [
+        pytest.param(LEFT_OPEN, {"end_ns": 200, "result": "3"}, 200, id="one was left open"),
+        pytest.param({"end_ns": 200, "result": "3"}, LEFT_OPEN, 200, id="the later one was"),
+        pytest.param(LEFT_OPEN, {"end_ns": 200, "failed": "boom"}, 200, id="a failure is an end, too"),
+        pytest.param({**LEFT_OPEN, "result": "3"}, {"end_ns": 200, "result": "3"}, 200, id="both know the result"),
+        pytest.param(LEFT_OPEN, {"end_ns": 200}, 10_000, id="it may have only begun the call"),
+        pytest.param(LEFT_OPEN, {"end_ns": 200, "result": AWAITED}, 10_000, id="it did not await the result"),
+        pytest.param(LEFT_OPEN, {"end_ns": 200, "result": "job 7 started"}, 200, id="the rest is in the background"),
+        pytest.param(
+            LEFT_OPEN,
+            {"end_ns": 200, "result": "?", "pydantic_ai__tool__deferral__name": "approval"},
+            10_000,
+            id="somebody is still to decide",
+        ),
+        pytest.param({**LEFT_OPEN, "end_ns": 150}, {"end_ns": 200, "result": "3"}, 150, id="the first ended earlier"),
+    ],
+)
+def test_of_two_witnesses_beside_each_other_the_earlier_that_knows_what_came_of_the_call_tells_its_end(
+    first: dict[str, Any], beside: dict[str, Any], end: int
+) -> None:
+    root = agent("a", start_ns=1, end_ns=10**15)
+    (call,) = calls_of(root, _witness(root, **first), _witness(root, **beside))
+    assert call.end_ns == end
+
+
+def test_the_end_of_a_witness_inside_another_is_not_that_of_the_call() -> None:
+    outer = _witness(agent("a", start_ns=1, end_ns=10**15), end_ns=900)
+    (call,) = calls_of(outer, _witness(outer, start_ns=110, end_ns=200, result="3"))
+    assert call.end_ns == 900
+
+
+def test_calls_one_after_the_other_do_not_overlap_because_a_copy_of_the_first_stays_open() -> None:
+    root = agent("a", start_ns=1, end_ns=10**15)
+    spans = [
+        _witness(root, call_id=call_id, **times)
+        for call_id, start in (("c1", 100), ("c2", 300))
+        for times in (
+            {"start_ns": start, "end_ns": 10_000},
+            {"start_ns": start + 1, "end_ns": start + 50, "result": "3"},
+        )
+    ]
+    assert [call.concurrent_with for call in calls_of(root, *spans)] == [(), ()]
+    # A third witness that comes late is still none of another call.
+    late = _witness(root, start_ns=200, end_ns=210)
+    assert [call.call_id for call in calls_of(root, *spans, late)] == ["c1", "c2"]
+
+
+def _witness(parent: SpanRecord, *, call_id: str = "c1", result: str | None = None, **more: Any) -> SpanRecord:
+    told = {} if result is None else {"gen_ai__tool__call__result": result}
+    seen: dict[str, Any] = {"start_ns": 100, "gen_ai__tool__call__id": call_id, "parent_id": parent.span_id, **told}
+    return tool("add", {"a": 1}, **{**seen, **more})
+
+
 def test_an_error_that_only_an_inner_span_shows_is_the_error_of_the_call() -> None:
     outer = span("agent.add", openinference__span__kind="TOOL", tool__name="add", status="ok", end_ns=10**15)
     (call,) = calls_of(outer, tool("add", failed="boom", parent_id=outer.span_id))

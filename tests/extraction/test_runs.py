@@ -43,6 +43,40 @@ def test_the_outermost_agent_is_the_request_and_counts_the_calls_of_the_whole_tr
     assert run.tools_used == ("calendar",)
 
 
+@pytest.mark.parametrize(
+    ("roles", "named"),
+    [
+        pytest.param({"main": "planner", "in a tool": "expert"}, "planner", id="the main agent's name"),
+        pytest.param({"main": None, "in a tool": "expert"}, None, id="never that of an agent in a tool"),
+        pytest.param(
+            {"main": None, "works": True, "beside": "expert"}, None, id="nor of one inside an agent that works"
+        ),
+        pytest.param(
+            {"main": None, "beside": "triage"}, "triage", id="a frame without a name stands around the agents"
+        ),
+        pytest.param({"main": None, "in a tool": "expert", "beside": "triage"}, None, id="who uses tools is no frame"),
+        pytest.param({"main": None, "in a span": "expert", "works": True}, None, id="however deep it works"),
+        pytest.param({"main": None, "lost": "expert"}, None, id="nor of one whose caller is lost"),
+    ],
+)
+def test_a_request_has_the_name_of_its_main_agent_or_none(roles: dict[str, str | None], named: str | None) -> None:
+    main = agent(roles["main"] or "", start_ns=1, end_ns=10**15)
+    spans = [main]
+    if roles.get("works"):
+        spans.append(model(answered=[asks_for("expert", {}, "c1")], parent_id=main.span_id))
+    around = {
+        "in a tool": tool("expert", {}, parent_id=main.span_id),
+        "in a span": span("step", parent_id=main.span_id),
+        "beside": main,
+        "lost": span("gone", span_id="f" * 16),
+    }
+    for place, holder in around.items():
+        if roles.get(place):
+            spans += [holder] * (place in ("in a tool", "in a span"))
+            spans.append(agent(str(roles[place]), parent_id=holder.span_id))
+    assert only(spans).agent == named
+
+
 def test_agents_beside_each_other_are_requests_of_their_own() -> None:
     batch = span("nightly batch")
     first = agent("a", parent_id=batch.span_id)
@@ -262,3 +296,13 @@ def test_where_the_outer_agent_is_lost_the_one_that_works_in_a_tool_does_not_say
     expert = tool("expert", {"q": "What is the policy?"}, gen_ai__tool__call__id="c1", **lost)
     inner = agent("expert", asked="What is the policy?", parent_id=expert.span_id)
     assert only([turn, expert, inner]).input == "Refund order 7"
+
+
+def test_of_two_definitions_of_a_tool_each_adds_what_the_other_does_not_say() -> None:
+    root = agent("a")
+    schema = {"type": "object", "properties": {"q": {"type": "string"}}}
+    noted = {"name": "find", "annotations": {"readOnlyHint": True}}
+    offers = [[noted], [{"name": "find", "parameters": schema}], [{**noted, "annotations": {"readOnlyHint": False}}]]
+    turns = [model(gen_ai__tool__definitions=messages(*offer), parent_id=root.span_id) for offer in offers]
+    (found,) = only([root, *turns]).available_tools
+    assert (found.name, found.parameters, found.read_only) == ("find", schema, True)

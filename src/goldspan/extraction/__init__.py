@@ -11,6 +11,7 @@ from goldspan.extraction.cutting import components, requests
 from goldspan.extraction.logs import spans_with_logs
 from goldspan.extraction.reading import Role
 from goldspan.extraction.reconciliation import IdsMade
+from goldspan.extraction.resuming import rejoin
 from goldspan.extraction.runs import assemble
 from goldspan.extraction.stitching import parts, stitch
 from goldspan.extraction.tree import Node, fell, plant
@@ -53,7 +54,7 @@ def _runs(planted: list[list[Node]], unit: Unit, golden_id_attributes: Sequence[
     if unit == "component":
         portions = [portion for roots in planted for portion in components(roots)]
     else:
-        portions = stitch(part for roots in planted for whole in requests(roots) for part in parts(whole))
+        portions = rejoin(stitch(part for roots in planted for whole in requests(roots) for part in parts(whole)))
     made = IdsMade([node for portion in portions for node in portion.nodes])
     runs = [assemble(portion, golden_id_attributes=golden_id_attributes, elsewhere=made) for portion in portions]
     if unit == "component":

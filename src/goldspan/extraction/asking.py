@@ -10,8 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
-from goldspan.extraction.calls import JITTER_NS, Call, call_of, tails, written
+from goldspan.extraction.calls import JITTER_NS, Call, call_of, written
 from goldspan.extraction.dialogues import Dialogue, calls_since_asked
+from goldspan.extraction.names import tails
 from goldspan.extraction.reading import Written
 from goldspan.extraction.spoken import RequestedCall
 from goldspan.extraction.tree import Node

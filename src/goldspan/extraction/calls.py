@@ -9,21 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice
 from typing import Any, TypeVar
 
 from goldspan.extraction import values
 from goldspan.extraction.dialogues import NEVER, Dialogue
 from goldspan.extraction.envelopes import Request, Result
-from goldspan.extraction.names import fold, server_of, undecorate
+from goldspan.extraction.names import fold, same_name, server_of, undecorate
 from goldspan.extraction.reading import Written
 from goldspan.extraction.tree import Node
 from goldspan.model import ABSENT, Outcome, SpanRecord, ToolCall, ToolDefinition, ToolKind, drafted
 
-_SEPARATORS = re.compile(r"[\W_]+")
-_LONGEST_PREFIX = 16
-"""Separators in what may stand before a tool's own name."""
+_AWAITED = re.compile(r"<(?:coroutine|generator|async_generator) object ")
+"""What a wrapper that does not wait takes for the result of a tool in Python."""
 _NEAR = 64
 """Calls begun last, among which the one around a span without its parent is looked for."""
 _DEEPEST = 50
@@ -82,6 +79,16 @@ class Call:
         if self.kind == "tool":
             self.kind = other.kind
 
+    def end_with(self, beside: Call) -> None:
+        """Take the end of a witness beside this one, neither inside the other, if it is earlier and the call was over.
+
+        It was if the witness knows what came of it. One that does not may have only begun the call, or have been left
+        open until the request ended. A tool that goes on in the background is over once the agent has its handle: that
+        is its result.
+        """
+        if beside.end_ns is not None and beside._knows_the_end:
+            self.end_ns = beside.end_ns if self.end_ns is None else min(self.end_ns, beside.end_ns)
+
     def confirm(self, told: Call) -> None:
         """Take what a history knows of the call beyond what is known; it is no further witness."""
         merged = self.merged
@@ -89,6 +96,14 @@ class Call:
             self.name = told.name
         self.absorb(told)
         self.nameless, self.merged = False, merged
+
+    @property
+    def _knows_the_end(self) -> bool:
+        """Whether it tells a failure or a result, and not that somebody is still to decide or to await it."""
+        if self.outcome == "deferred" or (self.error is None and self.result is None):
+            return False
+        returned = self.result.raw if self.result is not None else None
+        return not (isinstance(returned, str) and _AWAITED.match(returned))
 
     @property
     def named(self) -> bool:
@@ -123,6 +138,7 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
     calls: list[Call] = []
     of_node: dict[Node, Call] = {}
     of_id: dict[str, list[Call]] = {}
+    side_by_side: list[tuple[Call, Call]] = []
     for node in _outermost_first(nodes):
         seen = call_of(node)
         known = of_node.get(node.enclosing_tool) if node.enclosing_tool is not None else None
@@ -130,6 +146,8 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
             # Two instrumentations beside each other: one id, one name, at the same time.
             beside = of_id.get(seen.call_id or "", ())[-_NEAR:]
             known = next((call for call in beside if _same_call(call, seen) and _beside(call, seen)), None)
+            if known is not None:
+                side_by_side.append((known, seen))
         if known is None and node.owner is None:
             # The span between the framework's and the protocol's, or the server's, may have never come.
             around = (call for call in reversed(calls[-_NEAR:]) if _same_call(call, seen) and _serves(seen, call))
@@ -144,6 +162,9 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
             under = of_id.setdefault(known.call_id, [])
             if not under or under[-1] is not known:
                 under.append(known)
+    # Only now: until all witnesses are found, a call lasts as long as the longest says.
+    for known, seen in side_by_side:
+        known.end_with(seen)
     return sorted(calls, key=lambda call: call.place)
 
 
@@ -234,22 +255,6 @@ def error_of(span: SpanRecord) -> str | None:
     exceptions = (event.attributes for event in span.events if event.name == "exception")
     told = (said.get("exception.message") or said.get("exception.type") for said in exceptions)
     return str(next((text for text in told if text), span.status_message or kind or "error"))
-
-
-def same_name(one: str, other: str) -> bool:
-    """Whether two names can mean one tool; the longer may carry its server's name in front."""
-    return tails(one)[0] in tails(other) or tails(other)[0] in tails(one)
-
-
-@lru_cache(maxsize=16384)
-def tails(name: str) -> tuple[str, ...]:
-    """A name folded, then what is left of it behind each of its separators: one of them is the tool's own name.
-
-    `orders_add` may be the tool `add` of the server `orders`; `research` is not the tool `search` of anybody.
-    """
-    own = undecorate(name)[0]
-    ends = islice(_SEPARATORS.finditer(own), _LONGEST_PREFIX)
-    return tuple(dict.fromkeys(filter(None, (fold(own), *(fold(own[gap.end() :]) for gap in ends))))) or ("",)
 
 
 def fingerprint(arguments: Written | None) -> Hashable:

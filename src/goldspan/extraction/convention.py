@@ -130,6 +130,8 @@ class Places:
     input: Keys = ()
     output: Keys = ()
     session_id: Keys = ()
+    request_id: Keys = ()
+    """Of the user's request, shared by all that a runtime does for it, in whichever trace."""
     tools: Keys = ()
     """Definitions of the tools offered to a model."""
     asked: tuple[MessageSource, ...] = ()
@@ -307,7 +309,7 @@ class _Plan:
 
 _VALUES = ("arguments", "result")
 _AS_WRITTEN = ("input", "output")
-_FACTS = ("name", "call_id", "error", "server", "agent", "session_id")
+_FACTS = ("name", "call_id", "error", "server", "agent", "session_id", "request_id")
 
 
 def _outside_events(sources: tuple[MessageSource, ...]) -> tuple[MessageSource, ...]:

@@ -37,6 +37,10 @@ class Portion:
     """Whether an agent or an application says that this is a request; otherwise it is all that the trace holds."""
     split: bool = False
     """Whether the trace holds further requests that nothing but the user's words tells apart."""
+    resumed: list[Node] = field(default_factory=list)
+    """What the runtime did for the request later, by itself, by time of start: the spans that stand for it or, where
+    these are lost, the model's.
+    """
 
     def __post_init__(self) -> None:
         if self.root is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 
-from goldspan.extraction.calls import Call, same_name, written
+from goldspan.extraction.calls import Call, written
 from goldspan.extraction.dialogues import NEVER, Dialogue
-from goldspan.extraction.names import fold, handoff_target
+from goldspan.extraction.names import fold, handoff_target, same_name
 from goldspan.extraction.shelves import Glance, Shelves, Waiting, same_tool
 from goldspan.extraction.spoken import RequestedCall
 from goldspan.extraction.tree import Node

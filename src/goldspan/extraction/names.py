@@ -9,11 +9,15 @@ import re
 import unicodedata
 from collections.abc import Collection
 from functools import lru_cache
+from itertools import islice
 
 _SEPARATORS = re.compile(r"[\s_\-./:]+")
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAMESPACE = re.compile(r"(?:functions|default_api)[.:](?=.)", re.DOTALL)
 _MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)", re.DOTALL)
+_GAPS = re.compile(r"[\W_]+")
+_LONGEST_PREFIX = 16
+"""Separators in what may stand before a tool's own name."""
 _HANDOFFS = ("handoff to ", "handoff_to_", "transfer_to_")
 
 
@@ -48,6 +52,22 @@ def undecorate(raw: str, servers: Collection[str] = ()) -> tuple[str, str | None
     if servers and (found := _of_known_server(raw, servers)):
         return found
     return _undecorated(raw)
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two names can mean one tool; the longer may carry its server's name in front."""
+    return tails(one)[0] in tails(other) or tails(other)[0] in tails(one)
+
+
+@lru_cache(maxsize=16384)
+def tails(name: str) -> tuple[str, ...]:
+    """A name folded, then what is left of it behind each of its separators: one of them is the tool's own name.
+
+    `orders_add` may be the tool `add` of the server `orders`; `research` is not the tool `search` of anybody.
+    """
+    own = undecorate(name)[0]
+    ends = islice(_GAPS.finditer(own), _LONGEST_PREFIX)
+    return tuple(dict.fromkeys(filter(None, (fold(own), *(fold(own[gap.end() :]) for gap in ends))))) or ("",)
 
 
 @lru_cache(maxsize=16384)

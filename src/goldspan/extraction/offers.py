@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
@@ -46,6 +46,8 @@ _SCHEMAS = (
     "inputs",
 )
 _schema = read_once(plain)
+_READ_ONLY = ("readOnlyHint", "read_only_hint")
+_DESTRUCTIVE = ("destructiveHint", "destructive_hint")
 
 
 def _definitions(found: Any, levels: int) -> Iterator[ToolDefinition]:
@@ -72,4 +74,24 @@ def _definition(tool: Mapping[str, Any]) -> ToolDefinition | None:
         name=name,
         description=description if isinstance(description, str) else None,
         parameters=schema if isinstance(schema, dict) else None,
+        read_only=_read_only([tool] if inner is tool else [inner, tool]),
     )
+
+
+def _read_only(notations: Iterable[Mapping[str, Any]]) -> bool | None:
+    """What the annotations of an MCP server say of its tool, in whichever notation of the tool they stand."""
+    told = [notes for tool in notations for notes in _annotations(tool)]
+    hint = next((hint for notes in told if (hint := _hint(notes, _READ_ONLY)) is not None), None)
+    # Only what is not read-only can destroy; what does not destroy may still add.
+    return False if hint is None and any(_hint(notes, _DESTRUCTIVE) for notes in told) else hint
+
+
+def _annotations(tool: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The annotations as the protocol places them, then in the metadata: pydantic-ai's, and LangChain's of its own."""
+    metadata = tool.get("metadata")
+    inside = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return (place for place in (tool.get("annotations"), inside, metadata) if isinstance(place, Mapping))
+
+
+def _hint(notes: Mapping[str, Any], spellings: Iterable[str]) -> bool | None:
+    return next((notes[key] for key in spellings if isinstance(notes.get(key), bool)), None)

@@ -105,6 +105,8 @@ class Reading:
     """Whatever stands for the request's input, as written."""
     output: Any = None
     session_id: str | None = None
+    request_id: str | None = None
+    """Of the user's request that the span serves, where the runtime counts them: further traces may serve it, too."""
     asked: tuple[Callable[[], Messages], ...] = ()
     """The model's input, best place first. Read on demand: it repeats the whole history on every span."""
     answered: tuple[Callable[[], Messages], ...] = ()
@@ -129,7 +131,7 @@ class Reading:
 
 _SINGLE = (
     *("name", "span_name", "kind", "call_id", "arguments", "result", "error", "outcome", "server"),
-    *("agent", "input", "output", "session_id"),
+    *("agent", "input", "output", "session_id", "request_id"),
 )
 
 

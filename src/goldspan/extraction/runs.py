@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from typing import TypeVar
@@ -44,7 +45,12 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
         span_id=portion.root_id or None,
         input=_first(chain(map(_input, ranked[0]), map(_question, asked), map(_input, ranked[1]))),
         output=_first(
-            chain(map(_output, ranked[0]), map(_reply, sorted(found.dialogues, key=_recency)), map(_output, ranked[1]))
+            chain(
+                map(_output, reversed(portion.resumed)),
+                map(_output, ranked[0]),
+                map(_reply, sorted(found.dialogues, key=_recency)),
+                map(_output, ranked[1]),
+            )
         ),
         session_id=_first(node.reading.session_id for node in chain(nodes, nodes[0].ancestors())),
         agent=_agent(nodes, root),
@@ -70,9 +76,18 @@ def _serving(nodes: list[Node]) -> set[Node]:
 
 
 def _agent(nodes: list[Node], root: Node | None) -> str | None:
-    """The name of the first agent that has one; else what the request's own span calls its agent."""
-    named = _first(node.reading.name for node in nodes if node.role == "agent")
-    return named or (root.reading.agent if root is not None and root.role in MARKS else None)
+    """The name of the first agent that has one and is no sub-agent; else what the request's own span calls its agent.
+
+    A sub-agent is at work in a tool, or in an agent that works itself: one that does not is a mere frame around others.
+    """
+    busy = {node.owner for node in nodes if node.role in WORK}
+    employers: set[Node | None] = set()
+    for node in nodes:  # each stands before those inside it
+        if node.role == "tool" or (node.role == "agent" and node in busy) or node.parent in employers:
+            employers.add(node)
+    agents = (node for node in nodes if node.role == "agent" and node.parent not in employers)
+    named = _first(node.reading.name for node in agents if node is root or not node.orphan)
+    return named or (root.reading.agent or None if root is not None and root.role in MARKS else None)
 
 
 def _first(candidates: Iterable[T | None]) -> T | None:
@@ -108,7 +123,7 @@ def _last_text(messages: Messages) -> str | None:
 
 
 def _available(nodes: list[Node]) -> tuple[ToolDefinition, ...]:
-    """Every tool offered to the model, once a name; of two definitions, the one with a schema."""
+    """Every tool offered to the model, once a name: of two definitions the one with a schema, and what either says."""
     offered: dict[str, ToolDefinition] = {}
     last: tuple[ToolDefinition, ...] = ()
     for place in (place for node in nodes for place in node.reading.tools):
@@ -118,9 +133,15 @@ def _available(nodes: list[Node]) -> tuple[ToolDefinition, ...]:
         last = found
         for tool in found:
             known = offered.get(tool.name)
-            if known is None or (known.parameters is None and tool.parameters is not None):
-                offered[tool.name] = tool
+            offered[tool.name] = tool if known is None else _fuller(known, tool)
     return tuple(offered[name] for name in sorted(offered))
+
+
+def _fuller(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
+    best = other if known.parameters is None and other.parameters is not None else known
+    if known.read_only is None and other.read_only is None:
+        return best
+    return replace(best, read_only=known.read_only if known.read_only is not None else other.read_only)
 
 
 def _golden_id(portion: Portion, attributes: Sequence[str]) -> str | None:

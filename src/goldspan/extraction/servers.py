@@ -9,8 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from goldspan.extraction.calls import JITTER_NS, call_of, tails
+from goldspan.extraction.calls import JITTER_NS, call_of
 from goldspan.extraction.cutting import Portion
+from goldspan.extraction.names import tails
 from goldspan.extraction.tree import Node
 
 _SERVER = 2

@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from goldspan.extraction.calls import Call, fingerprint, tails
+from goldspan.extraction.calls import Call, fingerprint
 from goldspan.extraction.dialogues import NEVER
-from goldspan.extraction.names import fold, handoff_target
+from goldspan.extraction.names import fold, handoff_target, tails
 from goldspan.extraction.reading import Written
 from goldspan.extraction.spoken import RequestedCall
 

@@ -8,7 +8,7 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.model import LogRecord, SpanRecord, ToolCall
-from spans import agent, answers, asks_for, inside, messages, model, span, tool, user
+from spans import agent, answers, asks_for, in_trace, inside, messages, model, says, span, tool, user
 
 NOW = "<current_datetime>2026-11-20T14:46:30.540+00:00</current_datetime>"
 IN_VS_CODE = "<context>\nIt is Friday.\n</context>\n<userRequest>\nFind rooms.\n</userRequest>"
@@ -74,6 +74,25 @@ def test_a_prompt_is_told_by_the_models_span_where_that_of_the_agent_is_lost() -
 def test_a_notification_is_no_prompt() -> None:
     asked, notified = extract([turn(f"{NOW}\n\nFind rooms.", NOTIFIED), turn(NOTIFIED, trace_id="f" * 32)])
     assert (asked.input, notified.input) == ("Find rooms.", None)
+
+
+def test_what_the_agent_does_after_a_notification_belongs_to_the_request() -> None:
+    # The runtime of 1.0.102: the shell of an earlier call has ended, and the agent takes a turn in a new trace.
+    spans = [
+        *_served("Wait for the shell.", "I wait.", interaction="i1", number=1),
+        *_served("What else?", "Nothing.", interaction="i2", number=2),
+        *_served(NOTIFIED, "It is done.", interaction="i1", number=3),
+    ]
+    waited, other = extract(spans)
+    assert (waited.input, waited.output, len(waited.trace_ids)) == ("Wait for the shell.", "It is done.", 2)
+    assert (other.input, other.output) == ("What else?", "Nothing.")
+
+
+def _served(prompt: str, answer: str, *, interaction: str, number: int) -> list[SpanRecord]:
+    told = {"gen_ai__output__messages": messages(says(answer)), "gen_ai__conversation__id": "s1"}
+    request = turn(prompt, **in_trace(number), **told)
+    step = {**inside(request), **CLI, "github__copilot__interaction_id": interaction}
+    return [request, model(asked=[user(prompt)], answered=[says(answer)], **step)]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ _SERVICES = ("github-copilot", "copilot-chat")
 _PROVIDER = "gen_ai.provider.name"
 _TYPED = "copilot_chat.user_request"
 _PARAMETERS = "github.copilot.tool.parameters."
+_INTERACTION = "github.copilot.interaction_id"
 _SHELLS = ("bash", "powershell")
 _MCP_SERVER = f"{_PARAMETERS}mcp_server_name"
 _MCP_TOOL = f"{_PARAMETERS}mcp_tool_name"
@@ -171,11 +172,12 @@ CONVENTION = Convention(
     signs=(
         *(_EVENT, _ERROR_TYPE, _EXIT_CODE, _MCP_SERVER, _MCP_TOOL, _TYPED, semconv.TOOL_CALL_RESULT),
         *("github.copilot.agent.type", "github.copilot.turn_count"),
-        *("github.copilot.initiator", "github.copilot.interaction_id", "github.copilot.turn_id"),
+        *("github.copilot.initiator", _INTERACTION, "github.copilot.turn_id"),
     ),
     everywhere=Places(
         name=(_MCP_TOOL,),
         server=(_MCP_SERVER,),
+        request_id=(_INTERACTION,),
         asked=(_Asked(semconv.INPUT_MESSAGES),),
         answered=(_Answered(semconv.OUTPUT_MESSAGES),),
     ),
@@ -183,6 +185,7 @@ CONVENTION = Convention(
     notes=(
         "What the runtime puts around a prompt in tags, such as `<current_datetime>`, was not typed and is not read.",
         "A `<system_notification>` is no prompt, though it comes as a message of the user.",
+        "What the agent does after one belongs to the request that has the same interaction id.",
         "In VS Code the prompt is `copilot_chat.user_request` of the agent's span, or what `<userRequest>` holds.",
         "A tool's span whose `error.type` is `denied` is a call that was denied: by a rule, a hook or a person.",
         "A shell command failed where its exit code says so: `process.exit.code`, or the last line of the result.",
