@@ -218,7 +218,7 @@ def test_warnings_can_be_taken_by_the_caller(tmp_path: Path) -> None:
 
 def test_write_tools_are_kept_without_a_warning(tmp_path: Path) -> None:
     (golden,) = from_yaml(tmp_path, "- {id: a, tools: [], write_tools: [book, cancel]}")
-    assert dict(golden.metadata) == {"write_tools": ["book", "cancel"]}
+    assert golden.write_tools == ("book", "cancel")
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
@@ -335,43 +335,10 @@ def test_a_mistake_in_a_golden_says_where_and_what(tmp_path: Path, golden: str, 
     assert complaint(tmp_path, "goldens.yaml", f"- {golden}\n") == f"goldens.yaml, {sentence}"
 
 
-@pytest.mark.parametrize(
-    ("golden", "key"),
-    [
-        pytest.param({"when": {"agent": "support"}}, "when", id="rules"),
-        pytest.param({"max_calls": 8}, "max_calls", id="budget"),
-        pytest.param({"component": "planner"}, "component", id="component"),
-        pytest.param({"metrics": ["tool_f1"]}, "metrics", id="metrics"),
-        pytest.param({"tools": [{"any_of": ["a", "b"]}]}, "any_of", id="alternatives"),
-        pytest.param({"tools": [{"parallel": ["a", "b"]}]}, "parallel", id="parallel calls"),
-        pytest.param({"tools": [{"name": "a", "optional": True}]}, "optional", id="optional call"),
-        pytest.param({"tools": [{"name": "a", "times": {"max": 1}}]}, "times", id="times"),
-    ],
-)
-def test_what_is_not_supported_yet_is_not_passed_over_in_silence(
-    tmp_path: Path, golden: dict[str, Any], key: str
-) -> None:
-    text = complaint(tmp_path, "g.json", json.dumps([{"id": "a", "tools": [], **golden}]))
-    assert text.endswith(f"the key {key!r} is not supported yet.")
-    assert text.startswith("g.json, golden 'a'")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param({"regex": "\\d+"}, id="regex"),
-        pytest.param({"approx": 12.5, "within": 0.01}, id="approx"),
-        pytest.param({"one_of": [1, 2]}, id="one_of"),
-        pytest.param({"any": True}, id="any"),
-        pytest.param({"type": "string"}, id="type"),
-        pytest.param([{"deep": {"contains": "x"}}], id="contains, deep inside"),
-    ],
-)
-def test_a_matcher_is_not_taken_for_plain_data(tmp_path: Path, value: Any) -> None:
-    row = {"id": "a", "tools": [{"name": "t", "arguments": {"x": value}}]}
-    text = complaint(tmp_path, "g.json", json.dumps([row]))
-    assert text.startswith("g.json, golden 'a', tools[0]: the matcher '")
-    assert text.endswith("' in the arguments is not supported yet.")
+@pytest.mark.parametrize("key", ["component", "when"])
+def test_what_is_not_supported_yet_is_not_passed_over_in_silence(tmp_path: Path, key: str) -> None:
+    text = complaint(tmp_path, "g.json", json.dumps([{"id": "a", "tools": [], key: {"agent": "support"}}]))
+    assert text == f"g.json, golden 'a': the key {key!r} is not supported yet."
 
 
 @pytest.mark.parametrize(
@@ -383,8 +350,8 @@ def test_a_matcher_is_not_taken_for_plain_data(tmp_path: Path, value: Any) -> No
         ),
         pytest.param(
             "metrics: [tool_f1]\ngoldens: [{id: a, tools: []}]",
-            "g.yaml: the key 'metrics' is not supported yet.",
-            id="metrics for all goldens",
+            "g.yaml: metrics must be a mapping, not ['tool_f1'].",
+            id="collections of metrics without names",
         ),
         pytest.param(
             "default: {order: any}\ngoldens: [{id: a, tools: []}]",

@@ -211,8 +211,10 @@ def test_a_golden_is_another_where_its_names_mean_something_else() -> None:
         Vocabulary((Tool("a"),)),
         Vocabulary((Tool("a", ("b",)),)),
         Vocabulary((Tool("a", server="s"),)),
+        Vocabulary((Tool("a", effect="read"),)),
+        Vocabulary((Tool("a", parameters={"type": "object"}),)),
         Vocabulary(servers=("s",)),
     ]
     assert len({Golden("g", vocabulary=vocabulary).digest for vocabulary in changes}) == len(changes)
-    told = Vocabulary((Tool("a", description="words", effect="read"),))
+    told = Vocabulary((Tool("a", description="words"),))
     assert Golden("g", vocabulary=told).digest == Golden("g", vocabulary=changes[1]).digest

@@ -1,9 +1,4 @@
-"""The text of golden files as plain values: YAML, JSON and JSON lines, with errors that name the line.
-
-YAML is read with JSON's idea of a plain value: numbers, `true`, `false` and `null` (or `~`), and everything else is
-text. YAML 1.1 would make the arguments `insurance: no`, `zip: 020`, `time: 14:30` and `day: 2024-05-20` into `False`,
-16, 870 and a date, and no call would ever match them.
-"""
+"""Golden files as plain values: YAML, JSON and JSON lines, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -14,21 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from goldspan.errors import GoldenError
+from goldspan.goldens import yaml_values
 from goldspan.goldens.words import shown
 
-_NODES_A_BYTE = 4
-_NODES_FREE = 10_000
-"""A YAML file may stand for this many values plus so many a byte: plenty for anchors, nothing for an alias bomb."""
-
-_MAX_DEPTH = 100
-
 _HEAD_ONLY = frozenset({"version", "defaults"})
-
-_TOO_DEEP = "is nested too deeply."
-_TOO_LONG = "holds a number of thousands of digits."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +82,22 @@ def _is_head(line: Any) -> bool:
 
 
 def _declares(head: Mapping[Any, Any]) -> bool:
-    """Whether tools or servers are declared; the `tools` of a golden are a list."""
-    return isinstance(head.get("tools"), dict) or "servers" in head
+    """Whether something is declared for other goldens; in a golden, `tools` are a list and `metrics` no mapping."""
+    return "servers" in head or any(isinstance(head.get(key), dict) for key in ("tools", "metrics"))
 
 
-# --- JSON -------------------------------------------------------------------------------------------------------------
+# --- notations --------------------------------------------------------------------------------------------------------
+
+
+def _yaml(name: str, text: str) -> Any:
+    try:
+        content = yaml_values.values(text)
+    except yaml_values.YamlError as error:
+        where = name if error.line is None else f"{name}, line {error.line}"
+        raise GoldenError(f"{where}: {error.problem}.") from None
+    if content is yaml_values.EMPTY:
+        raise GoldenError(f"{name}: the file is empty.")
+    return content
 
 
 def _json(name: str, text: str) -> Any:
@@ -115,81 +111,52 @@ def _json_lines(name: str, text: str) -> Iterator[tuple[str, Any]]:
             yield f"line {index + 1}", _parsed(line, name, lines_before=index)
 
 
+class _RepeatedKeyError(Exception):
+    """A key that an object has twice; JSON's own reader would keep the last one in silence."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise _RepeatedKeyError
+    return made
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_object).decode
+
+
 def _parsed(text: str, name: str, *, lines_before: int) -> Any:
+    line = lines_before + 1
     try:
-        return json.loads(text)
+        return _decode(text)
     except json.JSONDecodeError as error:
-        problem = f"{error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
-        raise GoldenError(f"{name}, line {lines_before + error.lineno}: not JSON: {problem}.") from None
+        line = lines_before + error.lineno
+        problem = f"not JSON: {error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
     except ValueError:
-        raise GoldenError(f"{name}, line {lines_before + 1}: {_TOO_LONG}") from None
+        problem = "holds a number of thousands of digits"
     except RecursionError:
-        raise GoldenError(f"{name}, line {lines_before + 1}: {_TOO_DEEP}") from None
+        problem = "is nested too deeply"
+    except _RepeatedKeyError:
+        key, above = _repeated(text)
+        line += above
+        problem = f"{key!r} is there twice"
+    raise GoldenError(f"{name}, line {line}: {problem}.")
 
 
-# --- YAML -------------------------------------------------------------------------------------------------------------
+_TOKENS = re.compile(r'(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")(?P<key>\s*:)?|[{}]')
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the C loader is ten times faster
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own protocol
-
-
-for _tag, _pattern, _first in (
-    ("null", r"~|null|", ["~", "n", ""]),
-    ("bool", r"true|false", ["t", "f"]),
-    ("int", r"-?(?:0|[1-9][0-9]*)", list("-0123456789")),
-    ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|-?\.inf|\.nan", list("-.0123456789")),
-    ("merge", r"<<", ["<"]),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), _first)
-
-
-def _yaml(name: str, text: str) -> Any:
-    try:
-        _check_depth(name, text)
-        loader = _Loader(text)
-        try:
-            root = loader.get_single_node()
-            if root is None:
-                raise GoldenError(f"{name}: the file is empty.")
-            _check(name, root, budget=_NODES_FREE + _NODES_A_BYTE * len(text))
-            return loader.construct_document(root)
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f", line {mark.line + 1}" if mark else ""
-        raise GoldenError(f"{name}{where}: not YAML: {error.problem or error.context}.") from None
-    except yaml.reader.ReaderError as error:
-        raise GoldenError(f"{name}: not YAML: the character {chr(error.character)!r} is not allowed.") from None
-    except ValueError as error:
-        raise GoldenError(f"{name}: {_TOO_LONG if 'digits' in str(error) else f'not YAML: {error}.'}") from None
-
-
-def _check_depth(name: str, text: str) -> None:
-    """Refuse what would overflow the stack of the C loader, and end the process with it."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            raise GoldenError(f"{name}: {_TOO_DEEP}")
-
-
-def _check(name: str, root: yaml.Node, *, budget: int) -> None:
-    """Refuse what PyYAML would read in silence or without end: keys that are there twice, and aliases of aliases."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        budget -= 1
-        if budget < 0:
-            raise GoldenError(f"{name}: its aliases stand for far more than the file holds.")
-        if isinstance(node, yaml.SequenceNode):
-            waiting.extend(node.value)
-        elif isinstance(node, yaml.MappingNode):
-            seen = set()
-            for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                    if key.value in seen:
-                        raise GoldenError(f"{name}, line {key.start_mark.line + 1}: {key.value!r} is there twice.")
-                    seen.add(key.value)
-                waiting.append(value)
+def _repeated(text: str) -> tuple[str, int]:
+    """The first key in some JSON that its object has before, and how many lines are above it."""
+    objects: list[set[str]] = []
+    for token in _TOKENS.finditer(text):
+        if token["key"]:
+            key = json.loads(token["text"], strict=False)
+            if key in objects[-1]:
+                return key, text.count("\n", 0, token.start())
+            objects[-1].add(key)
+        elif token[0] == "{":
+            objects.append(set())
+        elif token[0] == "}":
+            objects.pop()
+    raise AssertionError("only text with a repeated key comes here")

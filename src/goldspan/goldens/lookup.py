@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from goldspan.errors import GoldenError
+from goldspan.goldens.texts import normalized
 from goldspan.model import NO_VOCABULARY, Golden, Match, Run, Vocabulary
 
 
@@ -72,18 +72,6 @@ class Goldens:
 
     def _sharing_input_of(self, run: Run) -> tuple[Golden, ...]:
         return self._by_input.get(normalized(run.input), ())
-
-
-def normalized(text: str | None) -> str:
-    """The form in which inputs are compared: white space, case and Unicode composition do not matter."""
-    if text is None:
-        return ""
-    folded = text.casefold() if text.isascii() else _composed(_composed(text).casefold())
-    return " ".join(folded.split())
-
-
-def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
 
 
 def _agreed(same: list[Golden]) -> tuple[Golden, ...]:

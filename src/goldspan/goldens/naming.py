@@ -24,6 +24,7 @@ class Naming:
     """How names are read beside one vocabulary. It remembers its answers, so ask `naming` for it."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
+        self._tools = vocabulary.tools
         self._servers = servers_of(vocabulary)
         self._names = [names_of(tool) for tool in vocabulary.tools]
         self._keys = [
@@ -53,6 +54,11 @@ class Naming:
     def declares(self, call: ToolCall) -> bool:
         """Whether the tool that was called is one of the vocabulary."""
         return bool(self._meant(call.name, call.raw_name, call.server))
+
+    def declaration(self, call: ToolCall) -> Tool | None:
+        """What the vocabulary declares of the tool that was called; `None` where that is nothing, or not certain."""
+        meant = self._meant(call.name, call.raw_name, call.server)
+        return self._tools[meant[0]] if len(meant) == 1 else None
 
     def alike(self, tool: ExpectedTool, call: ToolCall) -> bool:
         """Whether an expected tool and a call mean the same even if there were no aliases."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from goldspan.errors import GoldenError
 from goldspan.extraction.names import fold, undecorate
-from goldspan.goldens.naming import names_of, servers_of
-from goldspan.model import NO_VOCABULARY, Tool, Vocabulary
+from goldspan.goldens.naming import names_of, naming, servers_of
+from goldspan.model import NO_VOCABULARY, ExpectedTool, Tool, ToolCall, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,29 @@ def combined(declared: Iterable[Declared]) -> Vocabulary:
     vocabulary = Vocabulary(tuple(tools.values()), tuple(servers))
     _check_names(vocabulary, home)
     return vocabulary
+
+
+def completing(vocabulary: Vocabulary) -> Callable[[ExpectedTool], ExpectedTool]:
+    """Adds to an expected tool what the vocabulary says of its arguments; what it says itself comes first.
+
+    A name that can mean several declared tools gets nothing from any of them.
+    """
+    if not any(tool.ignore or tool.defaults for tool in vocabulary.tools):
+        return lambda tool: tool
+    names = naming(vocabulary)
+
+    @lru_cache(maxsize=4096)
+    def declared(name: str, server: str | None) -> Tool | None:
+        return names.declaration(ToolCall(name, server=server))
+
+    def complete(tool: ExpectedTool) -> ExpectedTool:
+        known = declared(tool.name, tool.server)
+        if known is None or not (known.ignore or known.defaults):
+            return tool
+        ignore = tuple(dict.fromkeys((*known.ignore, *tool.ignore)))
+        return replace(tool, ignore=ignore, defaults={**known.defaults, **tool.defaults})
+
+    return complete
 
 
 def _check_names(vocabulary: Vocabulary, home: dict[str, str]) -> None:

@@ -6,17 +6,8 @@ never "nothing" and never zero. Times are nanoseconds since the Unix epoch.
 
 from goldspan.model.digests import content_digest
 from goldspan.model.drafts import drafted
-from goldspan.model.evaluations import (
-    NO_RUN,
-    Agreement,
-    Comparison,
-    Difference,
-    Evaluation,
-    Label,
-    Row,
-    Score,
-    Verdict,
-)
+from goldspan.model.evaluations import NO_RUN, Comparison, Evaluation
+from goldspan.model.findings import NO_GOLDEN, Agreement, Difference, Label, Row, Score, Verdict
 from goldspan.model.goldens import (
     ABSENT,
     NO_VOCABULARY,
@@ -56,6 +47,7 @@ from goldspan.model.telemetry import LogRecord, Record, SpanEvent, SpanRecord, S
 __all__ = [
     "ABSENT",
     "COUNTED_KINDS",
+    "NO_GOLDEN",
     "NO_RUN",
     "NO_VOCABULARY",
     "ONCE",

@@ -1,62 +1,27 @@
-"""What came out of laying a run beside its golden: rows, scores, and the whole evaluation."""
+"""What came out of laying a run beside its golden: the comparison, and the whole evaluation."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from goldspan.model.goldens import AnyOf, ExpectedTool, Golden, Match
-from goldspan.model.runs import Health, Run, ToolCall
+from goldspan.model.digests import content_digest
+from goldspan.model.display import Displayed
+from goldspan.model.findings import Row, Score, Verdict
+from goldspan.model.goldens import ABSENT, Golden, Match
+from goldspan.model.runs import COUNTED_KINDS, Health, Run, ToolCall
+
+if TYPE_CHECKING:
+    from goldspan.model.markup import Block
+    from goldspan.model.values import Redaction
 
 NO_RUN = Run("")
-Verdict = Literal["paired", "missing", "unexpected", "superseded", "tolerated", "forbidden"]
-Label = Literal["pass", "fail", "not_evaluated"]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One argument in which a call differs from what was expected. A missing side is `ABSENT`."""
-
-    key: str
-    expected: Any
-    called: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far the arguments, or the result, of a paired call agree with what was expected."""
-
-    share: float
-    """From 0 (nothing agrees) to 1 (all equal)."""
-    differences: tuple[Difference, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of a comparison: a call, an expectation, or both side by side."""
-
-    verdict: Verdict
-    expected: ExpectedTool | AnyOf | None = None
-    """Of alternative calls the one that was made; all of them where none was."""
-    called: ToolCall | None = None
-    expected_at: int | None = None
-    """The expectation's position among all of the golden; of alternative trajectories only the one that was taken counts,
-    and what is expected several times takes several positions."""
-    called_at: int | None = None
-    """The call's position in the run."""
-    agreement: Agreement | None = None
-    """For pairs whose arguments were judged; `None`: not stated by the golden, or not captured."""
-    result_agreement: Agreement | None = None
-    """The same for results."""
-    in_order: bool | None = None
-    """For pairs: whether the call came where the golden's order wants it."""
-    note: str | None = None
-    """Why a call or an expectation was tolerated, or a call superseded."""
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Displayed):
     """A run laid beside its golden, once. Every call and every expectation is in exactly one row.
 
     The rows stand in the order of the calls; a missing expectation stands where it was due.
@@ -102,6 +67,20 @@ class Comparison:
         return self._by_verdict.get("forbidden", ())
 
     @cached_property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls that were made, whatever was expected: every attempt, but no agents, hand-offs and retrievals,
+        nothing that was only asked for, and with `depth: own` none of other agents."""
+        calls = [row.called for row in self.rows if row.called is not None]
+        made = [call for call in calls if call.kind in COUNTED_KINDS and call.made]
+        own = self.run.agent if self.golden and self.golden.depth == "own" else None
+        return tuple(made if own is None else [call for call in made if call.agent in (None, own)])
+
+    def _blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
+        from goldspan.model import rendering
+
+        return rendering.comparison(self.rows, approximate=self.approximate, values=values, redact=redact)
+
+    @cached_property
     def _by_verdict(self) -> dict[Verdict, tuple[Row, ...]]:
         sorted_rows: dict[Verdict, list[Row]] = {}
         for row in self.rows:
@@ -109,26 +88,8 @@ class Comparison:
         return {verdict: tuple(rows) for verdict, rows in sorted_rows.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One number that a metric read off a comparison."""
-
-    metric: str
-    value: float | None = None
-    """Usually 0 to 1; `None` where it cannot be known, and `reason` says why."""
-    passed: bool | None = None
-    """Whether the threshold is met; `None` where there is no threshold or no value."""
-    threshold: float | None = None
-    label: Label | None = None
-    reason: str | None = None
-    error: str | None = None
-    """The metric itself failed: an exception, as text."""
-    steps: tuple[str, ...] = ()
-    """How the value came about, where that was asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+@dataclass(frozen=True)
+class Evaluation(Displayed):
     """A comparison and its scores: everything there is to say about one run and one golden."""
 
     run: Run
@@ -140,11 +101,22 @@ class Evaluation:
     """Whether every score with a threshold passed; `None`: not evaluated."""
     reason: str
     """One sentence for people."""
-    digest: str
-    """Hash of calls, golden and scoring version: equal digests mean the same verdict."""
     scoring_version: int
     revision: int = 1
     """Counts changes of content of one run's evaluation, from 1."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of calls, golden and scoring version: equal digests mean the same verdict."""
+        judged_by = [self.golden.digest if self.golden else None, self.scoring_version]
+        try:
+            return content_digest([_judged(self.run, self.golden), *judged_by])
+        except (TypeError, ValueError, RecursionError):
+            # Values no hash can be made of (keys of several types, circles, thousands of levels): hash the verdict.
+            rows = self.comparison.rows
+            shares = [[found and found.share for found in (row.agreement, row.result_agreement)] for row in rows]
+            verdicts = [[row.verdict, row.expected_at, row.in_order] for row in rows]
+            return content_digest([verdicts, shares, *judged_by])
 
     @property
     def health(self) -> Health:
@@ -159,3 +131,34 @@ class Evaluation:
     def score(self, metric: str) -> Score | None:
         """The score of that metric, or `None` where it was not asked for."""
         return next((score for score in self.scores if score.metric == metric), None)
+
+    @property
+    def name(self) -> str:
+        """By what people know it: the golden, or what the run says of itself."""
+        run = self.run
+        told = (run.golden_id, run.component, run.agent, run.run_id, "run")
+        return self.match.golden.id if self.match else next(filter(None, told))
+
+    def _blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
+        from goldspan.model import rendering
+        from goldspan.model.markup import Span
+
+        yield rendering.heading(rendering.VERDICTS[self.passed], self.name, self.run.input, redact)
+        yield from self.comparison._blocks(values=values, redact=redact)
+        if self.reason:
+            yield (Span(self.reason),)
+        yield from rendering.scores(self.scores)
+
+
+def _judged(run: Run, golden: Golden | None) -> list[Any]:
+    """What a verdict on that run can depend on."""
+    results_matter = golden is not None and any(tool.result is not ABSENT for tool in golden.calls)
+    calls = [
+        [
+            [call.name, call.raw_name, call.server, call.arguments, call.result if results_matter else None],
+            [call.error is not None, call.kind, call.outcome, call.agent, call.concurrent_with],
+        ]
+        for call in run.tool_calls
+    ]
+    own = run.agent if golden is not None and golden.depth == "own" else None
+    return [calls, own, [tool.name for tool in run.available_tools]]

@@ -29,6 +29,9 @@ class _Absent:
     def __repr__(self) -> str:
         return "absent"
 
+    def __reduce__(self) -> str:
+        return "ABSENT"  # there is but one, also after copying and pickling
+
 
 ABSENT = _Absent()
 """Not there at all, where `None` is a value."""
@@ -180,6 +183,8 @@ class Golden:
     """What metrics must reach, by their names: a metric that is named here is a gate."""
     metrics: tuple[str, ...] | None = None
     """The metrics to measure; `None`: those that are asked for elsewhere."""
+    write_tools: tuple[str, ...] | None = None
+    """All tools that change the world; `None`: those of which the vocabulary, or the tool itself, says so."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Keys of the golden file that are not goldspan's, kept as they were."""
     vocabulary: Vocabulary = NO_VOCABULARY
@@ -200,6 +205,7 @@ class Golden:
             self.tools,
             [self.order, self.forbid, self.max_calls, self.depth, self.attempts, self.duplicates, self.extra],
             [self.mode, self.threshold, self.thresholds, self.metrics, self.vocabulary.digest],
+            self.write_tools,
         ]
         return content_digest(judged)
 

@@ -1,7 +1,7 @@
 """What a golden may ask of a value instead of naming it: the matchers of the golden language, as plain data.
 
 They stand in the arguments and the result of an expected tool, at any depth. What they accept is told beside each one;
-`goldspan.scoring.values` judges by it.
+`goldspan.scoring.agreement.values` judges by it.
 """
 
 from __future__ import annotations

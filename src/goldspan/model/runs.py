@@ -28,6 +28,8 @@ class ToolDefinition:
     """What a call of it is, where the telemetry says so when it offers the tool."""
     deferred: bool = False
     """Whether a call of it waits for a person's approval, or for a result from elsewhere."""
+    read_only: bool | None = None
+    """Whether it changes nothing, as far as it says so itself: MCP's `readOnlyHint`. `None`: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ class Run:
     health: Health = field(default_factory=Health)
     start_ns: int | None = None
     end_ns: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What a case says of itself beyond all this, kept as it was; a run from telemetry has none."""
 
     @property
     def tools_used(self) -> tuple[str, ...]:

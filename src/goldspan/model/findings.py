@@ -1,0 +1,76 @@
+"""What was found when calls were laid beside expectations: the rows, and the numbers read off them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from goldspan.model.goldens import AnyOf, ExpectedTool
+from goldspan.model.runs import ToolCall
+
+Verdict = Literal["paired", "missing", "unexpected", "superseded", "tolerated", "forbidden"]
+Label = Literal["pass", "fail", "not_evaluated"]
+
+NO_GOLDEN = "no golden"
+"""The note beside a call of which nothing was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One argument in which a call differs from what was expected. A missing side is `ABSENT`."""
+
+    key: str
+    expected: Any
+    called: Any
+    note: str | None = None
+    """Why the two could not be compared; `None`: they were, and differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far the arguments, or the result, of a paired call agree with what was expected."""
+
+    share: float
+    """From 0 (nothing agrees) to 1 (all equal)."""
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a comparison: a call, an expectation, or both side by side."""
+
+    verdict: Verdict
+    expected: ExpectedTool | AnyOf | None = None
+    """Of alternative calls the one that was made; all of them where none was."""
+    called: ToolCall | None = None
+    expected_at: int | None = None
+    """The expectation's position among all of the golden; of alternative trajectories only the one that was taken
+    counts, and what is expected several times takes several positions."""
+    called_at: int | None = None
+    """The call's position in the run."""
+    agreement: Agreement | None = None
+    """For pairs whose arguments were judged; `None`: not stated by the golden, or not captured."""
+    result_agreement: Agreement | None = None
+    """The same for results."""
+    in_order: bool | None = None
+    """For pairs: whether the call came where the golden's order wants it."""
+    note: str | None = None
+    """Why a call or an expectation was tolerated, or a call superseded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One number that a metric read off a comparison."""
+
+    metric: str
+    value: float | None = None
+    """Usually 0 to 1; `None` where it cannot be known, and `reason` says why."""
+    passed: bool | None = None
+    """Whether the threshold is met; `None` where there is no threshold or no value."""
+    threshold: float | None = None
+    label: Label | None = None
+    reason: str | None = None
+    error: str | None = None
+    """The metric itself failed: an exception, as text."""
+    steps: tuple[str, ...] = ()
+    """How the value came about, where that was asked for."""

@@ -1,0 +1,57 @@
+"""Patterns match whole texts in bounded time, and a wrong one says what is wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.goldens.patterns import pattern
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        pytest.param("(", "unclosed group", id="a parenthesis"),
+        pytest.param("a)(b", "unopened group", id="parentheses the wrong way round"),
+        pytest.param("*", "repetition operator missing expression", id="nothing to repeat"),
+        pytest.param("(?=a)b", "look-around, including look-ahead and look-behind, is not supported", id="look-around"),
+        pytest.param(r"(a)\1", "backreferences are not supported", id="a back-reference"),
+        pytest.param(r"\w{5000}", "Compiled regex exceeds size limit of 10485760 bytes.", id="too large"),
+    ],
+)
+def test_what_is_wrong_with_a_pattern(wrong: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        pattern(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "longest"),
+    [
+        pytest.param("", 100_000, id="no pattern"),
+        pytest.param(r"\d+", 100_000, id="a light one"),
+        pytest.param("(a|aa)+b*", 100_000, id="one that other engines despair of"),
+        pytest.param("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", 55_555, id="a UUID"),
+        pytest.param("a{1000}", 2_000, id="many states"),
+        pytest.param("(?:a{0,100}){100}", 194, id="repetitions of repetitions"),
+        pytest.param(r"(?:(?:ab)[{}]{3,}\)\({50}){20}", 1_612, id="with what only looks like one"),
+        pytest.param("(?:a{300}|b){300}", 21, id="as heavy as can be"),
+    ],
+)
+def test_the_heavier_a_pattern_the_shorter_the_texts(text: str, longest: int) -> None:
+    ready = pattern(text)
+    assert ready.longest == longest
+    assert not ready.matches("a" * (longest + 1))
+
+
+def test_a_heavy_pattern_still_matches_what_it_is_for() -> None:
+    assert pattern("a{1000}").matches("a" * 1000)
+    assert not pattern("a{1000}").matches("a" * 999)
+    assert pattern("a{1000}").work("a" * 1000) == 50_000
+
+
+@given(st.sampled_from(["a", "a*", "a|b", "(ab)+", "[ab]{2}", "a.b", "(?i)ab"]), st.text("abAB\n", max_size=4))
+def test_simple_patterns_mean_what_they_mean_elsewhere(text: str, candidate: str) -> None:
+    assert pattern(text).matches(candidate) is (re.fullmatch(text, candidate) is not None)

@@ -1,0 +1,178 @@
+"""What a careful reader would find odd about goldens, by themselves and beside the runs that they are for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goldspan.goldens.files import Library, read_files
+from goldspan.model import Run, ToolCall, ToolDefinition
+from goldspan.scoring.review import Beside, Finding, by_themselves
+
+
+def library(folder: Path, goldens: Sequence[dict[str, Any]], **head: Any) -> Library:
+    path = folder / "g.json"
+    path.write_text(json.dumps({**head, "goldens": [{"tools": [], **golden} for golden in goldens]}))
+    return read_files([path], lambda error: pytest.fail(str(error)))
+
+
+def alone(folder: Path, goldens: Sequence[dict[str, Any]], **head: Any) -> list[Finding]:
+    return list(by_themselves(library(folder, goldens, **head).entries))
+
+
+def beside(read: Library, *runs: Run) -> list[Finding]:
+    judge = Beside(read.entries, read.vocabulary)
+    for run in runs:
+        judge.look_at(run)
+    return list(judge.findings())
+
+
+def called(*names: str, offered: Sequence[str] = (), golden_id: str | None = None, text: str | None = None) -> Run:
+    calls = tuple(map(ToolCall, names))
+    return Run(
+        "r", tool_calls=calls, available_tools=tuple(map(ToolDefinition, offered)), golden_id=golden_id, input=text
+    )
+
+
+# --- by themselves ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("goldens", "kinds"),
+    [
+        pytest.param([{"id": "a"}, {"id": "b"}], [], id="goldens without input"),
+        pytest.param([{"id": "a", "input": "x"}, {"id": "b", "input": "y"}], [], id="goldens of two inputs"),
+        pytest.param([{"id": "a", "input": "x"}, {"id": "b", "input": " X"}], ["repetition"], id="the same twice"),
+        pytest.param(
+            [{"id": "a", "input": "x"}, {"id": "b", "input": "x", "tools": ["t"]}], ["disagreement"], id="disagreement"
+        ),
+        pytest.param([{"id": "a", "tools": ["t"], "forbid": ["u*", "t*"]}], ["contradiction"], id="contradiction"),
+        pytest.param([{"id": "a", "tools": ["t"], "forbid": ["u*"]}], [], id="forbidden and not expected"),
+        pytest.param([{"id": "a", "metrics": ["tool_f2"]}], ["unknown_metric"], id="unknown metric"),
+        pytest.param([{"id": "a", "thresholds": {"tool_f2": 1}}], ["unknown_metric"], id="threshold of an unknown one"),
+        pytest.param([{"id": "a", "metrics": ["tool_f1"], "thresholds": {"tool_recall": 1}}], [], id="known metrics"),
+    ],
+)
+def test_goldens_are_odd_by_themselves(tmp_path: Path, goldens: list[dict[str, Any]], kinds: list[str]) -> None:
+    assert [finding.kind for finding in alone(tmp_path, goldens)] == kinds
+
+
+def test_a_disagreement_says_in_what(tmp_path: Path) -> None:
+    goldens = [{"id": n, "input": "x"} for n in "abcd"] + [{"id": "e", "input": "x", "tools": ["t"], "order": "exact"}]
+    (finding,) = alone(tmp_path, goldens)
+    assert finding == Finding(
+        "disagreement",
+        "goldens 'a', 'b', 'c' and 2 more have the same input and disagree in tools and order: by input none is found.",
+        ("a", "b", "c", "d", "e"),
+    )
+
+
+def test_a_contradiction_and_an_unknown_metric_say_which(tmp_path: Path) -> None:
+    goldens = [{"id": "a", "tools": ["delete_user"], "forbid": ["delete_*"], "metrics": ["tool_recal"]}]
+    told = [finding.sentence for finding in alone(tmp_path, goldens)]
+    assert told == [
+        f"{tmp_path}/g.json, golden 'a': 'delete_user' is expected, and forbidden by 'delete_*'.",
+        "golden 'a': unknown metric 'tool_recal'. Did you mean 'tool_recall'?",
+    ]
+
+
+# --- beside runs ------------------------------------------------------------------------------------------------------
+
+
+def test_goldens_that_fit_their_runs_are_fine(tmp_path: Path) -> None:
+    goldens = [
+        {"id": "a", "tools": [{"any_of": ["search", "mcp__orders__add"]}], "forbid": ["delete_*"]},
+        {"id": "b", "input": "Hi", "tools": ["book"]},
+        {"id": "c", "input": "hi ", "tools": []},
+    ]
+    read = library(tmp_path, goldens, tools={"search": {"aliases": ["find"]}})
+    runs = [called("Find", golden_id="a", offered=["deleteUser"]), called("book", text="hi")]
+    assert [finding.sentence for finding in beside(read, *runs)] == [
+        "golden 'a': the tool 'mcp__orders__add' was neither called nor offered in any run."
+    ]
+    shown = Run("r", tool_calls=(ToolCall("add", "mcp__orders__add", "orders"),))
+    assert beside(read, *runs, shown) == []
+
+
+@pytest.mark.parametrize(
+    ("golden", "run", "sentence"),
+    [
+        pytest.param(
+            {"tools": ["serch_hotels"]},
+            called("search_hotels", golden_id="g"),
+            "golden 'g': the tool 'serch_hotels' was neither called nor offered in any run. "
+            "Did you mean 'search_hotels'?",
+            id="a slip, and what was called",
+        ),
+        pytest.param(
+            {"tools": ["hotels_search"]},
+            called(offered=["book", "search_hotels"], golden_id="g"),
+            "golden 'g': the tool 'hotels_search' was neither called nor offered in any run. "
+            "Did you mean 'search_hotels'?",
+            id="other words, and what was offered",
+        ),
+        pytest.param(
+            {"forbid": ["delte_*"]},
+            called("delete_user", golden_id="g"),
+            "golden 'g': 'delte_*' is forbidden, and no known tool has a name like that.",
+            id="a pattern like no tool",
+        ),
+        pytest.param(
+            {},
+            called(golden_id="h", text="Hello"),
+            "golden 'g' belongs to none of these runs, neither by id nor by input.",
+            id="no run",
+        ),
+        pytest.param(
+            {"input": "Hello"},
+            called(text="Good bye"),
+            "golden 'g' belongs to none of these runs, neither by id nor by input.",
+            id="no run with that input",
+        ),
+    ],
+)
+def test_goldens_are_odd_beside_runs(tmp_path: Path, golden: dict[str, Any], run: Run, sentence: str) -> None:
+    (finding,) = beside(library(tmp_path, [{"id": "g", **golden}]), run)
+    assert finding.sentence == sentence
+    assert finding.goldens == ("g",)
+
+
+def test_a_tool_that_many_goldens_misspell_is_told_once(tmp_path: Path) -> None:
+    read = library(tmp_path, [{"id": n, "input": "x", "tools": ["serch"]} for n in "ab"])
+    (finding,) = beside(read, called("search", text="x"))
+    assert finding.goldens == ("a", "b")
+    assert finding.sentence.startswith("goldens 'a' and 'b': the tool 'serch'")
+
+
+def test_a_declared_tool_may_be_forbidden_though_no_run_knows_it(tmp_path: Path) -> None:
+    read = library(tmp_path, [{"id": "g", "forbid": ["delete_*"]}], tools={"delete_user": {}})
+    assert beside(read, called(golden_id="g")) == []
+
+
+@pytest.mark.parametrize(
+    ("golden", "run"),
+    [
+        pytest.param({"tools": ["find_hotels"]}, called("search", golden_id="g"), id="in a golden"),
+        pytest.param({"forbid": ["FindHotels"]}, called("search", golden_id="g"), id="among the forbidden"),
+        pytest.param({}, called("find-hotels", golden_id="g"), id="in a run"),
+        pytest.param({}, called(offered=["mcp__travel__find_hotels"], golden_id="g"), id="among the offers"),
+    ],
+)
+def test_an_alias_that_somebody_uses_is_fine(tmp_path: Path, golden: dict[str, Any], run: Run) -> None:
+    read = library(tmp_path, [{"id": "g", **golden}], tools={"search": {"aliases": ["find_hotels", "look_up"]}})
+    assert [finding.sentence for finding in beside(read, run)] == [
+        "tool 'search': the alias 'look_up' is used by nobody."
+    ]
+
+
+def test_it_is_known_when_no_golden_is_left_without_a_run(tmp_path: Path) -> None:
+    read = library(tmp_path, [{"id": "a"}, {"id": "b"}])
+    judge = Beside(read.entries, read.vocabulary)
+    judge.look_at(called(golden_id="a"))
+    assert not judge.all_matched
+    judge.look_at(called(golden_id="b"))
+    assert judge.all_matched

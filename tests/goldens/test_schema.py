@@ -1,0 +1,122 @@
+"""The published JSON Schema is that of the language: it accepts what is read and refuses what is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from docs_examples import ROOT, blocks
+from goldspan.goldens.language import schema
+from goldspan.goldens.yaml_values import values
+
+PUBLISHED = ROOT / "docs" / "goldens.schema.json"
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    published = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(published)
+    return jsonschema.Draft202012Validator(published)
+
+
+def test_the_published_schema_is_that_of_the_language() -> None:
+    """Written anew by `goldspan goldens schema > docs/goldens.schema.json`."""
+    assert essence(json.loads(PUBLISHED.read_text(encoding="utf-8"))) == essence(schema())
+
+
+def essence(told: Any) -> Any:
+    """A schema without what some versions of pydantic write and others leave to be understood."""
+    if isinstance(told, list):
+        return [essence(each) for each in told]
+    if not isinstance(told, dict):
+        return told
+    silent = {"propertyNames"} | ({"enum"} if "const" in told else set())
+    return {
+        key: essence(each)
+        for key, each in told.items()
+        if key not in silent and not (key == "additionalProperties" and each is True)
+    }
+
+
+def golden_files() -> list[Any]:
+    """Every golden file of the documentation and the examples."""
+    found = [pytest.param((ROOT / "examples" / "goldens.yaml").read_text(), id="examples/goldens.yaml")]
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for block in blocks(page.read_text(encoding="utf-8")):
+            name = block.notes.get("file", "")
+            if block.language == "yaml" and "goldens:" in block.text and name not in WRONG:
+                found.append(pytest.param(block.text, id=f"{page.name}, {name or f'line {block.line}'}"))
+    return found
+
+
+WRONG = ("slip.yaml", "wrong.yaml")
+"""Examples of mistakes."""
+
+
+@pytest.mark.parametrize("text", golden_files())
+def test_the_schema_accepts_every_golden_file_of_the_documentation(
+    validator: jsonschema.Draft202012Validator, text: str
+) -> None:
+    validator.validate(values(text))
+
+
+@pytest.mark.parametrize(
+    "golden",
+    [
+        pytest.param(
+            {"id": "g", "expected_tools": [{"name": "a", "args": {"x": {"regex": "a"}}, "output": 1}]}, id="names"
+        ),
+        pytest.param({"id": "g", "any_of": ["a", ["b", {"parallel": ["c"]}]], "owner": "me"}, id="alternatives"),
+        pytest.param(
+            {"id": "g", "tools": [{"name": "a", "times": {"min": 2, "max": None}}], "metrics": "core"}, id="times"
+        ),
+        pytest.param(
+            {"id": "g", "tools": [{"name": "a", "arguments": {"x": {"approx": "?"}}}], "input": None}, id="data"
+        ),
+    ],
+)
+def test_the_schema_accepts_what_is_read(validator: jsonschema.Draft202012Validator, golden: Any) -> None:
+    validator.validate([golden])
+    validator.validate({"version": 1, "goldens": [golden]})
+
+
+@pytest.mark.parametrize(
+    "golden",
+    [
+        pytest.param({"tools": []}, id="no id"),
+        pytest.param({"id": 1, "tools": []}, id="an id that is a number"),
+        pytest.param({"id": "g"}, id="nothing expected"),
+        pytest.param({"id": "g", "tools": [], "any_of": ["a"]}, id="two expectations"),
+        pytest.param({"id": "g", "tools": [], "expected_tools": []}, id="the same twice"),
+        pytest.param({"id": "g", "tools": [], "order": "sorted"}, id="an unknown order"),
+        pytest.param({"id": "g", "tools": [], "threshold": 2}, id="a threshold of two"),
+        pytest.param({"id": "g", "tools": [], "when": {}}, id="what is yet to come"),
+        pytest.param({"id": "g", "tools": [3]}, id="a number for a tool"),
+        pytest.param({"id": "g", "tools": [{"args": {}}]}, id="a tool without a name"),
+        pytest.param({"id": "g", "tools": [{"name": "a", "any_of": ["b"]}]}, id="a call and alternatives"),
+        pytest.param({"id": "g", "tools": [{"any_of": ["b"], "arguments": {}}]}, id="alternatives with arguments"),
+        pytest.param({"id": "g", "tools": [{"name": "a", "times": 0}]}, id="never"),
+        pytest.param({"id": "g", "tools": [{"name": "a", "arguments": [1]}]}, id="arguments in a list"),
+    ],
+)
+def test_the_schema_refuses_what_is_no_golden(validator: jsonschema.Draft202012Validator, golden: Any) -> None:
+    assert not validator.is_valid([golden])
+    assert not validator.is_valid({"goldens": [golden]})
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param({"golden": []}, id="misspelt goldens"),
+        pytest.param({"version": 2, "goldens": []}, id="another version"),
+        pytest.param({"goldens": [], "defaults": {"tools": []}}, id="tools for all"),
+        pytest.param({"goldens": [], "tools": ["a"]}, id="a list of declared tools"),
+        pytest.param({"goldens": [], "metrics": ["tool_f1"]}, id="a collection without a name"),
+        pytest.param("goldens", id="a word"),
+    ],
+)
+def test_the_schema_refuses_what_is_no_golden_file(validator: jsonschema.Draft202012Validator, file: Any) -> None:
+    assert not validator.is_valid(file)

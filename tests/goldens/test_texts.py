@@ -1,0 +1,41 @@
+"""Texts that people typed are the same whatever their case, white space and Unicode composition."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.goldens.texts import normalized
+
+E_ACUTE, ACUTE = "\N{LATIN SMALL LETTER E WITH ACUTE}", "\N{COMBINING ACUTE ACCENT}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        pytest.param("New York", " new\t YORK\n", True, id="case and white space"),
+        pytest.param("New York", "NewYork", False, id="words"),
+        pytest.param(f"Caf{E_ACUTE}", f"CAFE{ACUTE}", True, id="composition"),
+        pytest.param(f"Caf{E_ACUTE}" * 500, f"CAFE{ACUTE}" * 500, True, id="composition in a long text"),
+        pytest.param("Straße", "STRASSE", True, id="case that changes the length"),
+        pytest.param("", " \n", True, id="nothing but white space"),
+        pytest.param("ok", "ok.", False, id="punctuation"),
+    ],
+)
+def test_texts_that_are_the_same(one: str, other: str, same: bool) -> None:
+    assert (normalized(one) == normalized(other)) is same
+
+
+def test_no_text_is_empty() -> None:
+    assert normalized(None) == ""
+
+
+def test_ten_megabytes_of_accents_are_left_as_they_are() -> None:
+    accents = "a" + f"{ACUTE}\N{COMBINING CEDILLA}" * 5_000_000
+    assert normalized(accents) == accents
+
+
+@given(st.text())
+def test_normalizing_twice_changes_nothing_more(text: str) -> None:
+    assert normalized(normalized(text)) == normalized(text)
