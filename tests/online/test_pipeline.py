@@ -50,6 +50,13 @@ def test_making_one_tells_no_sink_of_anything() -> None:
     assert kept.evaluations == []
 
 
+def test_a_wrong_metric_of_a_golden_is_found_when_the_pipeline_is_made() -> None:
+    asking = Goldens([Golden("g", metrics=("tool_recal",))])
+    with pytest.raises(ConfigurationError, match="golden 'g': unknown metric 'tool_recal'"):
+        Pipeline(asking)
+    assert Pipeline(asking, metrics=["tool_f1"])
+
+
 def test_a_wrong_metric_is_found_when_the_pipeline_is_made() -> None:
     with pytest.raises(ConfigurationError, match="tool_recal"):
         Pipeline(GOLDENS, metrics=["tool_recal"])

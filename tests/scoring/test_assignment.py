@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.scoring.assignment import assign, prefix_gains
+from goldspan.scoring.pairing.assignment import TOO_MANY_TO_ASSIGN, assign, distribute, prefix_gains
+from goldspan.scoring.pairing.effort import Effort
 
 COSTS = st.tuples(st.integers(1, 5), st.integers(1, 5)).flatmap(
     lambda shape: st.lists(
@@ -71,3 +72,48 @@ def test_the_gain_of_the_first_rows_is_the_best_there_is(gains: list[list[int]])
         assert gain == max(
             sum(gains[row][column] for row, column in enumerate(chosen) if column >= 0) for chosen in choices
         )
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> tuple[list[list[int | None]], list[int], list[int]]:
+    """Costs, and how many equal ones each row and each column stands for."""
+    rows = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    columns = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    cost = st.none() | st.integers(-9, 9)
+    return [[draw(cost) for _ in columns] for _ in rows], rows, columns
+
+
+@given(crowds())
+def test_equal_rows_and_columns_are_assigned_as_if_each_stood_alone(
+    crowd: tuple[list[list[int | None]], list[int], list[int]],
+) -> None:
+    costs, rows, columns = crowd
+    flows = distribute(costs, rows, columns, Effort())
+    alone = [
+        [cost for cost, times in zip(row, columns, strict=True) for _ in range(times)]
+        for row, copies in zip(costs, rows, strict=True)
+        for _ in range(copies)
+    ]
+    pairs = assign(alone)
+    paid = [(costs[row][column] or 0) * amount for row, column, amount in flows]
+    assert sum(amount for *_, amount in flows) == len(pairs)
+    assert sum(paid) == sum(alone[row][column] or 0 for row, column in pairs)
+    for at, most in enumerate(rows):
+        assert sum(amount for row, _, amount in flows if row == at) <= most
+    for at, most in enumerate(columns):
+        assert sum(amount for _, column, amount in flows if column == at) <= most
+
+
+def test_a_million_equal_ones_are_assigned_at_once() -> None:
+    costs = [[1, 2], [1, 5]]
+    assert distribute(costs, [10**6, 10**6], [10**6, 10**6], Effort()) == [(0, 1, 10**6), (1, 0, 10**6)]
+
+
+def test_without_effort_the_last_rows_take_what_is_left_and_that_is_said() -> None:
+    effort = Effort(2)
+    assert distribute([[1, 2], [2, 100]], [1, 1], [1, 1], effort) == [(0, 0, 1), (1, 1, 1)]
+    assert effort.given_up == TOO_MANY_TO_ASSIGN
+
+
+def test_nothing_is_distributed_to_nothing() -> None:
+    assert distribute([], [], [], Effort()) == []

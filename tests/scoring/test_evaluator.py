@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -29,15 +30,21 @@ def test_a_run_is_judged_by_the_golden_of_its_input() -> None:
     assert (result.match.golden, result.match.how) == (BOOK, "input")
     assert (result.scoring_version, result.revision, result.health) == (SCORING_VERSION, 1, RUN.health)
     assert result.reason == "All 2 expected tools were called, in order; book differs in breakfast."
+    offered = "the tools the agent was offered were not captured"
     assert result.scores == (
-        Score("tool_correctness", 1.0, True, 0.5, "pass", result.reason),
+        Score("tool_correctness", 1.0, True, 0.5, "pass"),
         Score("tool_recall", 1.0),
         Score("tool_precision", 1.0),
         Score("tool_f1", 1.0),
         Score("tool_order", 1.0),
-        Score("argument_correctness", 0.5, True, 0.5, "pass", result.reason),
-        Score("forbidden_tools", None, None, 1.0, "not_evaluated", "the golden forbids nothing"),
+        Score("argument_correctness", 0.5, True, 0.5, "pass", "Arguments differ: book in breakfast (0.5)."),
+        Score("result_correctness", None, None, 0.5, "not_evaluated", "the golden states no results"),
+        Score("effect_correctness", None, None, 1.0, "not_evaluated", "no tool has a declared effect"),
         Score("tool_success", 1.0),
+        Score("redundant_calls", 1.0),
+        Score("unknown_tools", None, None, None, "not_evaluated", offered),
+        Score("forbidden_tools", None, None, 1.0, "not_evaluated", "the golden forbids nothing"),
+        Score("call_budget", None, None, 1.0, "not_evaluated", "the golden limits no calls"),
     )
 
 
@@ -78,9 +85,11 @@ def test_without_a_golden_only_what_needs_none_is_scored(goldens: Goldens | None
     assert (result.golden, result.match, result.passed, result.status) == (None, None, None, "not_evaluated")
     assert result.reason == f"No golden applies to this run: {why}."
     assert {row.verdict for row in result.comparison.rows} == {"tolerated"}
-    *others, success = result.scores
-    assert success == Score("tool_success", 1.0)
-    assert others == [Score(name, label="not_evaluated", reason=why) for name in DEFAULT_METRICS[:-1]]
+    known = {score.metric: score.value for score in result.scores if score.value is not None}
+    assert known == {"tool_success": 1.0, "redundant_calls": 1.0}
+    unknown = {score.metric: score.reason for score in result.scores if score.value is None}
+    assert unknown.pop("unknown_tools") == "the tools the agent was offered were not captured"
+    assert unknown == {name: why for name in DEFAULT_METRICS if name not in known and name != "unknown_tools"}
 
 
 # --- passing ----------------------------------------------------------------------------------------------------------
@@ -173,6 +182,105 @@ def test_an_unknown_metric_is_a_mistake_even_without_a_golden() -> None:
         evaluate(RUN, None, metrics=["tool-f1"])
 
 
+# --- what a golden says of its own scores -----------------------------------------------------------------------------
+
+SEARCH = Golden("g", tools=(ExpectedTool("search"), ExpectedTool("book")))
+
+
+def test_a_golden_has_thresholds_of_its_own_for_any_metric() -> None:
+    golden = replace(SEARCH, thresholds={"tool_precision": 0.9, "tool_correctness": 0.4})
+    result = evaluate(["search", "x"], golden)
+    gates = {score.metric: (score.threshold, score.passed) for score in result.scores if score.passed is not None}
+    assert gates == {"tool_correctness": (0.4, True), "tool_precision": (0.9, False)}
+    assert evaluate(["search", "x"], golden, thresholds={"tool_precision": 0.5}).passed is True
+
+
+def test_a_golden_may_say_what_is_measured_of_it() -> None:
+    golden = replace(SEARCH, metrics=("tool_f1", "tool_success"), thresholds={"tool_recall": 1.0})
+    assert [score.metric for score in evaluate([], golden).scores] == ["tool_f1", "tool_success", "tool_recall"]
+    told = evaluate([], golden, thresholds={"call_budget": 1.0})
+    assert [score.metric for score in told.scores][-1] == "call_budget"
+    assert [score.metric for score in evaluate([], golden, metrics=["tool_order"]).scores] == ["tool_order"]
+    assert len(evaluate([], replace(golden, metrics=None)).scores) == len(DEFAULT_METRICS)
+    assert evaluate([], replace(golden, metrics=())).passed is False  # the one with a threshold is still measured
+
+
+@pytest.mark.parametrize("said", [{"metrics": ("tool_recal",)}, {"thresholds": {"tool_recal": 1.0}}])
+def test_a_golden_that_asks_for_a_metric_there_is_not_is_named(said: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        evaluate([], replace(SEARCH, **said))
+    assert str(caught.value) == "golden 'g': unknown metric 'tool_recal'. Did you mean 'tool_recall'?"
+
+
+# --- strict, reasons, steps -------------------------------------------------------------------------------------------
+
+
+def test_strict_wants_all_of_every_gate_and_gives_nothing_for_less() -> None:
+    result = evaluate(["search", "x"], SEARCH, strict=True)
+    assert result.score("tool_correctness") == Score(
+        "tool_correctness", 0.0, False, 1.0, "fail", "Expected but not called: book."
+    )
+    assert result.score("tool_precision") == Score("tool_precision", 0.5)  # no gate
+    assert result.passed is False
+    assert evaluate(["search", "book"], SEARCH, strict=True).passed is True
+    lenient = evaluate(["search"], SEARCH, strict=True, thresholds={"tool_recall": 0.1}, metrics=["tool_recall"])
+    assert lenient.scores == (Score("tool_recall", 0.0, False, 1.0, "fail", "Expected but not called: book."),)
+
+
+def test_each_gate_tells_what_keeps_it_from_1() -> None:
+    gates = {"tool_recall": 0.1, "tool_success": 0.9, "calls_made": 3}
+    calls = [ToolCall("search", error="down"), "x"]
+    result = evaluate(calls, SEARCH, metrics=["tool_recall", "tool_success", calls_made, "tool_f1"], thresholds=gates)
+    assert [(score.passed, score.reason) for score in result.scores] == [
+        (True, "Expected but not called: book."),
+        (False, "Failed: search."),
+        (True, None),  # a metric of one's own gives no account
+        (None, None),  # no gate
+    ]
+    told = evaluate(calls, SEARCH, metrics=["tool_f1"], verbose=True)
+    assert told.scores[0].reason == "Expected but not called: book; called but not expected: x."
+
+
+def test_without_reasons_there_are_the_numbers_alone() -> None:
+    told, bare = evaluate(["x"], SEARCH), evaluate(["x"], SEARCH, reasons=False)
+    assert bare.reason == ""
+    assert {score.reason for score in bare.scores} == {None}
+    assert bare.scores == tuple(replace(score, reason=None) for score in told.scores)
+    assert (bare.passed, bare.digest) == (told.passed, told.digest)
+    assert {score.reason for score in evaluate(["x"], None, reasons=False).scores} == {None}
+
+
+def test_verbose_tells_the_steps_and_never_a_value() -> None:
+    calls = [ToolCall("search"), ToolCall("book", arguments={"nights": "secret-7"})]
+    result = evaluate(calls, BOOK, verbose=True)
+    steps = {score.metric: score.steps for score in result.scores}
+    assert steps["tool_correctness"] == (
+        "Expected and called: search and book.",
+        "Expected but not called: none.",
+        "Called out of order: none.",
+        "The score is 1; 0.5 is wanted.",
+    )
+    assert steps["argument_correctness"] == (
+        "Arguments agree: none.",
+        "Arguments differ: book in nights (0).",
+        "The score is 0; 0.5 is wanted.",
+    )
+    assert steps["tool_success"][-1] == "The score is 1."
+    assert steps["effect_correctness"] == ()
+    assert "secret" not in str(steps)
+    assert evaluate(calls, BOOK, verbose=True, metrics=[calls_made]).scores[0].steps == ("The score is 2.",)
+    assert all(score.reason is None for score in evaluate(calls, BOOK, verbose=True, reasons=False).scores)
+
+
+def test_an_account_that_raises_is_an_error_of_its_metric() -> None:
+    def account(seen: Comparison) -> list[Any]:
+        raise KeyError("city")
+
+    mine = Metric("mine", lambda seen: 0.5, 1.0, account=account)
+    (score,) = evaluate([], [], metrics=[mine]).scores
+    assert (score.value, score.error) == (None, "KeyError: 'city'")
+
+
 # --- overriding and recognising ---------------------------------------------------------------------------------------
 
 
@@ -199,9 +307,15 @@ def test_equal_digests_mean_the_same_verdict() -> None:
         evaluate(replace(RUN, tool_calls=(ToolCall("search", server="s"), RUN.tool_calls[1])), BOOK),
         evaluate(RUN, replace(BOOK, threshold=0.9)),
         evaluate(RUN, BOOK, attempts="all"),
+        evaluate(RUN, replace(BOOK, write_tools=("book",))),
         evaluate(RUN, None),
     ]
     assert len({first.digest, *(change.digest for change in changes)}) == len(changes) + 1
+
+
+def test_what_a_golden_says_beside_its_verdict_changes_no_digest() -> None:
+    told = replace(BOOK, id="other", input="x", metadata={"owner": "me"})
+    assert evaluate(RUN, told).digest == evaluate(RUN, BOOK).digest
 
 
 def test_arguments_that_no_hash_can_be_made_of_are_judged_all_the_same() -> None:
@@ -210,7 +324,22 @@ def test_arguments_that_no_hash_can_be_made_of_are_judged_all_the_same() -> None
         deep = {"x": deep}
     for arguments in ({1: "a", "b": "c"}, {("a", "b"): 1}, deep):
         result = evaluate([ToolCall("t", arguments=arguments)], [ExpectedTool("t", {"y": 1})])
-        assert result.score("argument_correctness") == Score(
-            "argument_correctness", 0.0, False, 0.5, "fail", result.reason
-        )
+        score = result.score("argument_correctness")
+        assert score is not None
+        assert (score.value, score.passed) == (0.0, False)
         assert result.digest != evaluate([ToolCall("t", arguments=arguments)], ["u"]).digest
+
+
+def test_a_result_changes_the_digest_only_where_it_is_judged() -> None:
+    one, other = ToolCall("t", result="yes"), ToolCall("t", result="no")
+    assert evaluate([one], ["t"]).digest == evaluate([other], ["t"]).digest
+    stated = [ExpectedTool("t", result="yes")]
+    assert evaluate([one], stated).digest != evaluate([other], stated).digest
+
+
+def test_an_evaluation_is_the_same_after_a_journey() -> None:
+    result = evaluate(RUN, BOOK)
+    for before in (result, replace(result)):  # one that knows its digest already, and one that does not
+        arrived = pickle.loads(pickle.dumps(before))
+        assert (arrived, arrived.digest) == (result, result.digest)
+        assert replace(arrived, revision=2).digest == result.digest

@@ -1,4 +1,4 @@
-"""The reason is one sentence that a person can act on, and it never shows a value."""
+"""The reason is one sentence that a person can act on, and it never shows a value of an argument."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goldspan.model import ExpectedTool, ToolCall, ToolDefinition
+from goldspan.model import AnyOf, Comparison, ExpectedTool, Golden, Parallel, Times, ToolCall, ToolDefinition
 from goldspan.scoring import compare
 from goldspan.scoring.explanation import reason
 
@@ -81,7 +81,7 @@ from goldspan.scoring.explanation import reason
             [ToolCall(f"t{n}", arguments={"x": 2}) for n in range(7)],
             {},
             "All 7 expected tools were called, in order; t0 differs in x; t1 differs in x; t2 differs in x; "
-            "t3 differs in x; t4 differs in x; 2 more calls differ in their arguments.",
+            "t3 differs in x; t4 differs in x; 2 more calls differ.",
             id="many arguments",
         ),
         pytest.param([], ["x" * 100], {}, f"No tool was expected; {'x' * 57}... was called.", id="a long name"),
@@ -91,9 +91,133 @@ def test_the_reason_names_what_happened(expected: Any, called: Any, more: dict[s
     assert reason(compare(called, expected, **more)) == sentence
 
 
+MESSAGE = AnyOf(((ExpectedTool("send_email"),), (ExpectedTool("send_sms"),)))
+CLOSE = ExpectedTool("close", times=Times(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("expected", "called", "more", "sentence"),
+    [
+        pytest.param([MESSAGE], [], {}, "Expected send_email or send_sms was not called.", id="no alternative"),
+        pytest.param([MESSAGE], ["send_sms"], {}, "Expected send_sms was called.", id="the alternative that was taken"),
+        pytest.param(
+            ["search", MESSAGE],
+            [],
+            {},
+            "Expected search and either send_email or send_sms were not called.",
+            id="alternatives among others",
+        ),
+        pytest.param(
+            [AnyOf(((ExpectedTool("a"), ExpectedTool("b")), (ExpectedTool("c"),)))],
+            ["a"],
+            {},
+            "Expected b was not called.",
+            id="the trajectory that was begun",
+        ),
+        pytest.param(
+            [Parallel((ExpectedTool("a"), ExpectedTool("b")))],
+            ["b"],
+            {},
+            "Expected a was not called.",
+            id="one of two in parallel",
+        ),
+        pytest.param(["a", "a", "a"], ["a"], {}, "Expected a was called 1 of 3 times.", id="too seldom"),
+        pytest.param(
+            [ExpectedTool("a", times=Times(2, 4)), "b"],
+            ["a"],
+            {},
+            "Expected b was not called; a was called 1 of 2 times.",
+            id="one never and one too seldom",
+        ),
+        pytest.param([CLOSE], [], {}, "No tool had to be called.", id="optional and not called"),
+        pytest.param(
+            [CLOSE], ["close"], {}, "No tool had to be called; optional close was called.", id="optional and called"
+        ),
+        pytest.param(["a", CLOSE], ["a", "close"], {}, "Expected a was called.", id="optional beside expected"),
+        pytest.param(
+            ["a", ExpectedTool("close", {"x": 1}, times=Times(0, 1))],
+            ["a", ToolCall("close", arguments={"x": 2}, error="no")],
+            {},
+            "Expected a was called; close failed; close differs in x.",
+            id="optional, failed and different",
+        ),
+        pytest.param(
+            ["a"],
+            ["a", "log"],
+            {"extra": "allow"},
+            "Expected a was called; log was called besides, which is allowed.",
+            id="extra calls are allowed",
+        ),
+        pytest.param(
+            [],
+            ["log", "log"],
+            {"extra": "allow"},
+            "No tool was expected; log x2 were called besides, which is allowed.",
+            id="extra calls where nothing is expected",
+        ),
+        pytest.param(
+            ["a"],
+            [ToolCall("a", arguments={}), ToolCall("a", arguments={})],
+            {"duplicates": "ignore"},
+            "Expected a was called; a was called again, which does not count.",
+            id="a repeat that does not count",
+        ),
+        pytest.param(
+            ["a"],
+            ["a", "b", "c"],
+            {"max_calls": 2},
+            "Expected a was called; b and c were called but not expected; 3 calls were made and 2 are allowed.",
+            id="over budget",
+        ),
+        pytest.param(
+            [
+                ExpectedTool("a", result=1),
+                ExpectedTool("b", result={"total": 1}),
+                ExpectedTool("c", {"x": 1}, result=1),
+            ],
+            [
+                ToolCall("a", result=2),
+                ToolCall("b", result={"total": 2}),
+                ToolCall("c", arguments={"x": 2}, result=2),
+            ],
+            {},
+            "All 3 expected tools were called, in order; a differs in its result; b differs in result.total; "
+            "c differs in x and its result.",
+            id="results",
+        ),
+    ],
+)
+def test_the_reason_reads_well_for_every_kind_of_expectation(
+    expected: Any, called: Any, more: dict[str, Any], sentence: str
+) -> None:
+    assert reason(compare(called, expected, **more)) == sentence
+
+
+def test_that_a_better_pairing_may_exist_is_told() -> None:
+    seen = Comparison(Golden("g"), (), approximate="so many calls that not all were tried")
+    assert reason(seen) == (
+        "No tool was expected and none was called; there may be a better pairing, with so many calls that not all were "
+        "tried."
+    )
+
+
+def test_a_failure_never_shows_what_went_wrong_as_it_may_hold_values() -> None:
+    seen = compare(
+        [ToolCall("pay", arguments={"card": "4242"}, error="card 4242 refused")], [ExpectedTool("pay", {"card": "1"})]
+    )
+    assert "4242" not in reason(seen)
+
+
 @pytest.mark.parametrize(
     ("expected", "called", "sentence"),
     [
+        pytest.param(
+            [AnyOf(((ExpectedTool("search_hotels"),), (ExpectedTool("find_rooms"),)))],
+            ["search_hotel"],
+            "Expected search_hotels or find_rooms was not called; search_hotel was called but not expected; did you "
+            "mean search_hotel? declare it under tools as an alias of search_hotels.",
+            id="one of several alternatives",
+        ),
         pytest.param(
             ["search_hotels"],
             ["search_hotel"],

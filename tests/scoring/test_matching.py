@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.errors import GoldspanError
-from goldspan.model import Comparison, ExpectedTool, Golden, Order, Run, Tool, ToolCall, Vocabulary
+from goldspan.model import Comparison, ExpectedTool, Golden, Order, Run, Tool, ToolCall, ToolDefinition, Vocabulary
 from goldspan.scoring import compare
-from goldspan.scoring.arguments import agreement
+from goldspan.scoring.agreement.arguments import agreement
+from goldspan.scoring.matching import compare_run
 
 NAMES = st.sampled_from(["search", "book", "pay"])
 ARGUMENTS = st.none() | st.fixed_dictionaries({}, optional={"x": st.integers(0, 1), "y": st.integers(0, 1)})
@@ -38,12 +40,16 @@ GOLDENS = st.builds(
 
 
 def story(seen: Comparison) -> list[str]:
-    """The rows in words: `verdict expected=called`, with ` !` for pairs that are out of order."""
+    """The rows in words: `verdict expected=called (note)`, with ` !` for pairs that are out of order."""
     words = []
     for row in seen.rows:
         sides = (row.expected.name if row.expected else "", row.called.raw_name if row.called else "")
-        words.append(f"{row.verdict} {'='.join(filter(None, sides))}{' !' if row.in_order is False else ''}")
+        note = f" ({row.note})" if row.note in NOTES else ""
+        words.append(f"{row.verdict} {'='.join(filter(None, sides))}{note}{' !' if row.in_order is False else ''}")
     return words
+
+
+NOTES = {"optional", "optional, not called", "extra", "repeat", "sub-agent"}
 
 
 def failed(name: str, **more: Any) -> ToolCall:
@@ -142,9 +148,10 @@ def test_every_call_and_every_expectation_is_accounted_for_once(calls: list[Tool
         pytest.param("in_order", "bb", "ab", ["missing a", "paired b=b", "unexpected b"], id="missing and repeated"),
         pytest.param("exact", "ab", "ab", ["paired a=a", "paired b=b"], id="exact"),
         pytest.param(
-            "exact", "xab", "ab", ["unexpected x", "paired a=a !", "paired b=b !"], id="exact: everything shifted"
+            "exact", "xab", "ab", ["unexpected x", "paired a=a", "paired b=b"], id="exact: another before them"
         ),
-        pytest.param("exact", "aab", "ab", ["paired a=a", "unexpected a", "paired b=b !"], id="exact: one twice"),
+        pytest.param("exact", "aab", "ab", ["paired a=a", "unexpected a", "paired b=b"], id="exact: one twice"),
+        pytest.param("exact", "ba", "ab", ["paired b=b", "paired a=a !"], id="exact: swapped"),
     ],
 )
 def test_order_is_as_strict_as_the_golden_wants_it(order: Order, called: str, expected: str, rows: list[str]) -> None:
@@ -288,6 +295,143 @@ def test_without_a_golden_every_call_is_tolerated() -> None:
     assert story(seen) == ["tolerated a", "tolerated delete_user"]
 
 
+# --- what need not be called, may be called otherwise, or several times -----------------------------------------------
+
+OPTIONAL = {"name": "o", "optional": True}
+EITHER = {"any_of": ["mail", "sms"]}
+PATHS = {"any_of": [["find", "refund"], "escalate"]}
+TOGETHER = {"parallel": ["log", "notify"]}
+
+
+def times(least: int, most: int | None = None) -> dict[str, Any]:
+    return {"name": "t", "times": {"min": least} if most is None else {"min": least, "max": most}}
+
+
+@pytest.mark.parametrize(
+    ("order", "called", "expected", "rows"),
+    [
+        pytest.param("any", "o", [OPTIONAL], ["tolerated o=o (optional)"], id="optional and called"),
+        pytest.param("any", "", [OPTIONAL], ["tolerated o (optional, not called)"], id="optional and not called"),
+        pytest.param("any", "o o", [OPTIONAL], ["tolerated o=o (optional)", "unexpected o"], id="optional, but once"),
+        pytest.param("any", "o", [OPTIONAL, "o"], ["tolerated o (optional, not called)", "paired o=o"],
+                     id="what must be called comes first"),
+        pytest.param("in_order", "o a", ["a", OPTIONAL], ["tolerated o=o (optional) !", "paired a=a"],
+                     id="what may be called has its place, too"),
+        pytest.param("any", "", [EITHER], ["missing mail or sms"], id="neither alternative"),
+        pytest.param("any", "sms", [EITHER], ["paired sms=sms"], id="the other alternative"),
+        pytest.param("any", "mail sms", [EITHER], ["paired mail=mail", "unexpected sms"], id="both alternatives"),
+        pytest.param("any", "sms mail", [EITHER, "sms"], ["paired sms=sms", "paired mail=mail !"],
+                     id="an alternative leaves a call to what takes no other"),
+        pytest.param("any", "sms", [{**EITHER, "optional": True}], ["tolerated sms=sms (optional)"],
+                     id="optional alternatives"),
+        pytest.param("any", "mail sms", [{**EITHER, "times": 2}], ["paired mail=mail", "paired sms=sms"],
+                     id="alternatives twice"),
+        pytest.param("any", "find refund", [PATHS], ["paired find=find", "paired refund=refund"], id="one trajectory"),
+        pytest.param("any", "escalate", [PATHS], ["paired escalate=escalate"], id="the other trajectory"),
+        pytest.param("any", "find", [PATHS], ["paired find=find", "missing refund"], id="half of a trajectory"),
+        pytest.param("any", "find escalate", [PATHS], ["unexpected find", "paired escalate=escalate"],
+                     id="a whole trajectory and half of another"),
+        pytest.param("any", "", [PATHS], ["missing find", "missing refund"], id="no trajectory"),
+        pytest.param("any", "x", [{"any_of": [["a", "b"], ["x", "y"]]}], ["paired x=x", "missing y"],
+                     id="the trajectory that was begun"),
+        pytest.param("in_order", "b a", [{"any_of": [["a", "b"], ["b", "a"]]}], ["paired b=b", "paired a=a"],
+                     id="the trajectory that is in order"),
+        pytest.param("any", "find", [{**PATHS, "optional": True}],
+                     ["tolerated find=find (optional)", "tolerated refund (optional, not called)"],
+                     id="an optional trajectory"),
+        pytest.param("any", "a z", ["a", {"any_of": [[PATHS, "z"], ["z", "y"]]}],
+                     ["paired a=a", "missing escalate", "paired z=z"], id="alternatives inside alternatives"),
+        pytest.param("in_order", "a notify log b", ["a", TOGETHER, "b"],
+                     ["paired a=a", "paired notify=notify", "paired log=log", "paired b=b"], id="in parallel"),
+        pytest.param("in_order", "log a b notify", ["a", "b", TOGETHER],
+                     ["paired log=log !", "paired a=a", "paired b=b", "paired notify=notify"], id="before its turn"),
+        pytest.param("in_order", "sms log b", [{"parallel": ["log", EITHER]}, "b"],
+                     ["paired sms=sms", "paired log=log", "paired b=b"], id="an alternative in parallel"),
+        pytest.param("any", "t t t", [times(1, 2)], ["paired t=t", "tolerated t=t (optional)", "unexpected t"],
+                     id="once or twice, and called three times"),
+        pytest.param("any", "t", [times(2, 4)], ["paired t=t", "missing t"], id="too few times"),
+        pytest.param("any", "t t t", [times(1)], ["paired t=t", *["tolerated t=t (optional)"] * 2], id="at least once"),
+        pytest.param("any", "", [times(0)], ["tolerated t (optional, not called)"], id="any number, and none"),
+        pytest.param("in_order", "t t a t", [times(0), "a"],
+                     [*["tolerated t=t (optional)"] * 2, "paired a=a", "tolerated t=t (optional) !"],
+                     id="any number before another"),
+        pytest.param("in_order", "t a t", [{"parallel": [times(0), "a"]}],
+                     ["tolerated t=t (optional)", "paired a=a", "tolerated t=t (optional)"],
+                     id="any number beside another"),
+    ],
+)  # fmt: skip
+def test_the_golden_says_what_may_be_called_otherwise(
+    order: Order, called: str, expected: Any, rows: list[str]
+) -> None:
+    assert story(compare(called.split(), expected, order=order)) == rows
+
+
+@pytest.mark.parametrize(
+    ("called", "expected", "rules", "rows"),
+    [
+        pytest.param("a a x", "a", {"duplicates": "ignore"}, ["paired a=a", "tolerated a (repeat)", "unexpected x"],
+                     id="called again"),
+        pytest.param("x x a", "a", {"duplicates": "ignore"}, ["unexpected x", "tolerated x (repeat)", "paired a=a"],
+                     id="what nobody expected, again"),
+        pytest.param("a", "a a b b", {"duplicates": "ignore"},
+                     ["paired a=a", "tolerated a (repeat)", "missing b", "tolerated b (repeat)"], id="expected again"),
+        pytest.param("x a", "a", {"extra": "allow"}, ["tolerated x (extra)", "paired a=a"], id="more is allowed"),
+        pytest.param("rm a", "a", {"extra": "allow", "forbid": ["rm"]}, ["forbidden rm", "paired a=a"],
+                     id="more is allowed, but not what is forbidden"),
+    ],
+)  # fmt: skip
+def test_repeats_and_extra_calls_count_as_the_golden_wants_it(
+    called: str, expected: str, rules: Any, rows: list[str]
+) -> None:
+    assert story(compare(called.split(), expected.split(), **rules)) == rows
+
+
+def test_a_repeat_has_the_same_arguments() -> None:
+    called = [{"name": "a", "args": args} for args in ({"x": 1}, {"x": 1.0, "y": None}, {"x": 2})]
+    assert [row.verdict for row in compare(called, ["a"], duplicates="ignore").rows] == [
+        "paired",
+        "tolerated",
+        "unexpected",
+    ]
+
+
+def test_a_repeat_is_told_wherever_the_call_stands_that_counts() -> None:
+    called = [{"name": "a", "args": {"x": 1}}, "b", {"name": "a", "args": {"x": 1}}]
+    seen = compare(called, ["b", {"name": "a", "args": {"x": 1}}], order="in_order", duplicates="ignore")
+    assert story(seen) == ["tolerated a (repeat)", "paired b=b", "paired a=a"]
+
+
+@pytest.mark.parametrize(
+    ("own", "rows"),
+    [
+        pytest.param("main", ["paired a=a", "tolerated b (sub-agent)", "unexpected c"], id="its own calls only"),
+        pytest.param(None, ["paired a=a", "unexpected b", "unexpected c"], id="nobody knows whose it is"),
+    ],
+)
+def test_calls_of_other_agents_do_not_count_under_depth_own(own: str | None, rows: list[str]) -> None:
+    calls = (ToolCall("a", agent="main"), ToolCall("b", agent="helper"), ToolCall("c"))
+    golden = Golden("g", tools=(ExpectedTool("a"),), depth="own")
+    assert story(compare_run(Run("r", agent=own, tool_calls=calls), golden)) == rows
+
+
+def test_what_is_forbidden_is_forbidden_to_other_agents_as_well() -> None:
+    run = Run("r", agent="main", tool_calls=(ToolCall("rm", agent="helper"),))
+    assert story(compare(run, [], depth="own", forbid=["rm"])) == ["forbidden rm"]
+
+
+def test_a_failure_and_its_repetition_answer_one_expectation_not_two() -> None:
+    calls = [{"name": "pay", "error": "timeout"}, "pay"]
+    assert story(compare(calls, ["pay", "pay"])) == ["superseded pay", "paired pay=pay", "missing pay"]
+    assert story(compare(calls, ["pay", "pay"], attempts="all")) == ["paired pay=pay", "paired pay=pay"]
+
+
+def test_a_comparison_has_its_run() -> None:
+    run = Run("r", tool_calls=(ToolCall("a"),))
+    assert compare(run, ["a"]).run is run
+    assert compare(run, None).run is run
+    assert compare(["a"], []).run == Run("", tool_calls=(ToolCall("a"),))
+
+
 # --- arguments decide who answers whom --------------------------------------------------------------------------------
 
 
@@ -332,7 +476,7 @@ TWINS = st.lists(st.tuples(st.sampled_from(["s", "t"]), ARGUMENTS), max_size=4)
 def merit(expected: list[Any], called: list[Any], pairs: list[tuple[int, int]]) -> tuple[int, float, int]:
     """What makes a pairing good: many pairs, little disagreement, many judged."""
     judged = [
-        agreement(expected[one][1], called[other][1])
+        agreement(ExpectedTool("s", expected[one][1]), ToolCall("s", arguments=called[other][1]))
         for one, other in pairs
         if expected[one][1] is not None and called[other][1] is not None
     ]
@@ -357,6 +501,47 @@ def test_two_hundred_calls_of_one_tool_are_paired_exactly() -> None:
     assert all(row.agreement and row.agreement.share == 1.0 for row in compare(called, expected).pairs)
 
 
+def test_results_weigh_like_arguments() -> None:
+    called = [{"name": "s", "result": 2}, {"name": "s", "output": 1}]
+    seen = compare(called, [{"name": "s", "result": 1}, {"name": "s", "result": 2}])
+    assert [(row.expected_at, row.called_at) for row in seen.pairs] == [(1, 0), (0, 1)]
+    assert all(row.result_agreement and row.result_agreement.share == 1.0 for row in seen.pairs)
+
+
+def test_of_alternatives_the_one_that_agrees_is_told() -> None:
+    either = {"any_of": [{"name": "pay", "args": {"by": "card"}}, {"name": "pay", "args": {"by": "cash"}}]}
+    (row,) = compare([{"name": "pay", "args": {"by": "cash"}}], [either]).pairs
+    assert isinstance(row.expected, ExpectedTool)
+    assert row.expected.arguments == {"by": "cash"}
+
+
+SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
+CALL = ToolCall("get", raw_name="mcp__shop__get", server="shop", arguments={"id": "7"})
+
+
+@pytest.mark.parametrize(
+    ("declared", "offered", "share"),
+    [
+        pytest.param((), (), 0.0, id="nothing is known of the tool"),
+        pytest.param((Tool("get", parameters=SCHEMA),), (), 1.0, id="the golden file declares it"),
+        pytest.param((), (ToolDefinition("mcp__shop__get", parameters=SCHEMA),), 1.0, id="the agent was offered it"),
+        pytest.param((), (ToolDefinition("GET", parameters=SCHEMA),), 1.0, id="offered in another spelling"),
+        pytest.param((Tool("get"),), (ToolDefinition("get", parameters=SCHEMA),), 1.0, id="declared without a schema"),
+        pytest.param((Tool("get", parameters={}),), (ToolDefinition("get", parameters=SCHEMA),), 0.0,
+                     id="what is declared wins"),
+        pytest.param((Tool("other", parameters=SCHEMA),), (ToolDefinition("put", parameters=SCHEMA),), 0.0,
+                     id="only others are known"),
+    ],
+)  # fmt: skip
+def test_arguments_are_read_as_the_tool_declares_them(
+    declared: tuple[Tool, ...], offered: tuple[ToolDefinition, ...], share: float
+) -> None:
+    golden = Golden("g", tools=(ExpectedTool("get", {"id": 7}),), vocabulary=Vocabulary(declared))
+    (row,) = compare_run(Run("r", tool_calls=(CALL,), available_tools=offered), golden).pairs
+    assert row.agreement is not None
+    assert row.agreement.share == share
+
+
 # --- what may be handed over ------------------------------------------------------------------------------------------
 
 
@@ -369,6 +554,7 @@ def test_calls_may_be_given_as_names_dictionaries_values_or_a_run() -> None:
         Run("r", tool_calls=(call,)),
         [{"name": "search", "arguments": {"q": "x"}}],
         [{"name": "search", "args": {"q": "x"}, "description": "kept by somebody else"}],
+        [{"name": "search", "input_parameters": {"q": "x"}, "arguments": None, "id": "c1", "outcome": None}],
         [{"name": "search", "arguments": '{"q": "x"}', "error": None}],
     ):
         (row,) = compare(called, golden).rows
@@ -403,11 +589,27 @@ def test_a_dictionary_may_say_more_about_a_call() -> None:
     )
 
 
+def test_expectations_may_be_given_as_golden_files_have_them() -> None:
+    expected: list[Any] = [
+        "a",
+        ExpectedTool("b"),
+        {"name": "c", "args": '{"x": 1}'},
+        {"name": "c", "arguments": {"x": {"approx": 2, "within": 0.5}}},
+        {"any_of": ["d", "e"]},
+    ]
+    called = ["a", "b", {"name": "c", "args": {"x": 2.25}}, {"name": "c", "args": {"x": 1}}, "e"]
+    assert all(row.agreement is None or row.agreement.share == 1.0 for row in compare(called, expected).pairs)
+    assert len(compare(called, expected).pairs) == 5
+
+
 def test_what_is_said_beside_a_golden_stands_in_for_it() -> None:
     golden = Golden("g", tools=(ExpectedTool("a"), ExpectedTool("b")), order="in_order", forbid=("x",))
     seen = compare(["b", "a", "x"], golden, order="any", forbid=[])
     assert seen.golden == Golden("g", tools=golden.tools)
     assert compare(["a"], golden, order="in_order").golden is golden
+    assert compare(["a"], golden, order=None).golden is golden
+    changed = compare(["a"], golden, max_calls=3, mode="f1", extra="allow").golden
+    assert changed == replace(golden, max_calls=3, mode="f1", extra="allow")
 
 
 @pytest.mark.parametrize(
@@ -436,11 +638,26 @@ def test_what_is_said_beside_a_golden_stands_in_for_it() -> None:
             id="unknown kind",
         ),
         pytest.param(
-            [], [{"name": "a", "args": [1]}], {}, "expected[0]: arguments must be a dictionary, not [1].", id="a list"
+            [], [{"name": "a", "args": [1]}], {}, "expected[0]: args must be a mapping, not [1].", id="a list"
         ),
         pytest.param(
-            [], [{"name": "a", "args": "{"}], {}, "expected[0]: arguments must be a dictionary, not '{'.", id="broken"
+            [], [{"name": "a", "args": "{"}], {}, "expected[0]: args must be a mapping, not '{'.", id="broken"
         ),
+        pytest.param(
+            [],
+            ["a", {"name": "b", "argument": {}}],
+            {},
+            "expected[1]: unknown key 'argument'. Did you mean 'arguments'?",
+            id="misspelt key of an expectation",
+        ),
+        pytest.param(
+            [],
+            [{"name": 3}],
+            {},
+            "expected[0]: name must be text, not 3. Write it in quotes.",
+            id="a name that is none",
+        ),
+        pytest.param([], [""], {}, "expected[0]: name must not be empty.", id="an empty name"),
         pytest.param(
             [],
             [],
@@ -452,6 +669,27 @@ def test_what_is_said_beside_a_golden_stands_in_for_it() -> None:
             [], [], {"attempts": 2}, "attempts must be effective, all or succeeded, not 2.", id="unknown attempts"
         ),
         pytest.param([], [], {"forbid": "x"}, "forbid must be a list, not 'x'.", id="forbidden, no list"),
+        pytest.param(
+            [], [], {"forbid": [3]}, "forbid must be a list of names, and 3 is none.", id="forbidden, no name"
+        ),
+        pytest.param(
+            [], [], {"max_calls": -1}, "max_calls must be a whole number, 0 or more, not -1.", id="fewer than no calls"
+        ),
+        pytest.param(
+            [],
+            [],
+            {"max_calls": True},
+            "max_calls must be a whole number, 0 or more, not True.",
+            id="true is no number",
+        ),
+        pytest.param([], [], {"ordr": "any"}, "there is no rule 'ordr'. Did you mean 'order'?", id="misspelt rule"),
+        pytest.param(
+            [],
+            [],
+            {"order": "exact", "extra": "allow"},
+            "golden 'given': order 'exact' allows no other calls, so extra cannot be 'allow'.",
+            id="rules that contradict each other",
+        ),
     ],
 )
 def test_what_is_neither_call_nor_tool_is_one_sentence(

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.errors import ConfigurationError
-from goldspan.model import ExpectedTool, Golden, ToolCall
+from goldspan.model import (
+    Agreement,
+    AnyOf,
+    Comparison,
+    Difference,
+    ExpectedTool,
+    Golden,
+    Parallel,
+    Row,
+    Run,
+    Times,
+    Tool,
+    ToolCall,
+    ToolDefinition,
+    Vocabulary,
+)
 from goldspan.scoring import compare
-from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric, resolve
+from goldspan.scoring.calls import as_golden
+from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric, correctness
+from goldspan.scoring.metrics.metric import alternatives
 
 LETTERS = st.lists(st.sampled_from("abcd"), max_size=6)
 ARGUMENTS = st.none() | st.fixed_dictionaries({}, optional={"x": st.integers(0, 1), "y": st.integers(0, 1)})
 
 
+def seen_of(called: Any, expected: Any, **more: Any) -> Comparison:
+    return compare(called, None if expected is None else replace(as_golden(expected), **more))
+
+
 def value(metric: str, called: Any, expected: Any, **more: Any) -> float | None:
-    return METRICS[metric].measure(compare(called, expected, **more))
+    return METRICS[metric].measure(seen_of(called, expected, **more))
+
+
+def parts(metric: str, seen: Comparison) -> dict[str, list[str]]:
+    account = METRICS[metric].account
+    assert account is not None
+    return {part.what: list(part.names) for part in account(seen)}
 
 
 # --- the cases on which the products disagree -------------------------------------------------------------------------
@@ -61,7 +88,7 @@ def test_tool_correctness_and_its_neighbours(
 
 
 @pytest.mark.parametrize(
-    ("called", "forbid", "correctness", "precision", "forbidden"),
+    ("called", "forbid", "share", "precision", "forbidden"),
     [
         pytest.param(["a"], [], 1.0, 1.0, None, id="nothing is forbidden"),
         pytest.param(["a"], ["d*"], 1.0, 1.0, 1.0, id="not called"),
@@ -70,21 +97,21 @@ def test_tool_correctness_and_its_neighbours(
     ],
 )
 def test_forbidden_tools(
-    called: Any, forbid: list[str], correctness: float, precision: float, forbidden: float | None
+    called: Any, forbid: list[str], share: float, precision: float, forbidden: float | None
 ) -> None:
-    assert value("tool_correctness", called, ["a"], forbid=forbid) == correctness
-    assert value("tool_precision", called, ["a"], forbid=forbid) == precision
-    assert value("forbidden_tools", called, ["a"], forbid=forbid) == forbidden
+    assert value("tool_correctness", called, ["a"], forbid=tuple(forbid)) == share
+    assert value("tool_precision", called, ["a"], forbid=tuple(forbid)) == precision
+    assert value("forbidden_tools", called, ["a"], forbid=tuple(forbid)) == forbidden
 
 
 def test_a_forbidden_call_is_a_call_where_none_was_expected() -> None:
-    assert value("tool_correctness", ["delete"], [], forbid=["delete"]) == 0.0
+    assert value("tool_correctness", ["delete"], [], forbid=("delete",)) == 0.0
 
 
-@pytest.mark.parametrize(("attempts", "correctness"), [("effective", 1.0), ("all", 0.0), ("succeeded", 1.0)])
-def test_a_retry_does_not_spoil_an_exact_run_unless_every_attempt_counts(attempts: str, correctness: float) -> None:
+@pytest.mark.parametrize(("attempts", "share"), [("effective", 1.0), ("all", 0.0), ("succeeded", 1.0)])
+def test_a_retry_does_not_spoil_an_exact_run_unless_every_attempt_counts(attempts: str, share: float) -> None:
     called = [ToolCall("a", error="timeout"), ToolCall("a")]
-    assert value("tool_correctness", called, ["a"], order="exact", attempts=attempts) == correctness
+    assert value("tool_correctness", called, ["a"], order="exact", attempts=attempts) == share
 
 
 @pytest.mark.parametrize(
@@ -123,10 +150,483 @@ def test_argument_correctness(called: Any, expected: Any, share: float | None, w
     assert share is not None or metric.unknown(seen) == why
 
 
+def test_without_a_golden_no_tool_is_right_or_wrong() -> None:
+    for name in ("tool_correctness", "tool_recall", "tool_precision", "tool_f1", "tool_order", "argument_correctness"):
+        assert value(name, ["a"], None) is None
+    assert METRICS["argument_correctness"].unknown(compare(["a"], None)) == "the golden states no arguments"
+
+
+def test_the_account_of_a_set_is_not_about_order_and_that_of_nothing_is_about_what_was_called() -> None:
+    ordered = seen_of(["b", "a", "c"], ["a", "b"], order="in_order", mode="set")
+    assert parts("tool_correctness", ordered) == {
+        "expected and called": ["b", "a"],
+        "expected but not called": [],
+        "called but not expected": ["c"],
+        "called but forbidden": [],
+    }
+    assert parts("tool_correctness", compare(["a"], []))["called but not expected"] == ["a"]
+
+
 def test_tool_order_looks_at_what_was_called_only() -> None:
     assert value("tool_order", ["b", "a"], ["a", "b"]) == 0.5
     assert value("tool_order", ["a", "x", "c"], ["a", "b", "c"]) == 1.0
     assert value("tool_order", ["x"], ["a"]) is None
+
+
+# --- the modes of tool_correctness ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expected", "called", "recall", "precision", "f1", "exact", "same"),
+    [
+        pytest.param("ab", "ab", 1, 1, 1, 1, 1, id="the same two"),
+        pytest.param("ab", "ba", 1, 1, 1, 1, 1, id="swapped"),
+        pytest.param("ab", "axb", 1, 2 / 3, 0.8, 0, 0, id="one extra"),
+        pytest.param("ab", "a", 1 / 2, 1, 2 / 3, 0, 0, id="one missing"),
+        pytest.param("ab", "", 0, 0, 0, 0, 0, id="nothing called"),
+        pytest.param("", "", 1, 1, 1, 1, 1, id="nothing expected, nothing called"),
+        pytest.param("", "a", 0, 0, 0, 0, 0, id="nothing expected, one called"),
+        pytest.param("ab", "aab", 1, 2 / 3, 0.8, 0, 1, id="one called again"),
+        pytest.param("aab", "ab", 2 / 3, 1, 0.8, 0, 1, id="one expected again"),
+        pytest.param("aab", "abb", 2 / 3, 2 / 3, 2 / 3, 0, 1, id="another one again"),
+        pytest.param("aa", "ab", 1 / 2, 1 / 2, 1 / 2, 0, 0, id="another tool instead"),
+    ],
+)
+def test_the_mode_says_how_correctness_counts(
+    expected: str, called: str, recall: float, precision: float, f1: float, exact: float, same: float
+) -> None:
+    counted = {"recall": recall, "precision": precision, "f1": f1, "exact": exact, "set": same}
+    for mode, share in counted.items():
+        assert value("tool_correctness", [*called], [*expected], mode=mode) == pytest.approx(share), mode
+
+
+@pytest.mark.parametrize(
+    ("mode", "in_order", "exact"),
+    [("recall", 0.5, 0), ("precision", 0.5, 0.5), ("f1", 0.5, 0.5), ("exact", 0, 0), ("set", 1, 1)],
+)
+def test_calls_out_of_order_are_not_met_whatever_the_mode_but_a_set_has_no_order(
+    mode: str, in_order: float, exact: float
+) -> None:
+    for order, share in {"any": 1, "in_order": in_order, "exact": exact}.items():
+        assert value("tool_correctness", ["b", "a"], ["a", "b"], order=order, mode=mode) == share
+
+
+def test_a_set_is_one_of_tools_not_of_spellings() -> None:
+    vocabulary = Vocabulary((Tool("search_hotels", aliases=("hotel.search",)),))
+    called = ["search_hotels", "hotel-search"]
+    assert value("tool_correctness", called, ["SearchHotels"], mode="set", vocabulary=vocabulary) == 1
+    assert value("tool_correctness", called, ["SearchHotels"], mode="set") == 0
+    assert value("tool_correctness", ["a", "a"], ["a"], mode="set", forbid=("b",)) == 1
+    assert value("tool_correctness", ["a", "b"], ["a"], mode="set", forbid=("b",)) == 0
+
+
+def test_an_alternative_that_was_called_before_is_in_the_set() -> None:
+    either = AnyOf(((ExpectedTool("a"),), (ExpectedTool("b"),)))
+    golden = Golden("g", tools=(ExpectedTool("a"), either), mode="set")
+    rows = (Row("paired", expected=ExpectedTool("a"), called=ToolCall("a")), Row("missing", expected=either))
+    assert METRICS["tool_correctness"].measure(Comparison(golden, rows)) == 1
+    neither = replace(either, options=((ExpectedTool("c"),), (ExpectedTool("d"),)))
+    assert METRICS["tool_correctness"].measure(Comparison(golden, (rows[0], Row("missing", expected=neither)))) == 0
+
+
+def test_alternatives_are_found_at_any_depth() -> None:
+    deep: Any = ExpectedTool("a")
+    for _ in range(5_000):
+        deep = AnyOf(((deep,),))
+    both = AnyOf(((Parallel((deep, ExpectedTool("b"))), ExpectedTool("c")),))
+    assert sorted(tool.name for tool in alternatives(both)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("called", "expected", "usual", "changed"),
+    [
+        pytest.param([], [], 1.0, None, id="nothing to do and nothing done"),
+        pytest.param(["a"], [], 0.0, 1.0, id="uncalled for"),
+        pytest.param(["a"], ["a", "b"], 0.5, 0.5, id="something to do"),
+    ],
+)
+def test_what_no_expectation_means_may_be_changed(
+    called: list[str], expected: list[str], usual: float, changed: float | None
+) -> None:
+    seen = compare(called, expected)
+    metric = correctness(idle=None, uncalled_for=1.0)
+    assert correctness().measure(seen) == METRICS["tool_correctness"].measure(seen) == usual
+    assert metric.measure(seen) == changed
+    assert (metric.name, metric.unknown(seen)) == ("tool_correctness", "nothing was expected")
+
+
+# --- optional expectations --------------------------------------------------------------------------------------------
+
+MAYBE = ExpectedTool("b", {"x": 1}, times=Times(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("called", "share", "exact", "precision", "arguments", "order"),
+    [
+        pytest.param([("a", None)], 1, 1, 1, None, 1, id="left out"),
+        pytest.param([("a", None), ("b", 1)], 1, 1, 1, 1, 1, id="called"),
+        pytest.param([("a", None), ("b", 2)], 1, 1, 1, 0, 1, id="called with other arguments"),
+        pytest.param([("b", 1), ("a", None)], 1, 0, 1, 1, 0.5, id="called too early"),
+        pytest.param([("a", None), ("b", 1), ("b", 1)], 1, 0, 0.5, 1, 1, id="called again"),
+    ],
+)
+def test_what_is_optional_costs_nothing_but_its_arguments_and_its_place_count(
+    called: Any, share: float, exact: float, precision: float, arguments: float | None, order: float
+) -> None:
+    calls = [ToolCall(name, arguments=x and {"x": x}) for name, x in called]
+    golden = Golden("g", tools=(ExpectedTool("a"), MAYBE))
+    assert value("tool_correctness", calls, golden) == share
+    assert value("tool_correctness", calls, golden, order="exact") == exact
+    assert value("tool_precision", calls, golden) == precision
+    assert value("argument_correctness", calls, golden) == arguments
+    assert value("tool_order", calls, golden, order="in_order") == order
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("result", "expected", "share", "why"),
+    [
+        pytest.param("ok", ExpectedTool("t", result="ok"), 1.0, None, id="as stated"),
+        pytest.param("no", ExpectedTool("t", result="ok"), 0.0, None, id="another"),
+        pytest.param("ok", ExpectedTool("t"), None, "the golden states no results", id="not stated"),
+        pytest.param(
+            "ok", ExpectedTool("u", result="ok"), None, "no tool whose result is stated was called", id="not called"
+        ),
+        pytest.param(
+            None, ExpectedTool("t", result="ok"), None, "the results of the calls were not captured", id="not captured"
+        ),
+    ],
+)
+def test_result_correctness(result: Any, expected: ExpectedTool, share: float | None, why: str | None) -> None:
+    seen = compare([ToolCall("t", result=result)], [expected])
+    metric = METRICS["result_correctness"]
+    assert metric.measure(seen) == share
+    assert share is not None or metric.unknown(seen) == why
+
+
+# --- what changed the world -------------------------------------------------------------------------------------------
+
+SHOP = Vocabulary((Tool("find", effect="read"), Tool("buy", aliases=("purchase",), effect="write"), Tool("idle")))
+
+
+@pytest.mark.parametrize(
+    ("called", "expected", "share"),
+    [
+        pytest.param([], [], 1.0, id="nothing to change, nothing changed"),
+        pytest.param(["find"], [], 1.0, id="reads do not count"),
+        pytest.param([], ["find"], 1.0, id="nor do missing reads"),
+        pytest.param(["unheard_of"], [], 1.0, id="nor does what is not declared"),
+        pytest.param(["buy"], ["buy"], 1.0, id="made"),
+        pytest.param(["find", "find", "purchase"], ["find", "buy"], 1.0, id="made by another name"),
+        pytest.param([], ["buy"], 0.0, id="not made"),
+        pytest.param(["buy"], [], 0.0, id="made unasked"),
+        pytest.param(["buy", "buy"], ["buy"], 0.5, id="made twice"),
+        pytest.param([ToolCall("buy", error="no money")], ["buy"], 0.0, id="failed"),
+        pytest.param([ToolCall("buy", error="no money")], [], 1.0, id="failed unasked"),
+        pytest.param([ToolCall("buy", error="busy"), "buy"], ["buy"], 1.0, id="failed and made good"),
+        pytest.param([ToolCall("buy", outcome="denied")], [], 1.0, id="denied"),
+        pytest.param([ToolCall("buy", arguments={"n": 1})], [ExpectedTool("buy", {"n": 1})], 1.0, id="as stated"),
+        pytest.param([ToolCall("buy", arguments={"n": 2})], [ExpectedTool("buy", {"n": 1})], 0.0, id="another"),
+        pytest.param(
+            [ToolCall("buy", arguments={"n": 1, "of": "tea"})],
+            [ExpectedTool("buy", {"n": 2, "of": "tea"})],
+            0.5,
+            id="half right",
+        ),
+        pytest.param(["buy"], [ExpectedTool("buy", {"n": 1})], 1.0, id="arguments not captured"),
+        pytest.param(
+            [ToolCall("buy", arguments={"n": n}) for n in (1, 2)],
+            [ExpectedTool("buy", {"n": n}) for n in (2, 1)],
+            1.0,
+            id="each finds its own",
+        ),
+    ],
+)
+@pytest.mark.parametrize("attempts", ["effective", "all", "succeeded"])
+def test_effect_correctness(called: Any, expected: Any, share: float, attempts: str) -> None:
+    assert value("effect_correctness", called, expected, vocabulary=SHOP, attempts=attempts) == share
+
+
+def purchase(n: int, **more: Any) -> ToolCall:
+    return ToolCall("buy", arguments={"n": n, "of": "tea"}, **more)
+
+
+@pytest.mark.parametrize(
+    ("called", "expected", "more", "share"),
+    [
+        pytest.param([2, 1], [1, 2], {}, 1.0, id="in another order"),
+        pytest.param([2, 1, 4], [1, 2, 3], {}, 5 / 6, id="in another order, and one half right"),
+        pytest.param([2], [1], {}, 0.5, id="half right"),
+        pytest.param([2, 1], [1, 2], {"forbid": ("purchase",)}, 0.0, id="forbidden"),
+    ],
+)
+@pytest.mark.parametrize("order", ["any", "in_order", "exact"])
+def test_changes_stand_beside_those_they_are_most_like_whatever_the_order(
+    called: list[int], expected: list[int], more: dict[str, Any], share: float, order: str
+) -> None:
+    calls = [purchase(n, concurrent_with=(1 - at,) if at < 2 else ()) for at, n in enumerate(called)]
+    tools = [ExpectedTool("buy", purchase(n).arguments, times=Times(1, 1)) for n in expected]
+    found = value("effect_correctness", calls, tools, order=order, vocabulary=SHOP, **more)
+    assert found == pytest.approx(share)
+
+
+@pytest.mark.parametrize("order", ["any", "in_order", "exact"])
+def test_a_failed_call_takes_no_ones_place(order: str) -> None:
+    calls = [purchase(2), purchase(1, error="no money")]
+    tools = [ExpectedTool("buy", purchase(1).arguments)]
+    assert value("effect_correctness", calls, tools, order=order, vocabulary=SHOP, attempts="all") == 0.5
+
+
+def test_a_change_that_need_not_be_made_is_optional_in_every_order() -> None:
+    maybe = ExpectedTool("buy", purchase(1).arguments, times=Times(0, 1))
+    tools = [ExpectedTool("buy", purchase(2).arguments), maybe]
+    for called, share in {(2,): 1.0, (2, 1): 1.0, (1, 2): 1.0, (1,): 0.5}.items():
+        calls = [purchase(n) for n in called]
+        assert value("effect_correctness", calls, tools, order="in_order", vocabulary=SHOP) == share
+
+
+def test_effects_are_known_where_any_is_declared() -> None:
+    assert value("effect_correctness", ["buy"], ["buy"]) is None
+    assert value("effect_correctness", ["buy"], ["buy"], vocabulary=Vocabulary((Tool("buy"),))) is None
+    assert value("effect_correctness", ["buy"], None) is None
+    assert value("effect_correctness", ["buy"], [], vocabulary=Vocabulary((Tool("find", effect="read"),))) == 1
+    assert parts("effect_correctness", compare(["buy"], ["buy"])) == {}
+
+
+def test_a_golden_may_list_the_tools_that_write() -> None:
+    assert value("effect_correctness", ["Buy", "find"], [], write_tools=("buy",)) == 0
+    assert value("effect_correctness", ["find"], [], write_tools=("buy",)) == 1
+    assert value("effect_correctness", ["find"], [], write_tools=()) == 1
+
+
+READS, WRITES = ToolDefinition("find", read_only=True), ToolDefinition("buy", read_only=False)
+
+
+@pytest.mark.parametrize(
+    ("called", "expected", "offered", "share"),
+    [
+        pytest.param(["find", "buy"], ["buy"], (READS, WRITES), 1.0, id="made"),
+        pytest.param(["find", "buy"], [], (READS, WRITES), 0.0, id="made unasked"),
+        pytest.param([], ["buy"], (READS, WRITES), 0.0, id="not made"),
+        pytest.param(["find"], [], (READS, WRITES), 1.0, id="a read more"),
+        pytest.param(["find", "sell"], [], (READS,), 1.0, id="of a tool nothing is said"),
+        pytest.param(["buy"], [], (READS, ToolDefinition("buy")), 1.0, id="of this one neither"),
+        pytest.param(
+            [ToolCall("buy", server="shop")],
+            [],
+            (ToolDefinition("mcp__shop__buy", read_only=False),),
+            0.0,
+            id="decorated",
+        ),
+        pytest.param(["buy"], [], (ToolDefinition("find"), ToolDefinition("buy")), None, id="nothing is said of any"),
+        pytest.param(["buy"], [], (), None, id="none was offered"),
+    ],
+)
+def test_effects_are_known_from_what_mcp_servers_say_of_the_tools_they_offer(
+    called: list[Any], expected: list[str], offered: tuple[ToolDefinition, ...], share: float | None
+) -> None:
+    calls = tuple(ToolCall(call) if isinstance(call, str) else call for call in called)
+    seen = compare(Run("r", tool_calls=calls, available_tools=offered), expected)
+    assert METRICS["effect_correctness"].measure(seen) == share
+
+
+@pytest.mark.parametrize(
+    ("golden", "share"),
+    [
+        pytest.param({"vocabulary": Vocabulary((Tool("buy", effect="read"),))}, 1.0, id="the vocabulary says it reads"),
+        pytest.param({"vocabulary": Vocabulary((Tool("find", effect="write"),))}, 0.0, id="it says so of another"),
+        pytest.param({"vocabulary": Vocabulary((Tool("purchase", ("buy",)),))}, 0.0, id="it only knows its other name"),
+        pytest.param({"write_tools": ()}, 1.0, id="the golden names all that write"),
+    ],
+)
+def test_what_a_golden_declares_comes_before_what_a_server_says(golden: dict[str, Any], share: float) -> None:
+    run = Run("r", tool_calls=(ToolCall("buy"),), available_tools=(READS, WRITES))
+    assert METRICS["effect_correctness"].measure(compare(run, replace(as_golden([]), **golden))) == share
+
+
+def test_a_change_that_is_tolerated_or_might_have_been_a_read_is_no_fault() -> None:
+    call, tool = ToolCall("buy", arguments={"n": 1}), ExpectedTool("buy", {"n": 1})
+    either = AnyOf(((tool,), (ExpectedTool("find"),)))
+    golden = Golden("g", vocabulary=SHOP)
+    for row, share in [
+        (Row("tolerated", called=call, note="extra"), 1),
+        (Row("tolerated", expected=replace(tool, times=Times(0, 1)), note="optional, not called"), 1),
+        (Row("tolerated", expected=tool, called=call, agreement=Agreement(0.5), note="optional"), 0.5),
+        (Row("forbidden", called=call), 0),
+        (Row("missing", expected=either), 1),
+        (Row("missing", expected=AnyOf(((tool,), (replace(tool, name="purchase"),)))), 0),
+    ]:
+        assert METRICS["effect_correctness"].measure(Comparison(golden, (row,))) == share
+
+
+# --- how the agent went about it --------------------------------------------------------------------------------------
+
+
+def call(name: str, x: Any = 1, **more: Any) -> ToolCall:
+    return ToolCall(name, arguments=None if x is None else {"x": x}, **more)
+
+
+@pytest.mark.parametrize(
+    ("calls", "share"),
+    [
+        pytest.param([], None, id="nothing called"),
+        pytest.param([call("a"), call("b")], 1, id="two tools"),
+        pytest.param([call("a", 1), call("a", 2)], 1, id="other arguments"),
+        pytest.param([call("a"), call("a")], 0.5, id="again"),
+        pytest.param([call("a"), call("A"), call("a")], 1 / 3, id="again and again"),
+        pytest.param([call("a", error="busy"), call("a")], 1, id="a retry"),
+        pytest.param([call("a"), call("a", error="busy")], 0.5, id="again, and failed"),
+        pytest.param([call("a", error="x"), call("a", error="x"), call("a")], 1, id="retries"),
+        pytest.param([call("a", server="s"), call("a", server="t")], 1, id="of two servers"),
+        pytest.param([call("a", None), call("b", None)], 1, id="arguments not captured, two tools"),
+        pytest.param([call("a", None), call("a")], None, id="arguments not captured"),
+        pytest.param([call("a"), call("a", None)], None, id="arguments of the second not captured"),
+        pytest.param([call("a", None, error="x"), call("a")], 1, id="arguments not captured, a retry"),
+        pytest.param([call("a"), call("a", outcome="denied"), call("a", kind="agent")], 1, id="only one counts"),
+        pytest.param([call("a", {1: 2, "b": 3}), call("a", {1: 2, "b": 3})], 1, id="arguments that cannot be compared"),
+    ],
+)
+@pytest.mark.parametrize("expected", [pytest.param(None, id="no golden"), pytest.param([], id="nothing expected")])
+def test_redundant_calls(calls: list[ToolCall], share: float | None, expected: Any) -> None:
+    assert value("redundant_calls", calls, expected) == pytest.approx(share)
+
+
+def test_why_repeats_may_not_be_known() -> None:
+    unknown = METRICS["redundant_calls"].unknown
+    assert unknown(compare([], None)) == "no tool was called"
+    assert unknown(compare(["a", "a"], None)) == "the arguments of calls of one tool were not captured"
+
+
+@pytest.mark.parametrize(
+    ("calls", "offered", "share"),
+    [
+        pytest.param(["a"], [], None, id="not known what it was offered"),
+        pytest.param([], ["a"], None, id="nothing called"),
+        pytest.param(["a", "b"], ["a", "b", "c"], 1, id="all offered"),
+        pytest.param(["a", "invented"], ["a"], 0.5, id="one invented"),
+        pytest.param(["WebSearch"], ["web_search"], 1, id="another spelling"),
+        pytest.param([ToolCall("add", server="orders")], ["mcp__orders__add"], 1, id="of a server"),
+        pytest.param(["a", ToolCall("web", kind="hosted")], ["a"], 1, id="run by the provider"),
+        pytest.param(["a", "purchase"], ["a"], 1, id="declared"),
+    ],
+)
+def test_unknown_tools(calls: Any, offered: list[str], share: float | None) -> None:
+    calls = [ToolCall(each) if isinstance(each, str) else each for each in calls]
+    run = Run("r", tool_calls=tuple(calls), available_tools=tuple(map(ToolDefinition, offered)))
+    seen = Comparison(Golden("g", vocabulary=SHOP), tuple(Row("unexpected", called=each) for each in calls), run)
+    metric = METRICS["unknown_tools"]
+    assert metric.measure(seen) == share
+    if share is None:
+        why = "no tool was called" if offered else "the tools the agent was offered were not captured"
+        assert metric.unknown(seen) == why
+
+
+def test_without_a_golden_only_what_was_offered_is_known() -> None:
+    run = Run("r", tool_calls=(ToolCall("a"), ToolCall("b")), available_tools=(ToolDefinition("a"),))
+    rows = tuple(Row("tolerated", called=each) for each in run.tool_calls)
+    assert METRICS["unknown_tools"].measure(Comparison(None, rows, run)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("calls", "most", "share"),
+    [
+        pytest.param(4, None, None, id="no limit"),
+        pytest.param(3, 4, 1, id="below"),
+        pytest.param(4, 4, 1, id="at"),
+        pytest.param(10, 8, 0.8, id="above"),
+        pytest.param(0, 0, 1, id="none allowed, none made"),
+        pytest.param(1, 0, 0, id="none allowed"),
+    ],
+)
+def test_call_budget(calls: int, most: int | None, share: float | None) -> None:
+    assert value("call_budget", ["a"] * calls, ["a"], max_calls=most) == share
+
+
+def test_the_budget_counts_every_attempt_but_nothing_that_was_only_asked_for() -> None:
+    calls = [ToolCall("a", error="busy"), ToolCall("a"), ToolCall("b", outcome="denied"), ToolCall("c", kind="agent")]
+    assert value("call_budget", calls, ["a"], max_calls=1) == 0.5
+    assert value("call_budget", calls, ["a"], max_calls=2) == 1
+
+
+def test_the_budget_of_an_agent_of_its_own_leaves_out_the_calls_of_others() -> None:
+    run = Run("r", agent="boss", tool_calls=(ToolCall("a", agent="boss"), ToolCall("b", agent="helper")))
+    golden = Golden("g", tools=(ExpectedTool("a"),), max_calls=1, depth="own")
+    assert METRICS["call_budget"].measure(compare(run, golden)) == 1
+    assert METRICS["call_budget"].measure(compare(run, replace(golden, depth="all"))) == 0.5
+
+
+# --- what a number is made of -----------------------------------------------------------------------------------------
+
+
+def test_every_metric_can_give_an_account() -> None:
+    seen = seen_of(
+        [call("a", error="x"), call("b", 2), call("b", 2), call("gone"), call("buy", 3)],
+        [ExpectedTool("b", {"x": 1}), ExpectedTool("buy", {"x": 3, "y": 4}), ExpectedTool("a"), ExpectedTool("c")],
+        order="in_order",
+        mode="f1",
+        forbid=("gone",),
+        max_calls=4,
+        vocabulary=SHOP,
+        attempts="all",
+    )
+    told = {name: parts(name, seen) for name in METRICS}
+    assert told["tool_recall"] == {"expected and called": ["a", "b", "buy"], "expected but not called": ["c"]}
+    assert told["tool_precision"]["called but forbidden"] == ["gone"]
+    assert told["tool_f1"]["called but not expected"] == ["b"]
+    assert told["tool_correctness"]["called out of order"] == ["a"]
+    assert told["tool_order"]["called out of order"] == ["a"]
+    assert told["argument_correctness"] == {"arguments agree": [], "arguments differ": ["b in x (0)", "buy in y (0.5)"]}
+    assert told["effect_correctness"]["changes that differ"] == ["buy in y (0.5)"]
+    assert told["tool_success"] == {"succeeded": ["b", "b", "gone", "buy"], "failed": ["a"]}
+    assert told["redundant_calls"]["called again with the same arguments"] == ["b"]
+    assert told["forbidden_tools"] == {"called but forbidden": ["gone"]}
+    assert told["call_budget"] == {"of 4 allowed calls were made": ["5"]}
+
+
+def test_an_account_of_results_names_where_they_differ() -> None:
+    golden = Golden("g")
+    differences = tuple(Difference(key, 1, 2) for key in ("a", "b", "c", "d"))
+    rows = [
+        Row("paired", ExpectedTool("t"), ToolCall("t"), result_agreement=Agreement(0.25, differences)),
+        Row("paired", ExpectedTool("u"), ToolCall("u"), result_agreement=Agreement(0.0, (Difference("", 1, 2),))),
+        Row("paired", ExpectedTool("v"), ToolCall("v"), result_agreement=Agreement(1.0)),
+    ]
+    assert parts("result_correctness", Comparison(golden, tuple(rows))) == {
+        "result agree": ["v"],
+        "result differ": ["t in a, b, c and 1 more (0.25)", "u in the whole result (0)"],
+    }
+
+
+def test_an_account_of_changes_tells_what_lacks_and_what_is_too_much() -> None:
+    seen = seen_of([call("find"), call("buy")], [ExpectedTool("buy", {"x": 2}), "idle"], vocabulary=SHOP)
+    assert parts("effect_correctness", seen) == {
+        "changes as expected": [],
+        "changes that differ": ["buy in x (0)"],
+        "expected changes that were not made": [],
+        "changes that nobody expected": [],
+    }
+    lacking = seen_of([call("buy", error="x")], ["buy", "buy"], vocabulary=SHOP)
+    assert parts("effect_correctness", lacking)["expected changes that were not made"] == ["buy", "buy"]
+    assert parts("effect_correctness", seen_of(["buy"], [], vocabulary=SHOP))["changes that nobody expected"] == ["buy"]
+
+
+def test_an_account_of_the_agents_tools_names_those_it_has_not() -> None:
+    run = Run("r", tool_calls=(ToolCall("a"), ToolCall("b")), available_tools=(ToolDefinition("a"),))
+    seen = Comparison(None, tuple(Row("tolerated", called=each) for each in run.tool_calls), run)
+    assert parts("unknown_tools", seen)["called but not among the agent's tools"] == ["b"]
+
+
+def test_a_part_is_never_long() -> None:
+    many = METRICS["tool_recall"].account
+    assert many is not None
+    called, missing = many(compare(["z", "z"], ["z", "z", *"abcdef", "x" * 100]))
+    assert str(called) == "expected and called: z x2"
+    assert str(missing) == "expected but not called: a, b, c, d, e and 2 more"
+    assert str(next(iter(many(compare([], []))))) == "expected and called: none"
+    _, missing = many(compare([], ["x" * 100, "b", "b"]))
+    assert str(missing) == f"expected but not called: {'x' * 57}... and b x2"
 
 
 # --- laws -------------------------------------------------------------------------------------------------------------
@@ -204,45 +704,3 @@ def test_every_metric_says_what_it_means_and_why_it_may_say_nothing() -> None:
         if metric.measure(seen) is None:
             assert metric.unknown(seen)
     assert Metric("mine", lambda seen: None).unknown(seen) == "nothing to measure"
-
-
-@pytest.mark.parametrize(
-    ("metrics", "thresholds", "sentence"),
-    [
-        pytest.param(
-            ["tool_recal"], None, "unknown metric 'tool_recal'. Did you mean 'tool_recall'?", id="misspelt metric"
-        ),
-        pytest.param(
-            ["relevance"],
-            None,
-            "unknown metric 'relevance'. There are tool_correctness, tool_recall, tool_precision, tool_f1, tool_order, "
-            "argument_correctness, forbidden_tools, tool_success.",
-            id="unknown metric",
-        ),
-        pytest.param(["tool_f1", "tool_f1"], None, "metric 'tool_f1' is there twice.", id="twice"),
-        pytest.param("tool_f1", None, "metrics must be a list, not 'tool_f1'.", id="no list"),
-        pytest.param([3], None, "3 is no metric: neither a name nor a function of a comparison.", id="a number"),
-        pytest.param(
-            [("mine", 3)],
-            None,
-            "('mine', 3) is no metric: neither a name nor a function of a comparison.",
-            id="a name without function",
-        ),
-        pytest.param(
-            None,
-            {"tool_f": 0.5},
-            "a threshold for the metric 'tool_f', which is not measured. Did you mean 'tool_f1'?",
-            id="misspelt threshold",
-        ),
-        pytest.param(
-            ["tool_f1"],
-            {"tool_success": 0.5},
-            "a threshold for the metric 'tool_success', which is not measured. There are tool_f1.",
-            id="threshold of what is not asked for",
-        ),
-    ],
-)
-def test_a_wrong_metric_is_one_sentence(metrics: Any, thresholds: Any, sentence: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        resolve(metrics, thresholds)
-    assert str(caught.value) == sentence

@@ -22,6 +22,7 @@ from goldspan import (
     Run,
     Score,
     ScoringProcessor,
+    Times,
     ToolCall,
     _guard,
     evaluate,
@@ -78,6 +79,10 @@ def test_attributes_leave_out_what_is_not_known(unmatched: Evaluation) -> None:
     assert "goldspan.score.tool_recall" not in attributes
 
 
+def test_attributes_have_no_reason_where_none_was_made() -> None:
+    assert "goldspan.reason" not in result_attributes(evaluate(RUN, GOLDEN, reasons=False))
+
+
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
@@ -100,10 +105,19 @@ def test_every_score_is_an_event_on_the_runs_span(evaluation: Evaluation) -> Non
     assert score is not None
     assert correctness["gen_ai.evaluation.score.value"] == score.value
     assert correctness["gen_ai.evaluation.score.label"] == score.label
-    assert correctness["gen_ai.evaluation.explanation"] == evaluation.reason  # a known score has no reason of its own
+    assert correctness["gen_ai.evaluation.explanation"] == "Expected but not called: refund."
+    assert events["tool_success"].attributes["gen_ai.evaluation.explanation"] == evaluation.reason  # it is no gate
     assert correctness["goldspan.run.id"] == RUN.run_id
     assert correctness["goldspan.golden.id"] == "refund"
     assert "secret-7" not in str([event.attributes for event in events.values()])
+
+
+def test_a_score_that_has_nothing_to_say_is_explained_by_the_evaluation() -> None:
+    right = evaluate(replace(RUN, tool_calls=(ToolCall("find_order"), ToolCall("refund"))), GOLDEN)
+    explanations = _events(right)["tool_recall"].attributes
+    assert explanations["gen_ai.evaluation.explanation"] == right.reason
+    bare = evaluate(RUN, GOLDEN, reasons=False)
+    assert not any("gen_ai.evaluation.explanation" in event.attributes for event in _events(bare).values())
 
 
 def test_a_metric_that_cannot_be_known_is_an_event_without_a_value(unmatched: Evaluation) -> None:
@@ -177,6 +191,16 @@ def test_tools_are_counted_by_names_of_the_goldens_and_others_together(evaluatio
         ("other", "forbidden"): 1,
         ("other", "unexpected"): 1,
     }
+
+
+def test_a_tool_that_need_not_be_called_is_not_counted_as_expected() -> None:
+    meter = Meter()
+    golden = Golden("g", tools=(ExpectedTool("a"), ExpectedTool("b", times=Times(0, 1))))
+    sink = MetricSink(meter.provider, vocabulary=["a", "b"])
+    for called in (["a"], ["a", "b"]):
+        sink.submit(evaluate(called, golden))
+    counted = meter.points("goldspan.tools", "goldspan.tool", "goldspan.verdict")
+    assert {labels: point.value for labels, point in counted.items()} == {("a", "expected"): 2}
 
 
 def test_tools_that_a_golden_file_only_declares_are_counted_by_name_too(tmp_path: Path) -> None:

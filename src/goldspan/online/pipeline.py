@@ -12,13 +12,14 @@ from goldspan.model import Evaluation, Run
 from goldspan.online.assembly import Ended
 from goldspan.scoring import evaluate
 from goldspan.scoring.metrics import MetricLike
+from goldspan.scoring.registry import measured_by
 from goldspan.sinks.protocol import Sink
 
 
 class Pipeline:
     """Judges runs by some goldens and hands the evaluations on. Holds nothing that changes: any thread may use it.
 
-    Raises `ConfigurationError` when it is made with a metric or a threshold that does not exist.
+    Raises `ConfigurationError` when it is made with a metric or a threshold that does not exist, also one of a golden.
     """
 
     def __init__(
@@ -36,6 +37,8 @@ class Pipeline:
         self._thresholds = None if thresholds is None else dict(thresholds)
         self._golden_id_attributes = attributes_from(golden_id_attributes)
         self._judge(Run(run_id="trial"))  # a wrong metric is found now, not in the middle of a request
+        for golden in self.goldens if metrics is None else ():
+            measured_by(golden, self._thresholds)
         extract((), golden_id_attributes=self._golden_id_attributes)  # nor are conventions of packages loaded there
 
     def conclude(self, ended: Ended) -> list[Evaluation]:

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
 
 from goldspan.goldens.lookup import Goldens
-from goldspan.model import (
-    Attempts,
-    Comparison,
-    Evaluation,
-    Golden,
-    Match,
-    Order,
-    Run,
-    Score,
-    content_digest,
-)
+from goldspan.model import Comparison, Evaluation, Golden, Match, Run, Score
 from goldspan.scoring.calls import CallLike, ToolLike, as_calls, as_golden
 from goldspan.scoring.explanation import reason
 from goldspan.scoring.matching import compare
-from goldspan.scoring.metrics import DEFAULT_METRICS, Metric, MetricLike, resolve
+from goldspan.scoring.metrics import DEFAULT_METRICS, Metric, MetricLike
+from goldspan.scoring.registry import measured_by, resolve
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from goldspan.scoring.calls import Rules
 
 __all__ = ["DEFAULT_METRICS", "SCORING_VERSION", "evaluate"]
 
-SCORING_VERSION = 2
+SCORING_VERSION = 3
 """Rises whenever any number can change."""
 
 TOLERANCE = 1e-9
@@ -43,32 +40,38 @@ def evaluate(
     input: str | None = None,  # noqa: A002 - what it is called everywhere else
     metrics: Iterable[MetricLike] | None = None,
     thresholds: Mapping[str, float] | None = None,
-    order: Order | None = None,
-    attempts: Attempts | None = None,
-    forbid: Iterable[str] | None = None,
+    strict: bool = False,
+    reasons: bool = True,
+    verbose: bool = False,
+    **rules: Unpack[Rules],
 ) -> Evaluation:
     """Judge a run, or a list of calls, by its golden, or by a list of expected tools.
 
-    `input` is the text of the request, where it is not the run's own. `order`, `attempts` and `forbid` stand in for
-    what the golden says, `thresholds` for those of the metrics: a metric with a threshold must meet it for the
-    evaluation to pass. A metric that raises becomes a score with an `error`. Raises `GoldspanError` for a metric that
-    does not exist and for lists that hold something else than tools.
+    `input` is the text of the request, where it is not the run's own. What is given here stands in for what the golden
+    says: `metrics`, `thresholds`, and the `rules` `order`, `mode`, `attempts`, `duplicates`, `extra`, `depth`, `forbid`
+    and `max_calls`. A metric with a threshold is a gate, and the evaluation passes if every gate does; `strict` raises
+    the threshold of every gate to 1 and makes 0 of a lower score. Without `reasons` there are no sentences, which takes
+    less time; `verbose` adds the steps that lead to each score, and gives every one its reason.
+
+    A metric that raises becomes a score with an `error`. Raises `GoldspanError` for a metric that does not exist and
+    for lists that hold something else than tools.
 
         >>> evaluate(["search", "cancel"], ["search", "book"]).score("tool_correctness").value
         0.5
     """
-    chosen = resolve(metrics, thresholds)
+    asked = resolve(metrics, thresholds)
     if not isinstance(run, Run):
         run = Run(run_id="", input=input, tool_calls=as_calls(run))
     elif input is not None:
         run = replace(run, input=input)
     match, why_none = _find(run, goldens)
-    golden = None
-    if match:
-        golden = as_golden(match.golden, order=order, attempts=attempts, forbid=forbid)
+    golden = as_golden(match.golden, **rules) if match else None
     seen = compare(run, golden)
-    told = reason(seen, run.available_tools) if golden else f"{reason(seen).rstrip('.')}: {why_none}."
-    scores = tuple(_score(metric, seen, why_none, told) for metric in chosen)
+    if golden is not None and metrics is None:
+        asked = measured_by(golden, thresholds)
+    limits = {**(golden.thresholds if golden else {}), **(thresholds or {})}
+    judge = _Judge(seen, limits, why_none, strict, reasons, verbose)
+    scores = tuple([judge.score(metric) for metric in asked])
     return Evaluation(
         run=run,
         golden=golden,
@@ -76,8 +79,7 @@ def evaluate(
         comparison=seen,
         scores=scores,
         passed=_passed(scores) if golden else None,
-        reason=told,
-        digest=_digest(run, golden, seen),
+        reason=_summary(seen, why_none) if reasons else "",
         scoring_version=SCORING_VERSION,
     )
 
@@ -92,32 +94,10 @@ def _find(run: Run, goldens: Expectation) -> tuple[Match | None, str]:
     return Match(as_golden(goldens), how="given"), ""
 
 
-def _score(metric: Metric, seen: Comparison, why_none: str, told: str) -> Score:
-    golden = seen.golden
-    threshold = metric.threshold(golden) if metric.threshold and golden else None
-    if golden is None and metric.needs_golden:
-        return Score(metric.name, label="not_evaluated", reason=why_none)
-    try:
-        value = _number(metric.measure(seen))
-        if value is None:
-            unknown = metric.unknown(seen)
-            return Score(metric.name, threshold=threshold, label="not_evaluated", reason=unknown)
-    except Exception as error:  # noqa: BLE001 - a failure is a value; the other metrics still run
-        text = f"{type(error).__name__}: {error}"
-        return Score(metric.name, threshold=threshold, label="not_evaluated", error=text)
-    if threshold is None:
-        return Score(metric.name, value)
-    passed = value >= threshold - TOLERANCE
-    return Score(metric.name, value, passed, threshold, "pass" if passed else "fail", reason=told)
-
-
-def _number(value: float | None) -> float | None:
-    if value is None:
-        return None
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"a score must be a finite number, not {number}")
-    return number
+def _summary(seen: Comparison, why_none: str) -> str:
+    if seen.golden is None:
+        return f"{reason(seen).rstrip('.')}: {why_none}."
+    return reason(seen, seen.run.available_tools)
 
 
 def _passed(scores: Iterable[Score]) -> bool | None:
@@ -126,15 +106,84 @@ def _passed(scores: Iterable[Score]) -> bool | None:
     return all(verdicts) if verdicts else None
 
 
-def _digest(run: Run, golden: Golden | None, seen: Comparison) -> str:
-    judged_by = [golden.digest if golden else None, SCORING_VERSION]
-    calls = [
-        [call.name, call.raw_name, call.server, call.arguments, call.error is not None, call.kind, call.outcome]
-        for call in run.tool_calls
-    ]
-    try:
-        return content_digest([calls, *judged_by])
-    except (TypeError, ValueError, RecursionError):
-        # Arguments no hash can be made of (keys of several types, circles, thousands of levels): hash the verdict.
-        verdicts = [[row.verdict, row.expected_at, row.agreement and row.agreement.share] for row in seen.rows]
-        return content_digest([verdicts, *judged_by])
+@dataclass(slots=True)
+class _Judge:
+    """Makes scores of what metrics read off one comparison."""
+
+    seen: Comparison
+    limits: Mapping[str, float]
+    """Thresholds that stand in for those of the metrics themselves."""
+    why_none: str
+    strict: bool
+    reasons: bool
+    verbose: bool
+
+    def score(self, metric: Metric) -> Score:
+        """The score of one metric."""
+        golden = self.seen.golden
+        if golden is None and metric.needs_golden:
+            return _unknown(metric.name, None, self.why_none if self.reasons else None)
+        threshold = self._threshold(metric, golden) if golden else None
+        try:
+            value = metric.measure(self.seen)
+            if value is None:
+                return _unknown(metric.name, threshold, metric.unknown(self.seen) if self.reasons else None)
+            score = _score(metric.name, _number(value), threshold, self.strict)
+            # Of a number that decides nothing, the sentence about the whole evaluation says enough.
+            explained = self.reasons and threshold is not None and value < 1
+            return self._told(score, metric) if explained or self.verbose else score
+        except Exception as error:  # noqa: BLE001 - a failure is a value; the other metrics still run
+            text = f"{type(error).__name__}: {error}"
+            return Score(metric.name, threshold=threshold, label="not_evaluated", error=text)
+
+    def _threshold(self, metric: Metric, golden: Golden) -> float | None:
+        """What the metric must reach, as said beside the goldens, in the golden, or of the metric itself."""
+        threshold = self.limits.get(metric.name, metric.threshold)
+        if callable(threshold):
+            threshold = threshold(golden)
+        return 1.0 if self.strict and threshold is not None else threshold
+
+    def _told(self, score: Score, metric: Metric) -> Score:
+        """The score with what keeps it below 1, and where that was asked for with every step to it."""
+        parts = metric.account(self.seen) if metric.account else ()
+        if self.verbose:
+            parts = tuple(parts)
+            steps = (*[_sentence(str(part)) for part in parts], _outcome(score))
+        else:
+            steps = ()
+        faults = [str(part) for part in parts if part.fault and part.items] if self.reasons else ()
+        told = _sentence("; ".join(faults)) if faults else None
+        return Score(score.metric, score.value, score.passed, score.threshold, score.label, told, steps=steps)
+
+
+# Most scores of most runs are the same few: looking one up takes a quarter of the time of making it.
+
+
+@lru_cache(maxsize=4096)
+def _score(metric: str, value: float, threshold: float | None, strict: bool) -> Score:
+    if threshold is None:
+        return Score(metric, value)
+    if value >= threshold - TOLERANCE:
+        return Score(metric, value, True, threshold, "pass")
+    return Score(metric, 0.0 if strict else value, False, threshold, "fail")
+
+
+@lru_cache(maxsize=1024)
+def _unknown(metric: str, threshold: float | None, why: str | None) -> Score:
+    return Score(metric, None, None, threshold, "not_evaluated", why)
+
+
+def _number(value: float) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"a score must be a finite number, not {number}")
+    return number
+
+
+def _outcome(score: Score) -> str:
+    wanted = "" if score.threshold is None else f"; {score.threshold:g} is wanted"
+    return f"The score is {score.value:.4g}{wanted}."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 
-from goldspan.model import Comparison, Row, ToolDefinition
+from goldspan.model import AnyOf, Comparison, Row, ToolDefinition
+from goldspan.scoring.matching import EXTRA
+from goldspan.scoring.repeats import REPEAT
 from goldspan.scoring.suggestions import Collision, NearMiss, collisions, near_misses
 
 _SHOWN = 5
@@ -13,62 +15,122 @@ _NAME_LENGTH = 60
 
 
 def reason(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> str:
-    """What is missing, unexpected, forbidden, out of order or failed, which arguments differ, which names nearly match.
+    """What is missing, unexpected, forbidden, out of order, over budget or failed, and what differs.
 
-    "Expected book_hotel was not called; cancel_trip was called but not expected." `available` are the tools that the
-    agent was offered, where that is known: one of them may nearly have the name of a missing one.
+    "Expected book_hotel was not called; cancel_trip was called but not expected." Names that nearly match are told as
+    well: `available` are the tools that the agent was offered, where that is known, and one of them may nearly have
+    the name of a missing one.
     """
     if seen.golden is None:
         return "No golden applies to this run."
-    clauses = [_expected(seen), _unexpected(seen), _forbidden(seen), _misplaced(seen), _failed(seen), *_differing(seen)]
-    clauses += map(_near_miss, near_misses(seen, available))
-    clauses += map(_collision, collisions(seen))
-    return f"{'; '.join(filter(None, clauses))}."
+    clauses = [_expected(seen)]
+    if not all(map(_is_plain, seen.rows)):  # most are, and telling them is part of what it costs to score a run
+        clauses += [*_beside(seen), *_amiss(seen)]
+        clauses += map(_near_miss, near_misses(seen, available))
+        clauses += map(_collision, collisions(seen))
+    if seen.golden.max_calls is not None and len(seen.calls) > seen.golden.max_calls:
+        clauses.append(_over_budget(len(seen.calls), seen.golden.max_calls))
+    if seen.approximate:
+        clauses.append(f"there may be a better pairing, with {seen.approximate}")
+    return f"{'; '.join(clauses)}."
+
+
+def _is_plain(row: Row) -> bool:
+    """Whether a row is an expected call of which there is nothing more to tell."""
+    called, arguments, result = row.called, row.agreement, row.result_agreement
+    return (
+        row.verdict == "paired"
+        and row.in_order is True
+        and called is not None
+        and called.error is None
+        and called.server is None
+        and (arguments is None or not arguments.differences)
+        and (result is None or not result.differences)
+    )
 
 
 def _expected(seen: Comparison) -> str:
     if seen.missing:
-        return f"Expected {_names(seen.missing)} {_were(seen.missing)} not called"
+        return f"Expected {_missing(seen)}"
     if len(seen.pairs) > 1:
-        ordered = ", in order" if all(pair.in_order for pair in seen.pairs) else ""
+        ordered = "" if False in [pair.in_order for pair in seen.pairs] else ", in order"
         return f"All {len(seen.pairs)} expected tools were called{ordered}"
     if seen.pairs:
         return f"Expected {_names(seen.pairs)} was called"
-    if seen.unexpected or seen.forbidden:
+    if seen.tolerated and any(row.expected for row in seen.tolerated):
+        return "No tool had to be called"
+    if seen.unexpected or seen.forbidden or _noted(seen, EXTRA):
         return "No tool was expected"
     return f"No tool was expected and none {'that counts ' if seen.rows else ''}was called"
 
 
-def _unexpected(seen: Comparison) -> str:
-    if not seen.unexpected:
-        return ""
-    but = " but not expected" if seen.pairs or seen.missing else ""
-    return f"{_names(seen.unexpected)} {_were(seen.unexpected)} called{but}"
+def _missing(seen: Comparison) -> str:
+    """`book_hotel was not called; search was called 1 of 3 times`."""
+    called = {_name(pair) for pair in seen.pairs}
+    never = [row for row in seen.missing if _name(row) not in called]
+    clauses = [f"{_names(never)} {_were(never)} not called"] if never else []
+    if len(never) < len(seen.missing):
+        clauses += _too_seldom(seen)
+    return "; ".join(clauses)
 
 
-def _forbidden(seen: Comparison) -> str:
-    return f"{_names(seen.forbidden)} {_were(seen.forbidden)} called but forbidden" if seen.forbidden else ""
+def _too_seldom(seen: Comparison) -> Iterator[str]:
+    called = Counter(map(_name, seen.pairs))
+    missing = Counter(name for row in seen.missing if (name := _name(row)) in called)
+    for name, count in list(missing.items())[:_SHOWN]:
+        yield f"{_short(name)} was called {called[name]} of {called[name] + count} times"
 
 
-def _misplaced(seen: Comparison) -> str:
-    misplaced = [pair for pair in seen.pairs if not pair.in_order]
-    if not misplaced or seen.golden is None or seen.golden.order == "any":
-        return ""
-    return f"{_names(misplaced)} {_were(misplaced)} called out of order"
+def _beside(seen: Comparison) -> Iterator[str]:
+    """What was called besides the expected calls."""
+    if seen.unexpected:
+        but = " but not expected" if seen.pairs or seen.missing else ""
+        yield f"{_names(seen.unexpected)} {_were(seen.unexpected)} called{but}"
+    if seen.forbidden:
+        yield f"{_names(seen.forbidden)} {_were(seen.forbidden)} called but forbidden"
+    if not seen.tolerated:
+        return
+    if (optional := [row for row in seen.tolerated if row.expected and row.called]) and not seen.pairs:
+        yield f"optional {_names(optional)} {_were(optional)} called"
+    if extra := _noted(seen, EXTRA):
+        yield f"{_names(extra)} {_were(extra)} called besides, which is allowed"
+    if repeated := _noted(seen, REPEAT):
+        yield f"{_names(repeated)} {_were(repeated)} called again, which does not count"
 
 
-def _failed(seen: Comparison) -> str:
-    failed = [pair for pair in seen.pairs if pair.called and pair.called.error is not None]
-    return f"{_names(failed)} failed" if failed else ""
+def _noted(seen: Comparison, note: str) -> list[Row]:
+    return [row for row in seen.tolerated if row.called and row.note == note]
 
 
-def _differing(seen: Comparison) -> Iterable[str]:
-    differing = [pair for pair in seen.pairs if pair.agreement and pair.agreement.differences]
-    for pair in differing[:_SHOWN]:
-        keys = [difference.key for difference in pair.agreement.differences] if pair.agreement else []
-        yield f"{_names([pair])} differs in {_listed(keys) if all(keys) else 'all its arguments'}"
+def _amiss(seen: Comparison) -> Iterator[str]:
+    """What is wrong with expected calls that were made."""
+    answers = [row for row in seen.rows if row.expected and row.called]
+    misplaced = [row for row in answers if row.in_order is False]
+    if misplaced and seen.golden and seen.golden.order != "any":
+        yield f"{_names(misplaced)} {_were(misplaced)} called out of order"
+    if failed := [row for row in answers if row.called and row.called.error is not None]:
+        yield f"{_names(failed)} failed"
+    differing = [(row, paths) for row in answers if (paths := list(_differing(row)))]
+    for row, paths in differing[:_SHOWN]:
+        yield f"{_names([row])} differs in {_listed(paths)}"
     if len(differing) > _SHOWN:
-        yield f"{len(differing) - _SHOWN} more calls differ in their arguments"
+        yield f"{len(differing) - _SHOWN} more calls differ"
+
+
+def _differing(row: Row) -> Iterator[str]:
+    """Where a call differs: in which arguments, and where in its result."""
+    if row.agreement:
+        paths = [difference.key for difference in row.agreement.differences]
+        yield from paths if all(paths) else ["all its arguments"]
+    if row.result_agreement:
+        for difference in row.result_agreement.differences:
+            yield f"result.{difference.key}" if difference.key else "its result"
+
+
+def _over_budget(made: int, allowed: int) -> str:
+    calls_were = "call was" if made == 1 else "calls were"
+    are = "is" if allowed <= 1 else "are"
+    return f"{made} {calls_were} made and {allowed or 'none'} {are} allowed"
 
 
 def _near_miss(near: NearMiss) -> str:
@@ -87,9 +149,14 @@ def _collision(shared: Collision) -> str:
     return f"{name} is a tool of {_listed(shared.servers)}; name the one you mean, as in {example}"
 
 
-def _names(rows: Iterable[Row]) -> str:
-    """The tools of some rows, each once: `search x2 and book`."""
-    return _listed(_name(row) for row in rows)
+def _names(rows: Sequence[Row]) -> str:
+    """The tools of some rows, each once: `search x2, book and either send_email or send_sms`."""
+    words = list(map(_name, rows))
+    if len(set(words)) > 1:
+        words = [
+            f"either {word}" if isinstance(row.expected, AnyOf) else word for row, word in zip(rows, words, strict=True)
+        ]
+    return _listed(words)
 
 
 def _name(row: Row) -> str:
@@ -97,7 +164,9 @@ def _name(row: Row) -> str:
     return tool.name if tool else ""
 
 
-def _listed(words: Iterable[str]) -> str:
+def _listed(words: Sequence[str]) -> str:
+    if len(words) == 1:
+        return _short(words[0])
     counts = Counter(words)
     shown = [_short(word) + (f" x{count}" if count > 1 else "") for word, count in counts.items()][:_SHOWN]
     if len(counts) > _SHOWN:

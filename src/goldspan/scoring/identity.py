@@ -26,11 +26,16 @@ def strangeness(expected: ExpectedTool, call: ToolCall, naming: Naming = PLAIN) 
     0: written alike; 1: alike when folded, as `WebSearch` and `web_search`; 2: alike without decoration or server;
     3: by an alias only.
     """
-    if expected.name in (call.name, call.raw_name):
+    if is_written(expected, call):
         return 0
     if fold(expected.name) in (fold(call.name), fold(call.raw_name)):
         return 1
     return 2 if naming.alike(expected, call) else MOST_STRANGE
+
+
+def is_written(expected: ExpectedTool, call: ToolCall) -> bool:
+    """Whether the name of a call is written as the expected one."""
+    return expected.name in (call.name, call.raw_name)
 
 
 def is_called(tool: ExpectedTool, call: ToolCall, naming: Naming = PLAIN) -> bool:

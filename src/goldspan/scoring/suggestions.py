@@ -6,7 +6,7 @@ Only told, never applied: nothing here changes a verdict.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from goldspan.extraction.names import fold, server_of, undecorate, words
 from goldspan.goldens.naming import Naming, naming
 from goldspan.model import Comparison, ExpectedTool, Golden, ToolCall, ToolDefinition
 from goldspan.scoring.identity import is_called
+from goldspan.scoring.metrics.metric import alternatives
 
 _COMPARED, _SHOWN = 30, 5
 """So many names are compared with so many, and so many near misses told: enough for people, and bounded."""
@@ -51,26 +52,40 @@ def near_misses(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> l
     """
     if seen.golden is None or not seen.missing or not (seen.unexpected or available):
         return []
-    golden, names = seen.golden, naming(seen.golden.vocabulary)
-    missing = {row.expected.name: row.expected for row in islice(seen.missing, _COMPARED) if row.expected}
-    called = {row.called.name: row.called for row in islice(seen.unexpected, _COMPARED) if row.called}
+    missing = {tool.name: tool for tool in islice(_missing(seen), _COMPARED)}
+    called = {row.called.name: row.called for row in seen.unexpected[:_COMPARED] if row.called}
     offered = {tool.name: ToolCall(tool.name) for tool in available[:_COMPARED]}
     found: dict[str, NearMiss] = {}
     for calls in (called, offered):
         for name, other in _near(tuple(missing), tuple(calls)):
-            tool, call = missing[name], calls[other]
-            if name not in found and not _is_another(call, golden, names):
-                known = any(is_called(tool, same, names) for same in offered.values())
-                near = _near_miss(tool, call, called=calls is called)
-                if near.server or not known:
-                    found[name] = near
+            if name not in found and (near := _judged(missing[name], calls[other], seen.golden, offered)):
+                found[name] = near
     return [found[name] for name in missing if name in found][:_SHOWN]
+
+
+def _missing(seen: Comparison) -> Iterator[ExpectedTool]:
+    """The tools that were expected and not called; of alternatives each."""
+    for row in seen.missing:
+        if isinstance(row.expected, ExpectedTool):
+            yield row.expected
+        elif row.expected is not None:
+            yield from alternatives(row.expected)
+
+
+def _judged(tool: ExpectedTool, call: ToolCall, golden: Golden, offered: Mapping[str, ToolCall]) -> NearMiss | None:
+    """A near miss, unless the two are known to be different tools."""
+    names = naming(golden.vocabulary)
+    if _is_another(call, golden, names):
+        return None
+    near = _near_miss(tool, call, called=offered.get(call.name) is not call)
+    known = any(is_called(tool, same, names) for same in offered.values())
+    return near if near.server or not known else None
 
 
 def collisions(seen: Comparison) -> list[Collision]:
     """The expected names that do not say which of the called tools is meant, because several servers have one."""
     calls = [row.called for row in (*seen.pairs, *seen.unexpected) if row.called and row.called.server]
-    if seen.golden is None or len({call.server for call in calls}) < 2:
+    if len(calls) < 2 or seen.golden is None or len({call.server for call in calls}) < 2:
         return []
     names = naming(seen.golden.vocabulary)
     found = {}

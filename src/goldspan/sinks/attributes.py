@@ -12,10 +12,11 @@ def result_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
     """What is written on the span. What is not known is left out."""
     attributes: dict[str, AttributeValue] = {
         semconv.TOOLS_USED: list(evaluation.run.tools_used),
-        semconv.REASON: evaluation.reason,
         semconv.REVISION: evaluation.revision,
         semconv.SCORING_VERSION: evaluation.scoring_version,
     }
+    if evaluation.reason:
+        attributes[semconv.REASON] = evaluation.reason
     if evaluation.match is not None:
         attributes[semconv.GOLDEN_ID] = evaluation.match.golden.id
         attributes[semconv.GOLDEN_MATCH] = evaluation.match.how

@@ -50,7 +50,8 @@ def _of_score(evaluation: Evaluation, score: Score) -> dict[str, AnyValue]:
         attributes[semconv.EVALUATION_VALUE] = float(score.value)
     if label := label_of(score):
         attributes[semconv.EVALUATION_LABEL] = label
-    attributes[semconv.EVALUATION_EXPLANATION] = score.reason or evaluation.reason
+    if explanation := score.reason or evaluation.reason:
+        attributes[semconv.EVALUATION_EXPLANATION] = explanation
     if score.error is not None:
         attributes[semconv.ERROR_TYPE] = score.error.partition(":")[0]
     return attributes

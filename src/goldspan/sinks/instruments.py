@@ -71,7 +71,7 @@ class MetricSink:
 
 def _verdicts(row: Row) -> Iterator[str]:
     """What a row counts as: an expectation that was missed is both `expected` and `missing`."""
-    if row.expected is not None:
+    if row.verdict in ("paired", "missing"):
         yield "expected"
     if row.verdict in ("missing", "unexpected", "forbidden"):
         yield row.verdict

@@ -1,0 +1,124 @@
+"""How well each score tells runs that reached their goal from runs that did not.
+
+    python benchmarks/effects.py FOLDER
+
+FOLDER holds runs whose outcome is known, and is no part of goldspan: `traces.jsonl` (OTLP), `goldens.jsonl`, and
+`truth.jsonl` with a line a run that has its `trace_id` and its `reward`, 1 or 0; each may be gzipped. The table in
+`docs/metrics.md` is made from the 200 airline runs of gpt-4o that tau-bench publishes (sierra-research/tau-bench,
+`historical_trajectories/gpt-4o-airline.json`), told as OpenTelemetry traces.
+
+*AUC* is the chance that of two runs, one of each outcome, the one that reached its goal scores higher; a tie counts as
+half. 0.5 is a coin, 1 is perfect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from goldspan import Evaluation, GoldspanWarning, evaluate, load_goldens, load_runs
+
+
+def main() -> int:
+    """Read, score and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", help="runs with goldens and rewards")
+    folder = parser.parse_args().folder
+    if folder is None:
+        print("skipped: it needs a folder of runs whose outcome is known; --help says which")
+        return 0
+    rewards = _rewards(folder)
+    for attempts in ("all", "effective"):
+        evaluations = list(_evaluations(folder, attempts))
+        outcomes = [rewards[evaluation.run.trace_ids[0]] for evaluation in evaluations]
+        print(f"attempts: {attempts}, {len(evaluations)} runs, {sum(outcomes)} of them reached their goal\n")
+        print("\n".join(table(evaluations, outcomes)), end="\n\n")
+    return 0
+
+
+def table(evaluations: Sequence[Evaluation], outcomes: Sequence[bool]) -> Iterator[str]:
+    """The scores in Markdown: mean, runs that have one, AUC, and who is at 1."""
+    yield "| score | mean | runs | AUC | at 1, goal reached | at 1, goal missed |"
+    yield "|---|---|---|---|---|---|"
+    for name, score in SCORES.items():
+        known = [
+            (value, outcome)
+            for evaluation, outcome in zip(evaluations, outcomes, strict=True)
+            if (value := score(evaluation)) is not None
+        ]
+        mean = sum(value for value, _ in known) / len(known)
+        reached = [value for value, outcome in known if outcome]
+        missed = [value for value, outcome in known if not outcome]
+        right = " | ".join(f"{sum(value == 1 for value in side)} of {len(side)}" for side in (reached, missed))
+        yield f"| {name} | {mean:.4f} | {len(known)} | {auc(reached, missed):.3f} | {right} |"
+
+
+def auc(reached: Iterable[float], missed: Sequence[float]) -> float:
+    """The area under the ROC curve, from its definition."""
+    wins = [(one > other) + (one == other) / 2 for one in reached for other in missed]
+    return sum(wins) / len(wins)
+
+
+def _of(metric: str) -> Callable[[Evaluation], float | None]:
+    def value(evaluation: Evaluation) -> float | None:
+        score = evaluation.score(metric)
+        return score.value if score else None
+
+    return value
+
+
+def _in_order(evaluation: Evaluation) -> float:
+    """Whether all expected tools were called in the order of the golden; others may stand in between."""
+    seen = evaluation.comparison
+    return float(not seen.missing and all(pair.in_order for pair in seen.pairs))
+
+
+def _call_recall(evaluation: Evaluation) -> float | None:
+    """Of the expected calls, the share that was made with the very arguments that were expected."""
+    seen = evaluation.comparison
+    expected = len(seen.pairs) + len(seen.missing)
+    same = [pair for pair in seen.pairs if pair.agreement is None or pair.agreement.share == 1]
+    return len(same) / expected if expected else None
+
+
+SCORES: Mapping[str, Callable[[Evaluation], float | None]] = {
+    "`tool_recall`": _of("tool_recall"),
+    "`tool_precision`": _of("tool_precision"),
+    "`tool_f1`": _of("tool_f1"),
+    "all expected tools in order": _in_order,
+    "recall of calls, arguments included": _call_recall,
+    "`argument_correctness`": _of("argument_correctness"),
+    "`tool_success`": _of("tool_success"),
+    "`effect_correctness`": _of("effect_correctness"),
+}
+
+
+def _evaluations(folder: Path, attempts: Any) -> Iterator[Evaluation]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GoldspanWarning)  # keys that the benchmark keeps beside its goldens
+        goldens = load_goldens(folder / "goldens.jsonl")
+    for run in load_runs(_file(folder, "traces.jsonl")):
+        yield evaluate(run, goldens, attempts=attempts, reasons=False)
+
+
+def _rewards(folder: Path) -> dict[str, bool]:
+    path = _file(folder, "truth.jsonl")
+    read = gzip.open if path.suffix == ".gz" else open
+    with read(path, "rt", encoding="utf-8") as lines:
+        told = map(json.loads, lines)
+        return {truth["trace_id"]: truth["reward"] == 1 for truth in told}
+
+
+def _file(folder: Path, name: str) -> Path:
+    gzipped = folder / f"{name}.gz"
+    return gzipped if gzipped.exists() else folder / name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

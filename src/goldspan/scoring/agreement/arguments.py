@@ -1,0 +1,199 @@
+"""How far the arguments, and the result, of a call agree with the expected ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from goldspan._guard import guard
+from goldspan.extraction.notation import denoted
+from goldspan.model import ABSENT, Agreement, Difference, ExpectedTool, ToolCall
+from goldspan.scoring.agreement.equality import SIMPLE, as_dictionary, as_list, completed, is_nothing, same
+from goldspan.scoring.agreement.schemas import Shape, shape_of
+from goldspan.scoring.agreement.values import Judge
+
+_AGREED = Agreement(1.0)
+
+
+def agreement(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None = None) -> Agreement | None:
+    """Compare arguments key by key. `None` where the golden does not state them or the call's were not captured.
+
+    Each key of either side has an equal share, with `match: subset` each key of the golden; a dictionary on both sides
+    divides its share among its own keys. Everything else agrees or not as a whole, lists too. What the golden ignores
+    is dropped from both sides first. Where one side leaves an argument out, its default stands for it: the one that the
+    golden declares, else that of the tool's JSON `schema`. A value that does not agree as written may agree as the
+    schema reads it: 5 and the text `5` are the same integer.
+
+    Differences name the key as a dotted path, `payment.amount`; the key is empty where the arguments are no dictionary.
+    """
+    wanted, given = tool.arguments, call.arguments
+    if wanted is None or given is None:
+        return None
+    try:
+        if _same_at_a_glance(wanted, given):  # and so they are whatever is ignored, left out or read otherwise
+            return _AGREED
+        if tool.ignore:
+            wanted, given = _without(wanted, tool.ignore), _without(given, tool.ignore)
+        comparing = _Comparing(subset=tool.match == "subset", defaults=tool.defaults)
+        return comparing.compare(wanted, given, shape_of(schema) if schema else None)
+    except Exception:  # even keys may be of a user's own type, and refuse to be looked up or shown
+        with guard("compare the arguments of a call"):
+            raise
+        return Agreement(0.0, (Difference("", wanted, given),))
+
+
+def result_agreement(tool: ExpectedTool, call: ToolCall) -> Agreement | None:
+    """Compare a result with the expected one: dictionaries by shares, as arguments are, everything else as a whole.
+
+    A result that is text may say in JSON what the golden expects. `None` where the golden expects nothing of it, or the
+    result was not captured: telemetry does not tell that from a tool that returned nothing, so that a result that is
+    not there can agree with a golden, and can differ from it only where the call failed.
+    """
+    wanted, given = tool.result, call.result
+    if wanted is ABSENT:
+        return None
+    try:
+        if given is not None:
+            return _compared_as_text_or_read(wanted, given)
+        agreed = _Comparing().compare(wanted, ABSENT, None)
+        ended = call.outcome is not None or call.error is not None
+        failed = call.outcome == "error" or call.error is not None
+        return agreed if failed or (ended and not agreed.differences) else None
+    except Exception:
+        with guard("compare the result of a call"):
+            raise
+        return Agreement(0.0, (Difference("", wanted, given),))
+
+
+def _same_at_a_glance(wanted: Any, given: Any) -> bool:
+    """Whether both are the same flat dictionary, as most are that agree at all."""
+    if type(wanted) is not dict or type(given) is not dict or len(wanted) != len(given):
+        return False
+    for key, one in wanted.items():
+        other = given.get(key, ABSENT)
+        if type(one) is not type(other) or type(one) not in SIMPLE or one != other:
+            return False
+    return True
+
+
+def _compared_as_text_or_read(wanted: Any, given: Any) -> Agreement:
+    as_written = _Comparing().compare(wanted, given, None)
+    if not as_written.differences or not isinstance(given, str) or isinstance(wanted, str):
+        return as_written
+    read = denoted(given) if len(given) <= _LONGEST_JSON else ABSENT
+    if read is ABSENT:
+        return as_written
+    as_read = _Comparing().compare(wanted, read, None)
+    return as_read if as_read.share > as_written.share or isinstance(wanted, Mapping) else as_written
+
+
+_LONGEST_JSON = 1_000_000
+"""Characters of a result that are read: more than any model is given."""
+
+
+# --- by shares --------------------------------------------------------------------------------------------------------
+
+
+_NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
+_DEEPEST = 100
+_MOST_DICTIONARIES = 10_000
+"""What lies deeper, or comes after so many, agrees or not as a whole: dictionaries that hold one another several times
+are as good as endless."""
+_Level: TypeAlias = tuple[str, dict[Any, Any], dict[Any, Any], int, Shape | None, int]
+"""Two dictionaries: the path to what is inside of them, both, their share as one of so many, shape and depth."""
+
+
+class _Comparing:
+    """One comparison by shares, key by key."""
+
+    __slots__ = ("_agreeing", "_defaults", "_differences", "_judge", "_met", "_subset", "_waiting")
+
+    def __init__(self, *, subset: bool = False, defaults: Mapping[str, Any] = _NO_DEFAULTS) -> None:
+        self._subset = subset
+        self._defaults = defaults
+        self._judge = Judge()
+        self._agreeing: dict[int, int] = {}  # by share: how many keys agree that have one of so many equal shares
+        self._differences: list[Difference] = []
+        self._waiting: list[_Level] = []
+        self._met = 0
+
+    def compare(self, wanted: Any, given: Any, shape: Shape | None) -> Agreement:
+        """How far the two agree: as a whole, where they are not both dictionaries."""
+        one, other = as_dictionary(wanted), as_dictionary(given)
+        if one is None or other is None:
+            if self._judge.agrees(wanted, given, shape):
+                return _AGREED
+            return Agreement(0.0, (Difference("", wanted, given, self._judge.note),))
+        self._waiting.append(("", one, other, 1, shape, 0))
+        while self._waiting:
+            self._compare_keys(*self._waiting.pop())
+        if not self._differences:
+            return _AGREED
+        share = fsum(count / shares for shares, count in self._agreeing.items()) if self._agreeing else 0.0
+        return Agreement(min(share, 1.0), tuple(self._differences))
+
+    def _compare_keys(
+        self, start: str, wanted: dict[Any, Any], given: dict[Any, Any], shares: int, shape: Shape | None, depth: int
+    ) -> None:
+        keys = wanted if self._subset else {**wanted, **given}
+        shares *= len(keys) or 1
+        agreeing = 0 if keys else 1
+        for key in keys:
+            one, other = wanted.get(key, ABSENT), given.get(key, ABSENT)
+            simple = type(one) in SIMPLE and type(other) in SIMPLE
+            if simple and same(one, other):  # the quickest way first
+                agreeing += 1
+                continue
+            path = f"{start}{key}"
+            inner = shape.property(key) if shape else None
+            if simple and (inner is None or (inner.fold(one) is one and inner.fold(other) is other)):
+                self._differences.append(Difference(path, one, other))
+                continue
+            if one is ABSENT or other is ABSENT:
+                default = self._defaults.get(path, inner.default if inner else ABSENT)
+                one, other = completed(one, other, default)
+            if self._goes_deeper(path, one, other, shares, inner, depth + 1):
+                continue
+            if self._judge.agrees(one, other, inner):
+                agreeing += 1
+            else:
+                self._differences.append(Difference(path, one, other, self._judge.note))
+        if agreeing:
+            self._agreeing[shares] = self._agreeing.get(shares, 0) + agreeing
+
+    def _goes_deeper(self, path: str, wanted: Any, given: Any, shares: int, shape: Shape | None, depth: int) -> bool:
+        """Whether both are dictionaries, which are then compared key by key in their turn."""
+        if type(wanted) in SIMPLE or type(given) in SIMPLE or depth > _DEEPEST or self._met > _MOST_DICTIONARIES:
+            return False
+        one, other = as_dictionary(wanted), as_dictionary(given)
+        if one is None or other is None:
+            if not any(name.startswith(f"{path}.") for name in self._defaults):
+                return False
+            # Where a dictionary is left out, the declared defaults in it stand for it.
+            one = {} if is_nothing(wanted) else one
+            other = {} if is_nothing(given) else other
+        if one is None or other is None:
+            return False
+        self._met += 1
+        self._waiting.append((f"{path}.", one, other, shares, shape, depth))
+        return True
+
+
+def _without(value: Any, paths: Sequence[str], depth: int = 0) -> Any:
+    """The value without what lies at these dotted paths, in dictionaries and in lists of them."""
+    if not paths or depth == _DEEPEST:
+        return value
+    items = as_list(value)
+    if items is not None:
+        return [_without(item, paths, depth + 1) if as_list(item) is None else item for item in items]
+    entries = as_dictionary(value)
+    if entries is None:
+        return value
+    kept = {}
+    for key, item in entries.items():
+        if key not in paths:
+            start = f"{key}."
+            kept[key] = _without(item, [path[len(start) :] for path in paths if path.startswith(start)], depth + 1)
+    return kept

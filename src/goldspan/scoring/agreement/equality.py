@@ -1,0 +1,137 @@
+"""When two plain values are the same: the one place where an expected and a called value meet.
+
+A key that is absent equals `None`, and `None` equals `{}`. 1 equals 1.0, but `True` is no number; NaN equals NaN; lists
+are ordered, and a tuple is a list. Nothing here recurses over values: they may be nested as deeply as they like, hold
+themselves, and be of types that refuse to be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from goldspan.model import ABSENT
+from goldspan.scoring.agreement.schemas import Shape
+
+SIMPLE = frozenset({bool, float, int, str})
+"""The types of most arguments. Two values of the same one of them differ or not as `==` says, but for NaN."""
+
+Leaf: TypeAlias = Callable[[Any, Any, Shape | None], bool]
+"""Whether a called value is what was expected, where the two are not both dictionaries or both lists."""
+
+
+def equal(expected: Any, called: Any) -> bool:
+    """Whether a called value is the expected one. Matchers mean nothing here."""
+    if type(expected) is type(called) and type(expected) in SIMPLE:
+        return same(expected, called)
+    return corresponds(expected, called, same)
+
+
+def same(wanted: Any, given: Any, _: Shape | None = None) -> bool:
+    """Whether two values are the same that are not both dictionaries or both lists."""
+    if wanted is given:
+        return True
+    try:
+        if type(wanted) is not type(given):
+            if is_nothing(wanted) and is_nothing(given):
+                return True
+            if isinstance(wanted, bool) is not isinstance(given, bool):
+                return False
+        return bool(wanted == given) or bool(wanted != wanted and given != given)  # only NaN differs from itself
+    except Exception:  # noqa: BLE001 - values of a user's own types may compare as they like
+        return False
+
+
+def corresponds(expected: Any, called: Any, leaf: Leaf, shape: Shape | None = None) -> bool:
+    """Whether two values have the same keys and items, and all their leaves agree.
+
+    Where a JSON schema gives them a `shape`, an absent value is its default, and what does not agree as written may
+    still agree as the schema reads it.
+    """
+    waiting: list[_Pair] = [(expected, called, shape)]
+    met: dict[tuple[int, int, int], _Pair] = {}
+    while waiting:
+        pair = waiting.pop()
+        wanted, given, shape = pair
+        inner = _inside(wanted, given, shape)
+        if inner is not None:
+            # What was met before, in these places, is being compared already: so circles end.
+            if met.setdefault((id(wanted), id(given), id(shape)), pair) is pair:
+                waiting.extend(inner)
+        elif not leaf(wanted, given, shape):
+            if shape is None:
+                return False
+            read, found = shape.fold(wanted), shape.fold(given)
+            if read is wanted and found is given:
+                return False
+            waiting.append((read, found, shape))
+    return True
+
+
+def completed(wanted: Any, given: Any, default: Any) -> tuple[Any, Any]:
+    """Both values, with the default for the one that is left out. Two sides without a value need none."""
+    if wanted is ABSENT and not is_nothing(given):
+        return default, given
+    if given is ABSENT and not is_nothing(wanted):
+        return wanted, default
+    return wanted, given
+
+
+def as_dictionary(value: Any) -> dict[Any, Any] | None:
+    """A mapping of any kind as a dictionary; `None` for anything else, and for a mapping that cannot be read."""
+    if type(value) is dict:
+        return value
+    try:
+        return dict(value) if isinstance(value, Mapping) else None
+    except Exception:  # noqa: BLE001 - a user's own mapping may do as it likes
+        return None
+
+
+def as_list(value: Any) -> list[Any] | tuple[Any, ...] | None:
+    """A list or tuple; `None` for anything else."""
+    if type(value) is list or type(value) is tuple:
+        return value
+    try:
+        return list(value) if isinstance(value, list | tuple) else None
+    except Exception:  # noqa: BLE001 - a user's own list may do as it likes
+        return None
+
+
+def is_nothing(value: Any) -> bool:
+    """Whether it is `None` or not there at all, which is the same."""
+    return value is None or value is ABSENT
+
+
+_Pair: TypeAlias = tuple[Any, Any, Shape | None]
+
+
+def _inside(wanted: Any, given: Any, shape: Shape | None) -> list[_Pair] | None:
+    """What must agree inside two dictionaries or two lists of one length; `None` for anything else."""
+    if type(wanted) in SIMPLE or type(given) in SIMPLE:
+        return None
+    one, other = as_dictionary(wanted), as_dictionary(given)
+    if one is None and other is not None and is_nothing(wanted):
+        one = {}
+    elif other is None and one is not None and is_nothing(given):
+        other = {}
+    if one is not None and other is not None:
+        return _entries(one, other, shape)
+    items, others = as_list(wanted), as_list(given)
+    if items is None or others is None or len(items) != len(others):
+        return None
+    pairs = zip(items, others, strict=True)
+    return [(item, found, shape and shape.item(at)) for at, (item, found) in enumerate(pairs)]
+
+
+def _entries(wanted: dict[Any, Any], given: dict[Any, Any], shape: Shape | None) -> list[_Pair] | None:
+    pairs: list[_Pair] = []
+    try:
+        for key in {**wanted, **given}:
+            one, other = wanted.get(key, ABSENT), given.get(key, ABSENT)
+            inner = shape.property(key) if shape else None
+            if inner is not None and inner.default is not ABSENT:
+                one, other = completed(one, other, inner.default)
+            pairs.append((one, other, inner))
+    except Exception:  # noqa: BLE001 - a key of a user's own type may refuse to be looked up
+        return None
+    return pairs

@@ -1,0 +1,8 @@
+"""The metrics: each reads one number off a comparison, and 1 is always good. None of them compares anything itself."""
+
+from __future__ import annotations
+
+from goldspan.scoring.metrics.metric import Measure, Metric, MetricLike, Part
+from goldspan.scoring.metrics.table import DEFAULT_METRICS, METRICS, correctness
+
+__all__ = ["DEFAULT_METRICS", "METRICS", "Measure", "Metric", "MetricLike", "Part", "correctness"]

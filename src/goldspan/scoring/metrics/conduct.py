@@ -1,0 +1,144 @@
+"""How the agent went about it: failures, repeats, tools it does not have, tools it must not use, calls it may make."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
+
+from goldspan.extraction.names import fold
+from goldspan.goldens.naming import Keys, naming
+from goldspan.model import NO_VOCABULARY, Comparison, ExpectedTool, ToolCall, Vocabulary, content_digest
+from goldspan.scoring.metrics.metric import Part
+
+
+def tool_success(seen: Comparison) -> float | None:
+    """Of the calls that were made, the share that did not fail. Needs no golden."""
+    calls = seen.calls
+    return sum([call.error is None for call in calls]) / len(calls) if calls else None
+
+
+def redundant_calls(seen: Comparison) -> float | None:
+    """Of the calls that were made, the share that repeats no earlier successful one. Needs no golden.
+
+    A repeat has the same tool and the same arguments. To try again what failed is no repeat.
+    """
+    calls = seen.calls
+    if not calls:
+        return None
+    if len({fold(call.name) for call in calls}) == len(calls):  # as in most runs
+        return 1.0
+    repeated = _repeats(calls)
+    return None if repeated is None else 1 - len(repeated) / len(calls)
+
+
+def unknown_tools(seen: Comparison) -> float | None:
+    """Of the calls that were made, the share whose tool the agent was offered, or the golden's file declares.
+
+    Needs no golden. What the model's provider runs is no tool of the agent's and does not count.
+    """
+    if not seen.run.available_tools:
+        return None
+    calls = _of_the_agent(seen)
+    return 1 - len(_unknown(seen, calls)) / len(calls) if calls else None
+
+
+def forbidden_tools(seen: Comparison) -> float | None:
+    """1 if no forbidden tool was called, else 0."""
+    forbids = seen.golden is not None and seen.golden.forbid
+    return float(not seen.forbidden) if forbids else None
+
+
+def call_budget(seen: Comparison) -> float | None:
+    """1 if no more calls were made than the golden allows, else the share that it allows: 8 of 10 calls are 0.8."""
+    allowed = seen.golden.max_calls if seen.golden else None
+    if allowed is None:
+        return None
+    return 1.0 if len(seen.calls) <= allowed else allowed / len(seen.calls)
+
+
+def why_no_repeats(seen: Comparison) -> str:
+    """Why repeats cannot be counted."""
+    return "the arguments of calls of one tool were not captured" if seen.calls else "no tool was called"
+
+
+def why_unknown_is_unknown(seen: Comparison) -> str:
+    """Why it cannot be told which tools the agent has."""
+    return "no tool was called" if seen.run.available_tools else "the tools the agent was offered were not captured"
+
+
+# --- accounts ---------------------------------------------------------------------------------------------------------
+
+
+def account_of_success(seen: Comparison) -> Iterator[Part]:
+    """Which calls succeeded and which failed."""
+    yield Part("succeeded", [call for call in seen.calls if call.error is None])
+    yield Part("failed", [call for call in seen.calls if call.error is not None], fault=True)
+
+
+def account_of_repeats(seen: Comparison) -> Iterator[Part]:
+    """Which calls repeat an earlier one."""
+    yield Part("called", seen.calls)
+    yield Part("called again with the same arguments", _repeats(seen.calls) or (), fault=True)
+
+
+def account_of_unknown(seen: Comparison) -> Iterator[Part]:
+    """Which calls are of a tool that the agent has not."""
+    calls = _of_the_agent(seen)
+    yield Part("called", calls)
+    yield Part("called but not among the agent's tools", _unknown(seen, calls), fault=True)
+
+
+def account_of_forbidden(seen: Comparison) -> Iterator[Part]:
+    """Which calls are forbidden."""
+    yield Part("called but forbidden", seen.forbidden, fault=True)
+
+
+def account_of_budget(seen: Comparison) -> Iterator[Part]:
+    """How many calls were made, and how many are allowed."""
+    allowed = seen.golden.max_calls if seen.golden else None
+    yield Part(f"of {allowed} allowed calls were made", [str(len(seen.calls))], fault=True)
+
+
+# --- helpers ----------------------------------------------------------------------------------------------------------
+
+
+def _repeats(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
+    """The calls that repeat an earlier successful one; `None` where arguments that would tell were not captured."""
+    done: dict[str, set[Hashable]] = {}
+    repeated: list[ToolCall] = []
+    for call in calls:
+        before = done.setdefault(fold(call.name), set())
+        if before and (call.arguments is None or None in before):
+            return None
+        key = None if call.arguments is None else (call.server, _identity(call))
+        if key in before:
+            repeated.append(call)
+        elif call.error is None:
+            before.add(key)
+    return repeated
+
+
+def _identity(call: ToolCall) -> Hashable:
+    """Equal for equal arguments; arguments that cannot be written down are like no others."""
+    try:
+        return content_digest(call.arguments)
+    except (TypeError, ValueError, RecursionError):
+        return id(call)
+
+
+def _of_the_agent(seen: Comparison) -> list[ToolCall]:
+    return [call for call in seen.calls if call.kind == "tool"]
+
+
+def _unknown(seen: Comparison, calls: Sequence[ToolCall]) -> list[ToolCall]:
+    vocabulary = seen.golden.vocabulary if seen.golden else NO_VOCABULARY
+    known = _keys(tuple(tool.name for tool in seen.run.available_tools), vocabulary)
+    read = naming(vocabulary)
+    return [call for call in calls if known.isdisjoint(read.called(call)) and not read.declares(call)]
+
+
+@lru_cache(maxsize=64)
+def _keys(offered: tuple[str, ...], vocabulary: Vocabulary) -> Keys:
+    """What the names of these tools have in common with those of their calls."""
+    read = naming(vocabulary)
+    return frozenset().union(*(read.wanted(ExpectedTool(name)) for name in offered))

@@ -1,0 +1,94 @@
+"""What a metric is: a function of a comparison, and what is needed to make a score of its number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from goldspan.goldens.words import listed
+from goldspan.model import AnyOf, Comparison, ExpectedTool, Golden, Parallel, Row, ToolCall
+
+_SHOWN = 5
+_LONGEST = 60
+
+Measure: TypeAlias = Callable[[Comparison], "float | None"]
+"""Reads a number, 0 to 1 where 1 is good, off a comparison; `None` where it cannot be known."""
+
+
+class Part(NamedTuple):
+    """Some of what a metric looked at: `expected but not called: book x2`."""
+
+    what: str
+    """What they have in common."""
+    items: Sequence[Row | ToolCall | str]
+    """Rows and calls are told by the name of their tool, others as they are; no value of an argument among them."""
+    fault: bool = False
+    """Whether they keep the number below 1."""
+
+    @property
+    def names(self) -> list[str]:
+        """What each is told by."""
+        return [_name(item) for item in self.items]
+
+    def __str__(self) -> str:
+        return f"{self.what}: {_told(self.names)}"
+
+
+Account: TypeAlias = Callable[[Comparison], Iterable[Part]]
+"""Tells what a number is made of, part by part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A measure with what is needed to make a score of it."""
+
+    name: str
+    measure: Measure
+    threshold: float | Callable[[Golden], float] | None = None
+    """Where given, the score is a gate: below this, or below what this says of the golden, the evaluation fails."""
+    needs_golden: bool = True
+    """Whether it says nothing about a run for which there is no golden."""
+    unknown: Callable[[Comparison], str] = lambda seen: "nothing to measure"
+    """Why there is no value, in half a sentence."""
+    account: Account | None = None
+    """What the number is made of: the reasons and the steps of scores are told from it."""
+
+
+MetricLike: TypeAlias = "str | Measure | tuple[str, Measure] | Metric"
+"""A metric by its name, a function of one's own, one with a name beside it, or a whole `Metric`."""
+
+
+def alternatives(expected: ExpectedTool | AnyOf) -> Iterator[ExpectedTool]:
+    """The calls that would do, each of them."""
+    waiting: list[ExpectedTool | AnyOf | Parallel] = [expected]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, ExpectedTool):
+            yield item
+        elif isinstance(item, Parallel):
+            waiting.extend(item.items)
+        else:
+            waiting.extend(inner for option in item.options for inner in option)
+
+
+def _name(item: Row | ToolCall | str) -> str:
+    if isinstance(item, Row):
+        tool = item.expected or item.called
+        return tool.name if tool else ""
+    return item if isinstance(item, str) else item.name
+
+
+def _told(words: Sequence[str]) -> str:
+    """`search x2 and book`: never more than a few, and none of them long."""
+    if not words:
+        return "none"
+    if len(words) == 1:
+        return _short(words[0])
+    told = [_short(word) + (f" x{count}" if count > 1 else "") for word, count in Counter(words).items()]
+    return listed(told) if len(told) <= _SHOWN else f"{', '.join(told[:_SHOWN])} and {len(told) - _SHOWN} more"
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= _LONGEST else f"{word[: _LONGEST - 3]}..."

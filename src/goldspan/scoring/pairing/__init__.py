@@ -1,0 +1,65 @@
+"""Which call answers which slot: the best one-to-one pairing, in the order a golden wants.
+
+Best is, in this order: most required slots answered, most optional ones, least disagreement of arguments and results,
+most of them that could be judged, names written alike, successful calls, pairs in order, the first of equal calls. The
+first four decide every score, so scores do not depend on the order of the lists.
+
+Four ways lead there. The first three take little time and are for pairs of which it shows at once that none are better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from goldspan.goldens.naming import Naming
+from goldspan.model import Order, Row, ToolCall, Verdict
+from goldspan.scoring.pairing.choosing import by_merit
+from goldspan.scoring.pairing.effort import Effort
+from goldspan.scoring.pairing.families import by_family, plain_sailing
+from goldspan.scoring.pairing.merits import Schemas, judge
+from goldspan.scoring.pairing.twins import by_twins
+from goldspan.scoring.plan import Plan
+
+OPTIONAL = "optional"
+"""The note beside a call that was expected and need not have been made."""
+
+Calls: TypeAlias = Sequence[tuple[int, ToolCall]]
+"""Calls with their positions in the run, ascending."""
+
+
+class Pairing(NamedTuple):
+    """The slots of a plan with the calls that answer them."""
+
+    plan: Plan
+    rows: Mapping[int, Row]
+    """One for each pair, by the position of its call in the run."""
+    approximate: str | None = None
+    """Why a better one may exist; `None`: there is none better."""
+
+
+def pair(plan: Plan, calls: Calls, *, order: Order, names: Naming, schemas: Schemas, effort: Effort) -> Pairing:
+    """Find the calls that answer the slots of a plan best."""
+    if plan.open:
+        plan = plan.opened([call for _, call in calls])
+    chosen, in_order = (
+        plain_sailing(plan, calls)
+        or by_family(plan, calls, effort)
+        or by_twins(plan, calls, order, effort)
+        or by_merit(plan, calls, order, names, schemas, effort)
+    )
+    called = dict(calls)
+    rows = {}
+    for at, position in chosen.items():
+        slot, call = plan.slots[at], called[position]
+        if plan.weighs or len(slot.tools) > 1:
+            tool, arguments, result = judge(slot, call, names, schemas)
+        else:
+            tool, arguments, result = slot.tools[0], None, None
+        verdict, note = _PAIRED if slot.required else _OPTIONAL
+        rows[position] = Row(verdict, tool, call, at, position, arguments, result, at in in_order, note)
+    return Pairing(plan, rows, effort.given_up)
+
+
+_PAIRED: tuple[Verdict, None] = ("paired", None)
+_OPTIONAL: tuple[Verdict, str] = ("tolerated", OPTIONAL)

@@ -1,0 +1,229 @@
+"""What speaks for and against answering a slot with a call, as one number.
+
+Equal slots and equal calls are judged once: slots of one *kind* are answered equally well by the same calls, and calls
+of one kind answer the same slots equally well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+from goldspan.goldens.naming import Naming
+from goldspan.model import ABSENT, Agreement, ExpectedTool, ToolCall
+from goldspan.scoring.agreement.arguments import agreement, result_agreement
+from goldspan.scoring.agreement.sameness import content
+from goldspan.scoring.identity import MOST_STRANGE, is_called, strangeness
+from goldspan.scoring.plan import Plan, Slot
+
+UNITS = 10**9
+"""Disagreement is counted in whole billionths, so that sums are exact and ties are ties."""
+
+_STEPS, _BYTES_A_STEP, _SQUARED_BYTES_A_STEP = 70, 100, 15_000
+"""What it takes to judge a pair, in steps of `Effort`: so many, and more with the size of what the call holds. Where
+the golden has matchers, `similar` among them, work may grow with the square of that."""
+
+Schemas: TypeAlias = "Callable[[ToolCall], Mapping[str, Any] | None]"
+"""The JSON schema of the arguments of the tool that was called, where it is known."""
+
+
+class Judged(NamedTuple):
+    """A call beside the expected tool that it is one of."""
+
+    tool: ExpectedTool
+    agreement: Agreement | None = None
+    """How far the arguments agree; `None` where they are not stated or not captured."""
+    result_agreement: Agreement | None = None
+
+
+class Faults(NamedTuple):
+    """What speaks against a pair, or several, by arguments and results; what comes first weighs most."""
+
+    disagreed: int
+    """How far arguments and results disagree together, in billionths."""
+    unjudged: int
+    """How many arguments and results could not be judged."""
+    arguments_disagreed: int
+    """The part of the arguments in that. Without these two, equally good pairings could differ in a score."""
+    arguments_unjudged: int
+
+
+def faults(arguments: Agreement | None, result: Agreement | None) -> Faults:
+    """What speaks against a pair whose arguments and result agree so far."""
+    one = 0 if arguments is None else round((1 - arguments.share) * UNITS)
+    other = 0 if result is None else round((1 - result.share) * UNITS)
+    return Faults(one + other, (arguments is None) + (result is None), one, arguments is None)
+
+
+def judge(slot: Slot, call: ToolCall, names: Naming, schemas: Schemas) -> Judged:
+    """Lay a call beside a slot that it may answer; of alternative calls beside the one that agrees best."""
+    if len(slot.tools) == 1:
+        return _judged(slot.tools[0], call, schemas)
+    found = [_judged(tool, call, schemas) for tool in meant(slot, call, names)]
+    return min(found, key=lambda one: (faults(*one[1:]), strangeness(one.tool, call, names)))
+
+
+def meant(slot: Slot, call: ToolCall, names: Naming) -> list[ExpectedTool]:
+    """The tools of a slot that a call may be one of."""
+    return [tool for tool in slot.tools if is_called(tool, call, names)]
+
+
+def _judged(tool: ExpectedTool, call: ToolCall, schemas: Schemas) -> Judged:
+    arguments = None if tool.arguments is None else agreement(tool, call, schemas(call))
+    return Judged(tool, arguments, None if tool.result is ABSENT else result_agreement(tool, call))
+
+
+class Merits:
+    """Judges pairs, all against one measure: digits of one number, of which the first weighs most.
+
+    The digits of a cost are: whether the slot is optional; how far arguments and results disagree, and how many could
+    not be judged; the same of arguments only and of required slots only; how strange the name is; whether the call
+    failed.
+    Without `judging` arguments and results count for nothing.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        calls: Sequence[tuple[int, ToolCall]],
+        names: Naming,
+        schemas: Schemas,
+        *,
+        judging: bool = True,
+    ) -> None:
+        self._plan = plan
+        self._calls = dict(calls)
+        self._names = names
+        self._schemas = schemas
+        self._judging = judging
+        self.slot_kinds: Sequence[int] = plan.kinds if judging else plan.rough_kinds
+        self._sizes: list[int] = []  # of what each kind of call holds, in bytes
+        self.call_kinds = self._kinds_of_calls()
+        self._slot_of = {kind: slot for slot, kind in enumerate(self.slot_kinds)}  # one of each kind stands for all
+        self._call_of = {kind: call for call, kind in self.call_kinds.items()}
+        self._groups = self._find_groups()
+        pairs = min(len(plan.slots), len(calls))
+        # No sum of a digit over all pairs reaches the next digit.
+        self._few, self._many = MOST_STRANGE * pairs + 1, 2 * UNITS * pairs + 1
+        self._optional = self._many**4 * self._few**6
+        self._required = self._optional * (pairs + 1)
+        self._costs: dict[int, dict[int, int]] = {}
+        self._gains: dict[int, dict[int, int]] = {}
+
+    @cached_property
+    def answers(self) -> Mapping[int, Sequence[int]]:
+        """For each kind of slot the kinds of call that may answer it."""
+        found: dict[int, list[int]] = {}
+        for slot_kinds, call_kinds in self._groups:
+            for kind in slot_kinds:
+                found[kind] = [*found[kind], *call_kinds] if kind in found else call_kinds
+        return found
+
+    @cached_property
+    def blocks(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """For kinds of slot and for kinds of call a number: no call answers a slot of another number."""
+        of_slots: dict[int, int] = {}
+        of_calls: dict[int, int] = {}
+        for number, (slot_kinds, call_kinds) in enumerate(self._groups):
+            joined = {of_slots[kind] for kind in slot_kinds if kind in of_slots}
+            if joined:
+                of_slots.update((kind, number) for kind, known in of_slots.items() if known in joined)
+                of_calls.update((kind, number) for kind, known in of_calls.items() if known in joined)
+            of_slots.update(dict.fromkeys(slot_kinds, number))
+            of_calls.update(dict.fromkeys(call_kinds, number))
+        return of_slots, of_calls
+
+    @property
+    def leave_a_choice(self) -> bool:
+        """Whether any slot may be answered by more than one call, or any call answer more than one slot."""
+        of_slots, of_calls = self.blocks
+        slots = [of_slots[kind] for kind in self.slot_kinds if kind in of_slots]
+        calls = [of_calls[kind] for kind in self.call_kinds.values() if kind in of_calls]
+        return not len(slots) == len(calls) == len(set(slots))
+
+    def steps(self, slots: Iterable[int]) -> int:
+        """What it takes to judge all calls that may answer these slots, in steps of `Effort`."""
+        if not self._plan.weighs:
+            return 0
+        judged = {self.slot_kinds[slot] for slot in slots} & self.answers.keys() - self._costs.keys()
+        known: dict[tuple[int, bool], int] = {}  # many kinds of slot share the calls that may answer them
+        steps = 0
+        for kind in judged:
+            answers = self.answers[kind]
+            plain = self._plan.is_plain[self._slot_of[kind]]
+            if (id(answers), plain) not in known:
+                known[id(answers), plain] = sum(self._steps(answer, plain=plain) for answer in answers)
+            steps += known[id(answers), plain]
+        return steps
+
+    def _steps(self, call_kind: int, *, plain: bool) -> int:
+        size = self._sizes[call_kind]
+        return _STEPS + size // _BYTES_A_STEP + (0 if plain else size**2 // _SQUARED_BYTES_A_STEP)
+
+    def costs(self, slot_kind: int) -> Mapping[int, int]:
+        """What speaks against answering slots of that kind, for each kind of call that may."""
+        if slot_kind not in self._costs:
+            slot = self._plan.slots[self._slot_of[slot_kind]]
+            self._costs[slot_kind] = {
+                kind: self._cost(slot, self._calls[self._call_of[kind]]) for kind in self.answers.get(slot_kind, ())
+            }
+        return self._costs[slot_kind]
+
+    def gains(self, slot: int) -> Mapping[int, int]:
+        """What speaks for answering a slot, for each call that may, by position.
+
+        A required slot more is worth more than any optional ones, and an optional one more than any better pairs.
+        """
+        kind = self.slot_kinds[slot]
+        if kind not in self._gains:
+            most = self._required if self._plan.slots[slot].required else 2 * self._optional
+            gains = {answer: most - cost for answer, cost in self.costs(kind).items()}
+            self._gains[kind] = {call: gains[own] for call, own in self.call_kinds.items() if own in gains}
+        return self._gains[kind]
+
+    def cost(self, slot: int, call: int) -> int:
+        """What speaks against a pair."""
+        return self.costs(self.slot_kinds[slot])[self.call_kinds[call]]
+
+    def total(self, pairs: Mapping[int, int]) -> tuple[int, int]:
+        """How many pairs there are, and what speaks against all of them together."""
+        return len(pairs), sum(self.cost(slot, call) for slot, call in pairs.items())
+
+    def _cost(self, slot: Slot, call: ToolCall) -> int:
+        few, many = self._few, self._many
+        if self._judging:
+            found = judge(slot, call, self._names, self._schemas)
+            against = faults(found.agreement, found.result_agreement)
+            strange = strangeness(found.tool, call, self._names)
+        else:
+            against = Faults(0, 0, 0, 0)
+            strange = min(strangeness(tool, call, self._names) for tool in meant(slot, call, self._names))
+        cost = against.disagreed * few + against.unjudged
+        cost = cost * many**3 + against.arguments_disagreed * many**2
+        cost = (cost + slot.required * (against.disagreed * many + against.arguments_disagreed)) * few**3
+        cost += against.arguments_unjudged * few**2
+        cost += slot.required * (against.unjudged * few + against.arguments_unjudged)
+        cost = (cost * few + strange) * few + (call.error is not None)
+        return cost if slot.required else cost + self._optional
+
+    def _kinds_of_calls(self) -> dict[int, int]:
+        arguments = self._judging and self._plan.states_arguments
+        results = self._judging and self._plan.states_results
+        numbers: dict[Hashable, int] = {}
+        kinds = {}
+        for position, call in self._calls.items():
+            judged = arguments and content(call.arguments), results and content(call.result)
+            key = (call.name, call.raw_name, call.server, call.error is None, judged)
+            kinds[position] = numbers.setdefault(key, len(numbers))
+            if len(numbers) > len(self._sizes):
+                self._sizes.append(sum(len(part) for part in judged if isinstance(part, str | bytes)))
+        return kinds
+
+    def _find_groups(self) -> list[tuple[list[int], list[int]]]:
+        """Kinds of slot with the kinds of call that may answer all of them, and no others; none of them twice."""
+        asked: dict[tuple[int, ...], list[int]] = {}
+        for kind, call in self._call_of.items():
+            if slots := self._plan.asked(self._calls[call]):
+                asked.setdefault(slots, []).append(kind)
+        return [(sorted({self.slot_kinds[slot] for slot in slots}), kinds) for slots, kinds in asked.items()]

@@ -1,0 +1,220 @@
+"""How peers weigh the arguments of a pair: from 0 (they disagree) to 1, each by its own idea of equality.
+
+A rule takes what is expected first. Values that it cannot compare raise what they raise in Python; the engine makes a
+score without a value of it, and of nesting too deep for the interpreter as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, TypeAlias
+
+from goldspan.model import ABSENT
+
+Weigh: TypeAlias = Callable[[Any, Any], float]
+"""How far the arguments of a call (second) agree with the expected ones (first)."""
+
+_FUZZY_LIMIT = 4_000_000
+"""The greatest product of two lengths for which texts are aligned: beyond it `difflib` may take minutes."""
+
+
+def ignored(expected: Any, called: Any) -> float:
+    """Whatever they are."""
+    return 1.0
+
+
+def equal(expected: Any, called: Any) -> float:
+    """Python's `==`: 1, 1.0 and True are the same."""
+    return 1.0 if expected == called else 0.0
+
+
+def equal_where_stated(expected: Any, called: Any) -> float:
+    """Python's `==`, for an expectation that states arguments; one that does not takes any."""
+    return 1.0 if expected is None or expected == (called or {}) else 0.0
+
+
+def by_key(key: Callable[[Any], Hashable]) -> Weigh:
+    """Equality of what a key makes of both sides."""
+    return lambda expected, called: 1.0 if key(expected) == key(called) else 0.0
+
+
+def hashed(value: Any) -> Hashable:
+    """A value as an element of a set: Python's `==`, but a list is equal to a tuple."""
+    if type(value) in _SCALARS:
+        return value  # type: ignore[no-any-return]
+    if type(value) is dict or isinstance(value, Mapping):
+        return frozenset([(key, item if type(item) in _SCALARS else hashed(item)) for key, item in value.items()])
+    if isinstance(value, list | tuple):
+        return tuple(map(hashed, value))
+    return value  # type: ignore[no-any-return]  # unhashable values are no JSON
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})  # asked first: most values are, and other checks take longer
+
+
+def json_text(value: Any) -> str:
+    """Arguments as JSON with sorted keys, so that 1, 1.0, True and "1" are four different values; none are `{}`."""
+    return _write_json(value or {})
+
+
+_write_json = json.JSONEncoder(sort_keys=True, default=str).encode  # made once: that takes longer than most arguments
+
+
+def texts(arguments: Any) -> Hashable:
+    """Every argument as text, so that 7 and "7" are the same and 1 and 1.0 are not."""
+    return frozenset((key, _text(value)) for key, value in (arguments or {}).items())
+
+
+def _text(value: Any) -> str:
+    return json_text(value) if isinstance(value, dict | list) else str(value)
+
+
+def top_superset(expected: Any, called: Any) -> float:
+    """Whether the call has every expected argument; more of them are fine."""
+    return float(called is not None and all(key in called and called[key] == value for key, value in expected.items()))
+
+
+def top_subset(expected: Any, called: Any) -> float:
+    """Whether every argument of the call was expected; fewer of them are fine."""
+    return top_superset(called, expected)
+
+
+def deep_superset(expected: Any, called: Any) -> float:
+    """Whether the call has every expected argument; dictionaries in it may have more entries too."""
+    return float(all(key in called and _covers(value, called[key]) for key, value in expected.items()))
+
+
+def _covers(expected: Any, called: Any) -> bool:
+    if isinstance(expected, dict) and isinstance(called, dict):
+        return bool(deep_superset(expected, called))
+    return bool(expected == called)
+
+
+def union_share(expected: Any, called: Any) -> float:
+    """The share of all arguments, of either side, that are equal; dictionaries count by their own share."""
+    if expected == called:
+        return 1.0
+    share = 1 / len(expected.keys() | called.keys())
+    # Added one by one, as noise in the last digit decides where a threshold is met exactly.
+    total = 0.0
+    for key, value in expected.items():
+        if key in called:
+            if value == called[key]:
+                total += share
+            elif isinstance(value, dict) and isinstance(called[key], dict):
+                total += union_share(value, called[key]) * share
+    return total
+
+
+def expected_share(expected: Any, called: Any) -> float:
+    """The share of the expected arguments that read the same as text. Where none is expected, none may be given."""
+    if not expected:
+        return float(not called)
+    same = 0
+    for key, value in expected.items():
+        if key in called and str(called[key]) == str(value):
+            same += 1
+    return same / len(expected)
+
+
+def fuzzy(least: float) -> Weigh:
+    """Whether the expected arguments are this similar on average; others do not matter."""
+
+    def weigh(expected: Any, called: Any) -> float:
+        if not expected:
+            return 1.0
+        similarities = [_similarity(value, called.get(key)) for key, value in expected.items()]
+        return float(sum(similarities) / len(similarities) >= least)
+
+    return weigh
+
+
+def _similarity(expected: Any, called: Any) -> float:
+    if expected is None or called is None or type(expected) is not type(called):
+        return 0.0
+    if isinstance(expected, str):
+        return _text_similarity(expected, called)
+    if isinstance(expected, int | float) and not isinstance(expected, bool):
+        greatest = max(abs(expected), abs(called))
+        return 1 - abs(expected - called) / greatest if greatest else 1.0
+    if isinstance(expected, dict):
+        return _dict_similarity(expected, called)
+    return float(expected == called)
+
+
+def _text_similarity(expected: str, called: str) -> float:
+    if expected == called:
+        return 1.0
+    if len(expected) * len(called) > _FUZZY_LIMIT:
+        raise ValueError("the texts are too long to be aligned letter by letter")
+    return SequenceMatcher(None, expected, called).ratio()
+
+
+def _dict_similarity(expected: dict[Any, Any], called: dict[Any, Any]) -> float:
+    common = expected.keys() & called.keys()
+    if not common:
+        return float(not expected and not called)
+    of_keys = len(common) / len(expected.keys() | called.keys())
+    of_values = sum(_similarity(expected[key], called[key]) for key in common) / len(common)
+    return (of_keys + of_values) / 2
+
+
+def js_equal(expected: Any, called: Any) -> float:
+    """Equality as JavaScript has it: one kind of number, which `true` is not."""
+    return float(_js_agree(expected, called, whole=True))
+
+
+def partial(expected: Any, called: Any) -> float:
+    """The same, but dictionaries of the call, at any depth, may have more entries than expected."""
+    return float(_js_agree(expected, called, whole=False))
+
+
+def _js_agree(expected: Any, called: Any, *, whole: bool) -> bool:
+    if isinstance(expected, dict) and isinstance(called, dict):
+        if whole and expected.keys() != called.keys():
+            return False
+        return all(key in called and _js_agree(value, called[key], whole=whole) for key, value in expected.items())
+    if isinstance(expected, list) and isinstance(called, list):
+        pairs = zip(expected, called, strict=False)
+        return len(expected) == len(called) and all(_js_agree(*pair, whole=whole) for pair in pairs)
+    return isinstance(expected, bool) is isinstance(called, bool) and bool(expected == called)
+
+
+def keys(paths: Sequence[str], *, absent_is_none: bool) -> Weigh:
+    """Whether the values at some dotted paths are equal. What is absent is `None`, or else agrees with nothing."""
+
+    def weigh(expected: Any, called: Any) -> float:
+        pairs = [(_at(expected, path), _at(called, path)) for path in paths]
+        return float(all(one == other and (absent_is_none or one is not ABSENT) for one, other in pairs))
+
+    def _at(arguments: Any, path: str) -> Any:
+        for key in path.split("."):
+            if not isinstance(arguments, dict) or key not in arguments:
+                return None if absent_is_none else ABSENT
+            arguments = arguments[key]
+        return arguments
+
+    return weigh
+
+
+WEIGHTS: Mapping[str, Weigh] = {
+    "ignore": ignored,
+    "equal": equal,
+    "equal_where_stated": equal_where_stated,
+    "hash_equal": by_key(hashed),
+    "json_equal": by_key(json_text),
+    "text_equal": by_key(texts),
+    "js_equal": js_equal,
+    "top_superset": top_superset,
+    "top_subset": top_subset,
+    "deep_superset": deep_superset,
+    "partial": partial,
+    "union_share": union_share,
+    "expected_share": expected_share,
+}
+"""The axis `args`, apart from `fuzzy` and `allowed`."""
+
+KEYS: Mapping[str, Callable[[Any], Hashable]] = {"hash_equal": hashed, "json_equal": json_text}
+"""What stands for the arguments where repeated calls collapse into one."""

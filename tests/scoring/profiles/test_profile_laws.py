@@ -1,0 +1,173 @@
+"""What holds for every peer, whatever its options and whatever it is given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from goldspan.model import Score
+from goldspan.scoring import profiles
+from goldspan.scoring.profiles.engine import Engine
+from goldspan.scoring.profiles.formula import Formula
+from goldspan.scoring.profiles.options import Number, Option, RulesByTool, Switch, Texts, Tool, Values, Word, Words
+from goldspan.scoring.profiles.pairing import ASSIGNMENTS, PAIRINGS, Board
+from goldspan.scoring.profiles.reading import read
+from goldspan.scoring.profiles.table import PEERS
+
+NAMES = st.sampled_from(["a", "b", "A", " a ", "functions.a", "a*", ""])
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 2), st.integers(), st.floats(), st.sampled_from(["", "1", "a", "A b"])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("kl"), inner, max_size=2),
+    max_leaves=6,
+)
+ARGUMENTS = st.one_of(st.none(), st.dictionaries(st.sampled_from(["k", "l", "m"]), VALUES, max_size=3), VALUES)
+CALLS = st.one_of(
+    NAMES,
+    st.fixed_dictionaries(
+        {"name": NAMES, "args": ARGUMENTS},
+        optional={"output": VALUES, "type": st.sampled_from(["function", "mcp", None]), "error": st.just("timeout")},
+    ),
+)
+SIDES = st.lists(CALLS, max_size=5)
+PLAIN = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("ab"), "args": st.dictionaries(st.sampled_from("kl"), st.integers(0, 2))}
+    ),
+    max_size=5,
+)
+
+
+def values_of(option: Option) -> st.SearchStrategy[Any]:
+    given = st.just(option.default)
+    if isinstance(option, Switch):
+        return st.booleans()
+    if isinstance(option, Word):
+        return st.sampled_from([*option.words]) | (st.integers(0, 2) if option.numbers else st.nothing())
+    if isinstance(option, Words):
+        return st.lists(st.sampled_from([*option.words]))
+    if isinstance(option, Number):
+        return given | st.sampled_from([0, 1] if option.whole else [0, 0.5, 1])
+    if isinstance(option, Tool):
+        return given | NAMES
+    if isinstance(option, Values):
+        return st.dictionaries(st.sampled_from("kl"), VALUES)
+    if isinstance(option, Texts):
+        return st.lists(st.sampled_from(["k", "?", "*"]))
+    if isinstance(option, RulesByTool):
+        rules = st.sampled_from([*option.words]) | st.lists(st.sampled_from(["k", "k.l"])) | st.just(lambda *_: True)
+        return st.dictionaries(NAMES, rules)
+    return given
+
+
+@st.composite
+def settings_of_a_peer(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    peer = PEERS[draw(st.sampled_from(profiles.NAMES))]
+    word = draw(st.sampled_from([*peer.variants]))
+    options = {name: draw(values_of(option)) for name, option in peer.variants[word].options.items()}
+    return peer.name, options | ({peer.chooser: word} if peer.chooser else {}) | {"sane": draw(st.booleans())}
+
+
+@given(settings_of_a_peer(), SIDES, SIDES)
+def test_every_score_is_a_share_or_says_why_there_is_none(
+    settings: tuple[str, dict[str, Any]], called: list[Any], expected: list[Any]
+) -> None:
+    peer, options = settings
+    score = profiles.score(peer, called, expected, **options)
+    assert score.metric == peer
+    assert score.reason
+    assert score.error is None
+    if score.value is None:
+        assert (score.passed, score.label) == (None, "not_evaluated")
+        return
+    assert 0 <= score.value <= 1
+    assert score.passed == (None if score.threshold is None else score.value >= score.threshold)
+    assert score.label == {None: None, True: "pass", False: "fail"}[score.passed]
+
+
+@given(settings_of_a_peer(), SIDES, SIDES)
+def test_the_same_question_has_the_same_answer(
+    settings: tuple[str, dict[str, Any]], called: list[Any], expected: list[Any]
+) -> None:
+    peer, options = settings
+    prepared = profiles.prepare(peer, **options)
+    assert same(profiles.score(peer, called, expected, **options), prepared.score(tuple(called), iter(expected)))
+
+
+@given(settings_of_a_peer(), st.lists(NAMES, min_size=1, max_size=4), st.lists(NAMES, min_size=1, max_size=4))
+def test_empty_sides_have_the_score_that_the_table_says(
+    settings: tuple[str, dict[str, Any]], called: list[str], expected: list[str]
+) -> None:
+    peer, options = settings
+    formula = profiles.prepare(peer, **options).formula
+    assume(formula.needs_model is None and formula.probe == "all")
+    for when, sides in zip(formula.empty, (([], []), (called, []), ([], expected)), strict=True):
+        value = profiles.score(peer, *sides, **options).value
+        if when != "measured":
+            assert value == (None if when == "raises" else when)
+
+
+@given(PLAIN, PLAIN, st.randoms(use_true_random=False))
+def test_a_sane_number_depends_on_no_order_unless_order_is_asked_for(
+    called: list[Any], expected: list[Any], random: Any
+) -> None:
+    for peer, options in (
+        ("deepeval", {"evaluation_params": ["input_parameters"]}),
+        ("axion", {"check_parameters": True, "parameter_matching_strategy": "subset"}),
+        ("openevals", {"trajectory_match_mode": "unordered", "tool_args_match_mode": "superset"}),
+        ("google_adk", {"match_type": "ANY_ORDER"}),
+    ):
+        first = profiles.score(peer, called, expected, sane=True, **options).value
+        again = profiles.score(peer, shuffled(called, random), shuffled(expected, random), sane=True, **options).value
+        assert first is not None
+        assert again is not None
+        assert abs(first - again) < 1e-9
+
+
+@given(PLAIN, PLAIN)
+def test_no_way_of_assigning_is_better_than_the_best(called: list[Any], expected: list[Any]) -> None:
+    assume(called and expected)
+    values = {
+        assign: Engine(Formula(args="union_share", assign=assign)).tally(read(called, "c"), read(expected, "e"))[0]
+        for assign in ASSIGNMENTS
+    }
+    assert values["optimal"] >= max(values.values()) - 1e-9
+    assert values["best"] >= values["best_by_content"] - 1e-9
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=60), st.lists(st.sampled_from("abcd"), max_size=60))
+@example(["a", "b"] * 20, ["b"] * 40)
+def test_names_alone_find_their_equals_however_many_there_are(called: list[str], expected: list[str]) -> None:
+    board = Board(read(expected, "e"), read(called, "c"))
+    common = (Counter(called) & Counter(expected)).total()
+    assert {assign(board) for word, assign in ASSIGNMENTS.items() if word != "best_by_content"} == {common}
+    assert ASSIGNMENTS["best_by_content"](board) == len(set(called) & set(expected))
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
+def test_the_longest_common_sequence_is_the_longest_of_all(called: list[str], expected: list[str]) -> None:
+    board = Board(read(expected, "e"), read(called, "c"))
+    common = sequences(called) & sequences(expected)
+    assert PAIRINGS["lcs"](board) == max(map(len, common))
+    assert PAIRINGS["walk"](board) <= PAIRINGS["lcs"](board)
+
+
+def sequences(names: list[str]) -> set[tuple[str, ...]]:
+    """Every subsequence."""
+    found: set[tuple[str, ...]] = {()}
+    for name in names:
+        found |= {(*sequence, name) for sequence in found}
+    return found
+
+
+def shuffled(items: list[Any], random: Any) -> list[Any]:
+    return random.sample(items, len(items))
+
+
+def same(one: Score, other: Score) -> bool:
+    return (one.value, one.passed, one.reason) == (other.value, other.passed, other.reason)

@@ -1,0 +1,314 @@
+"""What the engine finds is as good as the best of all there is: the same as trying everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from random import Random
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from goldspan.model import (
+    ABSENT,
+    AnyOf,
+    Comparison,
+    ExpectedTool,
+    Golden,
+    Item,
+    Parallel,
+    Row,
+    Run,
+    Times,
+    ToolCall,
+)
+from goldspan.scoring import compare, evaluate
+from goldspan.scoring.agreement.arguments import agreement, result_agreement
+from goldspan.scoring.matching import compare_run
+
+# --- small worlds -----------------------------------------------------------------------------------------------------
+
+NAMES = st.sampled_from("abc")
+ARGUMENTS = st.none() | st.fixed_dictionaries({"x": st.integers(0, 1)}, optional={"y": st.integers(0, 1)})
+
+
+@st.composite
+def runs(draw: st.DrawFn, *, most: int = 5) -> Run:
+    """Calls that overlap in any way that time allows."""
+    begins = sorted(draw(st.lists(st.integers(0, 6), max_size=most)))
+    spans = [(begin, begin + draw(st.sampled_from([1, 1, 1, 2, 5]))) for begin in begins]
+    calls = [
+        ToolCall(
+            draw(NAMES),
+            arguments=draw(ARGUMENTS),
+            result=draw(st.none() | st.integers(0, 1)),
+            concurrent_with=tuple(
+                other
+                for other, (begin, end) in enumerate(spans)
+                if other != at and begin < spans[at][1] and spans[at][0] < end
+            ),
+        )
+        for at in range(len(spans))
+    ]
+    return Run("r", tool_calls=tuple(calls))
+
+
+TIMES = st.sampled_from([Times(), Times(), Times(), Times(0, 1), Times(2, 2), Times(1, 2), Times(0, None)])
+CALLS = st.builds(ExpectedTool, NAMES, ARGUMENTS, result=st.sampled_from([ABSENT, ABSENT, 0, 1]))
+PLAIN = st.builds(lambda call, times: replace(call, times=times), CALLS, TIMES)
+CHOICES = st.builds(AnyOf, st.lists(CALLS.map(lambda call: (call,)), min_size=1, max_size=2).map(tuple), TIMES)
+GROUPS = st.builds(Parallel, st.lists(CALLS | CHOICES, min_size=1, max_size=3).map(tuple))
+BRANCHES = st.lists(CALLS | CHOICES | GROUPS, min_size=1, max_size=2).map(tuple)
+TRAJECTORIES = st.builds(
+    AnyOf, st.lists(BRANCHES, min_size=1, max_size=2).map(tuple), st.sampled_from([Times(), Times(), Times(0, 1)])
+)
+
+
+def goldens(items: st.SearchStrategy[Item], *, most: int = 4) -> st.SearchStrategy[Golden]:
+    return st.builds(
+        Golden,
+        st.just("g"),
+        tools=st.lists(items, max_size=most).map(tuple),
+        order=st.sampled_from(["any", "in_order", "exact"]),
+    )
+
+
+# --- the reference: everything that can be, written down as plainly as can be -----------------------------------------
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A call that is expected, at its place in the order."""
+
+    tools: tuple[ExpectedTool, ...]
+    stage: int
+    required: bool
+
+
+def plans(items: Sequence[Item], calls: int) -> Iterator[list[Wanted]]:
+    """Every list of calls that a golden can be met with."""
+    for ways in product(*(list(ways_of(item, calls)) for item in items)):
+        stages = [stage for way in ways for stage in way]
+        yield [replace(one, stage=number) for number, stage in enumerate(stages) for one in stage]
+
+
+def ways_of(item: Item, calls: int) -> Iterator[list[list[Wanted]]]:
+    if isinstance(item, Parallel):
+        inside = [next(ways_of(one, calls)) for one in item.items]
+        yield [[one for way in inside for stage in way for one in stage]]
+    elif isinstance(item, ExpectedTool):
+        yield repeated((item,), item.times, calls)
+    elif all(len(branch) == 1 and isinstance(branch[0], ExpectedTool) for branch in item.options):
+        yield repeated(tuple(call for branch in item.options for call in branch if isinstance(call, ExpectedTool)),
+                       item.times, calls)  # fmt: skip
+    else:
+        for branch in item.options:
+            for ways in product(*(list(ways_of(one, calls)) for one in branch)):
+                stages = [stage for way in ways for stage in way]
+                yield [[replace(one, required=one.required and not item.optional) for one in stage] for stage in stages]
+
+
+def repeated(tools: tuple[ExpectedTool, ...], times: Times, calls: int) -> list[list[Wanted]]:
+    most = times.least + calls if times.most is None else times.most
+    return [[Wanted(tools, 0, at < times.least)] for at in range(most)]
+
+
+def matchings(wanted: Sequence[Wanted], calls: Sequence[ToolCall]) -> Iterator[dict[int, int]]:
+    """Every way to give calls to some of the expectations."""
+    if not wanted:
+        yield {}
+        return
+    for rest in matchings(wanted[:-1], calls):
+        yield rest
+        for at, call in enumerate(calls):
+            if at not in rest.values() and any(tool.name == call.name for tool in wanted[-1].tools):
+                yield {**rest, len(wanted) - 1: at}
+
+
+def is_in_order(pairs: Mapping[int, int], wanted: Sequence[Wanted], calls: Sequence[ToolCall]) -> bool:
+    return not any(
+        wanted[one].stage < wanted[other].stage and pairs[other] < pairs[one] and not overlap(calls, pairs, one, other)
+        for one in pairs
+        for other in pairs
+    )
+
+
+def overlap(calls: Sequence[ToolCall], pairs: Mapping[int, int], one: int, other: int) -> bool:
+    return pairs[other] in calls[pairs[one]].concurrent_with
+
+
+def merit(pairs: Mapping[int, int], wanted: Sequence[Wanted], calls: Sequence[ToolCall]) -> tuple[Any, ...]:
+    """How good some pairs are: required, optional, agreement, how much of it was judged."""
+    required = sum(wanted[one].required for one in pairs)
+    judged = [beside(wanted[one].tools, calls[other]) for one, other in pairs.items()]
+    return required, len(pairs) - required, -sum(one[0] for one in judged), -sum(one[1] for one in judged)
+
+
+def beside(tools: Sequence[ExpectedTool], call: ToolCall) -> tuple[Fraction, int]:
+    """How far a call disagrees with the best of some tools, and how much of that could not be judged."""
+    found = []
+    for tool in tools:
+        if tool.name == call.name:
+            stated = None if tool.arguments is None else agreement(tool, call)
+            both = stated, None if tool.result is ABSENT else result_agreement(tool, call)
+            wrong = sum((1 - Fraction(one.share).limit_denominator(100) for one in both if one), Fraction(0))
+            found.append((wrong, both.count(None)))
+    return min(found)
+
+
+def of_plan(wanted: Sequence[Wanted], run: Run, order: str) -> tuple[Any, ...]:
+    """The merit of the best pairs of a plan."""
+    calls = run.tool_calls
+    found = list(matchings(wanted, calls))
+    if order != "any":
+        found = [pairs for pairs in found if is_in_order(pairs, wanted, calls)]
+    return max(merit(pairs, wanted, calls) for pairs in found)
+
+
+# --- what the engine found --------------------------------------------------------------------------------------------
+
+
+def answered(seen: Comparison) -> list[Row]:
+    return [row for row in seen.rows if row.expected and row.called]
+
+
+def merit_of(rows: Sequence[Row]) -> tuple[Any, ...]:
+    required = sum(row.verdict == "paired" for row in rows)
+    both = [one for row in rows for one in (row.agreement, row.result_agreement)]
+    wrong = sum((1 - Fraction(one.share).limit_denominator(100) for one in both if one), Fraction(0))
+    return required, len(rows) - required, -wrong, -both.count(None)
+
+
+ONE_PLAN = PLAIN | CHOICES | GROUPS
+ANY_ITEM = ONE_PLAN | TRAJECTORIES
+
+
+@given(runs(), goldens(ONE_PLAN))
+def test_no_pairing_is_better(run: Run, golden: Golden) -> None:
+    (wanted,) = plans(golden.tools, len(run.tool_calls))
+    assume(len(wanted) <= 7)
+    seen = compare_run(run, golden)
+    rows = answered(seen)
+    if golden.order != "any":
+        rows = [row for row in rows if row.in_order]
+    assert seen.approximate is None
+    assert merit_of(rows) == of_plan(wanted, run, golden.order)
+
+
+@given(runs(most=4), goldens(ANY_ITEM, most=2))
+def test_no_other_alternative_is_met_better(run: Run, golden: Golden) -> None:
+    found = list(plans(golden.tools, len(run.tool_calls)))
+    assume(all(len(wanted) <= 6 for wanted in found))
+    seen = compare_run(run, golden)
+    met = [row for row in seen.pairs if golden.order == "any" or row.in_order]
+    asked = len(seen.pairs) + len(seen.missing)
+    taken = (Fraction(len(met), asked or 1) if asked else Fraction(1), -len(seen.unexpected))
+    best = []
+    for wanted in found:
+        required, optional, *_ = of_plan(wanted, run, golden.order)
+        asked = sum(one.required for one in wanted)
+        best.append((Fraction(required, asked) if asked else Fraction(1), required + optional - len(run.tool_calls)))
+    if golden.order == "any":
+        assert taken == max(best)
+    else:
+        assert taken[0] == max(best)[0]
+
+
+# --- laws without a reference -----------------------------------------------------------------------------------------
+
+MORE_RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "duplicates": st.sampled_from(["count", "ignore"]),
+        "extra": st.just("allow"),
+        "attempts": st.sampled_from(["effective", "all", "succeeded"]),
+        "forbid": st.just(("c",)),
+    },
+)
+ERRORS = st.none() | st.none() | st.just("timeout")
+
+
+def failing(run: Run, errors: Sequence[str | None]) -> Run:
+    calls = (replace(call, error=error) for call, error in zip(run.tool_calls, errors, strict=False))
+    return Run("r", tool_calls=tuple(calls))
+
+
+FAILING_RUNS = st.builds(failing, runs(), st.lists(ERRORS, min_size=5, max_size=5))
+
+
+@given(FAILING_RUNS, goldens(ANY_ITEM), MORE_RULES)
+def test_every_call_and_every_expectation_of_the_plan_is_in_one_row(
+    run: Run, golden: Golden, rules: dict[str, Any]
+) -> None:
+    assume(golden.order != "exact" or "extra" not in rules)
+    seen = compare(run, golden, **rules)
+    assert [row.called_at for row in seen.rows if row.called] == list(range(len(run.tool_calls)))
+    places = sorted(row.expected_at for row in seen.rows if row.expected_at is not None)
+    assert places == list(range(len(places)))
+    for row in seen.rows:
+        assert (row.expected is None) is (row.expected_at is None)
+        assert (row.in_order is not None) is (row.expected is not None and row.called is not None)
+        assert (row.verdict == "paired") <= (row.expected is not None and row.called is not None)
+        assert (row.verdict == "tolerated") is (row.note is not None and row.verdict != "superseded")
+    if "duplicates" not in rules:
+        asked = {sum(one.required for one in wanted) for wanted in plans(golden.tools, 0)}
+        assert len(seen.pairs) + len(seen.missing) in asked
+
+
+SCORES = ("tool_recall", "tool_precision", "tool_f1", "argument_correctness")
+
+
+def scores(run: Run, golden: Golden) -> dict[str, float | None]:
+    found = {name: evaluate(run, golden, metrics=[name]).scores[0].value for name in SCORES}
+    return {name: None if value is None else round(value, 9) for name, value in found.items()}
+
+
+@given(FAILING_RUNS, goldens(ANY_ITEM), st.randoms(use_true_random=False))
+def test_the_order_of_the_lists_changes_no_score_where_no_order_is_wanted(
+    run: Run, golden: Golden, chance: Random
+) -> None:
+    golden = replace(golden, order="any", attempts="all")
+    calls = [replace(call, concurrent_with=()) for call in run.tool_calls]
+    shuffled = replace(golden, tools=tuple(chance.sample(golden.tools, len(golden.tools))))
+    same = scores(Run("r", tool_calls=tuple(chance.sample(calls, len(calls)))), shuffled)
+    other = scores(Run("r", tool_calls=tuple(calls)), golden)
+    assert same == other
+
+
+@given(FAILING_RUNS, goldens(ANY_ITEM), st.data())
+def test_a_right_call_more_never_lowers_recall(run: Run, golden: Golden, data: st.DataObject) -> None:
+    # Under `effective` a success also takes something away: the failed attempts that it makes good.
+    golden = replace(golden, order="any", attempts="all")
+    seen = compare(run, golden)
+    assume(seen.missing)
+    wanted = data.draw(st.sampled_from(seen.missing)).expected
+    tool = data.draw(st.sampled_from(Golden("", tools=(wanted,) if wanted else ()).calls))
+    more = Run("r", tool_calls=(*run.tool_calls, ToolCall(tool.name, arguments=tool.arguments)))
+    assert (scores(more, golden)["tool_recall"] or 0) >= (scores(run, golden)["tool_recall"] or 0)
+
+
+@given(FAILING_RUNS, goldens(ANY_ITEM))
+def test_an_unexpected_call_more_never_raises_precision(run: Run, golden: Golden) -> None:
+    more = replace(run, tool_calls=(*run.tool_calls, ToolCall("nobody asked")))
+    before = scores(run, golden)["tool_precision"]
+    assume(before is not None)
+    assert (scores(more, golden)["tool_precision"] or 0) <= before
+
+
+@given(FAILING_RUNS, goldens(ONE_PLAN))
+def test_what_was_made_good_is_as_if_it_had_never_been(run: Run, golden: Golden) -> None:
+    run = Run("r", tool_calls=tuple(replace(call, concurrent_with=()) for call in run.tool_calls))
+    seen = compare(run, golden)
+    gone = {row.called_at for row in seen.superseded}
+    for at in gone:
+        call = run.tool_calls[at or 0]
+        assert call.error is not None
+        assert any(later.name == call.name and later.error is None for later in run.tool_calls[at or 0 :])
+    left = Run("r", tool_calls=tuple(call for at, call in enumerate(run.tool_calls) if at not in gone))
+    again = compare(left, golden)
+    assert [replace(row, called_at=None) for row in seen.rows if row.verdict != "superseded"] == [
+        replace(row, called_at=None) for row in again.rows
+    ]

@@ -1,0 +1,206 @@
+"""The quick ways to pair find what weighing finds, and where there is too much to weigh, that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from goldspan.model import ABSENT, AnyOf, Comparison, ExpectedTool, Golden, Item, Order, Parallel, Times, ToolCall
+from goldspan.scoring import compare
+from goldspan.scoring.alternatives import TOO_MANY_PLANS
+from goldspan.scoring.identity import PLAIN
+from goldspan.scoring.pairing import pair
+from goldspan.scoring.pairing.alignment import TOO_MANY_TO_ALIGN
+from goldspan.scoring.pairing.choosing import TOO_MANY_TO_JUDGE, TOO_MANY_TO_ORDER, by_merit
+from goldspan.scoring.pairing.effort import Effort
+from goldspan.scoring.pairing.families import by_family, plain_sailing
+from goldspan.scoring.pairing.merits import Merits
+from goldspan.scoring.pairing.twins import by_twins
+from goldspan.scoring.plan import Chosen, Plan, layout
+
+ARGUMENTS = st.none() | st.fixed_dictionaries({"x": st.integers(0, 1)})
+TOOLS = st.builds(
+    ExpectedTool,
+    st.sampled_from(["a", "b", "A"]),
+    ARGUMENTS,
+    result=st.sampled_from([ABSENT, ABSENT, 1]),
+    times=st.sampled_from([Times(), Times(), Times(0, 1)]),
+)
+NAMES_ONLY = st.builds(ExpectedTool, st.sampled_from(["a", "b", "c"]))
+ITEMS = TOOLS | st.builds(Parallel, st.lists(TOOLS, min_size=1, max_size=2).map(tuple))
+CALLS = st.builds(
+    ToolCall,
+    st.sampled_from(["a", "b", "A", "c"]),
+    arguments=ARGUMENTS,
+    result=st.sampled_from([None, 1]),
+    error=st.sampled_from([None, None, None, "timeout"]),
+)
+PLAIN_CALLS = st.builds(ToolCall, st.sampled_from(["a", "b", "c"]))
+SAME = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2)), max_size=5)
+
+Calls = Sequence[tuple[int, ToolCall]]
+
+
+def unknown(call: ToolCall) -> None:
+    """No schema is known."""
+
+
+def weighed(plan: Plan, calls: Calls, order: Order) -> Chosen:
+    return by_merit(plan, calls, order, PLAIN, unknown, Effort())
+
+
+def merit(plan: Plan, calls: Calls, found: Chosen, order: Order) -> Any:
+    """How good what was found is: in order, where order matters, and altogether."""
+    chosen, in_order = found
+    merits = Merits(plan, calls, PLAIN, unknown)
+    ordered = {slot: call for slot, call in chosen.items() if slot in in_order}
+    worth = sum(merits.gains(slot)[call] for slot, call in (chosen if order == "any" else ordered).items())
+    return worth, len(ordered), len(chosen)
+
+
+def check(quick: Callable[[Plan, Calls], Chosen | None], items: Any, called: Sequence[ToolCall], order: Order) -> None:
+    plan, calls = layout(Golden("g", tools=tuple(items))).first, list(enumerate(called))
+    found = quick(plan, calls)
+    assume(found is not None)
+    if found is not None:
+        assert merit(plan, calls, found, order) == merit(plan, calls, weighed(plan, calls, order), order)
+
+
+ORDERS = st.sampled_from(["any", "in_order"])
+
+
+@given(st.lists(ITEMS, max_size=4), st.lists(CALLS, max_size=4), ORDERS)
+def test_where_there_is_nothing_to_choose_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
+    check(plain_sailing, items, called, order)
+
+
+@given(st.lists(NAMES_ONLY, max_size=5) | st.lists(ITEMS, max_size=4), st.lists(PLAIN_CALLS, max_size=6), ORDERS)
+def test_among_calls_of_one_tool_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
+    check(lambda plan, calls: by_family(plan, calls, Effort()), items, called, order)
+
+
+@given(st.lists(ITEMS, max_size=4), st.lists(CALLS, max_size=4), ORDERS)
+def test_among_any_calls_that_are_not_told_apart_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
+    check(lambda plan, calls: by_family(plan, calls, Effort()), items, called, order)
+
+
+@given(SAME, st.lists(CALLS, max_size=2), st.booleans(), ORDERS, st.randoms(use_true_random=False))
+def test_among_calls_that_hold_what_is_expected_weighing_brings_nothing(
+    same: list[tuple[str, int]], more: list[ToolCall], together: bool, order: Order, chance: Random
+) -> None:
+    tools = tuple(ExpectedTool(name, {"x": x}) for name, x in same)
+    called = [*(ToolCall(name, arguments={"x": x}) for name, x in same), *more]
+    if more and together:
+        chance.shuffle(called)
+    items = (Parallel(tools),) if together else tools
+    check(lambda plan, calls: by_twins(plan, calls, order, Effort()), items, called, order)
+
+
+# --- too much to weigh ------------------------------------------------------------------------------------------------
+
+
+def numbered(name: str, numbers: Sequence[int], **more: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "arguments": {"id": number, "page": number % 3, **more}} for number in numbers]
+
+
+def agreeing(seen: Comparison) -> int:
+    return sum(row.agreement is not None and row.agreement.share == 1.0 for row in seen.pairs)
+
+
+@pytest.mark.parametrize("order", ["any", "in_order"])
+def test_two_thousand_equal_calls_answer_two_thousand_equal_expectations(order: Order) -> None:
+    seen = compare(numbered("get", [1] * 2000), numbered("get", [1] * 2000), order=order)
+    assert agreeing(seen) == len(seen.pairs) == 2000
+    assert seen.approximate is None
+
+
+def test_two_thousand_different_calls_answer_the_expectations_that_they_meet_exactly() -> None:
+    seen = compare(numbered("get", [n * 7 % 2000 for n in range(2000)]), numbered("get", range(0, 2000, 10)))
+    assert agreeing(seen) == len(seen.pairs) == 200
+    assert seen.approximate is None
+
+
+def test_among_too_many_different_calls_the_equal_ones_are_found_and_the_rest_is_said_to_be_approximate() -> None:
+    called = numbered("get", [n * 7 % 2000 for n in range(2000)])
+    expected = [*numbered("get", range(900)), *numbered("get", range(900), more=True)]
+    seen = compare(called, expected)
+    assert agreeing(seen) == 900
+    assert len(seen.pairs) == 1800
+    assert seen.approximate == TOO_MANY_TO_JUDGE
+    in_order = compare(called, expected, order="in_order")
+    assert in_order.approximate == TOO_MANY_TO_JUDGE
+    assert len(in_order.pairs) == 1800
+
+
+def test_what_no_equal_call_answers_is_weighed_as_far_as_can_be() -> None:
+    called = numbered("get", range(2000))
+    seen = compare(called, [*numbered("get", range(1000)), {"name": "get", "arguments": {"id": 1500}}])
+    row = next(row for row in seen.pairs if row.expected_at == 1000)
+    assert row.called_at == 1500
+    assert seen.approximate == TOO_MANY_TO_JUDGE
+
+
+def test_large_arguments_take_more_of_the_effort() -> None:
+    long = "x" * 200_000
+    called = [{"name": "put", "arguments": {"text": f"{long}{n}"}} for n in range(120)]
+    expected = [{"name": "put", "arguments": {"text": f"{n}{long}"}} for n in range(120)]
+    seen = compare(called, expected)
+    assert len(seen.pairs) == 120
+    assert seen.approximate == TOO_MANY_TO_JUDGE
+
+
+def test_too_many_orders_are_not_all_tried_and_that_is_said() -> None:
+    calls = [
+        ToolCall("ab"[at * at % 7 % 2], arguments={"n": at % 5}, concurrent_with=tuple({at - 1, at + 1, at + 2}))
+        for at in range(300)
+    ]
+    tools = tuple(ExpectedTool("ab"[at % 2], {"n": at * 3 % 7}) for at in range(60))
+    groups = tuple(Parallel(tools[at : at + 12]) for at in range(0, 60, 12))
+    seen = compare(calls, Golden("g", tools=groups, order="in_order"))
+    assert seen.approximate == TOO_MANY_TO_ALIGN
+    assert len(seen.pairs) == 60
+
+
+def test_where_agreement_and_order_are_at_odds_for_many_calls_more_may_be_in_order_and_that_is_said() -> None:
+    called = [ToolCall("a", arguments={"x": n % 2}) for n in range(800)]
+    expected = tuple(ExpectedTool("a", {"x": n // 400}) for n in range(800))
+    seen = compare(called, Golden("g", tools=expected))
+    assert agreeing(seen) == 800
+    assert seen.approximate == TOO_MANY_TO_ORDER
+
+
+def test_too_many_alternatives_are_chosen_one_after_the_other_and_that_is_said() -> None:
+    either = tuple(
+        AnyOf(((ExpectedTool(f"a{n}"), ExpectedTool(f"b{n}")), (ExpectedTool(f"c{n}"), ExpectedTool(f"d{n}"))))
+        for n in range(20)
+    )
+    called = [name for n in range(20) for name in ((f"a{n}", f"b{n}") if n % 3 else (f"c{n}", f"d{n}"))]
+    seen = compare(called, Golden("g", tools=either, order="in_order"))
+    assert len(seen.pairs) == 40
+    assert not seen.missing
+    assert seen.approximate == TOO_MANY_PLANS
+
+
+def test_alternatives_inside_alternatives_without_end_are_not_all_tried_and_that_is_said() -> None:
+    single: tuple[Item, ...] = (ExpectedTool("c"),)
+    deep = AnyOf(((ExpectedTool("a"), ExpectedTool("b")), single))
+    for _ in range(5):
+        deep = AnyOf(((deep, deep), single))
+    seen = compare(["c"], Golden("g", tools=(deep,)))
+    assert seen.approximate == TOO_MANY_PLANS
+    assert len(seen.pairs) == 1
+
+
+def test_a_pairing_without_effort_is_still_one() -> None:
+    plan = layout(Golden("g", tools=tuple(ExpectedTool("a", {"x": n}) for n in range(9)))).first
+    calls = [(at, ToolCall("a", arguments={"x": n})) for at, n in enumerate((3, 1, 2, 12, 13))]
+    for order in ("any", "in_order"):
+        found = pair(plan, calls, order=order, names=PLAIN, schemas=unknown, effort=Effort(0))
+        assert sorted(found.rows) == [0, 1, 2, 3, 4]
+        assert len({row.expected_at for row in found.rows.values()}) == 5
+        assert found.approximate == TOO_MANY_TO_JUDGE

@@ -1,0 +1,285 @@
+"""Metrics of one's own, by name: registered by a program, or installed with a package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goldspan.errors import ConfigurationError, GoldspanWarning
+from goldspan.model import Comparison, ExpectedTool, Golden
+from goldspan.scoring import evaluate, registry
+from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric
+from goldspan.scoring.registry import find, metric, resolve
+
+
+@pytest.fixture(autouse=True)
+def _own_metrics_of_each_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(registry, "_registered", {})
+    yield
+    registry._of_packages.cache_clear()
+
+
+def few_calls(seen: Comparison) -> float:
+    return min(1.0, 3 / max(1, len(seen.calls)))
+
+
+def test_a_registered_metric_is_asked_for_by_name() -> None:
+    assert metric("few_calls", threshold=0.8)(few_calls) is few_calls
+    result = evaluate([*"abcd"], ["a"], metrics=["few_calls", "tool_recall"])
+    score = result.score("few_calls")
+    assert score is not None
+    assert (score.value, score.passed, score.threshold) == (0.75, False, 0.8)
+    assert result.passed is False
+    assert "few_calls" not in [score.metric for score in evaluate(["a"], ["a"]).scores]
+
+
+def test_a_decorated_function_stays_a_function() -> None:
+    @metric("any_call", needs_golden=False)
+    def any_call(seen: Comparison) -> float:
+        return float(bool(seen.calls))
+
+    assert callable(any_call)
+    assert [score.value for score in evaluate(["a"], None, metrics=["any_call"]).scores] == [1.0]
+
+
+def test_goldens_name_registered_metrics() -> None:
+    metric("few_calls")(few_calls)
+    golden = Golden("g", tools=(ExpectedTool("a"),), metrics=("few_calls",), thresholds={"few_calls": 1.0})
+    assert evaluate([*"abcd"], golden).passed is False
+    assert evaluate(["a"], golden).passed is True
+
+
+def test_a_threshold_may_be_what_the_golden_says() -> None:
+    metric("few_calls", threshold=lambda golden: golden.threshold)(few_calls)
+    (score,) = evaluate([*"abcd"], Golden("g", threshold=0.7), metrics=["few_calls"]).scores
+    assert (score.threshold, score.passed) == (0.7, True)
+
+
+def test_a_threshold_makes_a_registered_metric_one_that_is_measured() -> None:
+    metric("few_calls")(few_calls)
+    result = evaluate([*"abcd"], ["a"], thresholds={"few_calls": 0.5})
+    assert [score.metric for score in result.scores] == [*DEFAULT_METRICS, "few_calls"]
+
+
+def test_a_name_means_one_metric() -> None:
+    metric("few_calls")(few_calls)
+    with pytest.raises(ConfigurationError, match=r"there is a metric 'few_calls' already: .*few_calls"):
+        metric("few_calls")(lambda seen: 1.0)
+    with pytest.raises(ConfigurationError, match=r"there is a metric 'tool_f1' already: .*tool_f1"):
+        metric("tool_f1")(METRICS["tool_f1"].measure)
+    assert find("few_calls").measure is few_calls
+
+
+def test_a_module_or_a_cell_that_runs_again_means_the_same_metric() -> None:
+    for share in (0.25, 0.5):
+        space: dict[str, Any] = {"metric": metric, "share": share, "__name__": "notebook"}
+        exec("@metric('mine')\ndef mine(seen):\n    return share", space)
+    assert [score.value for score in evaluate([], [], metrics=["mine"]).scores] == [0.5]
+
+
+def test_an_object_that_can_be_called_is_a_metric_too() -> None:
+    class AtMost:
+        def __call__(self, seen: Comparison) -> float:
+            return 0.5
+
+    metric("at_most")(AtMost())
+    assert find("at_most").measure(Comparison(None, ())) == 0.5
+    with pytest.raises(ConfigurationError, match="AtMost"):
+        metric("at_most")(lambda seen: 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "measure", "sentence"),
+    [
+        pytest.param("", few_calls, "the name of a metric must be text, not ''.", id="no name"),
+        pytest.param(few_calls, few_calls, "the name of a metric must be text, not <function few_calls", id="bare"),
+        pytest.param("x", 3, "metric 'x' must be a function of a comparison, not 3.", id="no function"),
+    ],
+)
+def test_a_wrong_registration_is_one_sentence(name: Any, measure: Any, sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        metric(name)(measure)
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "thresholds", "sentence"),
+    [
+        pytest.param(
+            ["tool_recal"], None, "unknown metric 'tool_recal'. Did you mean 'tool_recall'?", id="misspelt metric"
+        ),
+        pytest.param(["few_cals"], None, "unknown metric 'few_cals'. Did you mean 'few_calls'?", id="misspelt own"),
+        pytest.param(
+            ["relevance"],
+            None,
+            "unknown metric 'relevance'. There are tool_correctness, tool_recall, tool_precision, tool_f1, tool_order, "
+            "argument_correctness, result_correctness, effect_correctness, tool_success, redundant_calls, "
+            "unknown_tools, forbidden_tools, call_budget and few_calls.",
+            id="unknown metric",
+        ),
+        pytest.param(["tool_f1", "tool_f1"], None, "metric 'tool_f1' is there twice.", id="twice"),
+        pytest.param("tool_f1", None, "metrics must be a list, not 'tool_f1'.", id="no list"),
+        pytest.param([3], None, "3 is no metric: neither a name nor a function of a comparison.", id="a number"),
+        pytest.param(
+            [("mine", 3)],
+            None,
+            "('mine', 3) is no metric: neither a name nor a function of a comparison.",
+            id="a name without function",
+        ),
+        pytest.param(
+            [("mine", 3, 4)],
+            None,
+            "('mine', 3, 4) is no metric: neither a name nor a function of a comparison.",
+            id="too much",
+        ),
+        pytest.param(
+            None, {"tool_f": 0.5}, "unknown metric 'tool_f'. Did you mean 'tool_f1'?", id="misspelt threshold"
+        ),
+        pytest.param(
+            ["tool_f1"],
+            {"tool_success": 0.5},
+            "a threshold for the metric 'tool_success', which is not measured. There are tool_f1.",
+            id="threshold of what is not asked for",
+        ),
+        pytest.param(
+            None,
+            {"tool_f1": float("nan")},
+            "the threshold for the metric 'tool_f1' must be a number, not nan.",
+            id="a threshold that is no number",
+        ),
+        pytest.param(
+            None,
+            {"tool_f1": "high"},
+            "the threshold for the metric 'tool_f1' must be a number, not 'high'.",
+            id="a threshold that is text",
+        ),
+    ],
+)
+def test_a_wrong_metric_is_one_sentence(metrics: Any, thresholds: Any, sentence: str) -> None:
+    metric("few_calls")(few_calls)
+    with pytest.raises(ConfigurationError) as caught:
+        resolve(metrics, thresholds)
+    assert str(caught.value) == sentence
+
+
+# --- packages ---------------------------------------------------------------------------------------------------------
+
+PACKAGE = "acme_metrics"
+CODE = """
+from goldspan.scoring.metrics import Metric
+
+def calm(seen):
+    return 1.0 if len(seen.calls) < 3 else 0.0
+
+WHOLE = Metric("another name", calm, threshold=1.0, needs_golden=False)
+"""
+WHEEL = f"""Wheel-Version: 1.0
+Generator: {PACKAGE}
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+ENTRY_POINTS = f"""[goldspan.metrics]
+calm = {PACKAGE}:calm
+whole = {PACKAGE}:WHOLE
+broken = {PACKAGE}:MISSING
+wrong = {PACKAGE}:__name__
+tool_f1 = {PACKAGE}:calm
+"""
+
+
+@pytest.fixture(scope="module")
+def installed_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory into which pip installed the package: like `site-packages` of somebody who has it."""
+    target = tmp_path_factory.mktemp("installed")
+    wheel = tmp_path_factory.mktemp("dist") / f"{PACKAGE}-1-py3-none-any.whl"
+    info = f"{PACKAGE}-1.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{PACKAGE}.py", CODE)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1\n")
+        archive.writestr(f"{info}/WHEEL", WHEEL)
+        archive.writestr(f"{info}/entry_points.txt", ENTRY_POINTS)
+        archive.writestr(f"{info}/RECORD", "")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
+    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
+    return target
+
+
+def run_python(code: str, *, beside: Path, warnings: str = "ignore") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(beside), *_paths()]))}
+    return subprocess.run(
+        [sys.executable, "-W", warnings, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+
+
+def _paths() -> list[str]:
+    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
+
+
+def test_a_package_that_offers_a_metric_needs_only_be_installed(installed_package: Path) -> None:
+    code = """
+import json
+from goldspan.scoring import evaluate
+result = evaluate(["a", "b", "c"], ["a"], metrics=["calm", "whole", "tool_f1"])
+print(json.dumps([[score.metric, score.value, score.passed] for score in result.scores]))
+"""
+    assert json.loads(run_python(code, beside=installed_package).stdout) == [
+        ["calm", 0.0, None],
+        ["whole", 0.0, False],
+        ["tool_f1", 0.5, None],
+    ]
+
+
+def test_an_offer_that_cannot_be_used_is_named_and_left_out(installed_package: Path) -> None:
+    code = "from goldspan.scoring.registry import find; find('calm')"
+    said = run_python(code, beside=installed_package, warnings="always").stderr
+    assert "the metric 'broken' cannot be loaded" in said
+    assert "the entry point 'wrong' of goldspan.metrics is no metric, but 'acme_metrics'" in said
+    assert "the entry point 'tool_f1' of goldspan.metrics has the name of a metric of goldspan's own" in said
+
+
+def test_packages_are_not_searched_for_what_is_at_hand(installed_package: Path) -> None:
+    code = """
+import sys
+from goldspan.scoring import evaluate
+evaluate(["a"], ["a"], metrics=["tool_f1"], thresholds={"tool_f1": 1.0})
+print("acme_metrics" in sys.modules)
+"""
+    assert run_python(code, beside=installed_package, warnings="error").stdout.strip() == "False"
+
+
+def test_the_offers_of_packages_are_sorted_out_where_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        def __init__(self, name: str, value: Any) -> None:
+            self.name = name
+            self.value = value
+
+        def load(self) -> Any:
+            if isinstance(self.value, Exception):
+                raise self.value
+            return self.value
+
+    offers = [
+        Point("whole", Metric("other", few_calls)),
+        Point("plain", few_calls),
+        Point("tool_f1", few_calls),
+        Point("wrong", 3),
+        Point("broken", ImportError("no acme")),
+    ]
+    monkeypatch.setattr(registry, "entry_points", lambda group: offers if group == "goldspan.metrics" else [])
+    registry._of_packages.cache_clear()
+    with pytest.warns(GoldspanWarning) as said:
+        assert find("whole").name == "whole"
+    assert find("plain").measure is few_calls
+    assert sorted(str(warning.message) for warning in said) == [
+        "the entry point 'tool_f1' of goldspan.metrics has the name of a metric of goldspan's own",
+        "the entry point 'wrong' of goldspan.metrics is no metric, but 3",
+        "the metric 'broken' cannot be loaded: no acme",
+    ]

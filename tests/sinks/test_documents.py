@@ -1,0 +1,61 @@
+"""Evaluations and runs as JSON: what `--json`, files and APIs show."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from goldspan import AnyOf, ExpectedTool, Golden, Parallel, Run, Times, ToolCall, ToolDefinition, evaluate
+from goldspan.sinks.documents import evaluation_document, run_document, to_json
+
+EMAIL, TEXT = (ExpectedTool("send_email"),), (ExpectedTool("send_sms"), ExpectedTool("log"))
+GOLDEN = Golden(
+    "refund",
+    tools=(
+        ExpectedTool("find_order", {"order": "secret-7"}),
+        AnyOf((EMAIL, TEXT)),
+        Parallel((ExpectedTool("log_event"), ExpectedTool("notify"))),
+        ExpectedTool("close_ticket", times=Times(0, 1)),
+    ),
+)
+RUN = Run("t:s", trace_ids=("t",), tool_calls=(ToolCall("find_order", arguments={"order": "secret-8"}),))
+
+
+def test_an_evaluation_holds_names_and_numbers_and_no_value_of_an_argument() -> None:
+    document = evaluation_document(evaluate(RUN, GOLDEN))
+    assert document["expected_tools"] == [
+        "find_order", "send_email or send_sms + log", "log_event & notify", "close_ticket"
+    ]  # fmt: skip
+    assert (document["tools_used"], document["golden_id"], document["status"]) == (["find_order"], "refund", "scored")
+    assert document["golden_match"] == {"how": "given", "similarity": 1.0}
+    assert "secret" not in to_json(document)
+
+
+def test_scores_are_written_with_their_steps_only_where_those_were_asked_for() -> None:
+    keys = {"metric", "value", "passed", "threshold", "label", "reason", "error"}
+    plain = json.loads(to_json(evaluation_document(evaluate(RUN, GOLDEN))))
+    assert {frozenset(score) for score in plain["scores"]} == {frozenset(keys)}
+    told = json.loads(to_json(evaluation_document(evaluate(RUN, GOLDEN, verbose=True, metrics=["tool_recall"]))))
+    assert told["scores"][0]["steps"][0] == "Expected and called: find_order."
+
+
+def test_a_run_without_a_golden_expects_nothing_that_is_known() -> None:
+    document = evaluation_document(evaluate(RUN, None))
+    assert (document["expected_tools"], document["golden_id"], document["golden_match"]) == (None, None, None)
+    assert (document["status"], document["passed"]) == ("not_evaluated", None)
+
+
+def test_a_run_is_shown_with_its_calls() -> None:
+    run = replace(RUN, available_tools=(ToolDefinition("find_order"), ToolDefinition("refund")))
+    document = run_document(run)
+    assert document["available_tools"] == ["find_order", "refund"]
+    assert document["tool_calls"][0]["arguments"] == {"order": "secret-8"}
+    assert document["tools_used"] == ["find_order"]
+
+
+def test_what_json_has_no_word_for_is_written_as_text() -> None:
+    odd = {"nan": float("nan"), "set": {1}, "bytes": b"a\xff", 3: object, "half": 0.5, "none": None}
+    read = json.loads(to_json(odd))  # type: ignore[arg-type]
+    assert read == {
+        "nan": "nan", "set": [1], "bytes": "a\\xff", "3": "<class 'object'>", "half": 0.5, "none": None
+    }  # fmt: skip
