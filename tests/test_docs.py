@@ -49,7 +49,7 @@ def test_the_page_of_conventions_says_what_the_code_does() -> None:
     assert generator["page"](written) == written
 
 
-@pytest.mark.parametrize("package", ["extraction", "otlp"])
+@pytest.mark.parametrize("package", ["extraction", "goldens", "otlp", "scoring"])
 def test_the_page_on_architecture_names_every_module_of_a_large_package(package: str) -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     modules = {path.stem for path in (ROOT / "src" / "goldspan" / package).glob("*.py")} - {"__init__"}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from goldspan.capture.decorator import trace
     from goldspan.capture.processor import ScoringProcessor
     from goldspan.capture.setup import instrument
+    from goldspan.cases.judging import evaluate_cases
     from goldspan.errors import (
         ConfigurationError,
         GoldenError,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from goldspan.extraction import extract
     from goldspan.goldens import Goldens, load_goldens
     from goldspan.model import (
+        AnyOf,
         Comparison,
         Evaluation,
         ExpectedTool,
@@ -29,17 +31,20 @@ if TYPE_CHECKING:
         Health,
         LogRecord,
         Match,
+        Parallel,
         Run,
         Score,
         SpanEvent,
         SpanRecord,
+        Times,
         Tool,
         ToolCall,
         ToolDefinition,
         Vocabulary,
     )
     from goldspan.otlp import load_runs
-    from goldspan.scoring import compare, evaluate
+    from goldspan.scoring import compare, evaluate, profiles
+    from goldspan.scoring.registry import metric
 
 # Where each public name lives. They are imported on first use, so that `import goldspan` in an application costs next
 # to nothing: no pydantic, no protobuf.
@@ -58,6 +63,7 @@ _HOMES = {
     "goldspan.extraction": ("extract",),
     "goldspan.goldens": ("Goldens", "load_goldens"),
     "goldspan.model": (
+        "AnyOf",
         "Comparison",
         "Evaluation",
         "ExpectedTool",
@@ -65,10 +71,12 @@ _HOMES = {
         "Health",
         "LogRecord",
         "Match",
+        "Parallel",
         "Run",
         "Score",
         "SpanEvent",
         "SpanRecord",
+        "Times",
         "Tool",
         "ToolCall",
         "ToolDefinition",
@@ -76,10 +84,14 @@ _HOMES = {
     ),
     "goldspan.otlp": ("load_runs",),
     "goldspan.scoring": ("compare", "evaluate"),
+    "goldspan.cases.judging": ("evaluate_cases",),
+    "goldspan.scoring.registry": ("metric",),
 }
+_MODULES = {"profiles": "goldspan.scoring.profiles"}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AnyOf",
     "Comparison",
     "ConfigurationError",
     "Evaluation",
@@ -93,11 +105,13 @@ __all__ = [
     "LogRecord",
     "Match",
     "MissingExtraError",
+    "Parallel",
     "Run",
     "Score",
     "ScoringProcessor",
     "SpanEvent",
     "SpanRecord",
+    "Times",
     "Tool",
     "ToolCall",
     "ToolDefinition",
@@ -106,19 +120,24 @@ __all__ = [
     "__version__",
     "compare",
     "evaluate",
+    "evaluate_cases",
     "extract",
     "instrument",
     "load_goldens",
     "load_runs",
+    "metric",
+    "profiles",
     "trace",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
+    if name in _MODULES:
+        value = import_module(_MODULES[name])
+    elif name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+    else:
         raise AttributeError(f"module 'goldspan' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

@@ -138,6 +138,74 @@ def test_a_gate_on_what_could_not_be_measured_is_not_met(goldspan: Goldspan) -> 
     assert "tool_recall could not be measured on any run" in said.err
 
 
+def test_verbose_shows_how_each_score_came_about(goldspan: Goldspan) -> None:
+    said = goldspan("score", TRACES, "-g", GOLDENS, "-m", "tool_correctness", "--verbose", "--limit", 1)
+    at = said.lines.index("    tool_correctness      0.5000  (at least 1)")
+    assert said.lines[at + 1 : at + 3] == [
+        f"{'':26}Expected and called: book_hotel.",
+        f"{'':26}Expected but not called: send_email.",
+    ]
+    plain, verbose = (goldspan("score", TRACES, "-g", GOLDENS, "--json", *more).documents[0] for more in ([], ["-v"]))
+    assert ("steps" in plain["scores"][0], "steps" in verbose["scores"][0]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        pytest.param([], [1.0, 0.5, 1.0, None], id="as the goldens say"),
+        pytest.param(["--mode", "exact"], [1.0, 0.0, 0.0, None], id="another mode"),
+        pytest.param(["--mode", "f1", "--strict"], [1.0, 0.0, 0.0, None], id="strict"),
+        pytest.param(["--order", "exact"], [1.0, 0.0, 0.0, None], id="another order"),
+        pytest.param(["--profile", "deepeval", "--profile-option", "should_exact_match=True"], [1.0, 0.0, 0.0, None],
+                     id="another tool's number"),
+    ],
+)  # fmt: skip
+def test_what_is_measured_and_by_which_rules_can_be_chosen(
+    goldspan: Goldspan, options: list[str], values: list[float | None]
+) -> None:
+    metric = [] if "--profile" in options else ["-m", "tool_correctness"]
+    documents = goldspan("score", TRACES, "-g", GOLDENS, "--json", *metric, *options).documents
+    assert [score["value"] for document in documents for score in document["scores"]] == values
+
+
+def test_rules_that_forbid_and_allow_stand_in_for_those_of_the_goldens(goldspan: Goldspan) -> None:
+    options = ["--forbid", "search_*", "--max-calls", 1, "--extra", "allow", "--duplicates", "ignore", "--depth", "own"]
+    first, *_ = goldspan("score", TRACES, "-g", GOLDENS, "--json", "--attempts", "all", *options).documents
+    assert first["reason"] == (
+        "Expected search_hotels was not called; search_hotels was called but forbidden; 2 calls were made and 1 is "
+        "allowed."
+    )
+
+
+def test_markdown_is_for_wherever_people_read_it(goldspan: Goldspan) -> None:
+    options = ["-m", "tool_correctness", "--format", "markdown", "--limit", 1]
+    assert (
+        goldspan("score", TRACES, "-g", GOLDENS, *options).out
+        == """\
+runs: 4, of which 2 passed, 1 failed, 1 not evaluated
+
+| metric | mean | runs | passed |
+| --- | --- | --- | --- |
+| tool_correctness | 0.8333 | 3 | 2 of 3 |
+
+✗ `confirm-by-mail` Book the Roma Inn and mail me the confirmation.
+
+| expected |  | called |  |
+| --- | --- | --- | --- |
+| `book_hotel` | = | `book_hotel` |  |
+| `send_email` | ✗ | — | missing |
+
+Expected send_email was not called.
+
+| metric | value | at least |  |
+| --- | --- | --- | --- |
+| `tool_correctness` | 0.5000 | 1 | failed |
+
+3 more runs
+"""
+    )
+
+
 def test_goldens_that_belong_to_no_run_are_told(goldspan: Goldspan, tmp_path: Path) -> None:
     goldens = tmp_path / "goldens.yaml"
     goldens.write_text("goldens: [{id: other, input: Something else., tools: [x]}]")
@@ -277,7 +345,22 @@ def test_components_can_be_scored_from_files_too(goldspan: Goldspan, tmp_path: P
         pytest.param(
             ["score", "{traces}", "--fail-under", "recall=1"], "no such metric is measured", id="no such gate"
         ),
-        pytest.param(["score"], "Missing argument", id="no paths"),
+        pytest.param(["score"], "Name either files with traces or --cases FILE", id="nothing to score"),
+        pytest.param(["score", "{traces}", "--cases", "c.csv"], "Name either", id="traces and cases"),
+        pytest.param(["score", "{traces}", "--profile", "deepevl"], "Did you mean 'deepeval'?", id="no such peer"),
+        pytest.param(["score", "{traces}", "--profile-option", "a=1"], "needs --profile", id="an option of nobody"),
+        pytest.param(
+            ["score", "{traces}", "--profile", "deepeval", "--profile-option", "strict"],
+            "takes KEY=VALUE",
+            id="an option without a value",
+        ),
+        pytest.param(
+            ["score", "{traces}", "--order", "exact", "--extra", "allow", "-g", "examples/goldens.yaml"],
+            "extra cannot be 'allow'",
+            id="rules that contradict each other",
+        ),
+        pytest.param(["score", "{traces}", "--mode", "recal"], "recal", id="no such mode"),
+        pytest.param(["score", "{traces}", "--format", "xml"], "xml", id="no such format"),
         pytest.param(["score", "{traces}", "--attempts", "some"], "some", id="no such attempts"),
         pytest.param(["scroe"], "scroe", id="no such command"),
     ],

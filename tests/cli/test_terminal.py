@@ -55,6 +55,15 @@ def test_progress_counts_the_runs(tmp_path: Path) -> None:
     assert "reading traces: 100 runs" in on_a_terminal("extract", many, "--json")
 
 
+def test_judging_cases_shows_how_many_are_done(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.csv"
+    cases.write_text("tools_called,expected_tools\n" + "a,a\n" * 250)
+    shown = on_a_terminal("score", "--cases", cases, "--limit", 1)
+    assert "reading cases: 200 rows" in shown
+    assert "judging" in shown
+    assert "250/250" in shown
+
+
 def test_warnings_of_other_libraries_look_as_always(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

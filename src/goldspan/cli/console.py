@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 T = TypeVar("T")
@@ -62,4 +63,18 @@ def watched(items: Iterable[T], describe: Callable[[int], str]) -> Iterator[T]:
         for number, item in enumerate(items, start=1):
             if number % _EVERY == 0:
                 status.update(describe(number))
+            yield item
+
+
+def counted(items: Iterable[T], total: int, doing: str) -> Iterator[T]:
+    """The items, with a bar on a terminal that says how many of them have come and how long the rest may take."""
+    console = messages()
+    if not console.is_terminal:
+        yield from items
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(doing, total=total)
+        for item in items:
+            progress.advance(task)
             yield item

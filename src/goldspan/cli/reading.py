@@ -1,4 +1,4 @@
-"""What `score` and `extract` have in common: options and the reading of traces."""
+"""What the commands read: traces and cases, and the options that say which and how."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from typing import Annotated
 
 import typer
 
-from goldspan.cli.console import warn, watched
-from goldspan.errors import TraceFileError
-from goldspan.model import Run, Unit
+from goldspan.cases.files import read_rows
+from goldspan.cases.judging import Case, case_of
+from goldspan.cli.console import fail, warn, watched
+from goldspan.errors import GoldspanError, TraceFileError
+from goldspan.goldens import Goldens
+from goldspan.model import NO_VOCABULARY, Run, Unit
 from goldspan.otlp import Loss, load_runs
 
-Paths = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PATHS",
-        help="Files or folders with traces, and with the logs beside them; - is standard input. OTLP as protobuf, JSON "
-        "or JSON lines, what the Collector's file exporter writes in any of its formats, and the JSON of Grafana Tempo "
-        "and Jaeger; plain, gzip or zstd. What a file is shows in its contents.",
-        show_default=False,
-    ),
-]
+_PATHS = typer.Argument(
+    metavar="PATHS",
+    help="Files or folders with traces, and with the logs beside them; - is standard input. OTLP as protobuf, JSON "
+    "or JSON lines, what the Collector's file exporter writes in any of its formats, and the JSON of Grafana Tempo "
+    "and Jaeger; plain, gzip or zstd. What a file is shows in its contents.",
+    show_default=False,
+)
+Paths = Annotated[list[str], _PATHS]
+PathsIfAny = Annotated[list[str] | None, _PATHS]
 UnitOption = Annotated[
     Unit,
     typer.Option(
@@ -49,8 +51,8 @@ _WHY_NONE: dict[Unit, str] = {
     "conversation": _NO_WORK,
     "component": 'no span in it is marked as one, as @goldspan.trace(kind="component") does',
 }
-_TOLD = 5
-"""So many places of a file are told one by one."""
+_TOLD, _WRONG = 5, 20
+"""So many places of a file, and wrong rows, are told one by one."""
 
 
 def runs_in(paths: list[str], *, unit: Unit, golden_id_attributes: list[str] | None) -> Iterator[Run]:
@@ -67,6 +69,29 @@ def runs_in(paths: list[str], *, unit: Unit, golden_id_attributes: list[str] | N
     if none:
         named = ", ".join("standard input" if path == "-" else Path(path).name or path for path in paths)
         raise TraceFileError(f"no {unit} found in {named}: {_WHY_NONE[unit]}")
+
+
+def cases_in(paths: list[str], goldens: Goldens | None) -> tuple[list[Case], list[str]]:
+    """The cases in some files, and what is wrong with the rows that are none, a sentence each."""
+    vocabulary = NO_VOCABULARY if goldens is None else goldens.vocabulary
+    cases: list[Case] = []
+    wrong: list[str] = []
+    for path in paths:
+        rows = watched(read_rows(path, wrong.append), lambda number: f"reading cases: {number} rows")
+        for number, (where, row) in enumerate(rows, start=1):
+            try:
+                cases.append(case_of(row, number, where=where, vocabulary=vocabulary))
+            except GoldspanError as error:
+                wrong.append(str(error))
+    return cases, wrong
+
+
+def tell_wrong(rows: list[str]) -> None:
+    """Say what is wrong with some rows."""
+    for sentence in rows[:_WRONG]:
+        fail(sentence)
+    if len(rows) > _WRONG:
+        fail(f"{len(rows) - _WRONG} more rows are wrong")
 
 
 def _tell(losses: list[Loss]) -> None:

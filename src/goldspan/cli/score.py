@@ -1,55 +1,73 @@
-"""`goldspan score`: judge every run in some traces by its golden."""
+"""`goldspan score`: judge every run in some traces, or every row of a case file, by its golden."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from goldspan.cli.console import messages, output, warn
-from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, Paths, UnitOption, runs_in
-from goldspan.cli.tables import capture_notice, conclusion, evaluation_blocks, summary_table
+from goldspan.cases.judging import Case, judge_of
+from goldspan.cases.workers import in_order
+from goldspan.cli import judging
+from goldspan.cli.console import counted, output, warn
+from goldspan.cli.gates import all_met, check_gates, limits
+from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, PathsIfAny, UnitOption, cases_in, runs_in, tell_wrong
+from goldspan.cli.tables import capture_notice, conclusion, evaluation_blocks, summary, summary_table
 from goldspan.errors import ConfigurationError
-from goldspan.goldens import load_goldens
-from goldspan.model import Attempts, Evaluation
-from goldspan.scoring import evaluate
-from goldspan.scoring.metrics import METRICS, resolve
+from goldspan.goldens import Goldens, load_goldens
+from goldspan.model import Evaluation
+from goldspan.model.markup import Span, Table, markdown
 from goldspan.sinks.documents import evaluation_document, to_json
 
 GATE_FAILED = 1
-_PASSED = "passed"
-"""What `--fail-under` calls the share of judged runs that passed."""
-_TOLERANCE = 1e-9
+WRONG_ROWS = 2
+
+Format = Literal["text", "json", "markdown"]
 
 EXAMPLES = """
 Examples:\n
   goldspan score traces.jsonl --goldens goldens.yaml\n
   goldspan score traces/ -g goldens.yaml --fail-under passed=0.95 --fail-under tool_recall=0.8\n
   goldspan score traces.pb.gz -g goldens.jsonl --attempts all --json > scores.jsonl\n
+  goldspan score --cases cases.jsonl\n
+  goldspan score --cases cases.csv --profile deepeval --profile-option should_consider_ordering=true\n
+  goldspan score --cases cases.csv -g goldens.yaml --format markdown >> $GITHUB_STEP_SUMMARY\n
 """
 
 
 def score(
-    paths: Paths,
+    paths: PathsIfAny = None,
+    cases: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cases",
+            metavar="FILE",
+            help="Judge rows with tools_called and expected_tools, or a golden_id, instead of traces: JSON lines, a "
+            "JSON list or CSV; may be given again.",
+        ),
+    ] = None,
     goldens: Annotated[
         list[str] | None,
         typer.Option(
             "--goldens", "-g", metavar="FILE", help="Golden file (YAML, JSON, JSON lines); may be given again."
         ),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metric", "-m", metavar="NAME", help=f"Measure only this; may be given again: {', '.join(METRICS)}."
-        ),
-    ] = None,
-    threshold: Annotated[
-        list[str] | None,
-        typer.Option("--threshold", metavar="METRIC=X", help="A run fails below X; stands in for the golden's own."),
-    ] = None,
+    metric: judging.MetricOption = None,
+    profile: judging.ProfileOption = None,
+    profile_option: judging.ProfileSetting = None,
+    threshold: judging.ThresholdOption = None,
+    strict: judging.StrictFlag = False,
+    mode: judging.ModeOption = None,
+    order: judging.OrderOption = None,
+    attempts: judging.AttemptsOption = None,
+    extra: judging.ExtraOption = None,
+    duplicates: judging.DuplicatesOption = None,
+    depth: judging.DepthOption = None,
+    forbid: judging.ForbidOption = None,
+    max_calls: judging.MaxCallsOption = None,
     fail_under: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,89 +76,106 @@ def score(
             help="Exit with 1 if the metric's mean, or the share `passed`, is below X.",
         ),
     ] = None,
-    attempts: Annotated[
-        Attempts | None, typer.Option("--attempts", help="Which attempts count; stands in for the goldens' own.")
-    ] = None,
     unit: UnitOption = "request",
     golden_id_attribute: GoldenIdAttribute = None,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, help="Runs judged at once, for metrics of your own that wait.")
+    ] = 1,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Runs shown, failed ones first; 0 shows all.")] = 20,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Every score and difference of the runs shown.")
+        bool, typer.Option("--verbose", "-v", help="Every score, how it came about, and the values that differ.")
     ] = False,
+    format: Annotated[  # noqa: A002 - the name of the option
+        Format, typer.Option("--format", help="How results are written.")
+    ] = "text",
     as_json: JsonFlag = False,
 ) -> None:
     """Judge each run by its golden: expected and called side by side, scores, and why."""
+    if bool(paths) == bool(cases):
+        raise ConfigurationError("score what? Name either files with traces or --cases FILE.")
     known = load_goldens(*goldens) if goldens else None
-    thresholds = _limits(threshold, "--threshold")
-    gates = _limits(fail_under, "--fail-under")
-    metrics = resolve(metric, thresholds)
-    _check_gates(gates, [chosen.name for chosen in metrics])
-    evaluations: list[Evaluation] = []
+    thresholds = limits(threshold, "--threshold")
+    gates = limits(fail_under, "--fail-under")
+    metrics = judging.chosen_metrics(metric, profile, profile_option)
+    check_gates(gates, judging.measured_names(metrics, thresholds, known))
+    rules = {
+        "mode": mode,
+        "order": order,
+        "attempts": attempts,
+        "extra": extra,
+        "duplicates": duplicates,
+        "depth": depth,
+        "forbid": forbid,
+        "max_calls": max_calls,
+    }
+    how: dict[str, Any] = {name: given for name, given in rules.items() if given is not None}
+    judge = judge_of(known, metrics=metrics, thresholds=thresholds, strict=strict, verbose=verbose, **how)
+    wrong: list[str] = []
+    if cases:
+        found, wrong = cases_in(cases, known)
+        judged = counted(in_order(judge, found, concurrency=concurrency), len(found), "judging")
+    else:
+        runs = runs_in(paths or [], unit=unit, golden_id_attributes=golden_id_attribute)
+        judged = in_order(judge, map(Case, runs), concurrency=concurrency)
+    evaluations = _written(judged, "json" if as_json else format, limit=limit, verbose=verbose)
+    tell_wrong(wrong)
+    _warn(evaluations, known)
+    met = all_met(gates, evaluations)
+    if wrong or not met:
+        raise typer.Exit(WRONG_ROWS if wrong else GATE_FAILED)
+
+
+def _written(judged: Iterable[Evaluation], form: Format, *, limit: int, verbose: bool) -> list[Evaluation]:
+    """The evaluations, written to standard output: as JSON each as it comes, otherwise all of them at the end."""
     console = output()
-    for run in runs_in(paths, unit=unit, golden_id_attributes=golden_id_attribute):
-        evaluation = evaluate(run, known, metrics=metrics, attempts=attempts)
+    if form != "json":
+        evaluations = list(judged)
+        if evaluations:
+            show = _show if form == "text" else _show_markdown
+            show(evaluations, console, limit=limit, verbose=verbose)
+        return evaluations
+    evaluations = []
+    for evaluation in judged:
         evaluations.append(evaluation)
-        if as_json:
-            console.file.write(to_json(evaluation_document(evaluation)) + "\n")
-    if not as_json:
-        _show(evaluations, console, limit=limit, verbose=verbose)
-    if known is not None and not any(evaluation.match for evaluation in evaluations):
-        warn(f"none of the {len(known)} goldens belongs to any of these runs, neither by id nor by input")
-    if notice := capture_notice([evaluation.run for evaluation in evaluations]):
-        warn(f"{notice}: `goldspan extract` says what to do about it")
-    if not _all_met(gates, evaluations):
-        raise typer.Exit(GATE_FAILED)
+        console.file.write(to_json(evaluation_document(evaluation)) + "\n")
+    return evaluations
 
 
 def _show(evaluations: Sequence[Evaluation], console: Console, *, limit: int, verbose: bool) -> None:
-    ordered = sorted(evaluations, key=lambda evaluation: _URGENCY[evaluation.passed])
-    shown = ordered[:limit] if limit else ordered
+    shown = _most_urgent(evaluations, limit)
     console.print(evaluation_blocks(shown, console, verbose=verbose))
-    if len(shown) < len(ordered):
-        console.print(Text(f"{len(ordered) - len(shown)} more runs; --limit 0 shows all", style="dim"))
+    if len(shown) < len(evaluations):
+        console.print(Text(f"{len(evaluations) - len(shown)} more runs; --limit 0 shows all", style="dim"))
     console.print()
     console.print(summary_table(evaluations))
     console.print()
     console.print(conclusion(evaluations))
 
 
+def _show_markdown(evaluations: Sequence[Evaluation], console: Console, *, limit: int, verbose: bool) -> None:
+    shown = _most_urgent(evaluations, limit)
+    rows = tuple(tuple((Span(cell),) for cell in row) for row in summary(evaluations))
+    pieces = [
+        markdown([(Span(conclusion(evaluations).plain),), Table(("metric", "mean", "runs", "passed"), rows)]),
+        *(evaluation.to_markdown(values=verbose) for evaluation in shown),
+    ]
+    if len(shown) < len(evaluations):
+        pieces.append(f"{len(evaluations) - len(shown)} more runs")
+    console.file.write("\n\n".join(pieces) + "\n")
+
+
+def _most_urgent(evaluations: Sequence[Evaluation], limit: int) -> Sequence[Evaluation]:
+    """So many of them, those that failed before the others."""
+    ordered = sorted(evaluations, key=lambda evaluation: _URGENCY[evaluation.passed])
+    return ordered[:limit] if limit else ordered
+
+
 _URGENCY = {False: 0, None: 1, True: 2}
 
 
-def _limits(given: Iterable[str] | None, option: str) -> dict[str, float]:
-    limits: dict[str, float] = {}
-    for text in given or ():
-        name, _, number = text.partition("=")
-        try:
-            limits[name.strip()] = float(number)
-        except ValueError:
-            raise ConfigurationError(f"{option} takes METRIC=NUMBER, such as tool_recall=0.8, not {text!r}") from None
-    return limits
-
-
-def _check_gates(gates: Mapping[str, float], metrics: Sequence[str]) -> None:
-    for name in gates:
-        if name not in (_PASSED, *metrics):
-            raise ConfigurationError(
-                f"--fail-under {name}: no such metric is measured; there are {', '.join((_PASSED, *metrics))}"
-            )
-
-
-def _all_met(gates: Mapping[str, float], evaluations: Sequence[Evaluation]) -> bool:
-    """Whether every gate is met; each that is not is told. What could not be measured meets no gate."""
-    met = True
-    for name, least in gates.items():
-        values = _values(name, evaluations)
-        mean = sum(values) / len(values) if values else None
-        if mean is None or mean < least - _TOLERANCE:
-            met = False
-            found = "could not be measured on any run" if mean is None else f"is {mean:.4f}"
-            messages().print(Text(f"gate failed: {name} {found}, and {least:g} is wanted", style="bold red"))
-    return met
-
-
-def _values(name: str, evaluations: Sequence[Evaluation]) -> list[float]:
-    if name == _PASSED:
-        return [float(evaluation.passed) for evaluation in evaluations if evaluation.passed is not None]
-    scores = (evaluation.score(name) for evaluation in evaluations)
-    return [score.value for score in scores if score is not None and score.value is not None]
+def _warn(evaluations: Sequence[Evaluation], goldens: Goldens | None) -> None:
+    """Say what probably is not meant: goldens that nothing was judged by, and runs that show too little."""
+    if goldens is not None and evaluations and not any(evaluation.match for evaluation in evaluations):
+        warn(f"none of the {len(goldens)} goldens belongs to any of these runs, neither by id nor by input")
+    if notice := capture_notice([evaluation.run for evaluation in evaluations]):
+        warn(f"{notice}: `goldspan extract` says what to do about it")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -13,47 +12,21 @@ from rich.text import Text
 
 from goldspan.cli.console import clean
 from goldspan.extraction.hints import Hint, advise, gathered
-from goldspan.model import COUNTED_KINDS, Evaluation, Row, Run, Score, ToolCall, Verdict
-from goldspan.scoring.matching import NO_GOLDEN
+from goldspan.model import COUNTED_KINDS, Evaluation, Run, Score, ToolCall
+from goldspan.model.markup import Kind
+from goldspan.model.rendering import AGREES, DIFFERS, MARKS, MISPLACED, VERDICTS, Line, Mark, asked, line_of
 
-_INPUT = 70
-"""Characters shown of a request's text."""
 _ERROR = 100
 """Characters shown of an error."""
+_METRIC = 22
+"""Columns for the name of a metric."""
 _RUN = 40
 """Columns, at most, for what a run is."""
 _NARROWEST, _WIDEST = 18, 40
 """Columns for the names of expected tools."""
 
 
-class Mark(NamedTuple):
-    """A sign and its colour; the plain sign is for terminals that cannot show the other."""
-
-    sign: str
-    plain: str
-    style: str
-
-
-_PASSED, _FAILED, _UNJUDGED = Mark("✓", "+", "green"), Mark("✗", "x", "red"), Mark("○", "o", "yellow")
-_DIFFERS, _MISPLACED = Mark("≠", "#", "yellow"), Mark("↕", "~", "yellow")
-_VERDICTS: dict[Verdict, Mark] = {
-    "paired": Mark("=", "=", "green"),
-    "missing": Mark("✗", "x", "red"),
-    "unexpected": Mark("+", "+", "yellow"),
-    "superseded": Mark("↻", "r", "dim"),
-    "tolerated": Mark("·", ".", "dim"),
-    "forbidden": Mark("!", "!", "bold red"),
-}
-_MEANINGS: dict[Mark, str] = {
-    _VERDICTS["paired"]: "expected and called",
-    _DIFFERS: "other arguments",
-    _MISPLACED: "out of order",
-    _VERDICTS["missing"]: "missing",
-    _VERDICTS["unexpected"]: "not expected",
-    _VERDICTS["superseded"]: "failed, does not count",
-    _VERDICTS["tolerated"]: "does not count",
-    _VERDICTS["forbidden"]: "forbidden",
-}
+_STYLES: dict[Kind, str] = {"good": "green", "odd": "yellow", "bad": "red", "alarm": "bold red", "quiet": "dim"}
 _NOTES: dict[str, str] = {
     "requested": "only a model's message shows the call",
     "denied": "asked for and not carried out, does not count",
@@ -62,7 +35,7 @@ _NOTES: dict[str, str] = {
     **dict.fromkeys(("agent", "handoff", "retrieval", "answer"), "counts only where a golden names it"),
 }
 """What the words behind a tool's name mean."""
-_NOTHING = Mark("—", "-", "dim")
+_NOTHING = Mark("—", "-", "quiet", "")
 
 
 def evaluation_blocks(evaluations: Sequence[Evaluation], console: Console, *, verbose: bool = False) -> RenderableType:
@@ -79,40 +52,41 @@ def evaluation_block(
 ) -> RenderableType:
     """One run: its verdict, the question, expected and called side by side, and the reason.
 
-    Verbose, also every score, the arguments that differ with their values, and how the golden was found.
+    Verbose, also every score with the steps to it, the values that differ, and how the golden was found.
     """
+    shown = [line_of(row, values=verbose) for row in evaluation.comparison.rows]
     grid = Table.grid()
     grid.add_column(no_wrap=True, width=width, overflow="ellipsis")
     grid.add_column()
     grid.add_column(no_wrap=True, overflow="ellipsis")
-    for row in evaluation.comparison.rows:
-        nothing = _sign(_NOTHING, console)
-        expected, called = _expected(row) or nothing, _called(row) or nothing
-        grid.add_row(expected, Text.assemble(" ", _sign(_mark(row), console), " "), called)
-    title = Text.assemble(_verdict(evaluation, console), " ", (clean(_name(evaluation)), "bold"), "  ")
+    for line in shown:
+        expected = Text(clean(line.expected)) if line.expected is not None else _sign(_NOTHING, console)
+        grid.add_row(expected, Text.assemble(" ", _sign(line.mark, console), " "), _called(line, console))
+    title = Text.assemble(_verdict(evaluation, console), " ", (clean(evaluation.name), "bold"), "  ")
     lines: list[RenderableType] = [title.append_text(_asked(evaluation.run)), _indented(grid)]
     lines.append(_indented(Text(clean(evaluation.reason), style="italic")))
-    return Group(*lines, *(_details(evaluation) if verbose else ()), Text())
+    return Group(*lines, *(_details(evaluation, shown) if verbose else ()), Text())
 
 
-def _details(evaluation: Evaluation) -> Iterable[RenderableType]:
+def _details(evaluation: Evaluation, shown: Iterable[Line]) -> Iterable[RenderableType]:
     match = evaluation.match
-    found = f"golden {match.golden.id} by {match.how}" if match else "no golden"
-    yield _quiet(f"    {evaluation.run.run_id}   {clean(found)}")
-    for pair in evaluation.comparison.pairs:
-        for difference in pair.agreement.differences if pair.agreement else ():
-            told = f"    {pair.expected.name if pair.expected else ''}.{difference.key}: "
-            yield Text(clean(f"{told}expected {difference.expected!r}, called with {difference.called!r}"))
+    found = "no golden" if match is None else f"golden {match.golden.id} by {match.how}"
+    if match is not None and match.how == "given":
+        found = "judged by its own expected tools"
+    yield _quiet(f"    {clean(evaluation.run.run_id)}   {clean(found)}")
+    for line in shown:
+        yield from (Text(clean(f"    {line.expected}.{difference}")) for difference in line.differences)
     for score in evaluation.scores:
-        yield Text(f"    {score.metric:22}").append_text(_score(score))
+        yield Text(f"    {clean(score.metric):{_METRIC}}").append_text(_score(score))
+        yield from (_quiet(clean(f"    {'':{_METRIC}}{step}")) for step in score.steps)
     if hints := advise(evaluation.run):
         yield _indented(_amiss(hints))
 
 
 def legend(evaluations: Iterable[Evaluation], console: Console) -> Text:
     """What the signs mean that stand between expected and called."""
-    used = {_mark(row) for evaluation in evaluations for row in evaluation.comparison.rows}
-    told = (_sign(mark, console).append(f" {meaning}") for mark, meaning in _MEANINGS.items() if mark in used)
+    used = {line_of(row).mark for evaluation in evaluations for row in evaluation.comparison.rows}
+    told = (_sign(mark, console).append(f" {mark.meaning}") for mark in MARKS if mark in used)
     return Text("   ").join(told)
 
 
@@ -131,13 +105,22 @@ def summary_table(evaluations: Sequence[Evaluation]) -> Table:
     table.add_column("metric")
     for heading in ("mean", "runs", "passed"):
         table.add_column(heading, justify="right")
-    for scores in zip(*(evaluation.scores for evaluation in evaluations), strict=True):
+    for row in summary(evaluations):
+        table.add_row(*map(clean, row))
+    return table
+
+
+def summary(evaluations: Iterable[Evaluation]) -> Iterator[tuple[str, str, str, str]]:
+    """The rows of that table. Not every run need have been measured by the same metrics."""
+    scores_of: dict[str, list[Score]] = {}
+    for evaluation in evaluations:
+        for score in evaluation.scores:
+            scores_of.setdefault(score.metric, []).append(score)
+    for metric, scores in scores_of.items():
         values = [score.value for score in scores if score.value is not None]
         verdicts = [score.passed for score in scores if score.passed is not None]
         mean = f"{sum(values) / len(values):.4f}" if values else "—"
-        passed = f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "—"
-        table.add_row(scores[0].metric, mean, str(len(values)), passed)
-    return table
+        yield metric, mean, str(len(values)), f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "—"
 
 
 def runs_table(runs: Iterable[Run]) -> Table:
@@ -187,42 +170,28 @@ def _table(*, leading: int = 0) -> Table:
 
 def _sign(mark: Mark, console: Console) -> Text:
     unicode = (console.encoding or "ascii").lower().startswith("utf")
-    return Text(mark.sign if unicode else mark.plain, style=mark.style)
+    return Text(mark.sign if unicode else mark.plain, style=_STYLES.get(mark.tone, ""))
 
 
 def _verdict(evaluation: Evaluation, console: Console) -> Text:
-    return _sign({True: _PASSED, False: _FAILED, None: _UNJUDGED}[evaluation.passed], console)
-
-
-def _name(evaluation: Evaluation) -> str:
-    run = evaluation.run
-    return evaluation.match.golden.id if evaluation.match else run.golden_id or run.component or run.agent or "run"
+    return _sign(VERDICTS[evaluation.passed], console)
 
 
 def _asked(run: Run) -> Text:
-    words = clean(" ".join((run.input or "").split()))
-    return _quiet(words if len(words) <= _INPUT else f"{words[: _INPUT - 1]}…")
+    return _quiet(clean(asked(run.input)))
 
 
-def _mark(row: Row) -> Mark:
-    if row.agreement is not None and row.agreement.differences:
-        return _DIFFERS
-    return _MISPLACED if row.verdict == "paired" and row.in_order is False else _VERDICTS[row.verdict]
-
-
-def _expected(row: Row) -> Text | None:
-    return Text(clean(row.expected.name)) if row.expected else None
-
-
-def _called(row: Row) -> Text | None:
-    if row.called is None:
-        return None
-    said = Text(clean(row.called.name), style=_VERDICTS[row.verdict].style if row.verdict != "paired" else "")
-    keys = [difference.key for difference in row.agreement.differences] if row.agreement else []
-    notes = [", ".join(keys)] if keys else []
-    notes += ["failed"] if row.called.error is not None else []
-    notes += [row.note] if row.verdict == "tolerated" and row.note and row.note != NO_GOLDEN else []
-    return said.append(f" ({clean('; '.join(notes))})", style="dim") if notes else said
+def _called(line: Line, console: Console) -> Text:
+    """What was called, and in brackets what the sign before it does not tell."""
+    said = _sign(_NOTHING, console)
+    if line.called is not None:
+        said = Text(
+            clean(line.called),
+            style="" if line.mark in (AGREES, DIFFERS, MISPLACED) else _STYLES.get(line.mark.tone, ""),
+        )
+    notes = [", ".join(line.differing)] if line.differing else []
+    told = clean("; ".join(notes + list(line.notes)))
+    return said.append(f" ({told})", style="dim") if told else said
 
 
 def _call(call: ToolCall) -> Text:

@@ -1,0 +1,1 @@
+"""Cases: rows of what was called and what was expected, from files or from code, judged without a trace."""

@@ -1,0 +1,128 @@
+"""`goldspan goldens`: what is odd about golden files, and the schema of their language."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from goldspan.cli.console import clean, output, warn
+from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, runs_in
+from goldspan.errors import GoldenError
+from goldspan.goldens.checking import Mistakes
+from goldspan.goldens.files import Library, read_files
+from goldspan.goldens.language import schema as language_schema
+from goldspan.model import Unit
+from goldspan.otlp import load_runs
+from goldspan.scoring.review import Beside, Finding, by_themselves
+from goldspan.sinks.documents import to_json
+
+SOMETHING_FOUND = 1
+
+CHECK_EXAMPLES = """
+Examples:\n
+  goldspan goldens check goldens.yaml\n
+  goldspan goldens check goldens/*.yaml traces.jsonl\n
+  goldspan goldens check refunds.jsonl --goldens tools.json traces/ --json\n
+"""
+SCHEMA_EXAMPLES = """
+Examples:\n
+  goldspan goldens schema > goldens.schema.json\n
+"""
+
+app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.callback()
+def goldens() -> None:
+    """Look after golden files."""
+
+
+@app.command(epilog=CHECK_EXAMPLES)
+def check(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE [TRACES]",
+            help="A golden file, and perhaps traces to lay it beside. The first path is a golden file, and so is every "
+            "other that ends in .yaml or .yml; the rest are files or folders with traces, as `goldspan score` reads "
+            "them.",
+            show_default=False,
+        ),
+    ],
+    goldens: Annotated[
+        list[str] | None,
+        typer.Option("--goldens", "-g", metavar="FILE", help="A further golden file, in JSON; may be given again."),
+    ] = None,
+    golden_id_attribute: GoldenIdAttribute = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say what is wrong or odd about goldens: all mistakes at once, goldens of one input that disagree or are the same,
+    and, beside traces, tools, forbidden patterns and aliases that no run knows, and goldens of no run.
+
+    Exit status: 0 nothing was found, 1 something was, 2 a file cannot be read.
+    """
+    files, traces = _sorted(paths)
+    findings: list[Finding] = []
+    library = read_files(
+        [Path(file) for file in (*files, *(goldens or ()))], lambda error: findings.extend(_told(error))
+    )
+    for told in library.warnings:
+        warn(told)
+    findings += by_themselves(library.entries)
+    if traces:
+        findings += _beside(library, traces, golden_id_attribute)
+    _show(findings, library, as_json=as_json)
+    if findings:
+        raise typer.Exit(SOMETHING_FOUND)
+
+
+@app.command(epilog=SCHEMA_EXAMPLES)
+def schema() -> None:
+    """Print the JSON Schema of golden files, for editors and other programs."""
+    output().file.write(json.dumps(language_schema(), indent=2, sort_keys=True) + "\n")
+
+
+def _sorted(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Golden files and traces, told apart by how their names end: no trace is in YAML."""
+    first, *others = paths
+    files = [path for path in others if Path(path).suffix.lower() in (".yaml", ".yml")]
+    return [first, *files], [path for path in others if path not in files]
+
+
+def _told(error: GoldenError) -> list[Finding]:
+    sentences = error.sentences if isinstance(error, Mistakes) else (str(error),)
+    return [Finding("mistake", sentence) for sentence in sentences]
+
+
+def _beside(library: Library, traces: list[str], golden_id_attributes: list[str] | None) -> list[Finding]:
+    """What the goldens know that no run of the traces does."""
+    beside = Beside(library.entries, library.vocabulary)
+    for run in runs_in(traces, unit="request", golden_id_attributes=golden_id_attributes):
+        beside.look_at(run)
+    # A golden of no request may be one of a component or of a conversation. Standard input comes once only.
+    others: list[Unit] = [] if "-" in traces else ["component", "conversation"]
+    for unit in others:
+        if not beside.all_matched:
+            for run in load_runs(*traces, unit=unit, golden_id_attributes=golden_id_attributes or None):
+                beside.look_at(run)
+    return list(beside.findings())
+
+
+def _show(findings: Sequence[Finding], library: Library, *, as_json: bool) -> None:
+    console = output()
+    if as_json:
+        for finding in findings:
+            document = {"finding": finding.kind, "goldens": list(finding.goldens), "message": finding.sentence}
+            console.file.write(to_json(document) + "\n")
+        return
+    for finding in findings:
+        console.print(Text(clean(finding.sentence)), soft_wrap=True)
+    number = len(library.entries)
+    said = Text(f"{number} golden{'s' * (number != 1)} read: ")
+    style = "yellow" if findings else "green"
+    console.print(said.append(f"{len(findings) or 'nothing'} found", style=style))

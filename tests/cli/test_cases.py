@@ -1,0 +1,330 @@
+"""`goldspan score --cases`: files of rows, as other evaluation tools write them and as people do."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.cases.files import read_rows
+from goldspan.cases.judging import case_of
+from goldspan.cli.app import run
+from goldspan.errors import GoldspanError
+
+
+class Said(NamedTuple):
+    """What a command printed and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def errors(self) -> list[str]:
+        return [line.removeprefix("error: ") for line in self.err.splitlines()]
+
+
+Judge = Callable[..., Said]
+
+ROWS: list[dict[str, Any]] = [
+    {"id": "trip", "input": "Book a trip.", "tools_called": ["search", "book"], "expected_tools": ["search", "book"]},
+    {"id": "mail", "tools_used": [{"name": "book", "error": "full"}], "expected_tools": ["book", "mail"]},
+    {"id": "rest", "tools_called": ["rest"]},
+]
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Judge:
+    """Write a case file and judge it."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(content: str | bytes, *options: object, file: str = "cases") -> Said:
+        Path(file).write_bytes(content.encode() if isinstance(content, str) else content)
+        monkeypatch.setattr(sys, "argv", ["goldspan", "score", "--cases", file, *map(str, options)])
+        status = run()
+        return Said(status, *capsys.readouterr())
+
+    return command
+
+
+def json_lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def test_cases_are_shown_as_runs_are(judge: Judge) -> None:
+    said = judge(json_lines(ROWS), "--threshold", "tool_correctness=1")
+    assert said.status == 0
+    assert [line.rstrip() for line in said.out.splitlines()][:11] == [
+        "    expected             called",
+        "",
+        "✗ mail",
+        "    book               = book (failed)",
+        "    mail               ✗ —",
+        "    Expected mail was not called; book failed.",
+        "",
+        "○ rest",
+        "    —                  · rest",
+        "    No golden applies to this run: none was given.",
+        "",
+    ]
+    assert said.out.splitlines()[-1] == "runs: 3, of which 1 passed, 1 failed, 1 not evaluated"
+
+
+def test_each_case_is_one_json_object_with_its_own_id(judge: Judge) -> None:
+    documents = judge(json_lines(ROWS), "--json").documents
+    assert [document["run_id"] for document in documents] == ["trip", "mail", "rest"]
+    assert [document["status"] for document in documents] == ["scored", "scored", "not_evaluated"]
+    assert documents[0]["golden_match"] == {"how": "given", "similarity": 1.0}
+    assert (documents[1]["tools_used"], documents[1]["expected_tools"]) == (["book"], ["book", "mail"])
+
+
+SAME = [
+    {"id": "1", "tools_called": ["a", "b"], "expected_tools": ["a"]},
+    {"id": "2", "tools_called": [], "expected_tools": []},
+]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(json_lines(SAME), id="JSON lines"),
+        pytest.param("\n" + json_lines(SAME).replace("\n", "\r\n\r\n"), id="blank lines and Windows"),
+        pytest.param(json.dumps(SAME), id="a JSON list"),
+        pytest.param(json.dumps(SAME, indent=2), id="a JSON list over many lines"),
+        pytest.param("\ufeff" + json.dumps(SAME), id="a byte order mark"),
+        pytest.param("id,tools_called,expected_tools\n1,a;b,a\n2,[],[]\n", id="CSV"),
+        pytest.param("\ufeffid,tools_called,expected_tools\r\n1,a|b,a\r\n2,[],[]", id="CSV of Windows"),
+        pytest.param("id;Tools Used;Expected Tools\n1;a,b;a\n2;[];[]\n", id="CSV of a spreadsheet in Europe"),
+        pytest.param("id\ttools_called\texpected_tools\n1\ta;b\ta\n\n2\t[]\t[]\n", id="tabs"),
+        pytest.param('id,tools_called,expected_tools\n1,"[""a"", ""b""]","a"\n2,"[]","[]"\n', id="lists in JSON"),
+        pytest.param("id,tools_called,expected_tools\n1,\"['a', 'b']\",['a']\n2,[],[]\n", id="lists of pandas"),
+        pytest.param(
+            'id,note,tools_called,expected_tools\n1,"two\nlines",a;b,a\n2,,[],[],\n'.replace("[],\n", "[]\n"),
+            id="lines inside a cell",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_file_is_shows_in_its_contents(judge: Judge, content: str) -> None:
+    documents = judge(content, "--json").documents
+    assert [(document["run_id"], document["tools_used"], document["expected_tools"]) for document in documents] == [
+        ("1", ["a", "b"], ["a"]),
+        ("2", [], []),
+    ]
+
+
+def test_rows_are_judged_by_the_goldens_that_they_name_or_whose_input_they_have(judge: Judge) -> None:
+    Path("goldens.yaml").write_text(
+        "tools: {book: {aliases: [reserve]}}\n"
+        "goldens: [{id: g, input: Book it., tools: [book]}, {id: h, metrics: [tool_recall], tools: []}]"
+    )
+    rows = [
+        {"golden_id": "g", "tools_called": ["reserve"], "expected_tools": ["other"]},
+        {"input": "book it.", "tools_called": []},
+        {"golden_id": "none", "tools_called": []},
+        {"golden_id": "h", "tools_called": ["x"]},
+        {"tools_called": ["reserve"], "expected_tools": ["book"]},
+    ]
+    documents = judge(json_lines(rows), "-g", "goldens.yaml", "--json").documents
+    assert [document["golden_id"] for document in documents] == ["g", "g", None, "h", "row 5"]
+    assert [document["passed"] for document in documents] == [True, False, None, None, True]
+    assert [len(document["scores"]) > 1 for document in documents] == [True, True, True, False, True]
+    said = judge(json_lines(rows), "-g", "goldens.yaml", "--limit", 0, "--verbose")
+    assert (said.status, "row 5   judged by its own expected tools" in said.out) == (0, True)
+
+
+def test_another_tools_number_is_measured_instead_of_ours_or_beside_them(judge: Judge) -> None:
+    rows = json_lines([{"tools_called": ["b", "a"], "expected_tools": ["a", "b"]}])
+    options = ["--profile", "deepeval", "--profile-option", "should_consider_ordering=true", "--json"]
+    (score,) = judge(rows, *options).documents[0]["scores"]
+    assert (score["value"], score["passed"]) == (0.5, True)
+    assert len(judge(rows, *options, "-m", "tool_f1").documents[0]["scores"]) == 2
+    words = ["--profile", "axion", "--profile-option", "scoring=precision", "--json"]
+    assert judge(rows, *words).documents[0]["scores"][0]["value"] == 1
+
+
+def test_gates_hold_for_cases_too(judge: Judge) -> None:
+    assert judge(json_lines(ROWS), "--fail-under", "passed=1").status == 0
+    said = judge(json_lines(ROWS), "--fail-under", "tool_recall=0.9")
+    assert (said.status, said.errors) == (1, ["gate failed: tool_recall is 0.7500, and 0.9 is wanted"])
+
+
+def test_several_files_are_judged_together(judge: Judge) -> None:
+    Path("more.csv").write_text("tools_called,expected_tools\na,a\n")
+    documents = judge(json_lines(ROWS), "--cases", "more.csv", "--json", "--concurrency", 4).documents
+    assert [document["run_id"] for document in documents] == ["trip", "mail", "rest", "row 1"]
+
+
+names = st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=5), max_size=3)
+notes = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
+    lambda text: text.lstrip() == text
+)
+
+
+@given(st.lists(st.tuples(names, st.none() | names, notes), min_size=1))
+def test_a_table_and_json_lines_of_the_same_rows_are_the_same_cases(
+    rows: list[tuple[list[str], list[str] | None, str]],
+) -> None:
+    keys = ("tools_called", "expected_tools", "note")
+    cells = [
+        (";".join(called) or "[]", None if expected is None else json.dumps(expected), note)
+        for called, expected, note in rows
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        table, lines = Path(folder, "table"), Path(folder, "lines")
+        with table.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([keys, *cells])
+        lines.write_text(json_lines([dict(zip(keys, row, strict=True)) for row in rows]), encoding="utf-8")
+        of_table, of_lines = (
+            [case_of(row, number) for number, (_, row) in enumerate(read_rows(str(path), pytest.fail))]
+            for path in (table, lines)
+        )
+    assert of_table == of_lines
+    assert [case.run.tools_used for case in of_lines] == [tuple(called) for called, _, _ in rows]
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_rows_are_told_and_cost_no_other(judge: Judge) -> None:
+    content = (
+        json_lines(ROWS[:1])
+        + '{"id": "slip", "tool_called": []}\n{"id": "cut\n5\n'
+        + json_lines(ROWS[1:])
+        + '{"id": "last", "tools_called": 5}'
+    )
+    said = judge(content, "--json", "--fail-under", "tool_recall=1")
+    assert said.status == 2
+    assert [document["run_id"] for document in said.documents] == ["trip", "mail", "rest"]
+    assert said.errors == [
+        "cases, line 2 ('slip'): unknown key 'tool_called'. Did you mean 'tools_called'?",
+        "cases, line 3: not JSON: invalid control character at at column 12.",
+        "cases, line 4: a case must be a dictionary, not 5.",
+        "cases, line 7 ('last'): tools_called must be a list of tools, not 5.",
+        "gate failed: tool_recall is 0.7500, and 1 is wanted",
+    ]
+
+
+def test_wrong_rows_of_a_table_are_told_by_their_lines(judge: Judge) -> None:
+    content = (
+        b'id,tools_called,expected_tools\n1,a,a\n2,,a\n3,a,a,a\n4,"a\nb",a\n5,"a"b,a\n6,[a,a\n'
+        + "7,a,a,é\n8,a,é\n".encode("latin-1")
+        + b'9,a\n10,"a,a\n'
+    )
+    said = judge(content, "--json")
+    assert [document["run_id"] for document in said.documents] == ["1", "4", "9"]
+    assert said.errors == [
+        "cases, line 3 ('2'): tools_called is missing; write [] if no tool was called.",
+        "cases, line 4: has 4 cells and only 3 columns have a name.",
+        "cases, line 7: not CSV: ',' expected after '\"'.",
+        "cases, line 8 ('6'): tools_called begins like a list and is none: '[a'.",
+        "cases, line 9: is not UTF-8 text.",
+        "cases, line 10: is not UTF-8 text.",
+        "cases, line 12: not CSV: unexpected end of data.",
+    ]
+
+
+def test_of_very_many_wrong_rows_the_first_are_told(judge: Judge) -> None:
+    said = judge("{}\n" * 30)
+    assert (said.status, said.out) == (2, "")
+    assert len(said.errors) == 21
+    assert said.errors[-1] == "10 more rows are wrong"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param("", "cases: holds no row.", id="an empty file"),
+        pytest.param("\n \n", "cases: holds no row.", id="blank lines"),
+        pytest.param("[1, 2", "cases: not JSON: expecting ',' delimiter at column 6.", id="a broken list"),
+        pytest.param("[\n1 2]", "cases, line 2: not JSON: expecting ',' delimiter at column 3.", id="a later line"),
+        pytest.param("[" * 100_000, "cases: is nested too deeply", id="nested without end"),
+        pytest.param(f"[{'9' * 10_000}]", "a number of thousands of digits", id="a number without end"),
+        pytest.param("hello world\n", "is neither JSON nor the head of a table", id="some text"),
+        pytest.param(
+            "id,expected_tools\n1,a\n", "with a column 'tools_called', but 'id,expected_tools'", id="no calls"
+        ),
+        pytest.param("id,tools_called,id\n1,a,2\n", "line 1: the column 'id' is there twice", id="a column twice"),
+        pytest.param(b"\x1f\x8b\x08\x00\xff\xfe", "cases: holds no row.", id="no text at all"),
+    ],
+)
+def test_a_file_without_cases_is_one_clear_message(judge: Judge, content: str | bytes, told: str) -> None:
+    said = judge(content)
+    assert (said.status, said.out) == (2, "")
+    assert told in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(("path", "told"), [("nowhere.csv", "there is no such file"), (".", "is a directory")])
+def test_a_file_that_cannot_be_read_is_one_clear_message(tmp_path: Path, path: str, told: str) -> None:
+    with pytest.raises(GoldspanError, match=told):
+        list(read_rows(str(tmp_path / path), print))
+
+
+def test_long_cells_are_read_and_endless_lines_are_passed_over(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "x" * 500_000
+    said = judge(f"id,output,tools_called,expected_tools\n1,{long},a,a\n", "--json")
+    assert (said.status, len(said.documents)) == (0, 1)
+    monkeypatch.setattr("goldspan.cases.files._LONGEST_ROW", 1000)
+    said = judge(f'{json_lines(SAME[:1])}{{"x": "{long}"}}\n{json_lines(SAME[1:])}', "--json")
+    assert [document["run_id"] for document in said.documents] == ["1", "2"]
+    assert said.errors == ["cases, line 2: is longer than 1,000 characters."]
+    monkeypatch.setattr("goldspan.cases.files._LONGEST_LIST", 1000)
+    assert "write one row a line" in judge(json.dumps(SAME * 100, indent=1)).err
+
+
+# --- a process of its own ---------------------------------------------------------------------------------------------
+
+
+def test_cases_can_come_from_standard_input() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "goldspan", "score", "--cases", "-", "--json"],
+        input=json_lines(SAME),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert [json.loads(line)["run_id"] for line in done.stdout.splitlines()] == ["1", "2"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal")
+def test_an_interrupt_ends_at_once_whatever_slow_metrics_are_doing(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text(json_lines(SAME * 10))
+    program = """
+import sys, time
+from goldspan.scoring.registry import metric
+from goldspan.cli import main
+
+@metric("slow")
+def slow(seen):
+    print("begun", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+main()
+"""
+    command = [sys.executable, "-c", program, "score", "--cases", str(cases), "-m", "slow", "--concurrency", "4"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8") as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("begun")
+            os.kill(process.pid, signal.SIGINT)
+            _, rest = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in rest

@@ -1,0 +1,173 @@
+"""`goldspan goldens` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from goldspan.cli.app import run
+from goldspan.goldens.language import schema
+from goldspan.otlp import load_runs
+
+ROOT = Path(__file__).parent.parent.parent
+TRACES = ROOT / "examples" / "traces.jsonl"
+GOLDENS = ROOT / "examples" / "goldens.yaml"
+
+
+class Said(NamedTuple):
+    """What a command printed and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+
+Goldspan = Callable[..., Said]
+
+
+@pytest.fixture
+def goldspan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Goldspan:
+    """Run a command in this process."""
+
+    def command(*arguments: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["goldspan", "goldens", *map(str, arguments)])
+        status = run()
+        return Said(status, *capsys.readouterr())
+
+    return command
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str, str], Path]:
+    def write(name: str, content: str) -> Path:
+        path = tmp_path / name
+        path.write_text(content)
+        return path
+
+    return write
+
+
+Written = Callable[[str, str], Path]
+
+
+def test_goldens_in_order_are_fine(goldspan: Goldspan) -> None:
+    assert goldspan("check", GOLDENS) == Said(0, "4 goldens read: nothing found\n", "")
+
+
+def test_all_mistakes_are_told_at_once(goldspan: Goldspan, written: Written) -> None:
+    one = written(
+        "one.yaml",
+        """\
+defaults: {order: sorted}
+goldens:
+  - {id: a, tools: [x, {nam: y}], threshold: 2}
+  - {id: b, toools: []}
+  - {id: c, tools: [], metrics: core}
+  - {id: d, tools: [], note: kept}
+""",
+    )
+    two = written("two.yaml", "- {id: d, tools: []}\n- {id: e, tools: []}\n")
+    said = goldspan("check", one, two)
+    assert said.status == 1
+    assert said.out.replace(f"{one.parent}/", "").splitlines() == [
+        "one.yaml, defaults: order must be any, in_order or exact, not 'sorted'.",
+        "one.yaml, golden 'a': threshold must be a number from 0 to 1, not 2.",
+        "one.yaml, golden 'a', tools[1]: unknown key 'nam'. Did you mean 'name'?",
+        "one.yaml, golden 'b': unknown key 'toools'. Did you mean 'tools'?",
+        "two.yaml, golden 'd': the id is already taken, in one.yaml.",
+        "3 goldens read: 5 found",
+    ]
+    assert said.err == f"warning: {one}: keys that are not goldspan's are kept as metadata: 'note'.\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        pytest.param(
+            "tools: {a: {aliases: [b]}, b: {}}\ngoldens: [{id: g, tools: [a]}]",
+            "g.yaml, tool 'b': the name means the same as the alias 'b' of 'a'; no name can mean two tools.",
+            id="a vocabulary that contradicts itself",
+        ),
+        pytest.param(
+            "defaults: {metrics: core}\ngoldens: [{id: g, tools: [a]}]",
+            "g.yaml, defaults: metrics names 'core', and no such collection is declared. "
+            "One metric is written as ['core'].",
+            id="an unknown collection for all",
+        ),
+    ],
+)
+def test_a_mistake_in_the_head_does_not_stop_the_rest(
+    goldspan: Goldspan, written: Written, content: str, sentence: str
+) -> None:
+    path = written("g.yaml", content)
+    said = goldspan("check", path)
+    assert said.status == 1
+    assert said.out.replace(f"{path.parent}/", "").splitlines() == [sentence, "1 golden read: 1 found"]
+
+
+def test_goldens_are_laid_beside_traces(goldspan: Goldspan) -> None:
+    said = goldspan("check", GOLDENS, TRACES)
+    assert said.status == 1
+    assert said.out.splitlines() == [
+        "golden 'confirm-by-mail': the tool 'send_email' was neither called nor offered in any run.",
+        "golden 'look-up-policy': the tool 'search_policies' was neither called nor offered in any run.",
+        "golden 'look-up-policy': the tool 'read_policy' was neither called nor offered in any run.",
+        "golden 'read-only': 'delete_*' is forbidden, and no known tool has a name like that.",
+        "golden 'look-up-policy' belongs to none of these runs, neither by id nor by input.",
+        "4 goldens read: 5 found",
+    ]
+
+
+def test_findings_are_json_objects_too(goldspan: Goldspan, written: Written) -> None:
+    path = written("g.jsonl", '{"id": "a", "input": "x", "tools": []}\n{"id": "b", "input": "x", "tools": ["y"]}')
+    said = goldspan("check", path, "--json")
+    assert said.status == 1
+    assert json.loads(said.out) == {
+        "finding": "disagreement",
+        "goldens": ["a", "b"],
+        "message": "goldens 'a' and 'b' have the same input and disagree in tools: by input none is found.",
+    }
+
+
+def test_further_golden_files_in_json_are_named_by_an_option(goldspan: Goldspan, written: Written) -> None:
+    tools = written("tools.json", '{"tools": {"search_hotels": {"aliases": ["find"]}}}')
+    goldens = written("g.jsonl", '{"id": "book-cheapest", "tools": ["find"]}')
+    said = goldspan("check", goldens, TRACES, "--goldens", tools, "--json")
+    assert [json.loads(line)["finding"] for line in said.out.splitlines()] == ["unmatched"]
+
+
+def test_a_run_may_name_its_golden_by_another_attribute(goldspan: Goldspan, written: Written) -> None:
+    agents = {run.agent for run in load_runs(TRACES)}
+    goldens = written("g.json", json.dumps([{"id": agent, "tools": []} for agent in agents]))
+    assert goldspan("check", goldens, TRACES).status == 1
+    assert goldspan("check", goldens, TRACES, "--golden-id-attribute", "gen_ai.agent.name").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param(["none.yaml"], "none.yaml: cannot be read: there is no such file.", id="no file"),
+        pytest.param([TRACES.with_name("README.md")], "a golden file's name ends in", id="no golden file"),
+        pytest.param([GOLDENS, "none.jsonl"], "none.jsonl", id="no traces"),
+    ],
+)
+def test_what_cannot_be_read_at_all_ends_with_two(goldspan: Goldspan, arguments: list[object], sentence: str) -> None:
+    said = goldspan("check", *arguments)
+    assert said.status == 2
+    assert sentence in said.err
+
+
+def test_the_schema_is_printed(goldspan: Goldspan) -> None:
+    said = goldspan("schema")
+    assert said.status == 0
+    assert json.loads(said.out) == schema()
+
+
+@pytest.mark.parametrize("command", ["check", "schema"])
+def test_help_shows_examples(goldspan: Goldspan, command: str) -> None:
+    assert f"goldspan goldens {command}" in goldspan(command, "--help").out
