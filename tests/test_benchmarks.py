@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+import scoring_cases
 from payloads import CAPTURES, payload_a, payload_b
+from peers import PEERS, Peer, worker
+from peers.environments import Unavailable, Worker, environment
 
+import goldspan
 from goldspan.extraction import extract
 from goldspan.model import SpanRecord
 from goldspan.otlp import read_records
@@ -65,3 +71,75 @@ def test_payload_b_holds_every_recorded_capture_and_each_repeat_is_another_trace
 def test_payloads_are_the_same_each_time() -> None:
     assert payload_a() == payload_a()
     assert payload_b() == payload_b()
+
+
+def test_scoring_is_given_beside_its_budgets_and_needs_no_peer() -> None:
+    done = _scoring("--rounds", "1")
+    verdicts = [line for line in done.stdout.splitlines() if line.startswith(("  ok  ", "  MISSED"))]
+    assert ["evaluation of a run of 5 calls" in line for line in verdicts] == [True, False]
+    assert ["20 by 20 texts" in line for line in verdicts] == [False, True]
+    assert "on average 3.6 calls and 3.5 expected" in done.stdout
+
+
+def test_a_peer_that_cannot_be_installed_is_named_with_the_reason(tmp_path: Path) -> None:
+    offline = {**os.environ, "PIP_NO_INDEX": "1"}
+    done = _scoring("--rounds", "1", "--peers", str(tmp_path), "--only", "strands", env=offline)
+    *_, last, after = done.stdout.splitlines()
+    assert last.startswith("         strands-agents-evals==1.7.0 cannot be installed: ")
+    assert "No matching distribution" in last
+    assert "axion" in after
+    assert list(tmp_path.glob("*/installed.json")) == []
+
+
+def test_a_folder_of_a_peers_name_that_is_no_environment_stays_as_it_is(tmp_path: Path) -> None:
+    mine = tmp_path / "strands" / "notes.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    peer = next(peer for peer in PEERS if peer.name == "strands")
+    with pytest.raises(Unavailable, match="is there, and is no environment"):
+        environment(peer, tmp_path)
+    assert mine.read_text() == "mine"
+
+
+def test_a_peer_that_cannot_be_run_is_named_with_the_reason(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    with (
+        Worker(Peer("strands", "strands-agents-evals==1.7.0", ({},)), python, []) as worker,
+        pytest.raises(Unavailable, match="cannot be run: ModuleNotFoundError: No module named 'strands_evals'"),
+    ):
+        worker.prepare({})
+
+
+@pytest.mark.parametrize("peer", [pytest.param(peer, id=peer.name) for peer in PEERS])
+def test_a_peer_is_timed_with_options_that_its_profile_takes(peer: Peer) -> None:
+    found = [goldspan.profiles.score(peer.name, ["search"], ["search"], **options).value for options in peer.measured]
+    assert set(found) <= {0, 1}
+    assert peer.requirement.partition("==")[2] == goldspan.profiles.describe(peer.name).version
+
+
+@pytest.mark.parametrize("asynchronous", [pytest.param(False, id="plain"), pytest.param(True, id="asynchronous")])
+def test_a_peer_that_raises_has_no_score_and_the_other_cases_are_scored(asynchronous: bool) -> None:
+    def share(case: tuple[int, int]) -> float:
+        return case[0] / case[1]
+
+    async def awaited(case: tuple[int, int]) -> float:
+        return share(case)
+
+    seconds, scores = worker.timed(awaited if asynchronous else share, [(1, 2), (1, 0), (2, 2)])
+    assert scores == [0.5, None, 1]
+    assert seconds > 0
+
+
+def test_scores_are_timed_by_cases_that_are_the_same_each_time_and_half_of_them_flawless() -> None:
+    made = scoring_cases.cases()
+    assert made == scoring_cases.cases()
+    assert len(made) == 1000
+    assert 0.4 < sum(case.called == case.expected for case in made) / len(made) < 0.6
+    assert all(call["args"] for case in made for call in (*case.called, *case.expected))
+
+
+def _scoring(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, BENCHMARKS / "scoring.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=env)

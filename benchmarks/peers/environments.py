@@ -1,0 +1,120 @@
+"""An environment for each peer, made on first use, and a process in it that answers questions about the peer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from peers import Options, Peer
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+class Unavailable(Exception):  # noqa: N818 - told to the person, not a fault of the program
+    """A peer that cannot be installed or run, and why."""
+
+
+def environment(peer: Peer, folder: Path) -> Path:
+    """The interpreter of the peer's environment, which is made where it is not there or holds another version.
+
+    Raises `Unavailable`.
+    """
+    home = folder / peer.name
+    python = home / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    receipt = home / "installed.json"
+    wanted = json.dumps([peer.requirement, peer.alone, *peer.needs])
+    if receipt.exists() and receipt.read_text(encoding="utf-8") == wanted:
+        return python
+    if home.exists() and not (home / "pyvenv.cfg").exists():
+        raise Unavailable(f"cannot be installed: {home} is there, and is no environment")
+    print(f"  installing {peer.requirement} into {home}", file=sys.stderr)
+    shutil.rmtree(home, ignore_errors=True)
+    venv.create(home, with_pip=True)
+    if peer.alone:
+        _install(python, ["--no-deps", peer.requirement])
+        _install(python, peer.needs)
+    else:
+        _install(python, [peer.requirement, *peer.needs])
+    receipt.write_text(wanted, encoding="utf-8")
+    return python
+
+
+def _install(python: Path, what: Sequence[str]) -> None:
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what]
+    done = subprocess.run(pip, capture_output=True, encoding="utf-8", check=False)
+    if done.returncode:
+        raise Unavailable(f"cannot be installed: {_last_line(done.stderr)}")
+
+
+class Worker:
+    """A process that runs a peer in an environment of its own. It ends with the `with` block."""
+
+    def __init__(self, peer: Peer, python: Path, cases: Sequence[Any]) -> None:
+        self._log = python.parent.parent / "worker.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [python, "-I", WORKER, peer.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                encoding="utf-8",
+                cwd=python.parent.parent,
+                env={**os.environ, **_QUIET},
+            )
+        self._ask(cases=cases)
+
+    def prepare(self, options: Options) -> None:
+        """Prepare the peer with these options. Raises `Unavailable`."""
+        self._ask(options=options)
+
+    def round(self) -> tuple[float, list[float | None]]:
+        """Score every case: the seconds that takes, and the scores, `None` where the peer raises."""
+        seconds, scores = self._ask(round=True)
+        return seconds, scores
+
+    def _ask(self, **question: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and its log says why
+            print(json.dumps(question), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            self._end()
+            raise Unavailable(f"cannot be run: {_last_line(self._log.read_text(encoding='utf-8', errors='replace'))}")
+        return json.loads(line)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+
+
+_QUIET = {
+    "DEEPEVAL_TELEMETRY_OPT_OUT": "YES",
+    "DEEPEVAL_UPDATE_WARNING_OPT_IN": "NO",
+    "RAGAS_DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "LANGSMITH_TRACING": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "true",
+}
+"""Peers are timed without what they would report to their makers."""
+
+
+def _last_line(text: str) -> str:
+    return next(filter(None, map(str.strip, reversed(text.splitlines()))), "it says nothing")
