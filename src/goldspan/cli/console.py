@@ -30,7 +30,8 @@ def _width() -> int | None:
 
 
 def messages() -> Console:
-    """Where everything goes that is not the result."""
+    """Where everything goes that is not the result, behind the results so far where both go to one place."""
+    sys.stdout.flush()
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 

@@ -215,6 +215,17 @@ def test_values_that_cannot_be_compared_have_no_score() -> None:
         deep = deep.pop("k")
 
 
+@pytest.mark.parametrize("options", [{}, {"should_consider_ordering": True}], ids=["any order", "in order"])
+@pytest.mark.parametrize("arguments", [None, "no JSON"], ids=["none", "text"])
+def test_one_pair_that_cannot_be_compared_leaves_no_score_however_well_the_others_fit(
+    arguments: Any, options: dict[str, Any]
+) -> None:
+    calls = [{"name": "a", "args": {"k": 1}}, {"name": "a", "args": arguments}]
+    score = profiles.score("deepeval", calls, calls, evaluation_params=["input_parameters"], **options)
+    assert score.value is None
+    assert "AttributeError" in (score.reason or "")
+
+
 def test_texts_that_take_minutes_to_align_have_no_score() -> None:
     call = [{"name": "a", "args": {"k": "x" * 3000}}]
     other = [{"name": "a", "args": {"k": "y" * 3000}}]
@@ -264,8 +275,9 @@ def test_outputs_are_read_from_every_form_of_a_call(call: Any) -> None:
 
 
 def test_names_and_dictionaries_may_stand_side_by_side_and_in_any_iterable() -> None:
-    called = ({"name": name} if name == "a" else name for name in "ab")
-    assert profiles.score("google_adk", called, ("a", ToolCall("b"))).value == 1.0
+    for dictionary in "ab":
+        called = ({"name": name} if name == dictionary else name for name in "ab")
+        assert profiles.score("google_adk", called, ("a", ToolCall("b"))).value == 1.0
 
 
 def test_arguments_that_are_no_json_object_are_what_they_are() -> None:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from goldspan.model import Score
 from goldspan.scoring import profiles
+from goldspan.scoring.profiles.arguments import ignored, union_share
 from goldspan.scoring.profiles.engine import Engine
 from goldspan.scoring.profiles.formula import Formula
 from goldspan.scoring.profiles.options import Number, Option, RulesByTool, Switch, Texts, Tool, Values, Word, Words
-from goldspan.scoring.profiles.pairing import ASSIGNMENTS, PAIRINGS, Board
+from goldspan.scoring.profiles.pairing import ASSIGNMENTS, BY_NAME, PAIRINGS, Board, distinct
 from goldspan.scoring.profiles.reading import read
 from goldspan.scoring.profiles.table import PEERS
 
@@ -146,7 +147,34 @@ def test_names_alone_find_their_equals_however_many_there_are(called: list[str],
     board = Board(read(expected, "e"), read(called, "c"))
     common = (Counter(called) & Counter(expected)).total()
     assert {assign(board) for word, assign in ASSIGNMENTS.items() if word != "best_by_content"} == {common}
-    assert ASSIGNMENTS["best_by_content"](board) == len(set(called) & set(expected))
+    assert ASSIGNMENTS["best_by_content"](board) == len(set(called) & set(expected)) == distinct(expected, called)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=40), st.lists(st.sampled_from("abcd"), max_size=40))
+@example(["a", "b"] * 20, ["b"] * 40)
+def test_names_without_a_board_are_paired_as_on_one(called: list[str], expected: list[str]) -> None:
+    board = Board(read(expected, "e"), read(called, "c"))
+    for word, pair in BY_NAME.items():
+        assert pair(expected, called) == (ASSIGNMENTS.get(word) or PAIRINGS[word])(board)
+
+
+@given(
+    PLAIN,
+    PLAIN,
+    st.fixed_dictionaries(
+        {
+            "drive": st.sampled_from(["expected", "called", "each"]),
+            "pairing": st.sampled_from(["one_to_one", "walk"]),
+            "collapse": st.sampled_from(["none", "matched"]),
+        }
+    ),
+)
+def test_names_alone_are_paired_like_calls_whose_arguments_do_not_matter(
+    called: list[Any], expected: list[Any], axes: dict[str, Any]
+) -> None:
+    sides = read(called, "c"), read(expected, "e")
+    assume(called and expected)
+    assert Engine(Formula(**axes)).tally(*sides) == Engine(Formula(**axes, args_of={"none": ignored})).tally(*sides)
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
@@ -155,6 +183,24 @@ def test_the_longest_common_sequence_is_the_longest_of_all(called: list[str], ex
     common = sequences(called) & sequences(expected)
     assert PAIRINGS["lcs"](board) == max(map(len, common))
     assert PAIRINGS["walk"](board) <= PAIRINGS["lcs"](board)
+
+
+@given(PLAIN, PLAIN)
+def test_the_most_valuable_common_sequence_is_the_best_of_all(called: list[Any], expected: list[Any]) -> None:
+    board = Board(read(expected, "e"), read(called, "c"), agree=lambda asking, answering: worth[asking][answering])
+    worth = [[union_share(wanted["args"], given["args"]) for given in called] for wanted in expected]
+    assert abs(PAIRINGS["lcs"](board) - best_in_order(board, 0, 0)) < 1e-9
+
+
+def best_in_order(board: Board, asking: int, answering: int) -> float:
+    """The worth of the best pairs from two positions on, of all that there are."""
+    if asking == len(board.asking.keys) or answering == len(board.answering.keys):
+        return 0.0
+    return max(
+        board.weight(asking, answering) + best_in_order(board, asking + 1, answering + 1),
+        best_in_order(board, asking + 1, answering),
+        best_in_order(board, asking, answering + 1),
+    )
 
 
 def sequences(names: list[str]) -> set[tuple[str, ...]]:

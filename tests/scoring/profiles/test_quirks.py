@@ -233,6 +233,18 @@ def test_ragas_compares_arguments_as_text(expected: Any, called: Any, value: flo
     assert profiles.score("ragas", [call("a", k=called)], [call("a", k=expected)]).value == value
 
 
+@pytest.mark.parametrize(
+    ("expected", "called", "value"),
+    [
+        pytest.param([1, {"a": [2]}], [1, {"a": [2]}], 1.0, id="lists and dictionaries at any depth"),
+        pytest.param([1, 2], [2, 1], 0.0, id="another order"),
+        pytest.param([1, "a"], (True, "a"), 1.0, id="a list is a tuple, and 1 is True"),
+    ],
+)
+def test_ragas_f1_compares_arguments_as_elements_of_a_set(expected: Any, called: Any, value: float) -> None:
+    assert profiles.score("ragas", [call("a", k=called)], [call("a", k=expected)], metric="ToolCallF1").value == value
+
+
 def test_ragas_wants_no_arguments_where_none_are_expected() -> None:
     assert profiles.score("ragas", [call("a", k=1)], [A]).value == 0.0
     assert profiles.score("ragas", [A], [A]).value == 1.0

@@ -269,8 +269,7 @@ def _best_fit(board: Board, taken_with: Callable[[int], Iterable[int]]) -> float
         if chosen >= 0:
             total += best
             for at in taken_with(chosen):
-                if at in free:
-                    free.remove(at)
+                free.remove(at)
     return total
 
 
@@ -282,7 +281,8 @@ PairNames: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], float]
 
 def same_places(names: Sequence[Any], others: Sequence[Any]) -> float:
     """How many have their equal at the same place."""
-    return list(map(operator.eq, names, others)).count(True)
+    matched: int = sum(map(operator.eq, names, others))
+    return matched
 
 
 def on_one_walk(names: Sequence[Any], others: Sequence[Any]) -> float:
