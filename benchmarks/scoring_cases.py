@@ -56,6 +56,16 @@ def cases(number: int = CASES) -> list[Case]:
     return [_case(chance) for _ in range(number)]
 
 
+def right_cases(calls: int, number: int = 200) -> list[Case]:
+    """Cases in which so many calls, each of another tool, were made exactly as expected."""
+    chance = random.Random("right")
+    found = []
+    for _ in range(number):
+        expected = [_call(chance, name) for name in chance.sample(list(TOOLS), k=calls)]
+        found.append(Case([{"name": call["name"], "args": _copy(call["args"])} for call in expected], expected, {}))
+    return found
+
+
 def _case(chance: random.Random) -> Case:
     expected = [_call(chance) for _ in range(chance.choices(range(9), weights=_LENGTHS)[0])]
     called = [{"name": call["name"], "args": _copy(call["args"])} for call in expected]
@@ -173,8 +183,8 @@ FUNCTIONS = [
 """The tools as BFCL describes them."""
 
 
-def _call(chance: random.Random) -> Call:
-    name = chance.choice(list(TOOLS))
+def _call(chance: random.Random, name: str | None = None) -> Call:
+    name = name or chance.choice(list(TOOLS))
     return {"name": name, "args": {key: argument.value(chance) for key, argument in TOOLS[name].items()}}
 
 

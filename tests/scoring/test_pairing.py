@@ -20,7 +20,6 @@ from goldspan.scoring.pairing.choosing import TOO_MANY_TO_JUDGE, TOO_MANY_TO_ORD
 from goldspan.scoring.pairing.effort import Effort
 from goldspan.scoring.pairing.families import by_family, plain_sailing
 from goldspan.scoring.pairing.merits import Merits
-from goldspan.scoring.pairing.twins import by_twins
 from goldspan.scoring.plan import Chosen, Plan, layout
 
 ARGUMENTS = st.none() | st.fixed_dictionaries({"x": st.integers(0, 1)})
@@ -81,24 +80,31 @@ def test_where_there_is_nothing_to_choose_weighing_brings_nothing(items: Any, ca
 
 @given(st.lists(NAMES_ONLY, max_size=5) | st.lists(ITEMS, max_size=4), st.lists(PLAIN_CALLS, max_size=6), ORDERS)
 def test_among_calls_of_one_tool_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
-    check(lambda plan, calls: by_family(plan, calls, Effort()), items, called, order)
+    check(lambda plan, calls: by_family(plan, calls, order, Effort()), items, called, order)
 
 
 @given(st.lists(ITEMS, max_size=4), st.lists(CALLS, max_size=4), ORDERS)
 def test_among_any_calls_that_are_not_told_apart_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
-    check(lambda plan, calls: by_family(plan, calls, Effort()), items, called, order)
+    check(lambda plan, calls: by_family(plan, calls, order, Effort()), items, called, order)
 
 
-@given(SAME, st.lists(CALLS, max_size=2), st.booleans(), ORDERS, st.randoms(use_true_random=False))
+@given(SAME, st.lists(CALLS, max_size=2), st.integers(0, 2), st.booleans(), ORDERS, st.randoms(use_true_random=False))
 def test_among_calls_that_hold_what_is_expected_weighing_brings_nothing(
-    same: list[tuple[str, int]], more: list[ToolCall], together: bool, order: Order, chance: Random
+    same: list[tuple[str, int]], more: list[ToolCall], lost: int, together: bool, order: Order, chance: Random
 ) -> None:
     tools = tuple(ExpectedTool(name, {"x": x}) for name, x in same)
     called = [*(ToolCall(name, arguments={"x": x}) for name, x in same), *more]
-    if more and together:
+    if (more or lost) and together:
         chance.shuffle(called)
+    called = called[lost:]
     items = (Parallel(tools),) if together else tools
-    check(lambda plan, calls: by_twins(plan, calls, order, Effort()), items, called, order)
+    check(lambda plan, calls: by_family(plan, calls, order, Effort()), items, called, order)
+
+
+def test_a_call_that_would_do_earlier_answers_there_if_that_keeps_the_order() -> None:
+    expected = [ExpectedTool("a", {"x": 1}, match="subset"), "b", ExpectedTool("a", {"x": 1, "y": 2}, match="subset")]
+    seen = compare([{"name": "a", "arguments": {"x": 1, "y": 2}}, "b"], expected)
+    assert [(row.expected_at, row.called_at, row.in_order) for row in seen.pairs] == [(0, 0, True), (1, 1, True)]
 
 
 # --- too much to weigh ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from goldspan.errors import GoldspanError
 from goldspan.model import (
     NO_VOCABULARY,
+    Agreement,
     AnyOf,
     ExpectedTool,
     Golden,
@@ -19,6 +20,7 @@ from goldspan.model import (
     ToolCall,
     Vocabulary,
 )
+from goldspan.scoring.matching import compare
 from goldspan.scoring.plan import MOST_SLOTS, MOST_WAYS, Layout, Plan, layout
 
 
@@ -164,3 +166,18 @@ def test_what_cannot_be_laid_out_is_one_sentence(item: Item, sentence: str) -> N
     with pytest.raises(GoldspanError) as caught:
         layout(Golden("g", tools=(item,), vocabulary=NO_VOCABULARY))
     assert str(caught.value) == sentence
+
+
+def test_alternatives_nested_without_end_are_a_clear_error() -> None:
+    nested = AnyOf(((ExpectedTool("book"),),))
+    for _ in range(5000):
+        nested = AnyOf(((nested,),))
+    with pytest.raises(GoldspanError, match="golden 'given': its alternatives are nested too deeply"):
+        compare(["book"], [nested])
+
+
+def test_arguments_that_hold_themselves_are_compared_like_any_others() -> None:
+    circle: dict[str, Any] = {}
+    circle["in"] = circle
+    (pair,) = compare([{"name": "book", "arguments": circle}], [ExpectedTool("book", circle)]).pairs
+    assert pair.agreement == Agreement(1.0)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import islice, product
 from typing import NamedTuple, TypeAlias
 
-from goldspan.model import Order, Row
+from goldspan.model import Agreement, Order, Row
 from goldspan.scoring.pairing import Calls, Pairing, pair
 from goldspan.scoring.pairing.effort import Effort
 from goldspan.scoring.pairing.merits import Faults, Schemas, faults
@@ -88,5 +88,9 @@ def _merit(pairing: Pairing, calls: Calls, order: Order) -> _Merit:
 
 
 def _faults_of(rows: Iterable[Row]) -> Sequence[int]:
-    found = [faults(row.agreement, row.result_agreement) for row in rows]
+    found = [faults(_share(row.agreement), _share(row.result_agreement)) for row in rows]
     return [sum(column) for column in zip(*found, strict=True)] if found else Faults(0, 0, 0, 0)
+
+
+def _share(found: Agreement | None) -> float | None:
+    return None if found is None else found.share

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from goldspan.model import COUNTED_KINDS, Attempts, Golden, Row, Run, ToolCall, Verdict
+from goldspan.model import COUNTED_KINDS, Attempts, Golden, Row, Run, ToolCall, Verdict, drafted
 from goldspan.scoring.identity import is_forbidden
 from goldspan.scoring.plan import Layout
 
 SUB_AGENT = "sub-agent"
 """The note beside the call of another agent than the run's own, where only its own count."""
+
+_Row = drafted(Row)
 
 
 def set_aside(run: Run, golden: Golden, asked: Layout) -> Mapping[int, Row]:
@@ -38,7 +40,7 @@ def set_aside(run: Run, golden: Golden, asked: Layout) -> Mapping[int, Row]:
 
 def row_of_call(verdict: Verdict, at: int, call: ToolCall, note: str | None = None) -> Row:
     """The row of a call that nothing stands beside."""
-    return Row(verdict, None, call, None, at, None, None, None, note)
+    return _Row(verdict, None, call, None, at, None, None, None, note)
 
 
 def _set_failures_aside(calls: Sequence[ToolCall], attempts: Attempts, aside: dict[int, Row], asked: Layout) -> None:

@@ -128,7 +128,7 @@ class _Judge:
             value = metric.measure(self.seen)
             if value is None:
                 return _unknown(metric.name, threshold, metric.unknown(self.seen) if self.reasons else None)
-            score = _score(metric.name, _number(value), threshold, self.strict)
+            score = _score(metric.name, float(value), threshold, self.strict)
             # Of a number that decides nothing, the sentence about the whole evaluation says enough.
             explained = self.reasons and threshold is not None and value < 1
             return self._told(score, metric) if explained or self.verbose else score
@@ -161,6 +161,8 @@ class _Judge:
 
 @lru_cache(maxsize=4096)
 def _score(metric: str, value: float, threshold: float | None, strict: bool) -> Score:
+    if not math.isfinite(value):
+        raise ValueError(f"a score must be a finite number, not {value}")
     if threshold is None:
         return Score(metric, value)
     if value >= threshold - TOLERANCE:
@@ -171,13 +173,6 @@ def _score(metric: str, value: float, threshold: float | None, strict: bool) -> 
 @lru_cache(maxsize=1024)
 def _unknown(metric: str, threshold: float | None, why: str | None) -> Score:
     return Score(metric, None, None, threshold, "not_evaluated", why)
-
-
-def _number(value: float) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"a score must be a finite number, not {number}")
-    return number
 
 
 def _outcome(score: Score) -> str:

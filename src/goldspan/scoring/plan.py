@@ -62,6 +62,20 @@ Content: TypeAlias = tuple[Hashable, Hashable]
 """What arguments and a result hold."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What some slots state, all of them the same parts."""
+
+    arguments: bool
+    result: bool
+    slots: Mapping[Content, Sequence[int]]
+    """The slots by what they hold."""
+
+    def content(self, arguments: Any, result: Any) -> Content:
+        """What is looked at of arguments and result."""
+        return content(arguments) if self.arguments else None, content(result) if self.result else None
+
+
 class Plan:
     """Slots, each with the number of its stage, and which of them a call may answer."""
 
@@ -82,6 +96,8 @@ class Plan:
                 self._wanted.setdefault(key, []).append(at)
         self._asked = lru_cache(maxsize=1024)(self._find_asked)
         self._says = lru_cache(maxsize=1024)(self._find_says)
+        self.stated = lru_cache(maxsize=1024)(self._find_stated)
+        """What some slots state, by position; `None` where some state less than others, or have alternatives."""
 
     def asked(self, call: ToolCall) -> tuple[int, ...]:
         """The slots that a call may answer, by position, ascending."""
@@ -94,23 +110,6 @@ class Plan:
     def takes_any(self, call: ToolCall) -> bool:
         """Whether any other call of that name would answer the same slots, and each of them equally well."""
         return self._says(call.name, call.raw_name, call.server) and self._stating.isdisjoint(self.asked(call))
-
-    @cached_property
-    def holding(self) -> Mapping[Content, Sequence[int]]:
-        """Slots of one tool by what they hold; empty where some hold less than others."""
-        if not self.weighs or any(len(slot.tools) > 1 for slot in self.slots):
-            return {}
-        found: dict[Content, list[int]] = {}
-        for at, slot in enumerate(self.slots):
-            (tool,) = slot.tools
-            if (tool.arguments is not None, tool.result is not ABSENT) != (self.states_arguments, self.states_results):
-                return {}
-            found.setdefault(self.content(tool.arguments, tool.result), []).append(at)
-        return found
-
-    def content(self, arguments: Any, result: Any) -> Content:
-        """What is looked at of arguments and result."""
-        return content(arguments) if self.states_arguments else None, content(result) if self.states_results else None
 
     @cached_property
     def kinds(self) -> Sequence[int]:
@@ -155,6 +154,17 @@ class Plan:
             and len({self.rough_kinds[at] for at in asked}) == 1
             and all(tool.name in (name, raw_name) for tool in tools)
         )
+
+    def _find_stated(self, slots: tuple[int, ...]) -> Stated | None:
+        tools = [tool for at in slots for tool in self.slots[at].tools]
+        parts = {(tool.arguments is not None, tool.result is not ABSENT) for tool in tools}
+        if len(tools) > len(slots) or len(parts) > 1:
+            return None
+        found: dict[Content, list[int]] = {}
+        stated = Stated(*parts.pop(), found)
+        for at, tool in zip(slots, tools, strict=True):
+            found.setdefault(stated.content(tool.arguments, tool.result), []).append(at)
+        return stated
 
 
 def _numbered(keys: Iterable[Hashable]) -> Sequence[int]:
@@ -203,7 +213,10 @@ class Layout:
 @lru_cache(maxsize=2048)
 def layout(golden: Golden) -> Layout:
     """What a golden asks for. Raises `GoldspanError` where it asks for what cannot be laid out."""
-    return Layout(golden)
+    try:
+        return Layout(golden)
+    except RecursionError:
+        raise GoldspanError(f"golden {shown(golden.id)}: its alternatives are nested too deeply.") from None
 
 
 # --- from items to slots ----------------------------------------------------------------------------------------------

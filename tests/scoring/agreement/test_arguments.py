@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from goldspan._guard import failures
 from goldspan.model import ABSENT, Agreement, Difference, ExpectedTool, ToolCall
 from goldspan.model.matchers import Anything, Approx, Contains, OfType, OneOf, Regex, Similar, Unordered
-from goldspan.scoring.agreement.arguments import agreement, result_agreement
+from goldspan.scoring.agreement.arguments import agreement, argument_share, result_agreement, result_share
 from goldspan.scoring.agreement.equality import equal
 
 VALUES = st.recursive(
@@ -52,6 +52,13 @@ def differing(expected: Any, called: Any, schema: Any = None, **rules: Any) -> l
         pytest.param({"ids": [1, 2]}, {"ids": [2, 1]}, 0.0, id="a list in another order"),
         pytest.param({"ids": [1, 2]}, {"ids": (1, 2)}, 1.0, id="list and tuple"),
         pytest.param({"ids": [1, 2]}, {"ids": [1]}, 0.0, id="a shorter list"),
+        pytest.param({"ids": [1, 2]}, {"ids": [1, True]}, 0.0, id="no number in a list"),
+        pytest.param({"ids": [*range(99)]}, {"ids": [*range(99)]}, 1.0, id="a long list"),
+        pytest.param({"ids": [math.nan]}, {"ids": [float("nan")]}, 1.0, id="no number in both lists"),
+        pytest.param({"ids": [[1], {}]}, {"ids": [[1], {}]}, 1.0, id="lists in a list"),
+        pytest.param({"ids": None}, {"ids": None}, 1.0, id="nothing"),
+        pytest.param({"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}, 1.0, id="nested, in another order"),
+        pytest.param({"a": {"x": 1, "y": 2}}, {"a": {"x": 1, "z": 2}}, 1 / 3, id="nested other key"),
         pytest.param({"ids": [{"a": None}]}, {"ids": [{}]}, 1.0, id="an absent key inside a list"),
         pytest.param({"a": {"x": 1}}, {"a": {"x": 1, "y": 2}}, 0.5, id="nested extra key"),
         pytest.param({"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"x": 1, "y": 0}, "b": 3}, 0.75, id="nested share"),
@@ -438,3 +445,25 @@ def test_a_result_agrees_with_itself_as_it_is_and_in_json(value: Any) -> None:
 
 def test_a_nearly_right_text_agrees_where_the_golden_says_how_near() -> None:
     assert agreed({"q": Similar("hotels in Paris", 0.8)}, {"q": "hotel in Paris"}).share == 1.0
+
+
+# --- shares alone -----------------------------------------------------------------------------------------------------
+
+
+@given(ARGUMENTS, ARGUMENTS, st.sampled_from(["exact", "subset"]), st.sampled_from([None, {"a": {"type": "integer"}}]))
+def test_a_share_alone_is_that_of_the_agreement(expected: Any, called: Any, match: Any, schema: Any) -> None:
+    tool, call = ExpectedTool("book", expected, match=match), ToolCall("book", arguments=called)
+    assert argument_share(tool, call, schema) == agreed(expected, called, schema, match=match).share
+
+
+@given(VALUES, VALUES, st.sampled_from([None, "ok", "error"]))
+def test_a_share_of_a_result_is_that_of_its_agreement(expected: Any, called: Any, outcome: Any) -> None:
+    tool, call = ExpectedTool("book", result=expected), ToolCall("book", result=called, outcome=outcome)
+    found = result_agreement(tool, call)
+    assert result_share(tool, call) == (None if found is None else found.share)
+
+
+def test_where_there_is_nothing_to_compare_there_is_no_share() -> None:
+    assert argument_share(ExpectedTool("book"), ToolCall("book", arguments={})) is None
+    assert argument_share(ExpectedTool("book", {}), ToolCall("book")) is None
+    assert result_share(ExpectedTool("book"), ToolCall("book", result=1)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -239,6 +240,7 @@ def test_ragas_compares_arguments_as_text(expected: Any, called: Any, value: flo
         pytest.param([1, {"a": [2]}], [1, {"a": [2]}], 1.0, id="lists and dictionaries at any depth"),
         pytest.param([1, 2], [2, 1], 0.0, id="another order"),
         pytest.param([1, "a"], (True, "a"), 1.0, id="a list is a tuple, and 1 is True"),
+        pytest.param(Decimal(1), 1.0, 1.0, id="a value that is no JSON"),
     ],
 )
 def test_ragas_f1_compares_arguments_as_elements_of_a_set(expected: Any, called: Any, value: float) -> None:

@@ -14,7 +14,12 @@ from goldspan.scoring.agreement.equality import SIMPLE, as_dictionary, as_list, 
 from goldspan.scoring.agreement.schemas import Shape, shape_of
 from goldspan.scoring.agreement.values import Judge
 
-_AGREED = Agreement(1.0)
+_Differing: TypeAlias = "tuple[str, Any, Any, str | None]"
+_Found: TypeAlias = tuple[float, Sequence[_Differing]]
+"""How far two values agree, from 0 to 1, and what each `Difference` is made of: most are only counted."""
+
+_AGREED: _Found = 1.0, ()
+_WHOLLY = Agreement(1.0)
 
 
 def agreement(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None = None) -> Agreement | None:
@@ -28,20 +33,13 @@ def agreement(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | No
 
     Differences name the key as a dotted path, `payment.amount`; the key is empty where the arguments are no dictionary.
     """
-    wanted, given = tool.arguments, call.arguments
-    if wanted is None or given is None:
-        return None
-    try:
-        if _same_at_a_glance(wanted, given):  # and so they are whatever is ignored, left out or read otherwise
-            return _AGREED
-        if tool.ignore:
-            wanted, given = _without(wanted, tool.ignore), _without(given, tool.ignore)
-        comparing = _Comparing(subset=tool.match == "subset", defaults=tool.defaults)
-        return comparing.compare(wanted, given, shape_of(schema) if schema else None)
-    except Exception:  # even keys may be of a user's own type, and refuse to be looked up or shown
-        with guard("compare the arguments of a call"):
-            raise
-        return Agreement(0.0, (Difference("", wanted, given),))
+    return _told(_arguments(tool, call, schema))
+
+
+def argument_share(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None = None) -> float | None:
+    """The share of `agreement` alone, in less time."""
+    found = _arguments(tool, call, schema)
+    return found and found[0]
 
 
 def result_agreement(tool: ExpectedTool, call: ToolCall) -> Agreement | None:
@@ -51,42 +49,97 @@ def result_agreement(tool: ExpectedTool, call: ToolCall) -> Agreement | None:
     result was not captured: telemetry does not tell that from a tool that returned nothing, so that a result that is
     not there can agree with a golden, and can differ from it only where the call failed.
     """
+    return _told(_result(tool, call))
+
+
+def result_share(tool: ExpectedTool, call: ToolCall) -> float | None:
+    """The share of `result_agreement` alone, in less time."""
+    found = _result(tool, call)
+    return found and found[0]
+
+
+def _told(found: _Found | None) -> Agreement | None:
+    if found is None:
+        return None
+    share, differences = found
+    return Agreement(share, tuple([Difference(*each) for each in differences])) if differences else _WHOLLY
+
+
+def _arguments(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None) -> _Found | None:
+    wanted, given = tool.arguments, call.arguments
+    if wanted is None or given is None:
+        return None
+    try:
+        if _same_at_a_glance(wanted, given):  # and so they are whatever is ignored, left out or read otherwise
+            return _AGREED
+        if tool.ignore:
+            wanted, given = _without(wanted, tool.ignore), _without(given, tool.ignore)
+        comparing = _Comparing(tool.match == "subset", tool.defaults)
+        return comparing.compare(wanted, given, shape_of(schema) if schema else None)
+    except Exception:  # even keys may be of a user's own type, and refuse to be looked up or shown
+        with guard("compare the arguments of a call"):
+            raise
+        return 0.0, [("", wanted, given, None)]
+
+
+def _result(tool: ExpectedTool, call: ToolCall) -> _Found | None:
     wanted, given = tool.result, call.result
     if wanted is ABSENT:
         return None
     try:
         if given is not None:
             return _compared_as_text_or_read(wanted, given)
-        agreed = _Comparing().compare(wanted, ABSENT, None)
+        share, differences = _Comparing().compare(wanted, ABSENT, None)
         ended = call.outcome is not None or call.error is not None
         failed = call.outcome == "error" or call.error is not None
-        return agreed if failed or (ended and not agreed.differences) else None
+        return (share, differences) if failed or (ended and not differences) else None
     except Exception:
         with guard("compare the result of a call"):
             raise
-        return Agreement(0.0, (Difference("", wanted, given),))
+        return 0.0, [("", wanted, given, None)]
 
 
 def _same_at_a_glance(wanted: Any, given: Any) -> bool:
-    """Whether both are the same flat dictionary, as most are that agree at all."""
+    """Whether both are the same dictionary of simple values and a few more inside, as most are that agree at all."""
     if type(wanted) is not dict or type(given) is not dict or len(wanted) != len(given):
         return False
     for key, one in wanted.items():
         other = given.get(key, ABSENT)
-        if type(one) is not type(other) or type(one) not in SIMPLE or one != other:
+        if type(one) is not type(other):
+            return False
+        if type(one) in SIMPLE:
+            if one != other:
+                return False
+        elif not _same_inside(one, other):
             return False
     return True
 
 
-def _compared_as_text_or_read(wanted: Any, given: Any) -> Agreement:
+def _same_inside(one: Any, other: Any) -> bool:
+    """Whether two values of one type are the same short list, or small dictionary, of simple values."""
+    if (type(one) is not list and type(one) is not dict) or not len(one) == len(other) <= _FEW:
+        return False
+    values, others = (one, other) if isinstance(one, list) else (one.values(), [other.get(key, ABSENT) for key in one])
+    for value, found in zip(values, others, strict=True):
+        if type(value) is not type(found) or type(value) not in SIMPLE or value != found:
+            return False
+    return True
+
+
+_FEW = 32
+"""So many values inside are looked at: one long list may stand in many places, and only the whole comparison remembers
+what it has met before."""
+
+
+def _compared_as_text_or_read(wanted: Any, given: Any) -> _Found:
     as_written = _Comparing().compare(wanted, given, None)
-    if not as_written.differences or not isinstance(given, str) or isinstance(wanted, str):
+    if not as_written[1] or not isinstance(given, str) or isinstance(wanted, str):
         return as_written
     read = denoted(given) if len(given) <= _LONGEST_JSON else ABSENT
     if read is ABSENT:
         return as_written
     as_read = _Comparing().compare(wanted, read, None)
-    return as_read if as_read.share > as_written.share or isinstance(wanted, Mapping) else as_written
+    return as_read if as_read[0] > as_written[0] or isinstance(wanted, Mapping) else as_written
 
 
 _LONGEST_JSON = 1_000_000
@@ -110,29 +163,32 @@ class _Comparing:
 
     __slots__ = ("_agreeing", "_defaults", "_differences", "_judge", "_met", "_subset", "_waiting")
 
-    def __init__(self, *, subset: bool = False, defaults: Mapping[str, Any] = _NO_DEFAULTS) -> None:
+    def __init__(self, subset: bool = False, defaults: Mapping[str, Any] = _NO_DEFAULTS) -> None:
         self._subset = subset
         self._defaults = defaults
         self._judge = Judge()
         self._agreeing: dict[int, int] = {}  # by share: how many keys agree that have one of so many equal shares
-        self._differences: list[Difference] = []
+        self._differences: list[_Differing] = []
         self._waiting: list[_Level] = []
         self._met = 0
 
-    def compare(self, wanted: Any, given: Any, shape: Shape | None) -> Agreement:
+    def compare(self, wanted: Any, given: Any, shape: Shape | None) -> _Found:
         """How far the two agree: as a whole, where they are not both dictionaries."""
-        one, other = as_dictionary(wanted), as_dictionary(given)
+        one = wanted if type(wanted) is dict else as_dictionary(wanted)
+        other = given if type(given) is dict else as_dictionary(given)
         if one is None or other is None:
             if self._judge.agrees(wanted, given, shape):
                 return _AGREED
-            return Agreement(0.0, (Difference("", wanted, given, self._judge.note),))
-        self._waiting.append(("", one, other, 1, shape, 0))
+            return 0.0, [("", wanted, given, self._judge.note)]
+        self._compare_keys("", one, other, 1, shape, 0)
         while self._waiting:
             self._compare_keys(*self._waiting.pop())
         if not self._differences:
             return _AGREED
-        share = fsum(count / shares for shares, count in self._agreeing.items()) if self._agreeing else 0.0
-        return Agreement(min(share, 1.0), tuple(self._differences))
+        if not self._agreeing:
+            return 0.0, self._differences
+        share = fsum([count / shares for shares, count in self._agreeing.items()])
+        return min(share, 1.0), self._differences
 
     def _compare_keys(
         self, start: str, wanted: dict[Any, Any], given: dict[Any, Any], shares: int, shape: Shape | None, depth: int
@@ -149,23 +205,23 @@ class _Comparing:
             path = f"{start}{key}"
             inner = shape.property(key) if shape else None
             if simple and (inner is None or (inner.fold(one) is one and inner.fold(other) is other)):
-                self._differences.append(Difference(path, one, other))
+                self._differences.append((path, one, other, None))
                 continue
             if one is ABSENT or other is ABSENT:
                 default = self._defaults.get(path, inner.default if inner else ABSENT)
                 one, other = completed(one, other, default)
-            if self._goes_deeper(path, one, other, shares, inner, depth + 1):
+            if type(other) not in SIMPLE and self._goes_deeper(path, one, other, shares, inner, depth + 1):
                 continue
             if self._judge.agrees(one, other, inner):
                 agreeing += 1
             else:
-                self._differences.append(Difference(path, one, other, self._judge.note))
+                self._differences.append((path, one, other, self._judge.note))
         if agreeing:
             self._agreeing[shares] = self._agreeing.get(shares, 0) + agreeing
 
     def _goes_deeper(self, path: str, wanted: Any, given: Any, shares: int, shape: Shape | None, depth: int) -> bool:
         """Whether both are dictionaries, which are then compared key by key in their turn."""
-        if type(wanted) in SIMPLE or type(given) in SIMPLE or depth > _DEEPEST or self._met > _MOST_DICTIONARIES:
+        if type(wanted) in SIMPLE or depth > _DEEPEST or self._met > _MOST_DICTIONARIES:
             return False
         one, other = as_dictionary(wanted), as_dictionary(given)
         if one is None or other is None:

@@ -36,9 +36,9 @@ def _without_equals(
     Of the wanted items the plain ones come first: they fail fastest.
     """
     wanted_read, given_read = (list(map(read, items)) if read else items for items in (wanted, given))
-    wanted_keys, given_keys = _keys(wanted_read), _keys(given_read)
+    wanted_keys, given_keys = equality_keys(wanted_read), equality_keys(given_read)
     if None in wanted_keys:  # matchers, it may be, and they tell `None` from `{}`, which are equal
-        wanted_keys, given_keys = (_keys(items, with_nothing=False) for items in (wanted_read, given_read))
+        wanted_keys, given_keys = (equality_keys(items, with_nothing=False) for items in (wanted_read, given_read))
     places: dict[Hashable, list[int]] = {}
     for place in reversed(range(len(given))):
         places.setdefault(given_keys[place], []).append(place)
@@ -101,6 +101,8 @@ _WHOLE = frozenset({str, int, float})
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 _DEEPEST = 32
+_OWN_KEY = frozenset({str, int})
+"""What is its own key: most of all values."""
 _CONTAINERS = frozenset({list, tuple, dict})
 _MOST = 200_000
 """Values within values. Lists that hold one another several times have more of them than there is time."""
@@ -108,7 +110,7 @@ _NOTHING = ("nothing",)
 _NOT_A_NUMBER = ("not a number",)
 
 
-def _keys(values: Iterable[Any], *, with_nothing: bool = True) -> list[Hashable | None]:
+def equality_keys(values: Iterable[Any], *, with_nothing: bool = True) -> list[Hashable | None]:
     """For each value a key that equal values share and no others have.
 
     `None` where a value is not made of plain JSON values alone, is nested too deeply, comes after too many, or, unless
@@ -131,11 +133,11 @@ def _keys(values: Iterable[Any], *, with_nothing: bool = True) -> list[Hashable 
         if room < 0:
             return None
         if kind is not dict:
-            items = [key(item, depth + 1) for item in value]
+            items = [item if type(item) in _OWN_KEY else key(item, depth + 1) for item in value]
             return None if None in items else (list, *items)
-        entries = [(name, key(item, depth + 1)) for name, item in value.items()]
-        if any(inner is None for _, inner in entries) or not (entries or with_nothing):
+        inside = [item if type(item) in _OWN_KEY else key(item, depth + 1) for item in value.values()]
+        if None in inside or not (inside or with_nothing):
             return None
-        return frozenset(entry for entry in entries if entry[1] != _NOTHING) or _NOTHING
+        return frozenset([entry for entry in zip(value, inside, strict=True) if entry[1] is not _NOTHING]) or _NOTHING
 
     return [key(value, 0) for value in values]

@@ -77,7 +77,9 @@ class Judge:
         judged = _JUDGED.get(type(wanted))
         if judged is None:
             return same(wanted, given)
-        self.spend()
+        self._left -= 1  # as `spend` does it: for every matcher of every pair, a call less is felt
+        if self._left < 0:
+            raise _OutOfWorkError
         if self._depth == _DEEPEST:
             self.note = f"matchers lie more than {_DEEPEST} levels deep"
             return False
@@ -95,7 +97,9 @@ class Judge:
 _WORK = 500_000
 _DEEPEST = 100
 _LONGEST = 100_000
-"""Characters of a text that is folded, or measured against a similar one."""
+"""Characters of a text that is folded."""
+_LONGEST_SIMILAR = 10_000
+"""Characters of a text that is measured against a similar one, which takes time in proportion to their square."""
 
 
 class _OutOfWorkError(Exception):
@@ -183,15 +187,20 @@ def _regex(judge: Judge, wanted: Regex, given: Any, shape: Shape | None) -> bool
 
 def _similar(judge: Judge, wanted: Similar, given: Any, shape: Shape | None) -> bool:
     text = wanted.text
-    if not isinstance(given, str) or _is_too_long(judge, max(len(text), len(given)), _LONGEST):
+    if not isinstance(given, str):
         return False
-    judge.spend(len(text) * len(given) // _CHARACTERS_SQUARED)
+    if len(text) > _SHORT or len(given) > _SHORT:
+        if _is_too_long(judge, max(len(text), len(given)), _LONGEST_SIMILAR):
+            return False
+        judge.spend(len(text) * len(given) // _CHARACTERS_SQUARED)
     least = 100 * (wanted.threshold - _ROUNDING)
     return least <= 0 or _ratio()(text, given, score_cutoff=least) > 0
 
 
 _CHARACTERS_SQUARED = 50_000
 """Pairs of characters that rapidfuzz compares in a microsecond."""
+_SHORT = 200
+"""Characters of a text that costs no more than any other value."""
 _ROUNDING = 1e-9
 
 

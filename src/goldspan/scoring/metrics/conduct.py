@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from goldspan.extraction.names import fold
 from goldspan.goldens.naming import Keys, naming
-from goldspan.model import NO_VOCABULARY, Comparison, ExpectedTool, ToolCall, Vocabulary, content_digest
+from goldspan.model import NO_VOCABULARY, Comparison, ExpectedTool, ToolCall, Vocabulary
+from goldspan.scoring.agreement.multisets import equality_keys
 from goldspan.scoring.metrics.metric import Part
 
 
@@ -104,26 +105,32 @@ def account_of_budget(seen: Comparison) -> Iterator[Part]:
 
 def _repeats(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
     """The calls that repeat an earlier successful one; `None` where arguments that would tell were not captured."""
-    done: dict[str, set[Hashable]] = {}
-    repeated: list[ToolCall] = []
+    of_tool: dict[str, list[ToolCall]] = {}
     for call in calls:
-        before = done.setdefault(fold(call.name), set())
-        if before and (call.arguments is None or None in before):
+        of_tool.setdefault(fold(call.name), []).append(call)
+    repeated: list[ToolCall] = []
+    for alike in of_tool.values():
+        again = _made_again(alike) if len(alike) > 1 else []
+        if again is None:
             return None
-        key = None if call.arguments is None else (call.server, _identity(call))
-        if key in before:
-            repeated.append(call)
-        elif call.error is None:
-            before.add(key)
+        repeated += again
     return repeated
 
 
-def _identity(call: ToolCall) -> Hashable:
-    """Equal for equal arguments; arguments that cannot be written down are like no others."""
-    try:
-        return content_digest(call.arguments)
-    except (TypeError, ValueError, RecursionError):
-        return id(call)
+def _made_again(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
+    """The same of the calls of one tool."""
+    before: set[Hashable] = set()
+    again: list[ToolCall] = []
+    for call, arguments in zip(calls, equality_keys([call.arguments for call in calls]), strict=True):
+        if before and (call.arguments is None or None in before):
+            return None
+        # Arguments without a key, such as values of a program's own types, are like no others.
+        key = None if call.arguments is None else (call.server, id(call) if arguments is None else arguments)
+        if key in before:
+            again.append(call)
+        elif call.error is None:
+            before.add(key)
+    return again
 
 
 def _of_the_agent(seen: Comparison) -> list[ToolCall]:

@@ -4,7 +4,7 @@ Best is, in this order: most required slots answered, most optional ones, least 
 most of them that could be judged, names written alike, successful calls, pairs in order, the first of equal calls. The
 first four decide every score, so scores do not depend on the order of the lists.
 
-Four ways lead there. The first three take little time and are for pairs of which it shows at once that none are better.
+Three ways lead there. The first two take little time and are for pairs of which it shows at once that none are better.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from goldspan.goldens.naming import Naming
-from goldspan.model import Order, Row, ToolCall, Verdict
+from goldspan.model import Order, Row, ToolCall, Verdict, drafted
 from goldspan.scoring.pairing.choosing import by_merit
 from goldspan.scoring.pairing.effort import Effort
 from goldspan.scoring.pairing.families import by_family, plain_sailing
 from goldspan.scoring.pairing.merits import Schemas, judge
-from goldspan.scoring.pairing.twins import by_twins
 from goldspan.scoring.plan import Plan
 
 OPTIONAL = "optional"
@@ -44,8 +43,7 @@ def pair(plan: Plan, calls: Calls, *, order: Order, names: Naming, schemas: Sche
         plan = plan.opened([call for _, call in calls])
     chosen, in_order = (
         plain_sailing(plan, calls)
-        or by_family(plan, calls, effort)
-        or by_twins(plan, calls, order, effort)
+        or by_family(plan, calls, order, effort)
         or by_merit(plan, calls, order, names, schemas, effort)
     )
     called = dict(calls)
@@ -57,9 +55,10 @@ def pair(plan: Plan, calls: Calls, *, order: Order, names: Naming, schemas: Sche
         else:
             tool, arguments, result = slot.tools[0], None, None
         verdict, note = _PAIRED if slot.required else _OPTIONAL
-        rows[position] = Row(verdict, tool, call, at, position, arguments, result, at in in_order, note)
+        rows[position] = _Row(verdict, tool, call, at, position, arguments, result, at in in_order, note)
     return Pairing(plan, rows, effort.given_up)
 
 
+_Row = drafted(Row)
 _PAIRED: tuple[Verdict, None] = ("paired", None)
 _OPTIONAL: tuple[Verdict, str] = ("tolerated", OPTIONAL)

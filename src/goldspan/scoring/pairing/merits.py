@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from goldspan.goldens.naming import Naming
 from goldspan.model import ABSENT, Agreement, ExpectedTool, ToolCall
-from goldspan.scoring.agreement.arguments import agreement, result_agreement
+from goldspan.scoring.agreement.arguments import agreement, argument_share, result_agreement, result_share
 from goldspan.scoring.agreement.sameness import content
 from goldspan.scoring.identity import MOST_STRANGE, is_called, strangeness
 from goldspan.scoring.plan import Plan, Slot
@@ -28,13 +29,9 @@ Schemas: TypeAlias = "Callable[[ToolCall], Mapping[str, Any] | None]"
 """The JSON schema of the arguments of the tool that was called, where it is known."""
 
 
-class Judged(NamedTuple):
-    """A call beside the expected tool that it is one of."""
-
-    tool: ExpectedTool
-    agreement: Agreement | None = None
-    """How far the arguments agree; `None` where they are not stated or not captured."""
-    result_agreement: Agreement | None = None
+Judged: TypeAlias = "tuple[ExpectedTool, Agreement | None, Agreement | None]"
+"""The expected tool that a call is one of, and how far its arguments and its result agree; `None` where they are not
+stated or not captured."""
 
 
 class Faults(NamedTuple):
@@ -49,19 +46,25 @@ class Faults(NamedTuple):
     arguments_unjudged: int
 
 
-def faults(arguments: Agreement | None, result: Agreement | None) -> Faults:
-    """What speaks against a pair whose arguments and result agree so far."""
-    one = 0 if arguments is None else round((1 - arguments.share) * UNITS)
-    other = 0 if result is None else round((1 - result.share) * UNITS)
+def faults(arguments: float | None, result: float | None) -> Faults:
+    """What speaks against a pair whose arguments and result agree so far: each a share, `None` where not judged."""
+    one = 0 if arguments is None else round((1 - arguments) * UNITS)
+    other = 0 if result is None else round((1 - result) * UNITS)
     return Faults(one + other, (arguments is None) + (result is None), one, arguments is None)
 
 
 def judge(slot: Slot, call: ToolCall, names: Naming, schemas: Schemas) -> Judged:
     """Lay a call beside a slot that it may answer; of alternative calls beside the one that agrees best."""
-    if len(slot.tools) == 1:
-        return _judged(slot.tools[0], call, schemas)
-    found = [_judged(tool, call, schemas) for tool in meant(slot, call, names)]
-    return min(found, key=lambda one: (faults(*one[1:]), strangeness(one.tool, call, names)))
+    tool = slot.tools[0] if len(slot.tools) == 1 else _weighed(slot, call, names, schemas)[2]
+    arguments = None if tool.arguments is None else agreement(tool, call, schemas(call))
+    return tool, arguments, None if tool.result is ABSENT else result_agreement(tool, call)
+
+
+def _weighed(slot: Slot, call: ToolCall, names: Naming, schemas: Schemas) -> tuple[Faults, int, ExpectedTool]:
+    """What speaks against a pair, how strange the name is, and which tool of the slot the call is."""
+    tools = meant(slot, call, names) if len(slot.tools) > 1 else slot.tools
+    found = [(_faults_of(tool, call, schemas), strangeness(tool, call, names), tool) for tool in tools]
+    return min(found, key=itemgetter(0, 1)) if len(found) > 1 else found[0]
 
 
 def meant(slot: Slot, call: ToolCall, names: Naming) -> list[ExpectedTool]:
@@ -69,9 +72,9 @@ def meant(slot: Slot, call: ToolCall, names: Naming) -> list[ExpectedTool]:
     return [tool for tool in slot.tools if is_called(tool, call, names)]
 
 
-def _judged(tool: ExpectedTool, call: ToolCall, schemas: Schemas) -> Judged:
-    arguments = None if tool.arguments is None else agreement(tool, call, schemas(call))
-    return Judged(tool, arguments, None if tool.result is ABSENT else result_agreement(tool, call))
+def _faults_of(tool: ExpectedTool, call: ToolCall, schemas: Schemas) -> Faults:
+    arguments = None if tool.arguments is None else argument_share(tool, call, schemas(call))
+    return faults(arguments, None if tool.result is ABSENT else result_share(tool, call))
 
 
 class Merits:
@@ -193,9 +196,7 @@ class Merits:
     def _cost(self, slot: Slot, call: ToolCall) -> int:
         few, many = self._few, self._many
         if self._judging:
-            found = judge(slot, call, self._names, self._schemas)
-            against = faults(found.agreement, found.result_agreement)
-            strange = strangeness(found.tool, call, self._names)
+            against, strange, _ = _weighed(slot, call, self._names, self._schemas)
         else:
             against = Faults(0, 0, 0, 0)
             strange = min(strangeness(tool, call, self._names) for tool in meant(slot, call, self._names))

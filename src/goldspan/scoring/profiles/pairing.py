@@ -91,10 +91,14 @@ def in_sorted_order(board: Board) -> float:
 
 def _sorted(side: Side) -> list[int]:
     names = side.keys
+    seen: set[str] = set()
+    repeated: set[str] = set()
+    for name in names:
+        (repeated if name in seen else seen).add(name)
 
     def text(at: int) -> list[str]:
         words = [names[at]]
-        if names.count(words[0]) > 1:  # of most tools there is one call, whose place the name alone decides
+        if words[0] in repeated:  # of most tools there is one call, and its name alone decides its place
             arguments = side.arguments[at]
             for key in sorted(arguments):
                 words += (key, str(arguments[key]))
