@@ -77,7 +77,7 @@ def test_scoring_is_given_beside_its_budgets_and_needs_no_peer() -> None:
     done = _scoring("--rounds", "1")
     verdicts = [line for line in done.stdout.splitlines() if line.startswith(("  ok  ", "  MISSED"))]
     assert ["evaluation of a right run of 5 different tools" in line for line in verdicts] == [True, False]
-    assert ["20 by 20 texts" in line for line in verdicts] == [False, True]
+    assert ["20 by 20 similar arguments" in line for line in verdicts] == [False, True]
     assert "on average 3.6 calls and 3.5 expected" in done.stdout
 
 
