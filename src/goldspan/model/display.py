@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -10,14 +11,14 @@ if TYPE_CHECKING:
     from goldspan.model.values import Redaction
 
 
-class Displayed:
+class Displayed(ABC):
     """Something that can be shown as a page of paragraphs and tables."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
         """The paragraphs and tables; values of arguments and results are in them only where `values` says so."""
-        raise NotImplementedError
 
     def to_markdown(self, *, values: bool = False, redact: Redaction | None = None) -> str:
         """As Markdown with GitHub's tables.
