@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
+
+from packages import install, run_python
 
 PACKAGE = "acme_goldspan"
 CONVENTION = """
@@ -45,11 +43,6 @@ print(json.dumps([[run.agent, run.input, run.tools_used, run.tool_calls[0].argum
 """
 
 
-WHEEL = f"""Wheel-Version: 1.0
-Generator: {PACKAGE}
-Root-Is-Purelib: true
-Tag: py3-none-any
-"""
 ENTRY_POINTS = f"""[goldspan.conventions]
 acme = {PACKAGE}:CONVENTION
 broken = {PACKAGE}:MISSING
@@ -59,26 +52,7 @@ wrong = {PACKAGE}:__name__
 
 @pytest.fixture(scope="module")
 def installed_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory into which pip installed the package: like `site-packages` of somebody who has it."""
-    target = tmp_path_factory.mktemp("installed")
-    wheel = tmp_path_factory.mktemp("dist") / f"{PACKAGE}-1-py3-none-any.whl"
-    info = f"{PACKAGE}-1.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"{PACKAGE}.py", CONVENTION)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1\n")
-        archive.writestr(f"{info}/WHEEL", WHEEL)
-        archive.writestr(f"{info}/entry_points.txt", ENTRY_POINTS)
-        archive.writestr(f"{info}/RECORD", "")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
-    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
-    return target
-
-
-def run_python(code: str, *, beside: Path, warnings: str = "ignore") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(beside)}
-    return subprocess.run(
-        [sys.executable, "-W", warnings, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    return install(PACKAGE, CONVENTION, ENTRY_POINTS, under=tmp_path_factory.mktemp("package"))
 
 
 def test_a_package_that_offers_a_convention_needs_only_be_installed(installed_package: Path) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ from goldspan.model import Comparison, ExpectedTool, Golden
 from goldspan.scoring import evaluate, registry
 from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric
 from goldspan.scoring.registry import find, metric, resolve
+from packages import install, run_python
 
 
 @pytest.fixture(autouse=True)
@@ -181,11 +178,6 @@ def calm(seen):
 
 WHOLE = Metric("another name", calm, threshold=1.0, needs_golden=False)
 """
-WHEEL = f"""Wheel-Version: 1.0
-Generator: {PACKAGE}
-Root-Is-Purelib: true
-Tag: py3-none-any
-"""
 ENTRY_POINTS = f"""[goldspan.metrics]
 calm = {PACKAGE}:calm
 whole = {PACKAGE}:WHOLE
@@ -197,30 +189,7 @@ tool_f1 = {PACKAGE}:calm
 
 @pytest.fixture(scope="module")
 def installed_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory into which pip installed the package: like `site-packages` of somebody who has it."""
-    target = tmp_path_factory.mktemp("installed")
-    wheel = tmp_path_factory.mktemp("dist") / f"{PACKAGE}-1-py3-none-any.whl"
-    info = f"{PACKAGE}-1.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"{PACKAGE}.py", CODE)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1\n")
-        archive.writestr(f"{info}/WHEEL", WHEEL)
-        archive.writestr(f"{info}/entry_points.txt", ENTRY_POINTS)
-        archive.writestr(f"{info}/RECORD", "")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
-    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
-    return target
-
-
-def run_python(code: str, *, beside: Path, warnings: str = "ignore") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(beside), *_paths()]))}
-    return subprocess.run(
-        [sys.executable, "-W", warnings, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-
-
-def _paths() -> list[str]:
-    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return install(PACKAGE, CODE, ENTRY_POINTS, under=tmp_path_factory.mktemp("package"))
 
 
 def test_a_package_that_offers_a_metric_needs_only_be_installed(installed_package: Path) -> None:
