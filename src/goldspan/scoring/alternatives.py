@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 from goldspan.model import Agreement, Order, Row
 from goldspan.scoring.pairing import Calls, Pairing, pair
 from goldspan.scoring.pairing.effort import Effort
-from goldspan.scoring.pairing.merits import Faults, Schemas, faults
-from goldspan.scoring.plan import Layout
+from goldspan.scoring.pairing.merits import NO_FAILURES, Failures, Faults, Schemas, faults
+from goldspan.scoring.plan import Layout, Plan
 
 TOO_MANY_PLANS = "so many alternatives that not all of their combinations were tried"
 
@@ -38,14 +38,20 @@ _Ways: TypeAlias = tuple[int, ...]
 _Try: TypeAlias = Callable[[_Ways], tuple[_Merit, Pairing]]
 
 
-def best_pairing(asked: Layout, calls: Calls, *, order: Order, schemas: Schemas) -> Pairing:
+def best_pairing(
+    asked: Layout, calls: Calls, *, order: Order, schemas: Schemas, failures: Failures = NO_FAILURES
+) -> Pairing:
     """Pair calls with the slots of the plan that they meet best; of equally good plans the first."""
     effort = Effort()
+
+    def paired(plan: Plan) -> Pairing:
+        return pair(plan, calls, order=order, names=asked.names, schemas=schemas, effort=effort, failures=failures)
+
     if asked.plans == 1:
-        return pair(asked.first, calls, order=order, names=asked.names, schemas=schemas, effort=effort)
+        return paired(asked.first)
 
     def tried(ways: _Ways) -> tuple[_Merit, Pairing]:
-        pairing = pair(asked.plan(ways), calls, order=order, names=asked.names, schemas=schemas, effort=effort)
+        pairing = paired(asked.plan(ways))
         return _merit(pairing, calls, order), pairing
 
     most = max(_FEWEST_PLANS, _MOST_PLACES // (len(calls) + len(asked.first.slots) + 1))

@@ -1,26 +1,58 @@
-"""Which calls of a run take part in the pairing, and which are set aside beforehand, and why."""
+"""Which calls of a run take part in the pairing, and which are set aside beforehand, and why.
+
+Under `attempts: effective` a failure is weighed against what came after it. Where the same call was made once more,
+with the same arguments, that one stands for both. Any other failure takes part, but a success is preferred to it, and
+after a later success of its tool it answers only what must be called and nobody else answers. Where it answers nothing
+it counts only as the last attempt at its tool. So a right call more never lowers recall, and an unexpected one never
+raises precision, whichever failures it makes good.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from goldspan.model import COUNTED_KINDS, Attempts, Golden, Row, Run, ToolCall, Verdict, drafted
+from goldspan.goldens.naming import Naming
+from goldspan.model import COUNTED_KINDS, Golden, Row, Run, ToolCall, Verdict, drafted
+from goldspan.scoring.agreement.multisets import equality_keys
 from goldspan.scoring.identity import is_forbidden
+from goldspan.scoring.pairing.merits import NO_FAILURES, Failures
 from goldspan.scoring.plan import Layout
 
 SUB_AGENT = "sub-agent"
 """The note beside the call of another agent than the run's own, where only its own count."""
 
+FAILED = "failed"
+"""The note beside a failure where failures never count."""
+
+MADE_GOOD = "made good by a later call"
+"""The note beside a failure after which the tool was called with success."""
+
+TRIED_AGAIN = "tried again"
+"""The note beside a failure after which the tool failed again, and no more."""
+
 _Row = drafted(Row)
 
 
-def set_aside(run: Run, golden: Golden, asked: Layout) -> Mapping[int, Row]:
-    """The rows of the calls that take no part, by position.
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """The calls that take no part, and what is known of those that do and failed; all by position."""
+
+    aside: Mapping[int, Row]
+    """The rows of the calls that take no part."""
+    failures: Failures = NO_FAILURES
+    """The calls that take part and failed, where a success is preferred to them."""
+    excused: Mapping[int, str] = field(default_factory=dict)
+    """Those of them that do not count where they answer nothing, each with the note that says why."""
+
+
+def attendance(run: Run, golden: Golden, asked: Layout) -> Attendance:
+    """Tell which calls of a run take part.
 
     Denied and deferred calls were never made. What is forbidden is forbidden whoever calls it, and however it ends.
     """
     aside: dict[int, Row] = {}
-    failed = False
+    failed: list[int] = []
     own = run.agent if golden.depth == "own" else None
     for at, call in enumerate(run.tool_calls):
         if not call.made:
@@ -32,10 +64,14 @@ def set_aside(run: Run, golden: Golden, asked: Layout) -> Mapping[int, Row]:
         elif call.kind not in COUNTED_KINDS and not asked.names_call(call):
             aside[at] = row_of_call("tolerated", at, call, call.kind)
         elif call.error is not None:
-            failed = True
-    if failed and golden.attempts != "all":
-        _set_failures_aside(run.tool_calls, golden.attempts, aside, asked)
-    return aside
+            failed.append(at)
+    if not failed or golden.attempts == "all":
+        return Attendance(aside)
+    if golden.attempts == "effective":
+        return _effective(run.tool_calls, aside, asked.names)
+    for at in failed:
+        aside[at] = row_of_call("superseded", at, run.tool_calls[at], FAILED)
+    return Attendance(aside)
 
 
 def row_of_call(verdict: Verdict, at: int, call: ToolCall, note: str | None = None) -> Row:
@@ -43,16 +79,29 @@ def row_of_call(verdict: Verdict, at: int, call: ToolCall, note: str | None = No
     return _Row(verdict, None, call, None, at, None, None, None, note)
 
 
-def _set_failures_aside(calls: Sequence[ToolCall], attempts: Attempts, aside: dict[int, Row], asked: Layout) -> None:
-    succeeded: set[Hashable] = set()
-    for at in reversed(range(len(calls))):
-        call = calls[at]
-        if at in aside:
-            continue
-        tool = asked.names.tool(call)
-        if call.error is None:
-            succeeded.add(tool)
-        elif attempts == "succeeded":
-            aside[at] = row_of_call("superseded", at, call, "failed")
-        elif tool in succeeded:
-            aside[at] = row_of_call("superseded", at, call, "made good by a later call")
+def _effective(calls: Sequence[ToolCall], aside: Mapping[int, Row], names: Naming) -> Attendance:
+    attempts: dict[Hashable, list[int]] = {}
+    for at, call in enumerate(calls):
+        if at not in aside:
+            attempts.setdefault(names.tool(call), []).append(at)
+    superseded: dict[int, Row] = {}
+    failed: set[int] = set()
+    excused: dict[int, str] = {}
+    for of_tool in attempts.values():
+        keys = equality_keys([calls[at].arguments for at in of_tool])
+        made: set[Hashable] = set()
+        later = None
+        for at, key in zip(reversed(of_tool), reversed(keys), strict=True):
+            same = ("no other", at) if key is None else key
+            if calls[at].error is None:
+                later = MADE_GOOD
+            elif later is not None and same in made:
+                superseded[at] = row_of_call("superseded", at, calls[at], later)
+            else:
+                failed.add(at)
+                if later is not None:
+                    excused[at] = later
+                later = later or TRIED_AGAIN
+            made.add(same)
+    made_good = frozenset([at for at, why in excused.items() if why == MADE_GOOD])
+    return Attendance({**aside, **superseded}, Failures(frozenset(failed), made_good), excused)

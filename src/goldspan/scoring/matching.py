@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from goldspan.model import NO_GOLDEN, Comparison, Golden, Row, Run
 from goldspan.scoring.alternatives import best_pairing
-from goldspan.scoring.attendance import row_of_call, set_aside
+from goldspan.scoring.attendance import Attendance, attendance, row_of_call
 from goldspan.scoring.calls import CallLike, ToolLike, as_golden, as_run
 from goldspan.scoring.definitions import schemas_of
 from goldspan.scoring.pairing import Pairing
-from goldspan.scoring.plan import layout
+from goldspan.scoring.plan import Layout, layout
 from goldspan.scoring.repeats import without_repeats
 
 if TYPE_CHECKING:
@@ -48,22 +48,38 @@ def compare(
 def compare_run(run: Run, golden: Golden) -> Comparison:
     """Lay the calls of a run beside a golden."""
     asked = layout(golden)
-    aside = set_aside(run, golden, asked)
-    calls = [taking_part for taking_part in enumerate(run.tool_calls) if taking_part[0] not in aside]
-    found = best_pairing(asked, calls, order=golden.order, schemas=schemas_of(run, golden, asked.names))
-    rows: Iterable[Row] = _rows(run, golden, aside, found)
+    present = attendance(run, golden, asked)
+    found = _pairing(run, golden, asked, present)
+    rows: Iterable[Row] = _rows(run, golden, present, found)
     if golden.duplicates == "ignore":
         rows = without_repeats(tuple(rows), found.plan, asked.names)
     return Comparison(golden, tuple(rows), run, found.approximate)
 
 
-def _rows(run: Run, golden: Golden, aside: Mapping[int, Row], found: Pairing) -> list[Row]:
+def _pairing(run: Run, golden: Golden, asked: Layout, present: Attendance) -> Pairing:
+    """The best pairing; failures that were made good take part in it only where something else would be missing."""
+    made_good = present.failures.made_good
+    calls = [each for each in enumerate(run.tool_calls) if each[0] not in present.aside]
+    schemas = schemas_of(run, golden, asked.names)
+    if not made_good:
+        return best_pairing(asked, calls, order=golden.order, schemas=schemas, failures=present.failures)
+    lasting = [each for each in calls if each[0] not in made_good]
+    without = best_pairing(asked, lasting, order=golden.order, schemas=schemas, failures=present.failures.lasting)
+    if not without.lacks_calls:
+        return without
+    found = best_pairing(asked, calls, order=golden.order, schemas=schemas, failures=present.failures)
+    return without if made_good.isdisjoint(found.rows) else found
+
+
+def _rows(run: Run, golden: Golden, present: Attendance, found: Pairing) -> list[Row]:
     pairs = found.rows
     due = _due(found) if len(pairs) < len(found.plan.slots) else {}
     rows = due.get(-1, [])
     for at, call in enumerate(run.tool_calls):
-        row = pairs.get(at) or aside.get(at)
-        if row is None:
+        row = pairs.get(at) or present.aside.get(at)
+        if row is None and at in present.excused:
+            row = row_of_call("superseded", at, call, present.excused[at])
+        elif row is None:
             allowed = golden.extra == "allow"
             row = row_of_call("tolerated", at, call, EXTRA) if allowed else row_of_call("unexpected", at, call)
         rows.append(row)

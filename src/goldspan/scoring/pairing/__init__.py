@@ -1,8 +1,8 @@
 """Which call answers which slot: the best one-to-one pairing, in the order a golden wants.
 
-Best is, in this order: most required slots answered, most optional ones, least disagreement of arguments and results,
-most of them that could be judged, names written alike, successful calls, pairs in order, the first of equal calls. The
-first four decide every score, so scores do not depend on the order of the lists.
+Best is, in this order: most required slots answered, most optional ones, by the fewest `Failures`, least disagreement
+of arguments and results, most of them that could be judged, names written alike, successful calls, pairs in order, the
+first of equal calls. The first five decide every score, so scores do not depend on the order of the lists.
 
 Three ways lead there. The first two take little time and are for pairs of which it shows at once that none are better.
 """
@@ -17,7 +17,7 @@ from goldspan.model import Order, Row, ToolCall, Verdict, drafted
 from goldspan.scoring.pairing.choosing import by_merit
 from goldspan.scoring.pairing.effort import Effort
 from goldspan.scoring.pairing.families import by_family, plain_sailing
-from goldspan.scoring.pairing.merits import Schemas, judge
+from goldspan.scoring.pairing.merits import NO_FAILURES, Failures, Schemas, judge
 from goldspan.scoring.plan import Plan
 
 OPTIONAL = "optional"
@@ -36,16 +36,29 @@ class Pairing(NamedTuple):
     approximate: str | None = None
     """Why a better one may exist; `None`: there is none better."""
 
+    @property
+    def lacks_calls(self) -> bool:
+        """Whether nobody answers some required slot."""
+        answered = {row.expected_at for row in self.rows.values()}
+        return any(slot.required and at not in answered for at, slot in enumerate(self.plan.slots))
 
-def pair(plan: Plan, calls: Calls, *, order: Order, names: Naming, schemas: Schemas, effort: Effort) -> Pairing:
+
+def pair(
+    plan: Plan,
+    calls: Calls,
+    *,
+    order: Order,
+    names: Naming,
+    schemas: Schemas,
+    effort: Effort,
+    failures: Failures = NO_FAILURES,
+) -> Pairing:
     """Find the calls that answer the slots of a plan best."""
     if plan.open:
-        plan = plan.opened([call for _, call in calls])
+        plan = plan.opened([call for at, call in calls if at not in failures.made_good])
     chosen, in_order = (
-        plain_sailing(plan, calls)
-        or by_family(plan, calls, order, effort)
-        or by_merit(plan, calls, order, names, schemas, effort)
-    )
+        not failures.made_good and (plain_sailing(plan, calls) or by_family(plan, calls, order, effort))
+    ) or by_merit(plan, calls, order, names, schemas, effort, failures)
     called = dict(calls)
     rows = {}
     for at, position in chosen.items():

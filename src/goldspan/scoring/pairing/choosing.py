@@ -10,7 +10,7 @@ from goldspan.model import Order, ToolCall
 from goldspan.scoring.pairing.alignment import align, longest_chain
 from goldspan.scoring.pairing.dealing import deal
 from goldspan.scoring.pairing.effort import Effort
-from goldspan.scoring.pairing.merits import Merits, Schemas
+from goldspan.scoring.pairing.merits import NO_FAILURES, Failures, Merits, Schemas
 from goldspan.scoring.pairing.timeline import Timeline, timeline
 from goldspan.scoring.pairing.twins import Twins, first_free, twins
 from goldspan.scoring.plan import Chosen, Plan
@@ -29,16 +29,18 @@ def by_merit(
     names: Naming,
     schemas: Schemas,
     effort: Effort,
+    failures: Failures = NO_FAILURES,
 ) -> Chosen:
     """The best pairs, and which of them are in order."""
-    merits = Merits(plan, calls, names, schemas)
+    merits = Merits(plan, calls, names, schemas, failures)
     line = timeline(calls)
     if effort.covers(merits.steps(range(len(plan.slots)))):
         problem = _Problem(merits, plan.stages, line, effort)
     else:
         effort.give_up(TOO_MANY_TO_JUDGE)
-        rough = Merits(plan, calls, names, schemas, judging=False)
-        problem = _Problem(merits, plan.stages, line, effort, twins(plan, calls, names), rough)
+        rough = Merits(plan, calls, names, schemas, failures, judging=False)
+        lasting = [(at, call) for at, call in calls if at not in failures.made_good]
+        problem = _Problem(merits, plan.stages, line, effort, twins(plan, lasting, names), rough)
     return _any_order(problem) if order == "any" else _in_order(problem)
 
 

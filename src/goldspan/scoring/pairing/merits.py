@@ -34,6 +34,22 @@ Judged: TypeAlias = "tuple[ExpectedTool, Agreement | None, Agreement | None]"
 stated or not captured."""
 
 
+class Failures(NamedTuple):
+    """Calls that failed, by position, where a success is preferred to them whatever either was called with."""
+
+    all: frozenset[int] = frozenset()
+    made_good: frozenset[int] = frozenset()
+    """Those of them after which the tool was called with success. They answer none but required slots."""
+
+    @property
+    def lasting(self) -> Failures:
+        """The others."""
+        return Failures(self.all - self.made_good)
+
+
+NO_FAILURES = Failures()
+
+
 class Faults(NamedTuple):
     """What speaks against a pair, or several, by arguments and results; what comes first weighs most."""
 
@@ -80,9 +96,9 @@ def _faults_of(tool: ExpectedTool, call: ToolCall, schemas: Schemas) -> Faults:
 class Merits:
     """Judges pairs, all against one measure: digits of one number, of which the first weighs most.
 
-    The digits of a cost are: whether the slot is optional; how far arguments and results disagree, and how many could
-    not be judged; the same of arguments only and of required slots only; how strange the name is; whether the call
-    failed.
+    The digits of a cost are: whether the slot is optional; whether the call is one of the `Failures`; how far arguments
+    and results disagree, and how many could not be judged; the same of arguments only and of required slots only; how
+    strange the name is; whether the call failed.
     Without `judging` arguments and results count for nothing.
     """
 
@@ -92,10 +108,12 @@ class Merits:
         calls: Sequence[tuple[int, ToolCall]],
         names: Naming,
         schemas: Schemas,
+        failures: Failures = NO_FAILURES,
         *,
         judging: bool = True,
     ) -> None:
         self._plan = plan
+        self._failures = failures
         self._calls = dict(calls)
         self._names = names
         self._schemas = schemas
@@ -109,7 +127,8 @@ class Merits:
         pairs = min(len(plan.slots), len(calls))
         # No sum of a digit over all pairs reaches the next digit.
         self._few, self._many = MOST_STRANGE * pairs + 1, 2 * UNITS * pairs + 1
-        self._optional = self._many**4 * self._few**6
+        self._failed = self._many**4 * self._few**6
+        self._optional = self._failed * (pairs + 1)
         self._required = self._optional * (pairs + 1)
         self._costs: dict[int, dict[int, int]] = {}
         self._gains: dict[int, dict[int, int]] = {}
@@ -169,7 +188,7 @@ class Merits:
         if slot_kind not in self._costs:
             slot = self._plan.slots[self._slot_of[slot_kind]]
             self._costs[slot_kind] = {
-                kind: self._cost(slot, self._calls[self._call_of[kind]]) for kind in self.answers.get(slot_kind, ())
+                kind: self._cost(slot, self._call_of[kind]) for kind in self.answers.get(slot_kind, ())
             }
         return self._costs[slot_kind]
 
@@ -193,7 +212,8 @@ class Merits:
         """How many pairs there are, and what speaks against all of them together."""
         return len(pairs), sum(self.cost(slot, call) for slot, call in pairs.items())
 
-    def _cost(self, slot: Slot, call: ToolCall) -> int:
+    def _cost(self, slot: Slot, position: int) -> int:
+        call = self._calls[position]
         few, many = self._few, self._many
         if self._judging:
             against, strange, _ = _weighed(slot, call, self._names, self._schemas)
@@ -206,6 +226,7 @@ class Merits:
         cost += against.arguments_unjudged * few**2
         cost += slot.required * (against.unjudged * few + against.arguments_unjudged)
         cost = (cost * few + strange) * few + (call.error is not None)
+        cost += self._failed * (position in self._failures.all)
         return cost if slot.required else cost + self._optional
 
     def _kinds_of_calls(self) -> dict[int, int]:
@@ -215,7 +236,8 @@ class Merits:
         kinds = {}
         for position, call in self._calls.items():
             judged = arguments and content(call.arguments), results and content(call.result)
-            key = (call.name, call.raw_name, call.server, call.error is None, judged)
+            failed = call.error is not None, position in self._failures.made_good
+            key = (call.name, call.raw_name, call.server, failed, judged)
             kinds[position] = numbers.setdefault(key, len(numbers))
             if len(numbers) > len(self._sizes):
                 self._sizes.append(sum(len(part) for part in judged if isinstance(part, str | bytes)))
@@ -225,6 +247,9 @@ class Merits:
         """Kinds of slot with the kinds of call that may answer all of them, and no others; none of them twice."""
         asked: dict[tuple[int, ...], list[int]] = {}
         for kind, call in self._call_of.items():
-            if slots := self._plan.asked(self._calls[call]):
+            slots = self._plan.asked(self._calls[call])
+            if call in self._failures.made_good:
+                slots = tuple([slot for slot in slots if self._plan.slots[slot].required])
+            if slots:
                 asked.setdefault(slots, []).append(kind)
         return [(sorted({self.slot_kinds[slot] for slot in slots}), kinds) for slots, kinds in asked.items()]
