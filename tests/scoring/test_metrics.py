@@ -27,7 +27,7 @@ from goldspan.model import (
 )
 from goldspan.scoring import compare
 from goldspan.scoring.calls import as_golden
-from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric, correctness
+from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric, conduct, correctness
 from goldspan.scoring.metrics.metric import alternatives
 
 LETTERS = st.lists(st.sampled_from("abcd"), max_size=6)
@@ -495,6 +495,26 @@ def call(name: str, x: Any = 1, **more: Any) -> ToolCall:
 @pytest.mark.parametrize("expected", [pytest.param(None, id="no golden"), pytest.param([], id="nothing expected")])
 def test_redundant_calls(calls: list[ToolCall], share: float | None, expected: Any) -> None:
     assert value("redundant_calls", calls, expected) == pytest.approx(share)
+
+
+PASSED = st.none() | st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from([0, 1, 1.0, True, "1", "2", None, [1]]) for name in "xyz"}
+)
+MADE = st.builds(
+    ToolCall,
+    st.sampled_from("ab"),
+    arguments=PASSED,
+    server=st.sampled_from([None, "s"]),
+    error=st.sampled_from([None, None, "busy"]),
+)
+
+
+@given(st.lists(MADE, max_size=8))
+def test_repeats_are_the_same_whether_calls_are_told_apart_quickly_or_not(calls: list[ToolCall]) -> None:
+    found = METRICS["redundant_calls"].measure(compare(calls, None))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(conduct, "_FEW", 0)
+        assert METRICS["redundant_calls"].measure(compare(calls, None)) == found
 
 
 def test_why_repeats_may_not_be_known() -> None:

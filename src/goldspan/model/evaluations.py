@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from goldspan.model.digests import content_digest
 from goldspan.model.display import Displayed
@@ -18,6 +18,25 @@ if TYPE_CHECKING:
     from goldspan.model.values import Redaction
 
 NO_RUN = Run("")
+
+_T = TypeVar("_T")
+
+
+class _Kept(Generic[_T]):
+    """A property of a frozen value that is found out when it is first asked for.
+
+    Like `cached_property`, in half of its time: no lock, and nothing that makes Python give the value a dictionary.
+    """
+
+    def __init__(self, find: Callable[[Any], _T]) -> None:
+        self._find, self._name, self.__doc__ = find, find.__name__, find.__doc__
+
+    def __get__(self, value: Any, owner: type[Any]) -> _T:
+        if value is None:
+            return cast("_T", self)  # the class itself is asked: for its documentation
+        found = self._find(value)
+        object.__setattr__(value, self._name, found)
+        return found
 
 
 @dataclass(frozen=True)
@@ -66,12 +85,12 @@ class Comparison(Displayed):
         """Calls the golden forbids."""
         return self._by_verdict.get("forbidden", ())
 
-    @cached_property
+    @_Kept
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls that were made, whatever was expected: every attempt, but no agents, hand-offs and retrievals,
         nothing that was only asked for, and with `depth: own` none of other agents."""
-        calls = [row.called for row in self.rows if row.called is not None]
-        made = [call for call in calls if call.kind in COUNTED_KINDS and call.made]
+        called = [row.called for row in self.rows]
+        made = [call for call in called if call is not None and call.kind in COUNTED_KINDS and call.made]
         own = self.run.agent if self.golden and self.golden.depth == "own" else None
         return tuple(made if own is None else [call for call in made if call.agent in (None, own)])
 
@@ -80,12 +99,12 @@ class Comparison(Displayed):
 
         return rendering.comparison(self.rows, approximate=self.approximate, values=values, redact=redact)
 
-    @cached_property
+    @_Kept
     def _by_verdict(self) -> dict[Verdict, tuple[Row, ...]]:
-        sorted_rows: dict[Verdict, list[Row]] = {}
-        for row in self.rows:
-            sorted_rows.setdefault(row.verdict, []).append(row)
-        return {verdict: tuple(rows) for verdict, rows in sorted_rows.items()}
+        verdicts = {row.verdict for row in self.rows}
+        if len(verdicts) == 1:  # as in most comparisons
+            return dict.fromkeys(verdicts, self.rows)
+        return {verdict: tuple([row for row in self.rows if row.verdict == verdict]) for verdict in verdicts}
 
 
 @dataclass(frozen=True)

@@ -110,21 +110,23 @@ def _amiss(seen: Comparison) -> Iterator[str]:
         yield f"{_names(misplaced)} {_were(misplaced)} called out of order"
     if failed := [row for row in answers if row.called and row.called.error is not None]:
         yield f"{_names(failed)} failed"
-    differing = [(row, paths) for row in answers if (paths := list(_differing(row)))]
+    differing = [(row, paths) for row in answers if (paths := _differing(row))]
     for row, paths in differing[:_SHOWN]:
         yield f"{_names([row])} differs in {_listed(paths)}"
     if len(differing) > _SHOWN:
         yield f"{len(differing) - _SHOWN} more calls differ"
 
 
-def _differing(row: Row) -> Iterator[str]:
+def _differing(row: Row) -> list[str]:
     """Where a call differs: in which arguments, and where in its result."""
-    if row.agreement:
-        paths = [difference.key for difference in row.agreement.differences]
-        yield from paths if all(paths) else ["all its arguments"]
-    if row.result_agreement:
-        for difference in row.result_agreement.differences:
-            yield f"result.{difference.key}" if difference.key else "its result"
+    paths: list[str] = []
+    if row.agreement and row.agreement.differences:
+        keys = [difference.key for difference in row.agreement.differences]
+        paths = keys if all(keys) else ["all its arguments"]
+    if row.result_agreement and row.result_agreement.differences:
+        keys = [difference.key for difference in row.result_agreement.differences]
+        paths += [f"result.{key}" if key else "its result" for key in keys]
+    return paths
 
 
 def _over_budget(made: int, allowed: int) -> str:
