@@ -80,12 +80,12 @@ def test_where_there_is_nothing_to_choose_weighing_brings_nothing(items: Any, ca
 
 @given(st.lists(NAMES_ONLY, max_size=5) | st.lists(ITEMS, max_size=4), st.lists(PLAIN_CALLS, max_size=6), ORDERS)
 def test_among_calls_of_one_tool_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
-    check(lambda plan, calls: by_family(plan, calls, order, Effort()), items, called, order)
+    check(lambda plan, calls: by_family(plan, calls, order, unknown, Effort()), items, called, order)
 
 
 @given(st.lists(ITEMS, max_size=4), st.lists(CALLS, max_size=4), ORDERS)
 def test_among_any_calls_that_are_not_told_apart_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
-    check(lambda plan, calls: by_family(plan, calls, order, Effort()), items, called, order)
+    check(lambda plan, calls: by_family(plan, calls, order, unknown, Effort()), items, called, order)
 
 
 @given(SAME, st.lists(CALLS, max_size=2), st.integers(0, 2), st.booleans(), ORDERS, st.randoms(use_true_random=False))
@@ -98,7 +98,7 @@ def test_among_calls_that_hold_what_is_expected_weighing_brings_nothing(
         chance.shuffle(called)
     called = called[lost:]
     items = (Parallel(tools),) if together else tools
-    check(lambda plan, calls: by_family(plan, calls, order, Effort()), items, called, order)
+    check(lambda plan, calls: by_family(plan, calls, order, unknown, Effort()), items, called, order)
 
 
 def test_a_call_that_would_do_earlier_answers_there_if_that_keeps_the_order() -> None:

@@ -88,6 +88,7 @@ class Plan:
         self.states_arguments = any(tool.arguments is not None for _, tool in tools)
         self.states_results = any(tool.result is not ABSENT for _, tool in tools)
         self.weighs = self.states_arguments or self.states_results
+        self.requires_all = all(slot.required for slot in self.slots)
         self._stating = {at for at, tool in tools if tool.arguments is not None or tool.result is not ABSENT}
         self._names = names
         self._wanted: dict[str, list[int]] = {}
@@ -120,6 +121,12 @@ class Plan:
     def rough_kinds(self) -> Sequence[int]:
         """For each slot a number, the same for slots that the same calls may answer, well or not."""
         return _numbered((slot.required, *((tool.name, tool.server) for tool in slot.tools)) for slot in self.slots)
+
+    @cached_property
+    def plain_arguments(self) -> Sequence[Hashable]:
+        """For each slot what its arguments hold, where they are plain data and all that it states; `None` elsewhere."""
+        stated = [slot.tools[0].arguments if _states_arguments_alone(slot) else None for slot in self.slots]
+        return [held if isinstance(held := content(arguments), bytes | str) else None for arguments in stated]
 
     @cached_property
     def is_plain(self) -> Sequence[bool]:
@@ -165,6 +172,10 @@ class Plan:
         for at, tool in zip(slots, tools, strict=True):
             found.setdefault(stated.content(tool.arguments, tool.result), []).append(at)
         return stated
+
+
+def _states_arguments_alone(slot: Slot) -> bool:
+    return len(slot.tools) == 1 and slot.tools[0].result is ABSENT
 
 
 def _numbered(keys: Iterable[Hashable]) -> Sequence[int]:

@@ -19,7 +19,8 @@ _Found: TypeAlias = tuple[float, Sequence[_Differing]]
 """How far two values agree, from 0 to 1, and what each `Difference` is made of: most are only counted."""
 
 _AGREED: _Found = 1.0, ()
-_WHOLLY = Agreement(1.0)
+WHOLLY = Agreement(1.0)
+"""What agrees in everything."""
 
 
 def agreement(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None = None) -> Agreement | None:
@@ -62,7 +63,7 @@ def _told(found: _Found | None) -> Agreement | None:
     if found is None:
         return None
     share, differences = found
-    return Agreement(share, tuple([Difference(*each) for each in differences])) if differences else _WHOLLY
+    return Agreement(share, tuple([Difference(*each) for each in differences])) if differences else WHOLLY
 
 
 def _arguments(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None) -> _Found | None:

@@ -79,7 +79,7 @@ def judge(slot: Slot, call: ToolCall, names: Naming, schemas: Schemas) -> Judged
 def _weighed(slot: Slot, call: ToolCall, names: Naming, schemas: Schemas) -> tuple[Faults, int, ExpectedTool]:
     """What speaks against a pair, how strange the name is, and which tool of the slot the call is."""
     tools = meant(slot, call, names) if len(slot.tools) > 1 else slot.tools
-    found = [(_faults_of(tool, call, schemas), strangeness(tool, call, names), tool) for tool in tools]
+    found = [(faults_of(tool, call, schemas), strangeness(tool, call, names), tool) for tool in tools]
     return min(found, key=itemgetter(0, 1)) if len(found) > 1 else found[0]
 
 
@@ -88,7 +88,8 @@ def meant(slot: Slot, call: ToolCall, names: Naming) -> list[ExpectedTool]:
     return [tool for tool in slot.tools if is_called(tool, call, names)]
 
 
-def _faults_of(tool: ExpectedTool, call: ToolCall, schemas: Schemas) -> Faults:
+def faults_of(tool: ExpectedTool, call: ToolCall, schemas: Schemas) -> Faults:
+    """What speaks against a pair."""
     arguments = None if tool.arguments is None else argument_share(tool, call, schemas(call))
     return faults(arguments, None if tool.result is ABSENT else result_share(tool, call))
 
