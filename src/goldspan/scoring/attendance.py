@@ -10,7 +10,8 @@ raises precision, whichever failures it makes good.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from goldspan.goldens.naming import Naming
 from goldspan.model import COUNTED_KINDS, Golden, Row, Run, ToolCall, Verdict, drafted
@@ -34,15 +35,14 @@ TRIED_AGAIN = "tried again"
 _Row = drafted(Row)
 
 
-@dataclass(frozen=True, slots=True)
-class Attendance:
+class Attendance(NamedTuple):
     """The calls that take no part, and what is known of those that do and failed; all by position."""
 
     aside: Mapping[int, Row]
     """The rows of the calls that take no part."""
     failures: Failures = NO_FAILURES
     """The calls that take part and failed, where a success is preferred to them."""
-    excused: Mapping[int, str] = field(default_factory=dict)
+    excused: Mapping[int, str] = MappingProxyType({})
     """Those of them that do not count where they answer nothing, each with the note that says why."""
 
 

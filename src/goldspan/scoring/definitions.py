@@ -13,9 +13,9 @@ from goldspan.scoring.pairing.merits import Schemas
 
 def schemas_of(run: Run, golden: Golden, names: Naming) -> Schemas:
     """Looks schemas up: what the vocabulary of the golden declares, else what the agent was offered."""
-    declared = any(tool.parameters is not None for tool in golden.vocabulary.tools)
-    if not declared and not run.available_tools:
+    if not golden.vocabulary.tools and not run.available_tools:
         return _unknown
+    declared = any(tool.parameters is not None for tool in golden.vocabulary.tools)
     offered: dict[str, Mapping[str, Any]] = {}
 
     def schema(call: ToolCall) -> Mapping[str, Any] | None:

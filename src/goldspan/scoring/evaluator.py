@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,9 +12,9 @@ from goldspan.goldens.lookup import Goldens
 from goldspan.model import Comparison, Evaluation, Golden, Match, Run, Score
 from goldspan.scoring.calls import CallLike, ToolLike, as_calls, as_golden
 from goldspan.scoring.explanation import reason
-from goldspan.scoring.matching import compare
-from goldspan.scoring.metrics import DEFAULT_METRICS, Metric, MetricLike
-from goldspan.scoring.registry import measured_by, resolve
+from goldspan.scoring.matching import compare, compare_run
+from goldspan.scoring.metrics import DEFAULT_METRICS, Metric, MetricLike, Threshold
+from goldspan.scoring.registry import OWN_METRICS, measured_by, resolve
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -66,12 +66,11 @@ def evaluate(
         run = replace(run, input=input)
     match, why_none = _find(run, goldens)
     golden = as_golden(match.golden, **rules) if match else None
-    seen = compare(run, golden)
+    seen = compare_run(run, golden) if golden is not None else compare(run, None)
     if golden is not None and metrics is None:
         asked = measured_by(golden, thresholds)
-    limits = {**(golden.thresholds if golden else {}), **(thresholds or {})}
-    judge = _Judge(seen, limits, why_none, strict, reasons, verbose)
-    scores = tuple([judge.score(metric) for metric in asked])
+    gates = _gates(asked, golden, thresholds, strict)
+    scores = tuple(_Judge(seen, why_none, strict, reasons, verbose).scores(gates))
     return Evaluation(
         run=run,
         golden=golden,
@@ -106,42 +105,65 @@ def _passed(scores: Iterable[Score]) -> bool | None:
     return all(verdicts) if verdicts else None
 
 
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+_Gates: TypeAlias = "Sequence[tuple[Metric, float | None]]"
+"""Metrics, each with what it must reach; `None`: nothing."""
+
+
+def _gates(
+    asked: Sequence[Metric], golden: Golden | None, thresholds: Mapping[str, float] | None, strict: bool
+) -> _Gates:
+    """What metrics must reach, as said beside the goldens, in the golden, or of the metrics themselves."""
+    if golden is None:
+        return [(metric, None) for metric in asked]
+    if asked is OWN_METRICS and not thresholds:
+        return _usual_gates(golden.threshold, strict)
+    limits = {**golden.thresholds, **(thresholds or {})}
+    return [(metric, _limit(limits.get(metric.name, metric.threshold), golden, strict)) for metric in asked]
+
+
+@lru_cache(maxsize=256)
+def _usual_gates(threshold: float, strict: bool) -> _Gates:
+    """Those of goldspan's own metrics, which look at nothing else in a golden than its threshold."""
+    golden = Golden("", threshold=threshold)
+    return [(metric, _limit(metric.threshold, golden, strict)) for metric in OWN_METRICS]
+
+
+def _limit(threshold: Threshold, golden: Golden, strict: bool) -> float | None:
+    limit = threshold(golden) if callable(threshold) else threshold
+    return 1.0 if strict and limit is not None else limit
+
+
 @dataclass(slots=True)
 class _Judge:
     """Makes scores of what metrics read off one comparison."""
 
     seen: Comparison
-    limits: Mapping[str, float]
-    """Thresholds that stand in for those of the metrics themselves."""
     why_none: str
     strict: bool
     reasons: bool
     verbose: bool
 
-    def score(self, metric: Metric) -> Score:
-        """The score of one metric."""
-        golden = self.seen.golden
-        if golden is None and metric.needs_golden:
-            return _unknown(metric.name, None, self.why_none if self.reasons else None)
-        threshold = self._threshold(metric, golden) if golden else None
-        try:
-            value = metric.measure(self.seen)
-            if value is None:
-                return _unknown(metric.name, threshold, metric.unknown(self.seen) if self.reasons else None)
-            score = _score(metric.name, float(value), threshold, self.strict)
-            # Of a number that decides nothing, the sentence about the whole evaluation says enough.
-            explained = self.reasons and threshold is not None and value < 1
-            return self._told(score, metric) if explained or self.verbose else score
-        except Exception as error:  # noqa: BLE001 - a failure is a value; the other metrics still run
-            text = f"{type(error).__name__}: {error}"
-            return Score(metric.name, threshold=threshold, label="not_evaluated", error=text)
-
-    def _threshold(self, metric: Metric, golden: Golden) -> float | None:
-        """What the metric must reach, as said beside the goldens, in the golden, or of the metric itself."""
-        threshold = self.limits.get(metric.name, metric.threshold)
-        if callable(threshold):
-            threshold = threshold(golden)
-        return 1.0 if self.strict and threshold is not None else threshold
+    def scores(self, gates: _Gates) -> Iterator[Score]:
+        """The score of each metric."""
+        seen, strict, reasons = self.seen, self.strict, self.reasons
+        for metric, threshold in gates:
+            if seen.golden is None and metric.needs_golden:
+                yield _unknown(metric.name, None, self.why_none if reasons else None)
+                continue
+            try:
+                value = metric.measure(seen)
+                if value is None:
+                    yield _unknown(metric.name, threshold, metric.unknown(seen) if reasons else None)
+                    continue
+                score = _score(metric.name, float(value), threshold, strict)
+                # Of a number that decides nothing, the sentence about the whole evaluation says enough.
+                explained = reasons and threshold is not None and value < 1
+                yield self._told(score, metric) if explained or self.verbose else score
+            except Exception as error:  # noqa: BLE001 - a failure is a value; the other metrics still run
+                text = f"{type(error).__name__}: {error}"
+                yield Score(metric.name, threshold=threshold, label="not_evaluated", error=text)
 
     def _told(self, score: Score, metric: Metric) -> Score:
         """The score with what keeps it below 1, and where that was asked for with every step to it."""

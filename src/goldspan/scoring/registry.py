@@ -24,6 +24,9 @@ from goldspan.scoring.metrics import METRICS, Measure, Metric, MetricLike
 
 GROUP = "goldspan.metrics"
 
+OWN_METRICS = tuple(METRICS.values())
+"""What is measured where nothing else is asked for."""
+
 _M = TypeVar("_M", bound=Measure)
 
 _registered: dict[str, Metric] = {}
@@ -74,7 +77,7 @@ def resolve(
     measured, and for one that is no number.
     """
     if metrics is None and not thresholds:
-        return _DEFAULT
+        return OWN_METRICS
     found: dict[str, Metric] = {}
     for given in METRICS if metrics is None else _items(metrics):
         chosen = _metric(given)
@@ -106,9 +109,6 @@ def measured_by(golden: Golden, thresholds: Mapping[str, float] | None = None) -
         return tuple([find(name) for name in wanted])
     except ConfigurationError as error:
         raise ConfigurationError(f"golden {golden.id!r}: {error}") from None
-
-
-_DEFAULT = tuple(METRICS.values())
 
 
 def _metric(given: MetricLike) -> Metric:

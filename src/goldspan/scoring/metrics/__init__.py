@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goldspan.scoring.metrics.metric import Measure, Metric, MetricLike, Part
+from goldspan.scoring.metrics.metric import Measure, Metric, MetricLike, Part, Threshold
 from goldspan.scoring.metrics.table import DEFAULT_METRICS, METRICS, correctness
 
-__all__ = ["DEFAULT_METRICS", "METRICS", "Measure", "Metric", "MetricLike", "Part", "correctness"]
+__all__ = ["DEFAULT_METRICS", "METRICS", "Measure", "Metric", "MetricLike", "Part", "Threshold", "correctness"]

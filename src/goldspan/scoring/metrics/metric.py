@@ -40,13 +40,17 @@ Account: TypeAlias = Callable[[Comparison], Iterable[Part]]
 """Tells what a number is made of, part by part."""
 
 
+Threshold: TypeAlias = "float | Callable[[Golden], float] | None"
+"""What a score must reach, or what says it of a golden; `None`: nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A measure with what is needed to make a score of it."""
 
     name: str
     measure: Measure
-    threshold: float | Callable[[Golden], float] | None = None
+    threshold: Threshold = None
     """Where given, the score is a gate: below this, or below what this says of the golden, the evaluation fails."""
     needs_golden: bool = True
     """Whether it says nothing about a run for which there is no golden."""
