@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from goldspan.model.digests import content_digest
 from goldspan.model.display import Displayed
@@ -19,24 +19,7 @@ if TYPE_CHECKING:
 
 NO_RUN = Run("")
 
-_T = TypeVar("_T")
-
-
-class _Kept(Generic[_T]):
-    """A property of a frozen value that is found out when it is first asked for.
-
-    Like `cached_property`, in half of its time: no lock, and nothing that makes Python give the value a dictionary.
-    """
-
-    def __init__(self, find: Callable[[Any], _T]) -> None:
-        self._find, self._name, self.__doc__ = find, find.__name__, find.__doc__
-
-    def __get__(self, value: Any, owner: type[Any]) -> _T:
-        if value is None:
-            return cast("_T", self)  # the class itself is asked: for its documentation
-        found = self._find(value)
-        object.__setattr__(value, self._name, found)
-        return found
+_Rows: TypeAlias = "tuple[Row, ...]"
 
 
 @dataclass(frozen=True)
@@ -54,57 +37,50 @@ class Comparison(Displayed):
     approximate: str | None = None
     """Why a better pairing may exist, where the work had to be bounded; `None`: there is none better."""
 
-    @property
-    def pairs(self) -> tuple[Row, ...]:
-        """Expectations that must be met and found their call."""
-        return self._by_verdict.get("paired", ())
+    # What follows is found once and kept in plain attributes, since every metric asks for it.
+    pairs: _Rows = field(default=(), init=False, repr=False, compare=False)
+    """Expectations that must be met and found their call."""
+    missing: _Rows = field(default=(), init=False, repr=False, compare=False)
+    """Expectations that must be met and have no call."""
+    unexpected: _Rows = field(default=(), init=False, repr=False, compare=False)
+    """Calls that nobody expected."""
+    superseded: _Rows = field(default=(), init=False, repr=False, compare=False)
+    """Failed attempts that do not count, usually because the tool was called again."""
+    tolerated: _Rows = field(default=(), init=False, repr=False, compare=False)
+    """What does not count either way: agents, hand-offs, denied calls; optional expectations, called or not; extra
+    calls that are allowed."""
+    forbidden: _Rows = field(default=(), init=False, repr=False, compare=False)
+    """Calls the golden forbids."""
+    calls: tuple[ToolCall, ...] = field(default=(), init=False, repr=False, compare=False)
+    """The tool calls that were made, whatever was expected: every attempt, but no agents, hand-offs and retrievals,
+    nothing that was only asked for, and with `depth: own` none of other agents."""
 
-    @property
-    def missing(self) -> tuple[Row, ...]:
-        """Expectations that must be met and have no call."""
-        return self._by_verdict.get("missing", ())
-
-    @property
-    def unexpected(self) -> tuple[Row, ...]:
-        """Calls that nobody expected."""
-        return self._by_verdict.get("unexpected", ())
-
-    @property
-    def superseded(self) -> tuple[Row, ...]:
-        """Failed attempts that do not count, usually because a later call of the same tool made them good."""
-        return self._by_verdict.get("superseded", ())
-
-    @property
-    def tolerated(self) -> tuple[Row, ...]:
-        """What does not count either way: agents, hand-offs, denied calls; optional expectations, called or not; extra
-        calls that are allowed."""
-        return self._by_verdict.get("tolerated", ())
-
-    @property
-    def forbidden(self) -> tuple[Row, ...]:
-        """Calls the golden forbids."""
-        return self._by_verdict.get("forbidden", ())
-
-    @_Kept
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls that were made, whatever was expected: every attempt, but no agents, hand-offs and retrievals,
-        nothing that was only asked for, and with `depth: own` none of other agents."""
+    def __post_init__(self) -> None:
+        """Sort rows and calls."""
+        verdicts = {row.verdict for row in self.rows}
+        for verdict in verdicts:
+            alike = self.rows if len(verdicts) == 1 else tuple([row for row in self.rows if row.verdict == verdict])
+            object.__setattr__(self, _PLURAL[verdict], alike)
         called = [row.called for row in self.rows]
         made = [call for call in called if call is not None and call.kind in COUNTED_KINDS and call.made]
         own = self.run.agent if self.golden and self.golden.depth == "own" else None
-        return tuple(made if own is None else [call for call in made if call.agent in (None, own)])
+        calls = made if own is None else [call for call in made if call.agent in (None, own)]
+        object.__setattr__(self, "calls", tuple(calls))
 
     def _blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
         from goldspan.model import rendering
 
         return rendering.comparison(self.rows, approximate=self.approximate, values=values, redact=redact)
 
-    @_Kept
-    def _by_verdict(self) -> dict[Verdict, tuple[Row, ...]]:
-        verdicts = {row.verdict for row in self.rows}
-        if len(verdicts) == 1:  # as in most comparisons
-            return dict.fromkeys(verdicts, self.rows)
-        return {verdict: tuple([row for row in self.rows if row.verdict == verdict]) for verdict in verdicts}
+
+_PLURAL: Mapping[Verdict, str] = {
+    "paired": "pairs",
+    "missing": "missing",
+    "unexpected": "unexpected",
+    "superseded": "superseded",
+    "tolerated": "tolerated",
+    "forbidden": "forbidden",
+}
 
 
 @dataclass(frozen=True)
