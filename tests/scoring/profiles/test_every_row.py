@@ -115,7 +115,7 @@ def value_with(row: dict[str, Any], axes: dict[str, Any]) -> float | None:
     called, expected, extra = sides(row)
     engine = Engine(replace(profiles.prepare(row["peer"], **row["options"]).formula, **axes))
     try:
-        return engine.tally(read(called, "called"), read(expected, "expected"), extra.get("case"))[0]
+        return engine.value(*engine.tally(read(called, "called"), read(expected, "expected"), extra.get("case")))
     except Exception:  # noqa: BLE001 - another axis may have no number for this row
         return None
 

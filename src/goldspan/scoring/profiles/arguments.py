@@ -216,5 +216,8 @@ WEIGHTS: Mapping[str, Weigh] = {
 }
 """The axis `args`, apart from `fuzzy` and `allowed`."""
 
+EQUALS_AGREE = frozenset({"equal", "equal_where_stated", "union_share"})
+"""Of those, rules by which two dictionaries that are equal in Python agree wholly, whatever they hold."""
+
 KEYS: Mapping[str, Callable[[Any], Hashable]] = {"hash_equal": hashed, "json_equal": json_text}
 """What stands for the arguments where repeated calls collapse into one."""

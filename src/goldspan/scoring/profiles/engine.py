@@ -7,17 +7,26 @@ from collections.abc import Hashable, Mapping
 from typing import Any, TypeAlias
 
 from goldspan.scoring.profiles.answers import allowed_values
-from goldspan.scoring.profiles.arguments import KEYS, WEIGHTS, Weigh, fuzzy, hashed
-from goldspan.scoring.profiles.formula import Formula
+from goldspan.scoring.profiles.arguments import EQUALS_AGREE, KEYS, WEIGHTS, Weigh, fuzzy, hashed
+from goldspan.scoring.profiles.formula import Formula, WhenEmpty
 from goldspan.scoring.profiles.measures import GATES, MEASURES, Measure
 from goldspan.scoring.profiles.names import NAMES
-from goldspan.scoring.profiles.pairing import ASSIGNMENTS, BY_NAME, PAIRINGS, Agree, Board, PairNames, distinct
+from goldspan.scoring.profiles.pairing import (
+    ASSIGNMENTS,
+    BY_NAME,
+    IN_PLACE,
+    PAIRINGS,
+    Agree,
+    Board,
+    PairNames,
+    distinct,
+)
 from goldspan.scoring.profiles.reading import FUNCTION, Side
 from goldspan.scoring.profiles.views import PROBES, VIEWS
 
-Tally: TypeAlias = "tuple[float, float | None, int, int]"
-"""What the engine found out about one case: the score, what the pairs are worth in all, and how many calls and
-expectations were looked at. No pairs were made, and their worth is `None`, where a side is empty or the gate closed."""
+Tally: TypeAlias = "tuple[float | None, int, int]"
+"""What the engine counted in one case: what the pairs are worth in all, and how many calls and expectations were looked
+at. Their worth is `None` where the gate is closed, and has no meaning where a side is empty."""
 
 
 class NotScored(Exception):  # noqa: N818 - an outcome, not an error
@@ -40,6 +49,9 @@ class Engine:
         self.looks_inside = self._weigh is not None or formula.output
         """Whether it looks at more than names."""
         self._pair_names = None if self.looks_inside else _name_rule(formula)
+        self.sees_sameness = _sees_sameness(formula)
+        """Whether equal sides need not be weighed: a call and its equal are certain to be a pair that is worth 1."""
+        self._meets_in_place = (formula.assign if formula.pairing == "one_to_one" else formula.pairing) in IN_PLACE
         self._chooses = (
             formula.needs_model is not None
             or self._names.key is not None
@@ -51,36 +63,38 @@ class Engine:
         """Whether two lists of names are all it needs: `tally_names` is to take no longer than the peer's own loop."""
 
     def tally(self, called: Side, expected: Side, case: Mapping[str, Any] | None = None) -> Tally:
-        """Score one case. `case` is what the view needs beside the two sides. Raises `NotScored`."""
+        """Count in one case. `case` is what the view needs beside the two sides. Raises `NotScored`."""
         if self._chooses:
             called, expected = self._chosen(called, expected)
         if self._pair_names is not None:
             return self.tally_names(called.keys, expected.keys)
-        unpaired = self._unpaired(called.keys, expected.keys)
-        if unpaired is not None:
-            return unpaired
+        if self._stay_unpaired(called.keys, expected.keys):
+            return None, len(called.keys), len(expected.keys)
         if self.looks_inside:
             called, expected = self._seen_inside(called, expected, case)
-        matched, n_called, n_expected = self._matched(called, expected)
-        return self._measure(matched, n_called, n_expected), matched, n_called, n_expected
+        return self._matched(called, expected)
 
     def tally_names(self, called: list[Any], expected: list[Any], case: Mapping[str, Any] | None = None) -> Tally:
         """The same by names alone, where `reads_names` says that they do."""
-        unpaired = self._unpaired(called, expected)
-        if unpaired is not None:
-            return unpaired
         assert self._pair_names is not None
-        n_called, n_expected, matched = len(called), len(expected), self._pair_names(expected, called)
-        return self._measure(matched, n_called, n_expected), matched, n_called, n_expected
+        if self._gate is not None and self._stay_unpaired(called, expected):
+            return None, len(called), len(expected)
+        return self._pair_names(expected, called), len(called), len(expected)
 
-    def _unpaired(self, called: list[Any], expected: list[Any]) -> Tally | None:
-        """What is found out without pairs: where a side is empty or the gate is closed."""
-        if not called or not expected:
-            score = self._when_empty(len(called), len(expected))
-            return None if score is None else (score, None, len(called), len(expected))
-        if self._gate is not None and not self._gate(called, expected):
-            return 0.0, None, len(called), len(expected)
-        return None
+    def value(self, matched: float | None, called: int, expected: int) -> float:
+        """The score that a tally comes to, which nothing else has a say in. Raises `NotScored`."""
+        if called and expected:
+            return 0.0 if matched is None else self._measure(matched, called, expected)
+        score = self._when_empty(called, expected)
+        if score == "raises":
+            raise NotScored(f"raises {self.formula.raises}")
+        return self._measure(0, called, expected) if score == "measured" else score
+
+    def _stay_unpaired(self, called: list[Any], expected: list[Any]) -> bool:
+        """Whether no pairs are needed: where a side is empty or the gate is closed."""
+        if called and expected:
+            return self._gate is not None and not self._gate(called, expected)
+        return self._when_empty(len(called), len(expected)) != "measured"
 
     def _chosen(self, called: Side, expected: Side) -> tuple[Side, Side]:
         """What is looked at of either side. Raises `NotScored` where it is a model that looks."""
@@ -100,12 +114,8 @@ class Engine:
             typed = zip(side.keys, types, strict=True)
             side.keys = [key if kind == FUNCTION else (key, kind) for key, kind in typed]
 
-    def _when_empty(self, called: int, expected: int) -> float | None:
-        formula = self.formula
-        score = formula.empty[0 if called == expected else 1 if called else 2]
-        if score == "raises":
-            raise NotScored(f"raises {formula.raises}")
-        return None if score == "measured" else score
+    def _when_empty(self, called: int, expected: int) -> WhenEmpty:
+        return self.formula.empty[0 if called == expected else 1 if called else 2]
 
     def _seen_inside(self, called: Side, expected: Side, case: Mapping[str, Any] | None) -> tuple[Side, Side]:
         if self.formula.no_args == "empty":
@@ -116,9 +126,24 @@ class Engine:
         """What all pairs are worth, and how many calls and expectations there were to be paired."""
         if self.formula.collapse != "none":
             return self._collapsed(called, expected)
+        n_called, n_expected = len(called.keys), len(expected.keys)
+        if self.sees_sameness and self._same(called, expected):
+            return n_called, n_called, n_expected
         drives = self.formula.drive == "expected"
         matched = self._pair(self._board(called, expected)) if drives else self._driven(called, expected)
-        return matched, len(called.keys), len(expected.keys)
+        return matched, n_called, n_expected
+
+    def _same(self, called: Side, expected: Side) -> bool:
+        """Whether the sides are equal and every call certainly meets its equal.
+
+        Most runs are as expected, and to see that takes less time than to weigh pairs. Arguments that are no
+        dictionaries may not agree with themselves.
+        """
+        if called.keys != expected.keys or not (self._meets_in_place or _all_differ(called, expected)):
+            return False
+        if self._weigh is None:
+            return True
+        return called.arguments == expected.arguments and called.holds_dictionaries and expected.holds_dictionaries
 
     def _driven(self, called: Side, expected: Side) -> float:
         """The calls ask, or both sides do."""
@@ -166,6 +191,18 @@ def _weight_rule(formula: Formula) -> Weigh | None:
     if formula.args == "allowed":
         return allowed_values
     return WEIGHTS[formula.args] if formula.args != "ignore" or formula.args_of else None
+
+
+def _sees_sameness(formula: Formula) -> bool:
+    if formula.args_of or formula.output or NAMES[formula.name].alike is not operator.eq:
+        return False
+    return formula.args == "ignore" or formula.args in EQUALS_AGREE
+
+
+def _all_differ(called: Side, expected: Side) -> bool:
+    """Whether no name is there twice, however it is compared: then nobody but its equal is named like a call."""
+    as_written = called.keys is called.names and expected.keys is expected.names
+    return as_written and len(set(called.names)) == len(called.names)
 
 
 def _name_rule(formula: Formula) -> PairNames | None:

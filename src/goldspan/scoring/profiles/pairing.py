@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -208,28 +208,32 @@ def first_fit(board: Board) -> float:
 
 def best_fit(board: Board) -> float:
     """Each takes the best answer that is still free, of several the first."""
-    return _best_fit(board, lambda at: (at,))
+    return _best_fit(board, by_content=False)
 
 
 def best_fit_by_content(board: Board) -> float:
     """The same, but an answer that is taken takes all others of the same content with it."""
     side, names = board.answering, board.asking.keys
     if board.by_name and side.keys is side.names:
-        return sum([min(names.count(name), _available(side, name, names.count(name))) for name in set(names)])
-
-    def same(at: int) -> Iterable[int]:
-        if side.names.count(side.names[at]) == 1:
-            return (at,)
-        return [other for other, name in enumerate(side.names) if name == side.names[at] and side.same(at, other)]
-
-    return _best_fit(board, same)
+        return _found_by_content(names, side)
+    return _best_fit(board, by_content=len(set(side.names)) < len(side.names))
 
 
-def _available(side: Side, name: str, wanted: int) -> int:
-    """How many items of a name there are, where those of the same content are one if more than one is wanted."""
-    count = side.names.count(name)
-    if wanted == 1 or count < 2:
-        return count
+def _found_by_content(names: list[Any], side: Side) -> int:
+    """How many names find an answer, where those of the same content are one answer."""
+    different = set(names)
+    found = different.intersection(side.names)
+    matched = len(found)
+    if len(different) < len(names):  # content matters to those that are wanted more than once
+        for name in found:
+            wanted = names.count(name)
+            if wanted > 1 and side.names.count(name) > 1:
+                matched += min(wanted, _contents(side, name)) - 1
+    return matched
+
+
+def _contents(side: Side, name: str) -> int:
+    """How many items of a name say different things."""
     kept: list[int] = []
     for at, other in enumerate(side.names):
         if other == name and not any(side.same(at, earlier) for earlier in kept):
@@ -257,9 +261,13 @@ ASSIGNMENTS: Mapping[str, Pairing] = {
 }
 """The axis `assign`: who gets which answer where each can be given once."""
 
+IN_PLACE = frozenset({"position", "lcs", "walk", "first", "best"})
+"""Of all these, the ones that pair equal sides item by item, even where a name is there twice: whoever asks, all before
+it have their own answer, and the next one that fits is its own."""
 
-def _best_fit(board: Board, taken_with: Callable[[int], Iterable[int]]) -> float:
-    others, alike, agree = board.answering.keys, board.alike, board.agree
+
+def _best_fit(board: Board, *, by_content: bool) -> float:
+    side, others, alike, agree = board.answering, board.answering.keys, board.alike, board.agree
     total, free, enough = 0.0, list(range(len(others))), 1.0 if board.is_regular else math.inf
     for asking, name in enumerate(board.asking.keys):
         best, chosen = 0.0, -1
@@ -272,25 +280,34 @@ def _best_fit(board: Board, taken_with: Callable[[int], Iterable[int]]) -> float
                         break
         if chosen >= 0:
             total += best
-            for at in taken_with(chosen):
-                free.remove(at)
+            free.remove(chosen)
+            if by_content:  # to say the same is mutual, so what is taken already need not be asked
+                name = side.names[chosen]
+                free = [at for at in free if side.names[at] != name or not side.same(at, chosen)]
     return total
 
 
 # --- where names say all ----------------------------------------------------------------------------------------------
 
 PairNames: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], float]
-"""How many of the names that ask (first) find their equal among those that answer."""
+"""How many of the names that ask (first) find their equal among those that answer.
+
+Most runs are as expected, so rules by which equal lists meet item by item ask for that first.
+"""
 
 
 def same_places(names: Sequence[Any], others: Sequence[Any]) -> float:
     """How many have their equal at the same place."""
+    if names == others:
+        return len(names)
     matched: int = sum(map(operator.eq, names, others))
     return matched
 
 
 def on_one_walk(names: Sequence[Any], others: Sequence[Any]) -> float:
     """How many are met, one after another, up to the first that is not."""
+    if names == others:
+        return len(names)
     way, met = iter(others), 0
     for name in names:
         if name not in way:  # which goes on along the way until it meets the name
@@ -301,6 +318,8 @@ def on_one_walk(names: Sequence[Any], others: Sequence[Any]) -> float:
 
 def each_once(names: Sequence[Any], others: Sequence[Any]) -> float:
     """How many find one that is still free. Every way of assigning them gives the same."""
+    if names == others:
+        return len(names)
     if len(names) > _MANY:
         return (Counter(names) & Counter(others)).total()
     free, matched = list(others), 0

@@ -32,7 +32,7 @@ class Profile:
         by_names = self.engine.reads_names
         self._read: Callable[[Iterable[Item], str], Any] = read_names if by_names else read
         self._tally: Callable[..., Tally] = self.engine.tally_names if by_names else self.engine.tally
-        # Few outcomes differ, and a score is a value: making one takes longer than pairing a handful of names.
+        # Few tallies differ, and a score is a value: making one takes longer than pairing a handful of names.
         self._told = lru_cache(maxsize=1024)(self._tell)
 
     def score(
@@ -46,7 +46,7 @@ class Profile:
             raise ConfigurationError(f"{self.peer.name} looks at nothing beside the two lists: `case` is for bfcl.")
         made, wanted = self._read(called, "called"), self._read(expected, "expected")
         try:
-            tally = self._tally(made, wanted, case)
+            return self._told(*self._tally(made, wanted, case))
         except NotScored as outcome:
             return self._not_scored(f"{self.peer.name} {outcome}.")
         except GoldspanError:
@@ -54,10 +54,9 @@ class Profile:
         except Exception as error:  # noqa: BLE001 - what cannot be compared has no score, whatever the values are
             why = shown(str(error))[1:-1]
             return self._not_scored(f"{self.peer.name} cannot compare these values: {type(error).__name__}: {why}.")
-        return self._told(*tally)
 
-    def _tell(self, value: float, matched: float | None, called: int, expected: int) -> Score:
-        threshold = self.formula.threshold
+    def _tell(self, matched: float | None, called: int, expected: int) -> Score:
+        value, threshold = self.engine.value(matched, called, expected), self.formula.threshold
         passed = None if threshold is None else value >= threshold
         label: Label | None = None if passed is None else "pass" if passed else "fail"
         reason = sentence(self.formula, value, matched, called, expected)
