@@ -306,14 +306,17 @@ def test_an_interrupt_ends_at_once_whatever_slow_metrics_are_doing(tmp_path: Pat
     cases = tmp_path / "cases.jsonl"
     cases.write_text(json_lines(SAME * 10))
     program = """
-import sys, time
+import signal, sys, time
 from goldspan.scoring.registry import metric
 from goldspan.cli import main
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+
 @metric("slow")
 def slow(seen):
-    print("begun", file=sys.stderr, flush=True)
-    time.sleep(60)
+    while True:
+        print("begun", file=sys.stderr, flush=True)  # also as the program ends
+        time.sleep(0.001)
 
 main()
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
@@ -14,6 +14,9 @@ R = TypeVar("R")
 
 _AHEAD = 4
 """So many items a worker are taken before the first of them is done."""
+
+_PATIENCE_S = 0.5
+"""How long the program waits before it looks whether it was interrupted. On Windows waiting cannot be interrupted."""
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T], *, concurrency: int = 1) -> Generator[R, None, None]:
@@ -34,14 +37,21 @@ def in_order(work: Callable[[T], R], items: Iterable[T], *, concurrency: int = 1
             begun.append(Future())
             tasks.put((begun[-1], item))
             if len(begun) >= concurrency * _AHEAD:
-                yield begun.popleft().result()
+                yield _result(begun.popleft())
         while begun:
-            yield begun.popleft().result()
+            yield _result(begun.popleft())
     finally:
         for future in begun:
             future.cancel()
         for _ in range(concurrency):
             tasks.put(None)
+
+
+def _result(future: Future[R]) -> R:
+    """What a worker made, or raised. An interrupt that comes just before the waiting would else not be heard."""
+    while not future.done():
+        wait([future], timeout=_PATIENCE_S)
+    return future.result()
 
 
 def _labour(work: Callable[[T], R], tasks: SimpleQueue[tuple[Future[R], T] | None]) -> None:
