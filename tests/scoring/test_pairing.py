@@ -101,6 +101,17 @@ def test_among_calls_that_hold_what_is_expected_weighing_brings_nothing(
     check(lambda plan, calls: by_family(plan, calls, order, unknown, Effort()), items, called, order)
 
 
+@pytest.mark.parametrize(("number", "more"), [(5, {}), (2, {"body": "x" * 5000})], ids=["many", "large"])
+def test_only_a_few_small_calls_are_tried_in_all_ways(number: int, more: dict[str, Any]) -> None:
+    def settled(number: int, **more: Any) -> Chosen | None:
+        tools = tuple(ExpectedTool("a", {"x": at, **more}) for at in range(number))
+        calls = [(at, ToolCall("a", arguments={"x": at + 1, **more})) for at in range(number)]
+        return by_family(layout(Golden("g", tools=tools)).first, calls, "any", unknown, Effort())
+
+    assert settled(2) is not None
+    assert settled(number, **more) is None
+
+
 def test_a_call_that_would_do_earlier_answers_there_if_that_keeps_the_order() -> None:
     expected = [ExpectedTool("a", {"x": 1}, match="subset"), "b", ExpectedTool("a", {"x": 1, "y": 2}, match="subset")]
     seen = compare([{"name": "a", "arguments": {"x": 1, "y": 2}}, "b"], expected)

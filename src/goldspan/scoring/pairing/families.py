@@ -157,17 +157,14 @@ def _tried(plan: Plan, slots: _Slots, calls: _Calls, contents: Iterable[Content]
     against = [[_against(plan.slots[slot].tools[0], call, schemas) for _, call in calls] for slot in slots]
     flipped = len(slots) > len(calls)
     rows = list(zip(*against, strict=True)) if flipped else against
-    least: int | None = None
-    best: tuple[int, ...] = ()
-    only = True
-    for columns in permutations(range(len(rows[0])), len(rows)):
-        total = sum([row[column] for row, column in zip(rows, columns, strict=True)])
-        if least is None or total < least:
-            least, best, only = total, columns, True
-        elif total == least:
-            only = False
+    ways = sorted(
+        (sum([row[column] for row, column in zip(rows, columns, strict=True)]), columns)
+        for columns in permutations(range(len(rows[0])), len(rows))
+    )
+    (least, best), *others = ways
     places = [(column, row) if flipped else (row, column) for row, column in enumerate(best)]
-    return _Settled({slots[slot]: calls[call][0] for slot, call in sorted(places)}, only)
+    pairs = {slots[slot]: calls[call][0] for slot, call in sorted(places)}
+    return _Settled(pairs, are_only=not others or others[0][0] > least)
 
 
 def _against(tool: ExpectedTool, call: ToolCall, schemas: Schemas) -> int:
