@@ -45,6 +45,8 @@ PEER_BUDGETS = {"deepeval": 20.0}
 TEXTS_BUDGET = 100.0
 """How many times faster than difflib a matrix of calls with similar texts must be."""
 
+TURN_S = 0.2
+"""How long a profile, and its peer, is timed before it is the other's turn."""
 CALLS = 5
 """How long the runs are whose evaluation is timed."""
 TEXTS = 20
@@ -167,6 +169,16 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
+def _steadily(run: Callable[[], object], at_least: float) -> float:
+    """Seconds that it takes once, where it is done again and again for so many; the first time does not count."""
+    run()
+    times, began = 0, time.process_time()
+    while (taken := time.process_time() - began) < at_least:
+        run()
+        times += 1
+    return taken / times
+
+
 # --- against the peers ------------------------------------------------------------------------------------------------
 
 
@@ -197,8 +209,8 @@ def _against(peer: Peer, folder: Path, measured: Sequence[Case], rounds: int) ->
 def duel(peer: Peer, options: Options, worker: Worker, measured: Sequence[Case], rounds: int) -> Duel:
     """Time a profile and its peer in turns.
 
-    In each round either side scores all cases twice, and the second time counts. Then neither pays for the caches that
-    the other has filled with its own.
+    In each round either side scores all cases for a while, and the first time does not count. So neither pays for the
+    caches that the other has filled with its own, or for a processor that slows down while it waits for its turn.
     """
 
     score, inputs = _ready(peer, options, measured)
@@ -207,16 +219,11 @@ def duel(peer: Peer, options: Options, worker: Worker, measured: Sequence[Case],
         return [score(called, expected, **beside).value for called, expected, beside in inputs]
 
     worker.prepare(options)
-    _, theirs = worker.round()
+    _, theirs = worker.round(0)
     pairs = [(one, other) for one, other in zip(ours(), theirs, strict=True) if other is not None]
     if not pairs:
         raise Unavailable("cannot be run: it raises in every case")
-    taken = []
-    for _ in range(rounds):
-        ours()
-        seconds = _seconds(ours)
-        worker.round()
-        taken.append((seconds, worker.round()[0]))
+    taken = [(_steadily(ours, TURN_S), worker.round(TURN_S)[0]) for _ in range(rounds)]
     return Duel(
         ours=statistics.median(ours for ours, _ in taken) / len(measured) * 1e6,
         theirs=statistics.median(theirs for _, theirs in taken) / len(measured) * 1e6,

@@ -76,9 +76,12 @@ class Worker:
         """Prepare the peer with these options. Raises `Unavailable`."""
         self._ask(options=options)
 
-    def round(self) -> tuple[float, list[float | None]]:
-        """Score every case: the seconds that takes, and the scores, `None` where the peer raises."""
-        seconds, scores = self._ask(round=True)
+    def round(self, at_least: float) -> tuple[float, list[float | None]]:
+        """Score every case again and again, for so many seconds `at_least`.
+
+        Returns the seconds that it takes to score all once, and the scores, `None` where the peer raises.
+        """
+        seconds, scores = self._ask(round=at_least)
         return seconds, scores
 
     def _ask(self, **question: Any) -> Any:
