@@ -127,7 +127,7 @@ def test_a_peer_that_raises_has_no_score_and_the_other_cases_are_scored(asynchro
     async def awaited(case: tuple[int, int]) -> float:
         return share(case)
 
-    seconds, scores = worker.timed(awaited if asynchronous else share, [(1, 2), (1, 0), (2, 2)])
+    seconds, scores = worker.timed(awaited if asynchronous else share, [(1, 2), (1, 0), (2, 2)], 0.001)
     assert scores == [0.5, None, 1]
     assert seconds > 0
 

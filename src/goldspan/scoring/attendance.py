@@ -9,7 +9,7 @@ raises precision, whichever failures it makes good.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -68,7 +68,7 @@ def attendance(run: Run, golden: Golden, asked: Layout) -> Attendance:
     if not failed or golden.attempts == "all":
         return Attendance(aside)
     if golden.attempts == "effective":
-        return _effective(run.tool_calls, aside, asked.names)
+        return _effective(run.tool_calls, failed, aside, asked.names)
     for at in failed:
         aside[at] = row_of_call("superseded", at, run.tool_calls[at], FAILED)
     return Attendance(aside)
@@ -79,13 +79,13 @@ def row_of_call(verdict: Verdict, at: int, call: ToolCall, note: str | None = No
     return _Row(verdict, None, call, None, at, None, None, None, note)
 
 
-def _effective(calls: Sequence[ToolCall], aside: Mapping[int, Row], names: Naming) -> Attendance:
-    attempts: dict[Hashable, list[int]] = {}
+def _effective(calls: Sequence[ToolCall], failed: Iterable[int], aside: Mapping[int, Row], names: Naming) -> Attendance:
+    attempts: dict[Hashable, list[int]] = {names.tool(calls[at]): [] for at in failed}
     for at, call in enumerate(calls):
-        if at not in aside:
-            attempts.setdefault(names.tool(call), []).append(at)
+        if at not in aside and (tool := names.tool(call)) in attempts:
+            attempts[tool].append(at)
     superseded: dict[int, Row] = {}
-    failed: set[int] = set()
+    standing: set[int] = set()
     excused: dict[int, str] = {}
     for of_tool in attempts.values():
         keys = equality_keys([calls[at].arguments for at in of_tool])
@@ -98,10 +98,10 @@ def _effective(calls: Sequence[ToolCall], aside: Mapping[int, Row], names: Namin
             elif later is not None and same in made:
                 superseded[at] = row_of_call("superseded", at, calls[at], later)
             else:
-                failed.add(at)
+                standing.add(at)
                 if later is not None:
                     excused[at] = later
                 later = later or TRIED_AGAIN
             made.add(same)
     made_good = frozenset([at for at, why in excused.items() if why == MADE_GOOD])
-    return Attendance({**aside, **superseded}, Failures(frozenset(failed), made_good), excused)
+    return Attendance({**aside, **superseded}, Failures(frozenset(standing), made_good), excused)
