@@ -354,5 +354,9 @@ def test_what_was_made_good_is_as_if_it_had_never_been(run: Run, golden: Golden)
         assert call.error is not None
         assert any(later.name == call.name for later in run.tool_calls[(at or 0) + 1 :])
     left = Run("r", tool_calls=tuple(call for at, call in enumerate(run.tool_calls) if at not in gone))
+    again = compare(left, golden)  # of equally good pairs it may have others
+    assert sorted(row.verdict for row in seen.rows if row.verdict != "superseded") == sorted(
+        row.verdict for row in again.rows
+    )
     metrics = (*SCORES, "tool_order")
     assert scores(left, golden, metrics) == scores(run, golden, metrics)
