@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ToolCall,
         ToolDefinition,
         Vocabulary,
+        When,
     )
     from goldspan.otlp import load_runs
     from goldspan.scoring import compare, evaluate, profiles
@@ -81,6 +82,7 @@ _HOMES = {
         "ToolCall",
         "ToolDefinition",
         "Vocabulary",
+        "When",
     ),
     "goldspan.otlp": ("load_runs",),
     "goldspan.scoring": ("compare", "evaluate"),
@@ -117,6 +119,7 @@ __all__ = [
     "ToolDefinition",
     "TraceFileError",
     "Vocabulary",
+    "When",
     "__version__",
     "compare",
     "evaluate",

@@ -30,6 +30,7 @@ from goldspan.model.goldens import (
     Times,
     Tool,
     Vocabulary,
+    When,
 )
 from goldspan.model.runs import (
     COUNTED_KINDS,
@@ -90,6 +91,7 @@ __all__ = [
     "Unit",
     "Verdict",
     "Vocabulary",
+    "When",
     "content_digest",
     "drafted",
 ]

@@ -18,7 +18,9 @@ Mode = Literal["recall", "precision", "f1", "exact", "set"]
 """How `tool_correctness` makes one number of what was called and what was not."""
 ArgumentsMatch = Literal["exact", "subset"]
 Effect = Literal["read", "write"]
-MatchedBy = Literal["id", "input", "given"]
+MatchedBy = Literal["given", "id", "when", "input", "near", "policy"]
+"""How the golden of a run was found, from the most to the least certain: `given` with the run itself, by its `id`, by a
+rule (`when`), by the same `input`, by an input that is `near`, or as the `policy` for everything else."""
 
 
 class _Absent:
@@ -113,6 +115,8 @@ class ExpectedTool:
     """Arguments that are not looked at on either side: dotted paths, such as `options.trace_id`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What an argument is, by dotted path, where either side leaves it out."""
+    agent: str | None = None
+    """The agent that must make the call; `None`: any."""
 
     @property
     def optional(self) -> bool:
@@ -157,9 +161,28 @@ Item: TypeAlias = ExpectedTool | AnyOf | Parallel
 """One entry of a golden's `tools`."""
 
 
+@dataclass(frozen=True, slots=True)
+class When:
+    """Which runs a golden is for, by what their telemetry says: everything that is said must hold.
+
+    The names are glob patterns, compared without regard to case.
+    """
+
+    agent: str | None = None
+    """The agent's name."""
+    service: str | None = None
+    """The `service.name` of the process."""
+    span: str | None = None
+    """The name of the run's span."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the run's span, each a plain value or a matcher."""
+    input: Any = None
+    """A plain text, which means the same text, or a matcher of the request's text; `None`: any."""
+
+
 @dataclass(frozen=True)
 class Golden:
-    """What was expected for a request."""
+    """What was expected for a request, a component or a conversation."""
 
     id: str
     input: str | None = None
@@ -189,6 +212,12 @@ class Golden:
     """Keys of the golden file that are not goldspan's, kept as they were."""
     vocabulary: Vocabulary = NO_VOCABULARY
     """What names mean here."""
+    when: When | None = None
+    """Which runs it is for, where neither an id nor an input has to say so."""
+    component: str | None = None
+    """The component it is for; `None`: it is for requests and conversations."""
+    policy: bool = False
+    """It expects no calls in particular and forbids or limits some: for every run that no other golden is for."""
 
     def __hash__(self) -> int:
         return hash((self.id, self.digest))
@@ -209,7 +238,7 @@ class Golden:
             self.tools,
             [self.order, self.forbid, self.max_calls, self.depth, self.attempts, self.duplicates, self.extra],
             [self.mode, self.threshold, self.thresholds, self.metrics, self.vocabulary.digest],
-            self.write_tools,
+            [self.write_tools, self.policy],
         ]
         try:
             return content_digest(judged)

@@ -99,6 +99,8 @@ class Health:
     """Names of spans that no convention knows, and that look like tools."""
     merged: int = 0
     """Further witnesses (spans or messages) of calls that were counted once."""
+    unended: int = 0
+    """Spans of it that had not ended when it was looked at: it may become more."""
 
     @property
     def clean(self) -> bool:
@@ -113,6 +115,7 @@ class Health:
             or self.dropped_attributes
             or self.arguments_absent
             or self.arguments_unreadable
+            or self.unended
         )
 
 
@@ -143,7 +146,17 @@ class Run:
     start_ns: int | None = None
     end_ns: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What a case says of itself beyond all this, kept as it was; a run from telemetry has none."""
+    """What a case, or the running program (`goldspan.metadata.*`), says of it beyond all this."""
+    expected_tools: tuple[Any, ...] | None = None
+    """What its own telemetry says is expected, in the words of a golden's `tools`; goes before every golden."""
+    metrics: tuple[str, ...] | None = None
+    """The metrics that its own telemetry asks for; `None`: those that are asked for elsewhere."""
+    environment: str | None = None
+    """The `deployment.environment.name` of the process: `production`, `test`."""
+    span_name: str | None = None
+    """The name of the run's span."""
+    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False, compare=False)
+    """The attributes of the run's span, for rules that look at them."""
 
     @property
     def tools_used(self) -> tuple[str, ...]:
