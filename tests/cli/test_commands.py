@@ -332,7 +332,11 @@ def test_components_can_be_scored_from_files_too(goldspan: Goldspan, tmp_path: P
         pytest.param(["score", "{tmp}/other.json"], "other.json", id="some other JSON"),
         pytest.param(["score", "{tmp}/empty.jsonl"], "no request found in empty.jsonl", id="empty"),
         pytest.param(["extract", "{tmp}/empty.jsonl"], "no request found in empty.jsonl", id="nothing to extract"),
-        pytest.param(["score", "{traces}", "--unit", "component"], "no span in it is marked as one", id="no component"),
+        pytest.param(
+            ["score", "{traces}", "--unit", "component"],
+            "no span in it is marked or declared as one",
+            id="no component",
+        ),
         pytest.param(["extract", "{tmp}/web.json"], "docs/conventions.md says which are", id="no agent's traces"),
         pytest.param(["extract", "{traces}", "--unit", "session"], "'conversation'", id="no such unit"),
         pytest.param(["score", "{traces}", "-g", "nowhere.yaml"], "nowhere.yaml", id="missing goldens"),
@@ -520,3 +524,58 @@ def test_a_terminal_without_unicode_gets_plain_signs() -> None:
     assert (said.status, said.err) == (0, "")
     assert "x confirm-by-mail  Book the Roma Inn and mail me the confirmation." in said.lines
     assert "    send_email         x -" in said.lines
+
+
+# --- components -------------------------------------------------------------------------------------------------------
+
+DECLARED = """
+components:
+  retrieval: {span: "retrieve*"}
+goldens:
+  - id: retrieve
+    component: retrieval
+    tools: [search]
+"""
+
+
+def _otlp_span(span_id: str, parent_id: str | None, name: str, **attributes: str) -> dict[str, object]:
+    told = [{"key": key.replace("__", "."), "value": {"stringValue": value}} for key, value in attributes.items()]
+    span = {"traceId": "1" * 32, "spanId": span_id * 16, "name": name, "attributes": told}
+    times = {"startTimeUnixNano": str(int(span_id) * 10), "endTimeUnixNano": str(int(span_id) * 10 + 5)}
+    return {**span, **times} if parent_id is None else {**span, **times, "parentSpanId": parent_id * 16}
+
+
+@pytest.fixture
+def declared(tmp_path: Path) -> tuple[Path, Path]:
+    """Traces of an application with a step that nothing marks, and a golden file that declares it."""
+    spans = [
+        _otlp_span("1", None, "invoke_agent a", gen_ai__operation__name="invoke_agent", gen_ai__agent__name="a"),
+        _otlp_span("2", "1", "retrieve all"),
+        _otlp_span(
+            "3", "2", "execute_tool search", gen_ai__operation__name="execute_tool", gen_ai__tool__name="search"
+        ),
+    ]
+    traces, goldens = tmp_path / "traces.json", tmp_path / "goldens.yaml"
+    traces.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    goldens.write_text(DECLARED)
+    return traces, goldens
+
+
+def test_components_that_a_golden_file_declares_are_extracted_and_scored(
+    goldspan: Goldspan, declared: tuple[Path, Path]
+) -> None:
+    traces, goldens = declared
+    (run_,) = goldspan("extract", traces, "--unit", "component", "-g", goldens, "--json").documents
+    assert (run_["component"], run_["agent"], run_["tools_used"]) == ("retrieval", "a", ["search"])
+    (judged,) = goldspan("score", traces, "--unit", "component", "-g", goldens, "--json").documents
+    assert (judged["golden_id"], judged["passed"]) == ("retrieve", True)
+    nothing = goldspan("extract", traces, "--unit", "component")
+    assert (nothing.status, "marked or declared" in nothing.err) == (2, True)
+
+
+def test_goldens_of_declared_components_are_not_reported_as_matching_no_run(
+    goldspan: Goldspan, declared: tuple[Path, Path]
+) -> None:
+    traces, goldens = declared
+    said = goldspan("goldens", "check", goldens, "--traces", traces)
+    assert "retrieve" not in said.out

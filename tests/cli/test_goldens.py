@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from goldspan.cli.app import run
-from goldspan.goldens.language import schema
+from goldspan.goldens.json_schema import schema
 from goldspan.otlp import load_runs
 
 ROOT = Path(__file__).parent.parent.parent

@@ -335,12 +335,6 @@ def test_a_mistake_in_a_golden_says_where_and_what(tmp_path: Path, golden: str, 
     assert complaint(tmp_path, "goldens.yaml", f"- {golden}\n") == f"goldens.yaml, {sentence}"
 
 
-@pytest.mark.parametrize("key", ["component", "when"])
-def test_what_is_not_supported_yet_is_not_passed_over_in_silence(tmp_path: Path, key: str) -> None:
-    text = complaint(tmp_path, "g.json", json.dumps([{"id": "a", "tools": [], key: {"agent": "support"}}]))
-    assert text == f"g.json, golden 'a': the key {key!r} is not supported yet."
-
-
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -1,12 +1,21 @@
-"""A run finds its golden by id or by the text of its request, and never by a guess."""
+"""A run finds its golden from the most to the least certain way, and never by a guess."""
 
 from __future__ import annotations
 
-import pytest
+import pickle
+import subprocess
+import sys
+from typing import Any
 
-from goldspan.errors import GoldenError
-from goldspan.goldens import Goldens
-from goldspan.model import ExpectedTool, Golden, Run
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import goldspan
+from goldspan.errors import ConfigurationError, GoldenError
+from goldspan.goldens import Goldens, load_goldens
+from goldspan.model import AnyOf, ExpectedTool, Golden, Run, Tool, Vocabulary, When
+from goldspan.model.matchers import Regex
 
 BOOK = Golden("book", input="Book the cheapest hotel.", tools=(ExpectedTool("book_hotel"),))
 REFUND = Golden("refund", input="Refund my order.", tools=(ExpectedTool("refund"),))
@@ -110,3 +119,408 @@ def test_goldens_can_be_counted_walked_through_and_asked_for() -> None:
     assert "hotel" not in goldens
     assert repr(goldens) == "<Goldens: 2>"
     assert not Goldens()
+
+
+# --- the chain --------------------------------------------------------------------------------------------------------
+
+SUPPORT = Golden("support", when=When(agent="support"), tools=(ExpectedTool("answer"),))
+POLICY = Golden("policy", forbid=("delete_*",), policy=True)
+ALL = Goldens([BOOK, REFUND, SUPPORT, POLICY])
+
+
+def asked(text: str | None = None, **fields: Any) -> Run:
+    return Run("trace:span", input=text, **fields)
+
+
+@pytest.mark.parametrize(
+    ("looked_up", "golden_id", "how"),
+    [
+        pytest.param(
+            asked(BOOK.input, agent="support", golden_id="refund", expected_tools=("a",)), "refund", "given", id="given"
+        ),
+        pytest.param(asked(BOOK.input, agent="support", golden_id="refund"), "refund", "id", id="id"),
+        pytest.param(asked(BOOK.input, agent="support", golden_id="?"), "support", "when", id="when"),
+        pytest.param(asked(BOOK.input, agent="sales"), "book", "input", id="input"),
+        pytest.param(asked("Book a cheapest hotel.", agent="sales"), "book", "near", id="near"),
+        pytest.param(asked("Tell me a joke.", agent="sales"), "policy", "policy", id="policy"),
+        pytest.param(asked(), "policy", "policy", id="a policy needs no text"),
+    ],
+)
+def test_the_most_certain_way_decides(looked_up: Run, golden_id: str, how: str) -> None:
+    match = ALL.find(looked_up)
+    assert match is not None
+    assert (match.golden.id, match.how) == (golden_id, how)
+    assert match.similarity == (1.0 if how != "near" else pytest.approx(0.9130, abs=1e-4))
+
+
+@pytest.mark.parametrize(
+    ("looked_up", "why"),
+    [
+        pytest.param(asked(expected_tools=()), "the run itself says what is expected", id="given"),
+        pytest.param(asked(agent="support"), "golden 'support' was found by what it says of runs", id="when"),
+        pytest.param(asked("Book a cheapest hotel."), "golden 'book' was found by near text (0.91)", id="near"),
+        pytest.param(asked("?"), "golden 'policy' is the policy for this run", id="policy"),
+        pytest.param(
+            asked("Refund my order.", golden_id="bock"),
+            "golden 'refund' was found by its input; golden id 'bock' is not in the file",
+            id="an unknown id is told beside what was found",
+        ),
+    ],
+)
+def test_how_a_golden_was_found_is_told(looked_up: Run, why: str) -> None:
+    assert ALL.explain(looked_up) == why
+
+
+def test_a_set_of_goldens_survives_pickling() -> None:
+    again = pickle.loads(pickle.dumps(Goldens([BOOK, SUPPORT], near=80, margin=1)))
+    assert ([golden.id for golden in again], again.near, again.margin) == (["book", "support"], 80, 1)
+    assert again.find(asked(agent="Support")) is not None
+
+
+# --- what the run itself says is expected -----------------------------------------------------------------------------
+
+
+def test_what_a_run_says_is_expected_of_it_is_its_golden() -> None:
+    expected = ("find", {"name": "refund", "args": {"id": {"regex": "[0-9]+"}}}, {"any_of": ["mail", "call"]})
+    match = ALL.find(asked(BOOK.input, expected_tools=expected))
+    assert match is not None
+    assert match.golden == Golden(
+        "given",
+        tools=(
+            ExpectedTool("find"),
+            ExpectedTool("refund", {"id": Regex("[0-9]+")}),
+            AnyOf(((ExpectedTool("mail"),), (ExpectedTool("call"),))),
+        ),
+    )
+
+
+def test_a_golden_that_the_run_names_keeps_its_other_rules() -> None:
+    named = Golden("strict", tools=(ExpectedTool("a"),), order="exact", forbid=("delete_*",), threshold=0.9)
+    goldens = Goldens([named, POLICY])
+    match = goldens.find(asked(golden_id="strict", expected_tools=("b", "c")))
+    assert match is not None
+    assert match.golden == Golden(
+        "strict", tools=(ExpectedTool("b"), ExpectedTool("c")), order="exact", forbid=("delete_*",), threshold=0.9
+    )
+    of_policy = goldens.find(asked(golden_id="policy", expected_tools=({"name": "b"},)))
+    assert of_policy is not None
+    assert of_policy.golden == Golden("policy", tools=(ExpectedTool("b"),), forbid=("delete_*",))
+
+
+def test_an_unknown_id_beside_what_is_expected_is_the_name_of_it() -> None:
+    match = ALL.find(asked(golden_id="tests/test_a.py", expected_tools=()))
+    assert match is not None
+    assert (match.golden.id, match.golden.tools, match.how) == ("tests/test_a.py", (), "given")
+
+
+@pytest.mark.parametrize("item", ["hotel.search", {"name": "search_hotels"}])
+def test_what_a_run_expects_is_read_with_the_vocabulary_of_the_goldens(item: Any) -> None:
+    vocabulary = Vocabulary((Tool("search_hotels", aliases=("hotel.search",), ignore=("trace_id",)),))
+    match = Goldens(vocabulary=vocabulary).find(asked(expected_tools=(item,)))
+    assert match is not None
+    assert (match.golden.vocabulary, match.golden.calls[0].ignore) == (vocabulary, ("trace_id",))
+
+
+@pytest.mark.parametrize(
+    ("expected", "told"),
+    [
+        pytest.param((3,), "expected_tools[0]: must be the name of a tool or a mapping with its name", id="a number"),
+        pytest.param(("",), "expected_tools[0]: name must not be empty", id="no name"),
+        pytest.param(
+            ({"name": "a", "argument": {}},),
+            "expected_tools[0]: unknown key 'argument'. Did you mean 'arguments'?",
+            id="a slip",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_no_golden_and_shows_no_value(expected: tuple[Any, ...], told: str) -> None:
+    looked_up = asked(BOOK.input, golden_id="book", expected_tools=expected)
+    assert ALL.find(looked_up) is None
+    assert ALL.explain(looked_up) == f"what the run itself says is expected cannot be read: {told}"
+
+
+def test_what_a_run_expects_is_judged_without_any_goldens() -> None:
+    result = goldspan.evaluate(asked(expected_tools=("a",)), None)
+    assert (result.passed, result.reason) == (False, "Expected a was not called.")
+    assert goldspan.evaluate(asked(), None).reason == "No golden applies to this run: none was given."
+
+
+# --- by what a golden says of runs ------------------------------------------------------------------------------------
+
+
+def test_rules_that_fit_alike_and_disagree_answer_nothing() -> None:
+    other = Golden("web", when=When(service="web*"), tools=(ExpectedTool("search"),))
+    goldens = Goldens([BOOK, SUPPORT, other, POLICY])
+    both = asked(BOOK.input, agent="support", service="webshop")
+    assert goldens.find(both) is None
+    assert goldens.explain(both) == "2 goldens fit this run and disagree (web, support)"
+    again = Goldens([SUPPORT, Golden("again", when=When(service="web*"), tools=SUPPORT.tools)]).find(both)
+    assert again is not None
+    assert again.how == "when"
+
+
+def test_of_two_goldens_of_one_input_the_one_that_says_more_of_the_run_applies() -> None:
+    mine = Golden("mine", input=BOOK.input, when=When(agent="sales"), tools=(ExpectedTool("offer"),))
+    goldens = Goldens([BOOK, mine, Golden("any", when=When(agent="sales"))])
+    for agent, golden_id, how in (("sales", "mine", "when"), ("other", "book", "input")):
+        match = goldens.find(asked(BOOK.input, agent=agent))
+        assert match is not None
+        assert (match.golden.id, match.how) == (golden_id, how)
+    match = goldens.find(asked("Anything else", agent="sales"))
+    assert match is not None
+    assert match.golden.id == "any"
+
+
+def test_a_golden_of_an_input_and_a_rule_needs_both() -> None:
+    goldens = Goldens([Golden("mine", input=BOOK.input, when=When(agent="sales"))])
+    assert goldens.find(asked(BOOK.input, agent="other")) is None
+    assert goldens.find(asked("Anything else", agent="sales")) is None
+    assert goldens.find(asked("Book the cheapest hotels.", agent="sales")) is None
+
+
+# --- components -------------------------------------------------------------------------------------------------------
+
+
+def component(name: str | None, text: str | None = None, **fields: Any) -> Run:
+    return Run("trace:span", unit="component", component=name, input=text, **fields)
+
+
+RETRIEVER = Golden("retriever", component="Doc Retriever", tools=(ExpectedTool("vector_search"),))
+
+
+def test_a_golden_of_a_component_is_for_its_runs_only() -> None:
+    goldens = Goldens([BOOK, RETRIEVER])
+    match = goldens.find(component("doc_retriever", BOOK.input))
+    assert match is not None
+    assert (match.golden, match.how) == (RETRIEVER, "when")
+    for other in (component("ranker", BOOK.input), component(None), asked("?")):
+        assert goldens.find(other) is None
+    assert goldens.explain(component("ranker", "?")) == "no golden for this input of the component 'ranker'"
+    assert goldens.explain(component("ranker")) == "the run shows no input to look up"
+
+
+def test_an_id_means_its_golden_whatever_the_unit() -> None:
+    goldens = Goldens([BOOK, RETRIEVER])
+    for looked_up in (component("ranker", golden_id="book"), asked(golden_id="retriever")):
+        match = goldens.find(looked_up)
+        assert match is not None
+        assert match.how == "id"
+
+
+def test_components_have_goldens_of_their_own_for_an_input() -> None:
+    mine = Golden("mine", component="ranker", input=BOOK.input, tools=(ExpectedTool("rank"),))
+    goldens = Goldens([BOOK, mine])
+    for looked_up, golden_id, how in (
+        (component("ranker", BOOK.input), "mine", "input"),
+        (component("ranker", "Book the cheapest hotels."), "mine", "near"),
+        (asked(BOOK.input), "book", "input"),
+        (asked("Book the cheapest hotels."), "book", "near"),
+        (Run("c", unit="conversation", input=BOOK.input), "book", "input"),
+    ):
+        match = goldens.find(looked_up)
+        assert match is not None
+        assert (match.golden.id, match.how) == (golden_id, how)
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_for_some_runs_goes_before_the_one_for_all() -> None:
+    of_support = Golden("of-support", when=When(agent="support"), max_calls=3, policy=True)
+    of_retriever = Golden("of-retriever", component="retriever", max_calls=1, policy=True)
+    goldens = Goldens([POLICY, of_support, of_retriever])
+    found = [goldens.find(run) for run in (asked(agent="support"), asked(agent="sales"), component("retriever"))]
+    assert [match and (match.golden.id, match.how) for match in found] == [
+        ("of-support", "policy"),
+        ("policy", "policy"),
+        ("of-retriever", "policy"),
+    ]
+    assert goldens.find(component("ranker")) is None
+
+
+def test_policies_that_disagree_answer_nothing() -> None:
+    goldens = Goldens([POLICY, Golden("other", max_calls=3, policy=True)])
+    assert goldens.find(asked()) is None
+    assert goldens.explain(asked()) == "2 goldens are policies for this run and disagree (policy, other)"
+
+
+def test_where_goldens_disagree_no_policy_steps_in() -> None:
+    goldens = Goldens([BOOK, Golden("other", input=BOOK.input), POLICY])
+    assert goldens.find(asked(BOOK.input)) is None
+
+
+# --- near text --------------------------------------------------------------------------------------------------------
+
+
+def near(text: str, *goldens: Golden, **settings: Any) -> str | None:
+    match = Goldens(goldens, **settings).find(asked(text))
+    return match.golden.id if match else None
+
+
+def inputs(*texts: str, same: bool = False) -> list[Golden]:
+    return [Golden(text, input=text, tools=(ExpectedTool("t" if same else f"t{n}"),)) for n, text in enumerate(texts)]
+
+
+CANCEL = "Please cancel my order and refund the money"
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "stored", "found"),
+    [
+        pytest.param("please cancel my ordr and refund the money", CANCEL, True, id="a slip of the pen"),
+        pytest.param("Please cancel the order and refund the money", CANCEL, True, id="a word"),
+        pytest.param("Please do not cancel my order and refund the money", CANCEL, False, id="a negation"),
+        pytest.param("Please don't cancel my order and refund the money",
+                     "Please do not cancel my order and refund the money", True, id="the same negation"),
+        pytest.param("I can't find the order that I made with you last week",
+                     "I cant find the order that I made with you last week", True, id="the same is negated"),
+        pytest.param("Do not cancel the order but do refund all of the money to me",
+                     "Do cancel the order but do not refund all of the money to me", False, id="another is negated"),
+        pytest.param("I want my money back for order 8", "I want my money back for order 7", False, id="a number"),
+        pytest.param("I want the money back for order 7", "I want my money back for order 7", True, id="same number"),
+        pytest.param("Move my booking from day 3 to day 5", "Move my booking from day 5 to day 3", False, id="order"),
+        pytest.param("Book a room for three nights in Paris", "Book a room for two nights in Paris", False, id="words"),
+        pytest.param("Bestelle das Buch bitte auf keinen Fall jetzt gleich",
+                     "Bestelle das Buch bitte auf jeden Fall jetzt gleich", False, id="German"),
+        pytest.param("Send the report with the attachment to everyone not",
+                     "Send the report with the attachment to everyone now", False, id="a negation at the end"),
+    ],
+)  # fmt: skip
+def test_a_near_text_asks_for_the_same(asked_for: str, stored: str, found: bool) -> None:
+    assert near(asked_for, *inputs(stored)) == (stored if found else None)
+
+
+def test_two_goldens_that_are_about_as_near_are_no_answer() -> None:
+    goldens = Goldens(inputs("Book the cheap hotel in Rome.", "Book the cheap motel in Rome."))
+    between = asked("Book the cheap botel in Rome.")
+    assert goldens.find(between) is None
+    assert goldens.explain(between) == (
+        "2 goldens are about as near to this input and disagree "
+        "(Book the cheap hotel in Rome. 0.97, Book the cheap motel in Rome. 0.97)"
+    )
+
+
+def test_the_margin_says_how_much_nearer_it_must_be() -> None:
+    goldens = inputs("Book the cheap hotel in Rome.", "Book the cheap motel in Rome.")
+    assert near("Book the cheap hostel in Rome.", *goldens, margin=4) is None
+    assert near("Book the cheap hostel in Rome.", *goldens, margin=3) == goldens[0].id
+    tied = inputs("Book the cheap hotel in Rome.", "Book the cheap hotel in Nome.")
+    assert near("Book the cheap hotel in Lome.", *tied, margin=0) is None
+
+
+def test_goldens_that_demand_the_same_are_no_rivals() -> None:
+    texts = [f"Book the cheap hotel in {city}." for city in ("Rome", "Nome", "Dome")]
+    assert near("Book the cheap hotel in Lome.", *inputs(*texts, same=True)) == texts[0]
+    rival = Golden("rival", input="Book the cheap hotel in Home.", tools=())
+    assert near("Book the cheap hotel in Lome.", *inputs(*texts, same=True), rival) is None
+
+
+def test_of_a_near_text_that_two_disagreeing_goldens_have_there_is_none() -> None:
+    goldens = Goldens([BOOK, Golden("other", input=BOOK.input)])
+    assert goldens.find(asked("Book the cheapest hotels.")) is None
+    assert "(book 0.98, other 0.98)" in goldens.explain(asked("Book the cheapest hotels."))
+
+
+def test_many_near_goldens_are_not_all_listed() -> None:
+    goldens = Goldens(inputs(*(f"Book the cheap hotel in {letter}ome." for letter in "RNDHTKJ")))
+    assert goldens.explain(asked("Book the cheap hotel in Lome.")).endswith(" 0.97 and 2 more)")
+
+
+def test_from_where_on_a_text_is_near_can_be_said_and_that_none_is() -> None:
+    text = "Could you book the cheapest hotel?"
+    assert near(text, BOOK) is None
+    assert near(text, BOOK, near=70) == "book"
+    assert near("Book the cheapest hotels.", BOOK, near=None) is None
+    assert near("Book the cheapest hotels.", BOOK, near=99) is None
+
+
+def test_long_texts_are_never_near() -> None:
+    long = "tell me more about it " * 480
+    assert near(long + "now", *inputs(long)) is None
+    assert Goldens(inputs(long)).explain(asked(long + "now")) == (
+        "no golden for this input, which is too long to be near another: 10,000 characters at most"
+    )
+    assert near(long, *inputs(long)) is not None
+    assert Goldens(inputs(long), near=None).explain(asked(long + "now")) == "no golden for this input"
+
+
+def test_among_very_many_goldens_the_nearest_is_found_all_the_same() -> None:
+    ends = ("bbum", "ckum", "llum", "mpum", "rstum", "zzum", "ngum", "xum")
+    cities = [f"{first}{second}{end}" for first in "bcdfghklmnprst" for second in "aeiou" for end in ends]
+    texts = [f"book the cheap hotel in {city} for my old friend" for city in cities]
+    goldens = Goldens(inputs(*texts, "where is the parcel that you sent to my mother", same=True))
+    goldens.prepare()
+    match = goldens.find(asked("Where is the parcel that you sent to my brother"))
+    assert match is not None
+    assert match.golden.id.startswith("where is the parcel")
+    match = goldens.find(asked("book the cheap hotel in balum for my old friend"))
+    assert match is not None
+    assert match.similarity > 0.98
+    differing = Goldens(inputs(*texts))
+    assert differing.find(asked("book the cheap hotel in balum for my old friend")) is None
+    assert differing.find(asked("Tell me a joke about hotels and how to book them")) is None
+
+
+@pytest.mark.parametrize("settings", [{"near": 101}, {"near": "90"}, {"near": True}, {"margin": -1}, {"margin": None}])
+def test_what_is_no_percentage_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="must be a number from 0 to 100"):
+        Goldens([BOOK], **settings)
+
+
+def test_goldens_of_files_take_the_same_settings(tmp_path: Any) -> None:
+    path = tmp_path / "g.yaml"
+    path.write_text("- {id: book, input: Book the cheapest hotel., tools: []}")
+    goldens = load_goldens(path, near=95, margin=1)
+    assert (goldens.near, goldens.margin) == (95, 1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"near": None}])
+def test_the_index_can_be_made_beforehand(settings: dict[str, Any]) -> None:
+    goldens = Goldens([BOOK, RETRIEVER], **settings)
+    goldens.prepare()
+    assert (goldens.find(asked("Book the cheapest hotels.")) is None) is (settings != {})
+    Goldens().prepare()
+
+
+def test_a_lookup_by_id_or_input_loads_neither_rapidfuzz_nor_pydantic() -> None:
+    program = """
+import sys
+from goldspan.goldens.lookup import Goldens
+from goldspan.model import Golden, Run
+goldens = Goldens([Golden("g", input="Hi")])
+assert goldens.find(Run("r", input="hi")) and goldens.find(Run("r", golden_id="g"))
+assert goldens.find(Run("r", expected_tools=("a",)))
+assert not {"rapidfuzz", "pydantic"} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+texts = st.sampled_from(["book a room in rome", "book a room in nome", "book a room in home", "cancel it", "", "it 7"])
+agents = st.sampled_from([None, "support", "sales"])
+whens = st.one_of(st.none(), st.builds(When, agent=st.sampled_from(["s*", "support", "Sales"])))
+units = st.sampled_from(["request", "conversation", "component"])
+stored = st.builds(
+    lambda text, when, component, policy, tool: {
+        "input": None if policy else text,
+        "when": when,
+        "component": component,
+        "policy": policy,
+        "tools": () if policy else (ExpectedTool(tool),),
+    },
+    *(texts, whens, st.sampled_from([None, "ranker"]), st.booleans(), st.sampled_from("ab")),
+)
+
+
+@given(st.lists(stored, max_size=8), texts, agents, units, st.randoms(use_true_random=False))
+def test_the_order_of_goldens_decides_nothing(
+    said: list[dict[str, Any]], text: str, agent: str | None, unit: Any, chance: Any
+) -> None:
+    goldens = [Golden(f"g{at}", **fields) for at, fields in enumerate(said)]
+    looked_up = Run("r", unit=unit, component="ranker" if unit == "component" else None, input=text, agent=agent)
+    shuffled = chance.sample(goldens, len(goldens))
+    one, other = (Goldens(each).find(looked_up) for each in (goldens, shuffled))
+    assert (one and (one.golden.digest, one.how, one.similarity)) == (
+        other and (other.golden.digest, other.how, other.similarity)
+    )

@@ -50,6 +50,12 @@ def called(*names: str, offered: Sequence[str] = (), golden_id: str | None = Non
         pytest.param(
             [{"id": "a", "input": "x"}, {"id": "b", "input": "x", "tools": ["t"]}], ["disagreement"], id="disagreement"
         ),
+        pytest.param(
+            [{"id": "a", "input": "x"}, {"id": "b", "input": "x", "tools": ["t"], "component": "c"}], [], id="component"
+        ),
+        pytest.param(
+            [{"id": "a", "when": {"agent": "x"}}, {"id": "b", "when": {"service": "x"}, "tools": ["t"]}], [], id="rules"
+        ),
         pytest.param([{"id": "a", "tools": ["t"], "forbid": ["u*", "t*"]}], ["contradiction"], id="contradiction"),
         pytest.param([{"id": "a", "tools": ["t"], "forbid": ["u*"]}], [], id="forbidden and not expected"),
         pytest.param([{"id": "a", "metrics": ["tool_f2"]}], ["unknown_metric"], id="unknown metric"),
@@ -59,6 +65,48 @@ def called(*names: str, offered: Sequence[str] = (), golden_id: str | None = Non
 )
 def test_goldens_are_odd_by_themselves(tmp_path: Path, goldens: list[dict[str, Any]], kinds: list[str]) -> None:
     assert [finding.kind for finding in alone(tmp_path, goldens)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("common", "sentence"),
+    [
+        pytest.param(
+            {"when": {"attributes": {"a": 1, "b": {"regex": "x"}}}},
+            "goldens 'a' and 'b' have the same when and disagree in tools: by when none is found.",
+            id="when",
+        ),
+        pytest.param(
+            {"component": "Doc Retriever", "input": "x"},
+            "goldens 'a' and 'b' have the same input and component and disagree in tools: by input and component none "
+            "is found.",
+            id="input and component",
+        ),
+    ],
+)
+def test_goldens_for_the_same_runs_should_not_disagree(tmp_path: Path, common: dict[str, Any], sentence: str) -> None:
+    (finding,) = alone(tmp_path, [{"id": "a", **common}, {"id": "b", **common, "tools": ["t"]}])
+    assert finding == Finding("disagreement", sentence, ("a", "b"))
+
+
+def test_policies_for_the_same_runs_should_not_disagree(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(
+        json.dumps([{"id": "a", "forbid": ["x"]}, {"id": "b", "forbid": ["x"]}, {"id": "c", "max_calls": 1}])
+    )
+    entries = read_files([path], lambda error: pytest.fail(str(error))).entries
+    (finding,) = by_themselves(entries)
+    told = (
+        "goldens 'a', 'b' and 'c' are policies for all other runs and disagree in forbid and max_calls: none is found."
+    )
+    assert finding.sentence == told
+    (finding,) = by_themselves(entries[:2])
+    assert finding.sentence == "goldens 'a' and 'b' are policies for all other runs and demand the same."
+
+
+def test_a_golden_belongs_to_the_runs_that_it_says_it_is_for(tmp_path: Path) -> None:
+    read = library(tmp_path, [{"id": "a", "when": {"agent": "x"}}, {"id": "b", "when": {"agent": "y"}}])
+    (finding,) = beside(read, Run("r", agent="x"), Run("s"))
+    assert finding == Finding("unmatched", "golden 'b' belongs to none of these runs.", ("b",))
 
 
 def test_a_disagreement_says_in_what(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from docs_examples import ROOT, blocks
-from goldspan.goldens.language import schema
+from goldspan.goldens.json_schema import schema
 from goldspan.goldens.yaml_values import values
 
 PUBLISHED = ROOT / "docs" / "goldens.schema.json"
@@ -76,6 +76,21 @@ def test_the_schema_accepts_every_golden_file_of_the_documentation(
         pytest.param(
             {"id": "g", "tools": [{"name": "a", "arguments": {"x": {"approx": "?"}}}], "input": None}, id="data"
         ),
+        pytest.param({"id": "g", "forbid": ["delete_*"]}, id="a policy that forbids"),
+        pytest.param(
+            {"id": "g", "max_calls": 0, "when": {"agent": "support"}}, id="a policy that limits, for some runs"
+        ),
+        pytest.param({"id": "g", "policy": True, "input": None, "component": "retriever"}, id="a policy that says so"),
+        pytest.param({"id": "g", "tools": [], "forbid": ["x"], "policy": False}, id="no policy"),
+        pytest.param(
+            {
+                "id": "g",
+                "tools": [],
+                "when": {"input": {"regex": "refund"}, "attributes": {"a": 1, "b": {"any": True}}},
+            },
+            id="conditions",
+        ),
+        pytest.param({"id": "g", "tools": [{"name": "a", "agent": "clerk"}], "when": {"span": "x"}}, id="an agent"),
     ],
 )
 def test_the_schema_accepts_what_is_read(validator: jsonschema.Draft202012Validator, golden: Any) -> None:
@@ -93,7 +108,15 @@ def test_the_schema_accepts_what_is_read(validator: jsonschema.Draft202012Valida
         pytest.param({"id": "g", "tools": [], "expected_tools": []}, id="the same twice"),
         pytest.param({"id": "g", "tools": [], "order": "sorted"}, id="an unknown order"),
         pytest.param({"id": "g", "tools": [], "threshold": 2}, id="a threshold of two"),
-        pytest.param({"id": "g", "tools": [], "when": {}}, id="what is yet to come"),
+        pytest.param({"id": "g", "tools": [], "when": {}}, id="conditions that say nothing"),
+        pytest.param({"id": "g", "tools": [], "when": None}, id="conditions left empty"),
+        pytest.param({"id": "g", "tools": [], "when": {"tool": "a"}}, id="an unknown condition"),
+        pytest.param({"id": "g", "tools": [], "when": {"input": {"approx": 1}}}, id="a matcher of numbers for a text"),
+        pytest.param({"id": "g", "tools": [], "component": 3}, id="a component that is a number"),
+        pytest.param({"id": "g", "forbid": []}, id="a policy that forbids nothing"),
+        pytest.param({"id": "g", "forbid": ["a"], "input": "x"}, id="a policy with an input"),
+        pytest.param({"id": "g", "forbid": ["a"], "policy": False}, id="neither tools nor policy"),
+        pytest.param({"id": "g", "tools": ["a"], "policy": True}, id="a policy that expects something"),
         pytest.param({"id": "g", "tools": [3]}, id="a number for a tool"),
         pytest.param({"id": "g", "tools": [{"args": {}}]}, id="a tool without a name"),
         pytest.param({"id": "g", "tools": [{"name": "a", "any_of": ["b"]}]}, id="a call and alternatives"),
@@ -115,6 +138,8 @@ def test_the_schema_refuses_what_is_no_golden(validator: jsonschema.Draft202012V
         pytest.param({"goldens": [], "defaults": {"tools": []}}, id="tools for all"),
         pytest.param({"goldens": [], "tools": ["a"]}, id="a list of declared tools"),
         pytest.param({"goldens": [], "metrics": ["tool_f1"]}, id="a collection without a name"),
+        pytest.param({"goldens": [], "components": {"a": {}}}, id="a component of no span"),
+        pytest.param({"goldens": [], "components": {"a": {"name": "x"}}}, id="a component by an unknown key"),
         pytest.param("goldens", id="a word"),
     ],
 )

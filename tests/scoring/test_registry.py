@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from goldspan.errors import ConfigurationError, GoldspanWarning
-from goldspan.model import Comparison, ExpectedTool, Golden
+from goldspan.model import Comparison, ExpectedTool, Golden, Run
 from goldspan.scoring import evaluate, registry
 from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric
-from goldspan.scoring.registry import find, metric, resolve
+from goldspan.scoring.registry import find, metric, registered_name, resolve
 from packages import install, run_python
 
 
@@ -252,3 +252,44 @@ def test_the_offers_of_packages_are_sorted_out_where_they_are_read(monkeypatch: 
         "the entry point 'wrong' of goldspan.metrics is no metric, but 3",
         "the metric 'broken' cannot be loaded: no acme",
     ]
+
+
+# --- what telemetry asks for ------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_measured_by_what_its_telemetry_asks_for_unless_somebody_says_otherwise() -> None:
+    metric("few_calls", needs_golden=False)(few_calls)
+    run = Run("1:2", metrics=("few_calls",))
+    golden = Golden("g", metrics=("tool_recall",))
+    assert [score.metric for score in evaluate(run, None).scores] == ["few_calls"]
+    assert [score.metric for score in evaluate(run, golden).scores] == ["few_calls"]
+    assert [score.metric for score in evaluate(run, golden, metrics=["tool_precision"]).scores] == ["tool_precision"]
+
+
+def test_no_telemetry_takes_a_gate_away() -> None:
+    run = Run("1:2", metrics=("tool_precision",))
+    golden = Golden("g", tools=(ExpectedTool("book"),), thresholds={"tool_recall": 1.0})
+    judged = evaluate(run, golden, thresholds={"tool_f1": 0.5})
+    assert [score.metric for score in judged.scores] == ["tool_precision", "tool_recall", "tool_f1"]
+    assert judged.passed is False
+
+
+def test_a_metric_of_telemetry_that_nobody_knows_is_a_score_with_an_error() -> None:
+    judged = evaluate(Run("1:2", metrics=("tool_recal", "tool_recall")), Golden("g"))
+    unknown, known = judged.scores
+    assert (unknown.metric, unknown.value, unknown.label) == ("tool_recal", None, "not_evaluated")
+    assert unknown.error is not None
+    assert "unknown metric 'tool_recal'. Did you mean 'tool_recall'?" in unknown.error
+    assert known.error is None
+    assert [score.error is None for score in evaluate(Run("1:2", metrics=("nonsense",)), None).scores] == [False]
+
+
+def test_a_metric_has_a_name_for_telemetry_where_it_is_registered() -> None:
+    metric("few_calls")(few_calls)
+    assert registered_name("whatever") == "whatever"
+    assert registered_name(few_calls) == "few_calls"
+    assert registered_name(find("few_calls")) == "few_calls"
+    assert registered_name(METRICS["tool_recall"]) == "tool_recall"
+    for unregistered in (len, Metric("few_calls", len), ("few_calls", few_calls)):
+        with pytest.raises(ConfigurationError, match=r"no registered metric: put @goldspan\.metric"):
+            registered_name(unregistered)

@@ -15,7 +15,7 @@ from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, runs_in
 from goldspan.errors import GoldenError
 from goldspan.goldens.checking import Mistakes
 from goldspan.goldens.files import Library, read_files
-from goldspan.goldens.language import schema as language_schema
+from goldspan.goldens.json_schema import schema as language_schema
 from goldspan.model import Unit
 from goldspan.otlp import load_runs
 from goldspan.scoring.review import Beside, Finding, by_themselves
@@ -61,8 +61,9 @@ def check(
     golden_id_attribute: GoldenIdAttribute = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say what is wrong or odd about goldens: all mistakes at once, goldens of one input that disagree or are the same,
-    and, beside traces, tools, forbidden patterns and aliases that no run knows, and goldens of no run.
+    """Say what is wrong or odd about goldens: all mistakes at once, goldens for the same runs (by input, `when` or
+    component) that disagree or are the same, and, beside traces, tools, forbidden patterns and aliases that no run
+    knows, and goldens of no run.
 
     Exit status: 0 nothing was found, 1 something was, 2 a file cannot be read.
     """
@@ -108,7 +109,12 @@ def _beside(library: Library, traces: list[str], golden_id_attributes: list[str]
     others: list[Unit] = [] if "-" in traces else ["component", "conversation"]
     for unit in others:
         if not beside.all_matched:
-            for run in load_runs(*traces, unit=unit, golden_id_attributes=golden_id_attributes or None):
+            for run in load_runs(
+                *traces,
+                unit=unit,
+                golden_id_attributes=golden_id_attributes or None,
+                components=library.components,
+            ):
                 beside.look_at(run)
     return list(beside.findings())
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from goldspan.cli.console import clean
 from goldspan.extraction.hints import Hint, advise, gathered
-from goldspan.model import COUNTED_KINDS, Evaluation, Run, Score, ToolCall
+from goldspan.model import COUNTED_KINDS, Evaluation, Match, Run, Score, ToolCall
 from goldspan.model.markup import Kind
 from goldspan.model.rendering import AGREES, DIFFERS, MARKS, MISPLACED, VERDICTS, Line, Mark, asked, line_of
 
@@ -69,11 +69,7 @@ def evaluation_block(
 
 
 def _details(evaluation: Evaluation, shown: Iterable[Line]) -> Iterable[RenderableType]:
-    match = evaluation.match
-    found = "no golden" if match is None else f"golden {match.golden.id} by {match.how}"
-    if match is not None and match.how == "given":
-        found = "judged by its own expected tools"
-    yield _quiet(f"    {clean(evaluation.run.run_id)}   {clean(found)}")
+    yield _quiet(f"    {clean(evaluation.run.run_id)}   {clean(_found(evaluation.match))}")
     for line in shown:
         yield from (Text(clean(f"    {line.expected}.{difference}")) for difference in line.differences)
     for score in evaluation.scores:
@@ -81,6 +77,18 @@ def _details(evaluation: Evaluation, shown: Iterable[Line]) -> Iterable[Renderab
         yield from (_quiet(clean(f"    {'':{_METRIC}}{step}")) for step in score.steps)
     if hints := advise(evaluation.run):
         yield _indented(_amiss(hints))
+
+
+def _found(match: Match | None) -> str:
+    """Which golden the run is judged by, and how it was found."""
+    if match is None:
+        return "no golden"
+    if match.how == "given":
+        return "judged by its own expected tools"
+    name = match.golden.id
+    if match.how == "near":
+        return f"golden {name} by near text, {match.similarity:.2f}"
+    return f"policy {name}" if match.how == "policy" else f"golden {name} by {match.how}"
 
 
 def legend(evaluations: Iterable[Evaluation], console: Console) -> Text:

@@ -83,7 +83,7 @@ def _is_head(line: Any) -> bool:
 
 def _declares(head: Mapping[Any, Any]) -> bool:
     """Whether something is declared for other goldens; in a golden, `tools` are a list and `metrics` no mapping."""
-    return "servers" in head or any(isinstance(head.get(key), dict) for key in ("tools", "metrics"))
+    return "servers" in head or any(isinstance(head.get(key), dict) for key in ("tools", "metrics", "components"))
 
 
 # --- notations --------------------------------------------------------------------------------------------------------

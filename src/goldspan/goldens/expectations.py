@@ -80,6 +80,8 @@ class Call(Repeatable):
     """The arguments it must have; values may be matchers. Left out: any arguments will do."""
     server: Text | None = None
     """The MCP server whose tool it must be."""
+    agent: Text | None = None
+    """The agent that must make the call."""
     result: Any = Field(None, validation_alias=AliasChoices("result", "output"))
     """What must come back, or a matcher. Left out: anything will do."""
     match: ArgumentsMatch | None = None
@@ -102,7 +104,7 @@ class Alternatives(Repeatable):
     """Each a call, or a list of what is expected one after the other."""
 
     misplaced: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("args", "arguments", "defaults", "ignore", "match", "name", "output", "parallel", "result", "server"),
+        ("agent", "args", "arguments", "defaults", "ignore", "match", "name", "output", "parallel", "result", "server"),
         "belongs to a call, and cannot stand beside 'any_of'",
     )
 
@@ -114,7 +116,10 @@ class Together(Entry):
     """Calls, or alternatives that are single calls."""
 
     misplaced: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("args", "arguments", "defaults", "ignore", "match", "name", "optional", "output", "result", "server", "times"),
+        (
+            *("agent", "args", "arguments", "defaults", "ignore", "match", "name"),
+            *("optional", "output", "result", "server", "times"),
+        ),
         "belongs to a call, and cannot stand beside 'parallel'",
     )
 
@@ -266,6 +271,7 @@ class Meaning:
                 match=written.match or self.match,
                 ignore=tuple(written.ignore),
                 defaults=written.defaults,
+                agent=written.agent,
             )
         )
 

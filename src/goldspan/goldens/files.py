@@ -17,27 +17,40 @@ from typing import Any, NoReturn
 from goldspan.errors import GoldenError, GoldspanWarning
 from goldspan.goldens import documents
 from goldspan.goldens.documents import Document
+from goldspan.goldens.entries import DECLARING
 from goldspan.goldens.language import Collections, Context, Surroundings, measured, read_golden, read_head
-from goldspan.goldens.lookup import Goldens
+from goldspan.goldens.lookup import MARGIN, NEAR, Goldens
 from goldspan.goldens.naming import Naming, naming
 from goldspan.goldens.vocabulary import Declared, combined, completing
 from goldspan.goldens.words import listed, shown
-from goldspan.model import NO_VOCABULARY, Golden, ToolCall, Vocabulary
+from goldspan.model import NO_VOCABULARY, ComponentSpans, Golden, ToolCall, Vocabulary
 
 OnMistake = Callable[[GoldenError], None]
 """Told of whatever is wrong; where it returns, what is wrong is left out and reading goes on."""
 
 
-def load_goldens(*paths: str | os.PathLike[str], on_warning: Callable[[str], None] | None = None) -> Goldens:
+def load_goldens(
+    *paths: str | os.PathLike[str],
+    near: float | None = NEAR,
+    margin: float = MARGIN,
+    on_warning: Callable[[str], None] | None = None,
+) -> Goldens:
     """Read goldens from YAML (`.yaml`, `.yml`), JSON (`.json`) and JSON lines (`.jsonl`, `.ndjson`).
 
     Raises `GoldenError`, one sentence that names file, golden and field, for whatever a person can get wrong. Keys that
     are not goldspan's are kept as the golden's metadata; `on_warning` is told so once a file, and where it is not given
-    a `GoldspanWarning` is. What one file declares - tools, servers, collections of metrics - is known to all.
+    a `GoldspanWarning` is. What one file declares - tools, servers, collections of metrics - is known to all. `near`
+    and `margin` are those of `Goldens`.
     """
     with _collector_at_rest():
         library = read_files([Path(path) for path in paths], _raised)
-        goldens = Goldens([entry.golden for entry in library.entries], vocabulary=library.vocabulary)
+        goldens = Goldens(
+            [entry.golden for entry in library.entries],
+            vocabulary=library.vocabulary,
+            components=library.components,
+            near=near,
+            margin=margin,
+        )
     for told in library.warnings:
         if on_warning:
             on_warning(told)
@@ -60,6 +73,7 @@ class Library:
 
     entries: Sequence[Placed]
     vocabulary: Vocabulary = NO_VOCABULARY
+    components: tuple[ComponentSpans, ...] = ()
     warnings: Sequence[str] = ()
 
 
@@ -74,7 +88,8 @@ def read_files(paths: Sequence[Path], on_mistake: OnMistake) -> Library:
     entries = list(_entries(files, vocabulary, collections, on_mistake))
     if not entries and not any(file.faulty for file in files):
         on_mistake(GoldenError(f"{files[0].name}: the file holds no golden."))
-    return Library(entries, vocabulary, [_warning(file) for file in files if file.strange])
+    components = _components(files, on_mistake)
+    return Library(entries, vocabulary, components, [_warning(file) for file in files if file.strange])
 
 
 def _warning(file: _File) -> str:
@@ -122,7 +137,7 @@ class _File:
 
 def _opened(document: Document, on_mistake: OnMistake) -> _File:
     file = _File(document.name, document.entries)
-    if not document.entries and not any(document.head.get(key) for key in ("tools", "servers", "metrics")):
+    if not document.entries and not any(document.head.get(key) for key in DECLARING):
         raise GoldenError(f"{document.name}: the file holds no golden.")
     try:
         file.head = read_head(document.head, document.name)
@@ -151,6 +166,19 @@ def _collections(files: Sequence[_File], on_mistake: OnMistake) -> Collections:
             if found.setdefault(name, metrics) != metrics:
                 on_mistake(GoldenError(f"{file.name}, metrics {name!r}: {elsewhere} declares them differently."))
     return found
+
+
+def _components(files: Sequence[_File], on_mistake: OnMistake) -> tuple[ComponentSpans, ...]:
+    """The components that all files declare; several may declare the same one alike."""
+    found: dict[str, ComponentSpans] = {}
+    home: dict[str, str] = {}
+    for file in files:
+        for component in file.head.components:
+            elsewhere = home.setdefault(component.name, file.name)
+            if found.setdefault(component.name, component) != component:
+                told = f"{file.name}, component {shown(component.name)}: {elsewhere} declares it differently."
+                on_mistake(GoldenError(told))
+    return tuple(found.values())
 
 
 def _entries(

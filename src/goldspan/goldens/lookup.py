@@ -1,38 +1,95 @@
-"""Find the golden of a run: by the id its telemetry names, else by the text of its request."""
+"""Find the golden of a run, from the most to the least certain way, and never by a guess."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
-from goldspan.errors import GoldenError
+from goldspan.errors import ConfigurationError, GoldenError
+from goldspan.goldens.conditions import Condition, conditions, is_wild
+from goldspan.goldens.resemblance import LONGEST, Resemblance
+from goldspan.goldens.statements import stated
 from goldspan.goldens.texts import normalized
-from goldspan.model import NO_VOCABULARY, Golden, Match, Run, Vocabulary
+from goldspan.goldens.words import shown
+from goldspan.model import NO_VOCABULARY, ComponentSpans, Golden, Match, MatchedBy, Run, Vocabulary
+
+NEAR = 90.0
+MARGIN = 3.0
+
+
+class Candidates(NamedTuple):
+    """The goldens of a run that the first step of the lookup found that found any."""
+
+    how: MatchedBy
+    goldens: Sequence[Golden]
+    similarity: float = 1.0
+    trouble: str = ""
+    """Why none of them is the run's golden, in half a sentence; empty: the first one is."""
+
+
+_VALUES = re.compile(r", not |: regex '")
+"""Where messages about what is wrong begin to repeat it."""
 
 
 class Goldens:
     """A set of goldens, each with an id of its own, to be looked up in constant time. Never changes.
 
     Iterates over its goldens in the order given; `"refund" in goldens` asks for an id, `goldens["refund"]` takes the
-    golden of that id. A `vocabulary` is that of every golden that has none of its own.
+    golden of that id. A `vocabulary` is that of every golden that has none of its own; `components` are the spans that
+    golden files declare to be components. From which similarity on, in per cent, a text is `near` that of a golden may
+    be set (`None`: never), and by which `margin` it must be nearer than to that of any other. Raises `GoldenError` for
+    an id that is there twice, and `ConfigurationError` for a number that is out of bounds.
     """
 
-    __slots__ = ("_by_id", "_by_input", "vocabulary")
+    __slots__ = (
+        *("_by_id", "_by_input", "_conditions", "_policies", "_resemblance", "_rules"),
+        *("components", "margin", "near", "vocabulary"),
+    )
 
-    def __init__(self, goldens: Iterable[Golden] = (), *, vocabulary: Vocabulary = NO_VOCABULARY) -> None:
+    def __init__(
+        self,
+        goldens: Iterable[Golden] = (),
+        *,
+        vocabulary: Vocabulary = NO_VOCABULARY,
+        components: Iterable[ComponentSpans] = (),
+        near: float | None = NEAR,
+        margin: float = MARGIN,
+    ) -> None:
         self.vocabulary = vocabulary
         """The tools and servers that are declared for all of them."""
+        self.components = tuple(components)
+        """Which spans of an instrumentation are components."""
+        self.near = None if near is None else _per_cent("near", near)
+        """From which similarity on, 0 to 100, a text is near; `None`: never."""
+        self.margin = _per_cent("margin", margin)
+        """How much nearer it must be than the text of any golden that demands something else."""
         self._by_id: dict[str, Golden] = {}
-        sharing: dict[str, list[Golden]] = {}
+        self._by_input: dict[str, list[Golden]] = {}
+        self._rules: dict[str | None, list[Golden]] = {}
+        """Those that are found by what they say of runs alone, by the agent where that is one name."""
+        self._policies: list[Golden] = []
+        self._conditions: dict[str, tuple[Condition, ...]] = {}
+        """Of those that are not for every request and conversation, by their ids."""
+        self._resemblance: Resemblance | None = None
         for golden in goldens:
-            if golden.id in self._by_id:
-                raise GoldenError(f"golden {golden.id!r} is there twice; ids must differ.")
-            if vocabulary is not NO_VOCABULARY and golden.vocabulary is NO_VOCABULARY:
-                golden = replace(golden, vocabulary=vocabulary)
-            self._by_id[golden.id] = golden
-            if key := normalized(golden.input):
-                sharing.setdefault(key, []).append(golden)
-        self._by_input = {key: _agreed(same) for key, same in sharing.items()}
+            self._add(golden)
+
+    def _add(self, golden: Golden) -> None:
+        if golden.id in self._by_id:
+            raise GoldenError(f"golden {golden.id!r} is there twice; ids must differ.")
+        if self.vocabulary is not NO_VOCABULARY and golden.vocabulary is NO_VOCABULARY:
+            golden = replace(golden, vocabulary=self.vocabulary)
+        self._by_id[golden.id] = golden
+        if selects := golden.when is not None or golden.component is not None:
+            self._conditions[golden.id] = tuple(conditions(golden))
+        if golden.policy:
+            self._policies.append(golden)
+        elif key := normalized(golden.input):
+            self._by_input.setdefault(key, []).append(golden)
+        elif selects:
+            self._rules.setdefault(_only_agent(golden), []).append(golden)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -49,37 +106,161 @@ class Goldens:
     def __repr__(self) -> str:
         return f"<Goldens: {len(self)}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is found out about the goldens holds functions, and is found out again where they are unpacked.
+        return _unpacked, (tuple(self), self.vocabulary, self.components, self.near, self.margin)
+
     def find(self, run: Run) -> Match | None:
         """The golden of that run and how it was found, or `None`: `explain` says why.
 
-        An id that names none of these goldens is passed over. Goldens that share an input and demand different things
-        are no answer: ambiguity is never settled by a guess.
+        The first of these that applies decides: what the run itself says is expected; the golden that it names; the
+        one whose `when` and `component` fit it; the one of the same input; the one whose input is near; the policy for
+        all other runs. An id that names none of these goldens is passed over. Goldens that apply alike and demand
+        different things are no answer: ambiguity is never settled by a guess.
         """
-        if run.golden_id is not None and (golden := self._by_id.get(run.golden_id)):
-            return Match(golden, how="id")
-        same = self._sharing_input_of(run)
-        return Match(same[0], how="input") if len(same) == 1 else None
+        return self.found(run)[0]
 
     def explain(self, run: Run) -> str:
         """Why `find` answers as it does for that run, in half a sentence."""
-        if match := self.find(run):
-            return f"golden {match.golden.id!r} was found by its {match.how}"
-        if same := self._sharing_input_of(run):
-            return f"{len(same)} goldens share this input and disagree ({_ids(same)})"
+        match, why = self.found(run)
+        if match is None:
+            return why
+        name = repr(match.golden.id)
+        told = {
+            "given": "the run itself says what is expected",
+            "id": f"golden {name} was found by its id",
+            "when": f"golden {name} was found by what it says of runs",
+            "input": f"golden {name} was found by its input",
+            "near": f"golden {name} was found by near text ({match.similarity:.2f})",
+            "policy": f"golden {name} is the policy for this run",
+        }[match.how]
+        unknown = run.golden_id is not None and run.golden_id not in self._by_id and match.how != "given"
+        return f"{told}; {self._unknown_id(run)}" if unknown else told
+
+    def found(self, run: Run) -> tuple[Match | None, str]:
+        """What `find` answers, and why it is `None` where it is; otherwise an empty text."""
+        text = normalized(run.input)
+        candidates = self.candidates(run, text)
+        if candidates is None:
+            return None, self._why_none(run, text)
+        if candidates.trouble:
+            return None, candidates.trouble
+        return Match(candidates.goldens[0], candidates.how, candidates.similarity), ""
+
+    def prepare(self) -> None:
+        """Make now what the first lookup of a near text would make: with 100,000 goldens it takes a few seconds."""
+        if self.near is not None and self._by_input:
+            self._resembling().prepare()
+
+    def candidates(self, run: Run, text: str | None = None) -> Candidates | None:
+        """What the first step of the lookup found that found any; `text` is the run's normalized input."""
+        if run.expected_tools is not None:
+            return self._given(run)
+        if run.golden_id is not None and (golden := self._by_id.get(run.golden_id)):
+            return Candidates("id", (golden,))
+        text = normalized(run.input) if text is None else text
+        same = [golden for golden in self._by_input.get(text, ()) if self._is_for(golden, run)]
+        if fitting := [golden for golden in same if golden.when is not None] or self._fitting(run):
+            return _agreed("when", fitting, "fit this run")
+        if same:
+            return _agreed("input", same, "share this input")
+        if self.near is not None and text and (near := self._near(run, text, self.near)):
+            return near
+        applying = [golden for golden in self._policies if self._is_for(golden, run)]
+        applying = [golden for golden in applying if golden.id in self._conditions] or applying
+        return _agreed("policy", applying, "are policies for this run") if applying else None
+
+    def _is_for(self, golden: Golden, run: Run) -> bool:
+        """Whether the unit, the component and the conditions of a golden fit that run."""
+        special = self._conditions.get(golden.id)
+        if special is None:
+            return run.unit != "component"
+        for holds in special:  # noqa: SIM110 - `all` takes twice as long, and every rule is asked for every run
+            if not holds(run):
+                return False
+        return True
+
+    def _fitting(self, run: Run) -> list[Golden]:
+        if not self._rules:
+            return []
+        asked = self._rules.get(None, [])
+        if run.agent is not None:
+            asked = asked + self._rules.get(run.agent.casefold(), [])
+        return [golden for golden in asked if self._is_for(golden, run)]
+
+    def _near(self, run: Run, text: str, near: float) -> Candidates | None:
+        if not self._by_input or len(text) > LONGEST:
+            return None
+        found = self._resembling().nearest(text, run.component if run.unit == "component" else None, near, self.margin)
+        if not found:
+            return None
+        goldens, similarity = [golden for golden, _ in found], found[0][1] / 100
+        trouble = ""
+        if len(found) > 1:
+            told = ", ".join(f"{golden.id} {likeness / 100:.2f}" for golden, likeness in found[:_SHOWN])
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            trouble = f"{len(found)} goldens are about as near to this input and disagree ({told}{more})"
+        return Candidates("near", goldens, similarity, trouble)
+
+    def _resembling(self) -> Resemblance:
+        if self._resemblance is None:  # two threads that come at once make it twice, and either one will do
+            self._resemblance = Resemblance(self._by_input)
+        return self._resemblance
+
+    def _given(self, run: Run) -> Candidates:
+        named = self._by_id.get(run.golden_id) if run.golden_id is not None else None
+        try:
+            golden = stated(run.expected_tools or (), named, run.golden_id, self.vocabulary)
+        except GoldenError as error:
+            # What follows may be a value, and stands in the telemetry anyway.
+            told = _VALUES.split(str(error), maxsplit=1)[0].rstrip(" .")
+            return Candidates("given", (), trouble=f"what the run itself says is expected cannot be read: {told}")
+        return Candidates("given", (golden,))
+
+    def _why_none(self, run: Run, text: str) -> str:
         if run.golden_id is not None:
-            return f"golden id {run.golden_id!r} is not in the file"
-        return "no golden for this input" if normalized(run.input) else "the run shows no input to look up"
+            return self._unknown_id(run)
+        if not text:
+            return "the run shows no input to look up"
+        told = "no golden for this input"
+        if run.unit == "component" and run.component is not None:
+            told += f" of the component {shown(run.component)}"
+        if self.near is not None and len(text) > LONGEST:
+            told += f", which is too long to be near another: {LONGEST:,} characters at most"
+        return told
 
-    def _sharing_input_of(self, run: Run) -> tuple[Golden, ...]:
-        return self._by_input.get(normalized(run.input), ())
+    def _unknown_id(self, run: Run) -> str:
+        return f"golden id {run.golden_id!r} is not in the file"
 
 
-def _agreed(same: list[Golden]) -> tuple[Golden, ...]:
-    """The first of some goldens that demand the same, else all of them."""
-    disagree = len(same) > 1 and len({golden.digest for golden in same}) > 1
-    return tuple(same) if disagree else (same[0],)
+def _unpacked(
+    goldens: tuple[Golden, ...], vocabulary: Vocabulary, components: Any, near: Any, margin: float
+) -> Goldens:
+    return Goldens(goldens, vocabulary=vocabulary, components=components, near=near, margin=margin)
 
 
-def _ids(goldens: tuple[Golden, ...]) -> str:
-    shown = ", ".join(golden.id for golden in goldens[:5])
-    return shown if len(goldens) <= 5 else f"{shown} and {len(goldens) - 5} more"
+def _per_cent(what: str, given: float) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 100:  # type: ignore[redundant-expr]
+        raise ConfigurationError(f"{what} must be a number from 0 to 100, not {shown(given)}.")
+    return given
+
+
+def _only_agent(golden: Golden) -> str | None:
+    """The one agent that a golden is for, folded; `None`: there may be others."""
+    agent = golden.when.agent if golden.when else None
+    return None if agent is None or is_wild(agent) else agent.casefold()
+
+
+def _agreed(how: MatchedBy, goldens: Sequence[Golden], common: str) -> Candidates:
+    """Some goldens that apply alike: one answer where they demand the same, else none."""
+    if len(goldens) == 1 or len({golden.digest for golden in goldens}) == 1:
+        return Candidates(how, goldens)
+    return Candidates(how, goldens, trouble=f"{len(goldens)} goldens {common} and disagree ({_ids(goldens)})")
+
+
+def _ids(goldens: Sequence[Golden]) -> str:
+    told = ", ".join(golden.id for golden in goldens[:_SHOWN])
+    return told if len(goldens) <= _SHOWN else f"{told} and {len(goldens) - _SHOWN} more"
+
+
+_SHOWN = 5

@@ -45,7 +45,7 @@ Swap: TypeAlias = Callable[[Any], Any]
 def read(value: Any, where: str, what: str) -> Any:
     """A value with its matchers made; the value itself where it has none.
 
-    `what` it is, `arguments` or `result`, begins the path to whatever is wrong. The arguments as a whole are no
+    `what` it is, such as `arguments` or `result`, begins the path to whatever is wrong. The arguments as a whole are no
     matcher, a result may be one. Raises `GoldenError` for a wrong matcher, for keys that are not text, and for what is
     nested without end.
     """
@@ -110,13 +110,12 @@ def _found(value: Any, where: str, what: str, *, plain: bool) -> Iterator[_Found
         if left < 0:
             raise GoldenError(f"{where}: more than {MAX_VALUES:,} lists and mappings are in the {what}.")
         if depth > MAX_DEPTH:
-            are = "is" if what == "result" else "are"
+            are = "is" if what in _SINGULAR else "are"
             raise GoldenError(f"{where}: the {what} {are} nested more than {MAX_DEPTH} levels deep.")
         matcher = None
         if isinstance(value, Mapping):
             _check_keys(value, where, what)
-            whole_arguments = depth == 1 and what == "arguments"
-            kind = None if plain or whole_arguments else _kind(value)
+            kind = None if plain or (depth == 1 and what in _NAMED_VALUES) else _kind(value)
             matcher = checked(kind, value, _place(where, way)) if kind else None
         if not plain:
             yield _Found(value, matcher)
@@ -126,6 +125,9 @@ def _found(value: Any, where: str, what: str, *, plain: bool) -> Iterator[_Found
         waiting.extend(reversed(inner))  # so that of several mistakes the first is told
 
 
+_NAMED_VALUES = frozenset({"arguments", "when.attributes"})
+"""What is a mapping whatever its keys are, and no matcher."""
+_SINGULAR = frozenset({"result", "when.input"})
 _TEXT = frozenset({str})
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 

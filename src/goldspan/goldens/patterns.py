@@ -8,18 +8,19 @@ from functools import lru_cache
 
 
 class Pattern:
-    """A regular expression in the syntax of Rust's `regex`, to match whole texts.
+    """A regular expression in the syntax of Rust's `regex`, to match whole texts or to be searched for in them.
 
     That engine never backtracks, but at worst it follows as many states at once as the pattern has when its repetitions
     are written out: 60,000 for `(?:a{0,300}){200}`, at 50 ns for each of them and each character. So heavy a pattern is
     matched against short texts only.
     """
 
-    __slots__ = ("_fits", "_weight", "longest")
+    __slots__ = ("_fits", "_is_in", "_weight", "longest")
 
     def __init__(self, pattern: str) -> None:
         """`ValueError` says what is wrong with the pattern, in one line."""
-        self._fits = _compiled(pattern)
+        self._is_in = _compiled(pattern)  # by itself too: in parentheses `a)|(b` would be none, and another pattern
+        self._fits = _compiled(rf"\A(?:{pattern})\z")
         self._weight = _weight(pattern)
         self.longest = min(_LONGEST, _MOST_WORK // self._weight)
         """The longest text that is looked at, in characters."""
@@ -27,6 +28,10 @@ class Pattern:
     def matches(self, text: str) -> bool:
         """Whether the pattern matches the text as a whole; never, where the text is longer than `longest`."""
         return len(text) <= self.longest and self._fits(text)
+
+    def is_in(self, text: str) -> bool:
+        """Whether the pattern matches some part of the text; never, where the text is longer than `longest`."""
+        return len(text) <= self.longest and self._is_in(text)
 
     def work(self, text: str) -> int:
         """The microseconds that this takes at worst."""
@@ -49,12 +54,8 @@ def pattern(text: str) -> Pattern:
 def _compiled(pattern: str) -> Callable[[str], bool]:
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-    def validator(whole: str) -> SchemaValidator:
-        return SchemaValidator(core_schema.str_schema(pattern=whole, regex_engine="rust-regex"))
-
     try:
-        validator(pattern)  # by itself too: in parentheses `a)|(b` would be none, and another pattern
-        return validator(rf"\A(?:{pattern})\z").isinstance_python
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
     except SchemaError as error:
         raise ValueError(_complaint(str(error))) from None
 

@@ -7,7 +7,7 @@ never "nothing" and never zero. Times are nanoseconds since the Unix epoch.
 from goldspan.model.digests import content_digest
 from goldspan.model.drafts import drafted
 from goldspan.model.evaluations import NO_RUN, Comparison, Evaluation
-from goldspan.model.findings import NO_GOLDEN, Agreement, Difference, Label, Row, Score, Verdict
+from goldspan.model.findings import NO_GOLDEN, Agreement, Difference, Fault, FaultKind, Label, Row, Score, Verdict
 from goldspan.model.goldens import (
     ABSENT,
     NO_VOCABULARY,
@@ -43,6 +43,7 @@ from goldspan.model.runs import (
     ToolKind,
     Unit,
 )
+from goldspan.model.selection import ComponentSpans, same_value
 from goldspan.model.telemetry import LogRecord, Record, SpanEvent, SpanRecord, Status
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "ArgumentsMatch",
     "Attempts",
     "Comparison",
+    "ComponentSpans",
     "Depth",
     "Difference",
     "Duplicates",
@@ -65,6 +67,8 @@ __all__ = [
     "Evidence",
     "ExpectedTool",
     "Extra",
+    "Fault",
+    "FaultKind",
     "Golden",
     "Health",
     "Item",
@@ -94,4 +98,5 @@ __all__ = [
     "When",
     "content_digest",
     "drafted",
+    "same_value",
 ]

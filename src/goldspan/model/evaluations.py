@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from goldspan.model.digests import content_digest
 from goldspan.model.display import Displayed
-from goldspan.model.findings import Row, Score, Verdict
+from goldspan.model.findings import Fault, Row, Score, Verdict
 from goldspan.model.goldens import ABSENT, Golden, Match
 from goldspan.model.runs import COUNTED_KINDS, Health, Run, ToolCall
 
@@ -36,6 +36,8 @@ class Comparison(Displayed):
     """The run; calls that were given as a list are in one without an id."""
     approximate: str | None = None
     """Why a better pairing may exist, where the work had to be bounded; `None`: there is none better."""
+    by_others: tuple[tuple[Row, Row], ...] = ()
+    """Missing expectations, each with the unexpected call of its tool that another agent made than the expected one."""
 
     # What follows is found once and kept in plain attributes, since every metric asks for it.
     pairs: _Rows = field(default=(), init=False, repr=False, compare=False)
@@ -66,6 +68,15 @@ class Comparison(Displayed):
         own = self.run.agent if self.golden and self.golden.depth == "own" else None
         calls = made if own is None else [call for call in made if call.agent in (None, own)]
         object.__setattr__(self, "calls", tuple(calls))
+
+    @cached_property
+    def faults(self) -> tuple[Fault, ...]:
+        """What went wrong, one by one, each with the agent whose fault it is."""
+        from goldspan.model.attribution import find_faults
+
+        if self.golden is None:
+            return ()
+        return find_faults(self.rows, self.run, self.by_others, ordered=self.golden.order != "any")
 
     def _blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
         from goldspan.model import rendering
@@ -106,12 +117,17 @@ class Evaluation(Displayed):
         judged_by = [self.golden.digest if self.golden else None, self.scoring_version]
         try:
             return content_digest([_judged(self.run, self.golden), *judged_by])
-        except (TypeError, ValueError, RecursionError):
+        except Exception:  # noqa: BLE001 - values of the application may do anything when they are written down
             # Values no hash can be made of (keys of several types, circles, thousands of levels): hash the verdict.
             rows = self.comparison.rows
             shares = [[found and found.share for found in (row.agreement, row.result_agreement)] for row in rows]
             verdicts = [[row.verdict, row.expected_at, row.in_order] for row in rows]
             return content_digest([verdicts, shares, *judged_by])
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What went wrong, one by one, each with the agent whose fault it is."""
+        return self.comparison.faults
 
     @property
     def health(self) -> Health:

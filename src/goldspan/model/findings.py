@@ -58,6 +58,36 @@ class Row:
     """Why a call or an expectation was tolerated, or a call superseded."""
 
 
+FaultKind = Literal[
+    "missing", "extra", "wrong_tool", "wrong_agent", "arguments", "result", "failed", "forbidden", "order"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that went wrong, and whose it is. It holds names only, and never a value.
+
+    Each missing expectation and each unexpected call is in exactly one fault. An expected call that was made may be in
+    several: it may come too late, and with wrong arguments.
+    """
+
+    kind: FaultKind
+    """`wrong_tool`: an unexpected call stands where a missing one was due. `wrong_agent`: the right tool was called, by
+    another agent than the expected one. `extra`: any other unexpected call."""
+    tool: str
+    """The tool that was expected; where nothing was, the one that was called."""
+    agent: str | None = None
+    """The agent that made the call, or should have made it; `None`: not known."""
+    instead: str | None = None
+    """The tool, or the agent, that stood in its place."""
+    detail: str | None = None
+    """The arguments, or the parts of the result, that differ: their names."""
+    expected_at: int | None = None
+    """The expectation's position, as in the row."""
+    called_at: int | None = None
+    """The call's position in the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """One number that a metric read off a comparison."""

@@ -225,7 +225,7 @@ class Golden:
     @cached_property
     def calls(self) -> tuple[ExpectedTool, ...]:
         """Every call that it speaks of, those of all alternatives among them, in the order of the file."""
-        return tuple(_calls(self.tools))
+        return tuple(expected_calls(self.tools))
 
     @cached_property
     def digest(self) -> str:
@@ -246,13 +246,14 @@ class Golden:
             return f"object-{id(self):x}"
 
 
-def _calls(items: Sequence[Item]) -> Iterator[ExpectedTool]:
+def expected_calls(items: Sequence[Item]) -> Iterator[ExpectedTool]:
+    """Every call that some items speak of, those of all alternatives among them."""
     for item in items:
         if isinstance(item, AnyOf):
             for option in item.options:
-                yield from _calls(option)
+                yield from expected_calls(option)
         elif isinstance(item, Parallel):
-            yield from _calls(item.items)
+            yield from expected_calls(item.items)
         else:
             yield item
 

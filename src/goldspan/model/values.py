@@ -60,7 +60,7 @@ def _said(value: Any, path: str, redact: Redaction | None, levels: int) -> str:
     return f"{opening}{', '.join(shown + more)}{closing}"
 
 
-_WORDS: Mapping[type[Matcher], str] = {
+MATCHER_WORDS: Mapping[type[Matcher], str] = {
     Anything: "any",
     Approx: "approx",
     Contains: "contains",
@@ -80,7 +80,7 @@ def _as_written(matcher: Matcher) -> dict[str, Any]:
     said = {field.name: getattr(matcher, field.name) for field in fields(matcher)}
     word, *_ = said.values() or [True]
     options = dict(islice(said.items(), 1, None))
-    return {_WORDS[type(matcher)]: word} | {key: value for key, value in options.items() if value is not None}
+    return {MATCHER_WORDS[type(matcher)]: word} | {key: value for key, value in options.items() if value is not None}
 
 
 def path_to(path: str, key: str) -> str:

@@ -188,7 +188,7 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "result": ("result", "output"),
     "call_id": ("call_id", "id"),
 }
-_KEYS = ("name", "error", "server", "kind", "outcome")
+_KEYS = ("name", "error", "server", "kind", "outcome", "agent")
 _CALL_KEYS = frozenset(_KEYS).union(*_SYNONYMS.values())
 
 
@@ -201,7 +201,7 @@ def _call(item: CallLike, index: int) -> ToolCall:
     raw_name, owner = fields.pop("name"), fields.pop("server", None)
     name, server = undecorate(raw_name, (owner,) if owner else ())
     arguments, unread = _read(fields.pop("arguments", None))
-    error = fields.pop("error", None)
+    error, agent = fields.pop("error", None), fields.pop("agent", None)
     return ToolCall(
         name=name,
         raw_name=raw_name,
@@ -210,6 +210,7 @@ def _call(item: CallLike, index: int) -> ToolCall:
         raw_arguments=unread,
         # Some record only that a call failed, as `true` or `false`.
         error=None if error is None or error is False else str(error),
+        agent=agent if isinstance(agent, str) else None,
         **fields,
     )
 

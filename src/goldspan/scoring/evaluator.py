@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from goldspan.goldens.lookup import Goldens
@@ -14,7 +15,7 @@ from goldspan.scoring.calls import CallLike, ToolLike, as_calls, as_golden
 from goldspan.scoring.explanation import reason
 from goldspan.scoring.matching import compare, compare_run
 from goldspan.scoring.metrics import DEFAULT_METRICS, Metric, MetricLike, Threshold
-from goldspan.scoring.registry import OWN_METRICS, measured_by, resolve
+from goldspan.scoring.registry import OWN_METRICS, asked_by, measured_by, resolve
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -25,6 +26,9 @@ __all__ = ["DEFAULT_METRICS", "SCORING_VERSION", "evaluate"]
 
 SCORING_VERSION = 3
 """Rises whenever any number can change."""
+
+OUT_OF_TIME = "the time budget of the evaluation was used up"
+"""Why a metric was not evaluated, where there was a budget."""
 
 TOLERANCE = 1e-9
 """A threshold is met from this little below it, so that 0.1 + 0.2 meets 0.3."""
@@ -43,6 +47,7 @@ def evaluate(
     strict: bool = False,
     reasons: bool = True,
     verbose: bool = False,
+    budget: float | None = None,
     **rules: Unpack[Rules],
 ) -> Evaluation:
     """Judge a run, or a list of calls, by its golden, or by a list of expected tools.
@@ -51,14 +56,17 @@ def evaluate(
     says: `metrics`, `thresholds`, and the `rules` `order`, `mode`, `attempts`, `duplicates`, `extra`, `depth`, `forbid`
     and `max_calls`. A metric with a threshold is a gate, and the evaluation passes if every gate does; `strict` raises
     the threshold of every gate to 1 and makes 0 of a lower score. Without `reasons` there are no sentences, which takes
-    less time; `verbose` adds the steps that lead to each score, and gives every one its reason.
+    less time; `verbose` adds the steps that lead to each score, and gives every one its reason. `budget` is in seconds:
+    a metric that would begin after it is not evaluated, which its reason says.
 
-    A metric that raises becomes a score with an `error`. Raises `GoldspanError` for a metric that does not exist and
-    for lists that hold something else than tools.
+    Without `metrics`, those are measured that the run's own telemetry asks for, else those of the golden. A metric that
+    raises becomes a score with an `error`, and so does an unknown one that telemetry asks for. Raises `GoldspanError`
+    for a metric that does not exist otherwise and for lists that hold something else than tools.
 
         >>> evaluate(["search", "cancel"], ["search", "book"]).score("tool_correctness").value
         0.5
     """
+    deadline = None if budget is None else perf_counter() + budget
     asked = resolve(metrics, thresholds)
     if not isinstance(run, Run):
         run = Run(run_id="", input=input, tool_calls=as_calls(run))
@@ -67,10 +75,12 @@ def evaluate(
     match, why_none = _find(run, goldens)
     golden = as_golden(match.golden, **rules) if match else None
     seen = compare_run(run, golden) if golden is not None else compare(run, None)
-    if golden is not None and metrics is None:
+    if metrics is None and run.metrics is not None:
+        asked = asked_by(run.metrics, golden, thresholds)
+    elif metrics is None and golden is not None:
         asked = measured_by(golden, thresholds)
     gates = _gates(asked, golden, thresholds, strict)
-    scores = tuple(_Judge(seen, why_none, strict, reasons, verbose).scores(gates))
+    scores = tuple(_Judge(seen, why_none, strict, reasons, verbose, deadline).scores(gates))
     return Evaluation(
         run=run,
         golden=golden,
@@ -86,11 +96,15 @@ def evaluate(
 def _find(run: Run, goldens: Expectation) -> tuple[Match | None, str]:
     """The golden and how it was found, or why there is none."""
     if goldens is None:
-        return None, "none was given"
+        if run.expected_tools is None:
+            return None, "none was given"
+        goldens = _NO_GOLDENS  # the run says itself what is expected
     if isinstance(goldens, Goldens):
-        match = goldens.find(run)
-        return match, "" if match else goldens.explain(run)
+        return goldens.found(run)
     return Match(as_golden(goldens), how="given"), ""
+
+
+_NO_GOLDENS = Goldens()
 
 
 def _summary(seen: Comparison, why_none: str) -> str:
@@ -144,13 +158,21 @@ class _Judge:
     strict: bool
     reasons: bool
     verbose: bool
+    deadline: float | None = None
 
     def scores(self, gates: _Gates) -> Iterator[Score]:
         """The score of each metric."""
         seen, strict, reasons = self.seen, self.strict, self.reasons
+        policy = seen.golden is not None and seen.golden.policy
         for metric, threshold in gates:
             if seen.golden is None and metric.needs_golden:
                 yield _unknown(metric.name, None, self.why_none if reasons else None)
+                continue
+            if policy and metric.needs_expectations:
+                yield _unknown(metric.name, None, _OF_POLICY if reasons else None)
+                continue
+            if self.deadline is not None and perf_counter() > self.deadline:
+                yield _unknown(metric.name, threshold, OUT_OF_TIME)
                 continue
             try:
                 value = metric.measure(seen)
@@ -177,6 +199,8 @@ class _Judge:
         told = _sentence("; ".join(faults)) if faults else None
         return Score(score.metric, score.value, score.passed, score.threshold, score.label, told, steps=steps)
 
+
+_OF_POLICY = "a policy expects no calls in particular"
 
 # Most scores of most runs are the same few: looking one up takes a quarter of the time of making it.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence, Sized
+from itertools import starmap
 
-from goldspan.model import AnyOf, Comparison, Row, ToolDefinition
+from goldspan.model import AnyOf, Comparison, Golden, Row, ToolDefinition
 from goldspan.scoring.matching import EXTRA
+from goldspan.scoring.metrics.metric import alternatives
 from goldspan.scoring.repeats import REPEAT
 from goldspan.scoring.suggestions import Collision, NearMiss, collisions, near_misses
 
@@ -23,6 +25,8 @@ def reason(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> str:
     """
     if seen.golden is None:
         return "No golden applies to this run."
+    if seen.golden.policy:
+        return f"Policy {_short(seen.golden.id)}: {'; '.join(_of_policy(seen, seen.golden))}."
     clauses = [_expected(seen)]
     if not all(map(_is_plain, seen.rows)):  # most are, and telling them is part of what it costs to score a run
         clauses += [*_beside(seen), *_amiss(seen)]
@@ -33,6 +37,20 @@ def reason(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> str:
     if seen.approximate:
         clauses.append(f"there may be a better pairing, with {seen.approximate}")
     return f"{'; '.join(clauses)}."
+
+
+def _of_policy(seen: Comparison, policy: Golden) -> Iterator[str]:
+    """What it forbids or limits and was done all the same, else what was kept."""
+    over = policy.max_calls is not None and len(seen.calls) > policy.max_calls
+    if seen.forbidden:
+        names = list(dict.fromkeys(map(_name, seen.forbidden)))
+        yield f"{_listed(names)} {'is' if len(names) == 1 else 'are'} forbidden"
+    elif policy.forbid and not over:
+        yield "nothing forbidden was called"
+    if policy.max_calls is not None and (over or not seen.forbidden):
+        yield _over_budget(len(seen.calls), policy.max_calls)
+    elif not policy.forbid:
+        yield "it forbids and limits nothing"
 
 
 def _is_plain(row: Row) -> bool:
@@ -65,27 +83,41 @@ def _expected(seen: Comparison) -> str:
 
 
 def _missing(seen: Comparison) -> str:
-    """`book_hotel was not called; search was called 1 of 3 times`."""
+    """`book_hotel was not called; search was called 1 of 3 times; refund was called by billing, not by support`."""
+    by_others = {row.expected_at for row, _ in seen.by_others}
+    missing = [row for row in seen.missing if row.expected_at not in by_others]
     called = {_name(pair) for pair in seen.pairs}
-    never = [row for row in seen.missing if _name(row) not in called]
+    never = [row for row in missing if _name(row) not in called]
     clauses = [f"{_names(never)} {_were(never)} not called"] if never else []
-    if len(never) < len(seen.missing):
-        clauses += _too_seldom(seen)
+    if len(never) < len(missing):
+        clauses += _too_seldom(seen, missing)
+    clauses += starmap(_wrong_agent, seen.by_others[:_SHOWN])
+    if len(seen.by_others) > _SHOWN:
+        clauses.append(f"{len(seen.by_others) - _SHOWN} more calls were made by another agent than expected")
     return "; ".join(clauses)
 
 
-def _too_seldom(seen: Comparison) -> Iterator[str]:
+def _wrong_agent(missing: Row, call: Row) -> str:
+    agents = [tool.agent for tool in alternatives(missing.expected) if tool.agent] if missing.expected else []
+    made_by = call.called.agent if call.called else None
+    return (
+        f"{_name(call)} was called by {_short(made_by or '')}, not by {' or '.join(map(_short, dict.fromkeys(agents)))}"
+    )
+
+
+def _too_seldom(seen: Comparison, rows: Sequence[Row]) -> Iterator[str]:
     called = Counter(map(_name, seen.pairs))
-    missing = Counter(name for row in seen.missing if (name := _name(row)) in called)
+    missing = Counter(name for row in rows if (name := _name(row)) in called)
     for name, count in list(missing.items())[:_SHOWN]:
         yield f"{_short(name)} was called {called[name]} of {called[name] + count} times"
 
 
 def _beside(seen: Comparison) -> Iterator[str]:
     """What was called besides the expected calls."""
-    if seen.unexpected:
+    told = {call.called_at for _, call in seen.by_others}
+    if unexpected := [row for row in seen.unexpected if row.called_at not in told]:
         but = " but not expected" if seen.pairs or seen.missing else ""
-        yield f"{_names(seen.unexpected)} {_were(seen.unexpected)} called{but}"
+        yield f"{_names(unexpected)} {_were(unexpected)} called{but}"
     if seen.forbidden:
         yield f"{_names(seen.forbidden)} {_were(seen.forbidden)} called but forbidden"
     if not seen.tolerated:
@@ -130,6 +162,7 @@ def _differing(row: Row) -> list[str]:
 
 
 def _over_budget(made: int, allowed: int) -> str:
+    """`12 calls were made and 8 are allowed`."""
     calls_were = "call was" if made == 1 else "calls were"
     are = "is" if allowed <= 1 else "are"
     return f"{made} {calls_were} made and {allowed or 'none'} {are} allowed"

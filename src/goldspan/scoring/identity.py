@@ -43,6 +43,11 @@ def is_called(tool: ExpectedTool, call: ToolCall, naming: Naming = PLAIN) -> boo
     return not naming.wanted(tool).isdisjoint(naming.called(call))
 
 
+def is_by(tool: ExpectedTool, call: ToolCall) -> bool:
+    """Whether the agent that is expected may have made a call. Who made it is not always known, and anybody may do."""
+    return tool.agent is None or call.agent is None or fold(tool.agent) == fold(call.agent)
+
+
 def is_forbidden(call: ToolCall, patterns: Iterable[str], naming: Naming = PLAIN) -> bool:
     """Whether the tool that was called has a name like one of these globs; case and separators do not matter."""
     return any(_is_like(pattern, call.name, call.raw_name, call.server, naming) for pattern in patterns)

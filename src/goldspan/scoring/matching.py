@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from goldspan.model import NO_GOLDEN, Comparison, Golden, Row, Run
+from goldspan.model import NO_GOLDEN, Comparison, Golden, Row, Run, ToolCall
 from goldspan.scoring.alternatives import best_pairing
 from goldspan.scoring.attendance import Attendance, attendance, row_of_call
 from goldspan.scoring.calls import CallLike, ToolLike, as_golden, as_run
 from goldspan.scoring.definitions import schemas_of
+from goldspan.scoring.others import made_by_others
 from goldspan.scoring.pairing import Pairing
 from goldspan.scoring.plan import Layout, layout
 from goldspan.scoring.repeats import without_repeats
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 EXTRA = "extra"
 """The note beside an unexpected call that is allowed."""
+
+BESIDE_POLICY = "policy"
+"""The note beside a call of which a policy says nothing."""
 
 NOT_CALLED = "optional, not called"
 """The note beside an expectation that need not be met and was not."""
@@ -53,7 +57,9 @@ def compare_run(run: Run, golden: Golden) -> Comparison:
     rows: Iterable[Row] = _rows(run, golden, present, found)
     if golden.duplicates == "ignore":
         rows = without_repeats(tuple(rows), found.plan, asked.names)
-    return Comparison(golden, tuple(rows), run, found.approximate)
+    rows = tuple(rows)
+    by_others = made_by_others(rows, asked.names) if found.plan.names_agents else ()
+    return Comparison(golden, rows, run, found.approximate, by_others)
 
 
 def _pairing(run: Run, golden: Golden, asked: Layout, present: Attendance) -> Pairing:
@@ -80,12 +86,18 @@ def _rows(run: Run, golden: Golden, present: Attendance, found: Pairing) -> list
         if row is None and at in present.excused:
             row = row_of_call("superseded", at, call, present.excused[at])
         elif row is None:
-            allowed = golden.extra == "allow"
-            row = row_of_call("tolerated", at, call, EXTRA) if allowed else row_of_call("unexpected", at, call)
+            row = _beside(at, call, golden)
         rows.append(row)
         if at in due:
             rows.extend(due[at])
     return rows
+
+
+def _beside(at: int, call: ToolCall, golden: Golden) -> Row:
+    """The row of a call that nobody expected."""
+    if golden.policy:
+        return row_of_call("tolerated", at, call, BESIDE_POLICY)
+    return row_of_call("tolerated", at, call, EXTRA) if golden.extra == "allow" else row_of_call("unexpected", at, call)
 
 
 def _due(found: Pairing) -> dict[int, list[Row]]:

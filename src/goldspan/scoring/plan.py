@@ -24,6 +24,7 @@ from goldspan.goldens.naming import Naming, naming
 from goldspan.goldens.words import shown
 from goldspan.model import ABSENT, ONCE, AnyOf, ExpectedTool, Golden, Item, Parallel, ToolCall
 from goldspan.scoring.agreement.sameness import content, is_plain, tool_content
+from goldspan.scoring.identity import is_by, is_called
 
 MOST_SLOTS = 10_000
 """So many calls a golden may expect."""
@@ -79,6 +80,9 @@ class Stated:
 class Plan:
     """Slots, each with the number of its stage, and which of them a call may answer."""
 
+    names_agents = False
+    """Whether it matters which agent made a call."""
+
     def __init__(self, stages: Iterable[Stage], names: Naming) -> None:
         placed = [(slot, number) for number, stage in enumerate(stages) for slot in stage]
         self.slots: Sequence[Slot] = [slot for slot, _ in placed]
@@ -115,12 +119,16 @@ class Plan:
     @cached_property
     def kinds(self) -> Sequence[int]:
         """For each slot a number, the same for slots that the same calls answer equally well."""
-        return _numbered((slot.required, *map(tool_content, slot.tools)) for slot in self.slots)
+        return _numbered(
+            (slot.required, *[(tool_content(tool), tool.agent) for tool in slot.tools]) for slot in self.slots
+        )
 
     @cached_property
     def rough_kinds(self) -> Sequence[int]:
         """For each slot a number, the same for slots that the same calls may answer, well or not."""
-        return _numbered((slot.required, *((tool.name, tool.server) for tool in slot.tools)) for slot in self.slots)
+        return _numbered(
+            (slot.required, *[(tool.name, tool.server, tool.agent) for tool in slot.tools]) for slot in self.slots
+        )
 
     @cached_property
     def plain_arguments(self) -> Sequence[Hashable]:
@@ -146,7 +154,7 @@ class Plan:
             left = max(possible - slot.beyond, 0 if slot.beyond else 1)
             amount = left if slot.most is None else min(left, slot.most)
             stages.setdefault(number, []).append((replace(slot, most=1, beyond=0),) * amount)
-        return Plan(chain.from_iterable(map(_abreast, stages.values())), self._names)
+        return type(self)(chain.from_iterable(map(_abreast, stages.values())), self._names)
 
     def _find_asked(self, name: str, raw_name: str, server: str | None) -> tuple[int, ...]:
         keys = self._names.called(ToolCall(name, raw_name, server))
@@ -154,7 +162,9 @@ class Plan:
         return tuple(sorted(found))
 
     def _find_says(self, name: str, raw_name: str, server: str | None) -> bool:
-        asked = self._asked(name, raw_name, server)
+        return self._is_said(self._asked(name, raw_name, server), name, raw_name)
+
+    def _is_said(self, asked: tuple[int, ...], name: str, raw_name: str) -> bool:
         tools = [tool for at in asked for tool in self.slots[at].tools]
         return (
             len(tools) == len(asked)
@@ -172,6 +182,45 @@ class Plan:
         for at, tool in zip(slots, tools, strict=True):
             found.setdefault(stated.content(tool.arguments, tool.result), []).append(at)
         return stated
+
+
+class PlanOfAgents(Plan):
+    """A plan in which some slots want the call of a certain agent."""
+
+    names_agents = True
+
+    def __init__(self, stages: Iterable[Stage], names: Naming) -> None:
+        super().__init__(stages, names)
+        self._asked_of = lru_cache(maxsize=1024)(self._find_asked_of)
+        self._says_of = lru_cache(maxsize=1024)(self._find_says_of)
+
+    def asked(self, call: ToolCall) -> tuple[int, ...]:
+        """The slots that a call may answer, by position, ascending."""
+        return self._asked_of(call.name, call.raw_name, call.server, call.agent)
+
+    def says(self, call: ToolCall) -> bool:
+        """Whether all slots that a call may answer are of one tool and agent, with a name written as the call's."""
+        return self._says_of(call.name, call.raw_name, call.server, call.agent)
+
+    def takes_any(self, call: ToolCall) -> bool:
+        """Whether any other call of that name and agent would answer the same slots, and each of them equally well."""
+        return self.says(call) and self._stating.isdisjoint(self.asked(call))
+
+    def _find_asked_of(self, name: str, raw_name: str, server: str | None, agent: str | None) -> tuple[int, ...]:
+        call = ToolCall(name, raw_name, server, agent=agent)
+        return tuple([at for at in self._asked(name, raw_name, server) if self._is_meant(call, self.slots[at])])
+
+    def _find_says_of(self, name: str, raw_name: str, server: str | None, agent: str | None) -> bool:
+        return self._is_said(self._asked_of(name, raw_name, server, agent), name, raw_name)
+
+    def _is_meant(self, call: ToolCall, slot: Slot) -> bool:
+        return any(is_by(tool, call) and is_called(tool, call, self._names) for tool in slot.tools)
+
+
+def _plan(stages: Iterable[Stage], names: Naming) -> Plan:
+    known = list(stages)
+    agents = any(tool.agent is not None for stage in known for slot in stage for tool in slot.tools)
+    return PlanOfAgents(known, names) if agents else Plan(known, names)
 
 
 def _states_arguments_alone(slot: Slot) -> bool:
@@ -218,7 +267,7 @@ class Layout:
     def _make(self, taken: tuple[int, ...]) -> Plan:
         """The plan in which of every item that way is taken."""
         stages = (ways[at] for ways, at in zip(self.ways, taken, strict=True))
-        return Plan(chain.from_iterable(stages), self.names)
+        return _plan(chain.from_iterable(stages), self.names)
 
 
 @lru_cache(maxsize=2048)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from goldspan.errors import ConfigurationError, GoldspanWarning
 from goldspan.goldens.words import did_you_mean, listed, shown
-from goldspan.model import Golden
+from goldspan.model import Comparison, Golden
 from goldspan.scoring.metrics import METRICS, Measure, Metric, MetricLike
 
 GROUP = "goldspan.metrics"
@@ -61,7 +61,7 @@ def metric(
 
 def find(name: str) -> Metric:
     """The metric of that name. Raises `ConfigurationError`, with the nearest name, where there is none."""
-    found = METRICS.get(name) or _registered.get(name) or _of_packages().get(name)
+    found = _known(name)
     if found is None:
         known = (*METRICS, *_registered, *_of_packages())
         raise ConfigurationError(f"unknown metric {name!r}.{_hint(name, known)}")
@@ -109,6 +109,45 @@ def measured_by(golden: Golden, thresholds: Mapping[str, float] | None = None) -
         return tuple([find(name) for name in wanted])
     except ConfigurationError as error:
         raise ConfigurationError(f"golden {golden.id!r}: {error}") from None
+
+
+def asked_by(
+    names: Iterable[str], golden: Golden | None = None, thresholds: Mapping[str, float] | None = None
+) -> tuple[Metric, ...]:
+    """The metrics that a run's own telemetry asks for, and those that have thresholds: nothing said there ends a gate.
+
+    An unknown name is a metric that fails when it is measured, since no person is there to be told.
+    """
+    asked = [_known(name) or _unheard_of(name) for name in dict.fromkeys(names)]
+    limits = dict.fromkeys((*(golden.thresholds if golden is not None else ()), *(thresholds or ())))
+    return (*asked, *[find(name) for name in limits if name not in names])
+
+
+def registered_name(given: MetricLike) -> str:
+    """The name by which a metric can be asked for anywhere: a name itself, or that of a registered function.
+
+    Raises `ConfigurationError` for what has no name in the registry.
+    """
+    if isinstance(given, str):
+        return given
+    measure = given.measure if isinstance(given, Metric) else given
+    for name, known in (*METRICS.items(), *_registered.items(), *_of_packages().items()):
+        if known is given or known.measure is measure:
+            return name
+    raise ConfigurationError(
+        f"{shown(given)} is no registered metric: put @goldspan.metric(NAME) on it, and it is found by its name."
+    )
+
+
+def _known(name: str) -> Metric | None:
+    return METRICS.get(name) or _registered.get(name) or _of_packages().get(name)
+
+
+def _unheard_of(name: str) -> Metric:
+    def measure(seen: Comparison) -> float | None:
+        return find(name).measure(seen)
+
+    return Metric(name, measure, needs_golden=False)
 
 
 def _metric(given: MetricLike) -> Metric:

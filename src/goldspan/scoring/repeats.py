@@ -59,4 +59,4 @@ class _Calls:
 
 def _asked(slot: Slot, names: Naming) -> Hashable:
     """What two slots have in common that ask for the same."""
-    return tuple((names.wanted(tool), content(tool.arguments), content(tool.result)) for tool in slot.tools)
+    return tuple((names.wanted(tool), tool.agent, content(tool.arguments), content(tool.result)) for tool in slot.tools)

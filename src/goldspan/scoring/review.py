@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
 from goldspan.errors import ConfigurationError
 from goldspan.extraction.names import fold, undecorate
 from goldspan.goldens.files import Placed
+from goldspan.goldens.lookup import Goldens
 from goldspan.goldens.naming import Keys, naming
 from goldspan.goldens.texts import normalized
 from goldspan.goldens.words import listed, nearest
-from goldspan.model import ExpectedTool, Golden, Run, ToolCall, Vocabulary
+from goldspan.model import ExpectedTool, Golden, Run, ToolCall, Vocabulary, content_digest
 from goldspan.scoring.identity import is_forbidden
 from goldspan.scoring.registry import find
 from goldspan.scoring.suggestions import difference
@@ -44,33 +45,43 @@ class Finding:
 
 
 def by_themselves(entries: Sequence[Placed]) -> Iterator[Finding]:
-    """Goldens of one input that disagree or repeat each other, that contradict themselves, and unknown metrics."""
-    sharing: dict[str, list[Golden]] = {}
+    """Goldens for the same runs that disagree or repeat each other, that contradict themselves, and unknown metrics."""
+    sharing: dict[Hashable, list[Golden]] = {}
     for entry in entries:
-        if key := normalized(entry.golden.input):
+        if (key := _runs_of(entry.golden)) is not None:
             sharing.setdefault(key, []).append(entry.golden)
     for same in sharing.values():
         if len(same) > 1:
-            yield _of_one_input(same)
+            yield _of_the_same_runs(same)
     for entry in entries:
         yield from _contradictions(entry)
     yield from _unknown_metrics([entry.golden for entry in entries])
 
 
-def _of_one_input(same: Sequence[Golden]) -> Finding:
+def _runs_of(golden: Golden) -> Hashable:
+    """What two goldens have in common that are for the same runs; `None` for one that is found by its id only."""
+    text = "" if golden.policy else normalized(golden.input)
+    component = None if golden.component is None else fold(golden.component)
+    when = None if golden.when is None else content_digest(golden.when)
+    return (golden.policy, text, component, when) if golden.policy or text or component or when else None
+
+
+def _of_the_same_runs(same: Sequence[Golden]) -> Finding:
     ids = tuple(golden.id for golden in same)
     differing = [
         field.name
         for field in fields(Golden)
         if field.name not in _NOT_JUDGED and any(_of(one, field.name) != _of(same[0], field.name) for one in same)
     ]
+    common = [name for name in ("input", "component", "when") if _of(same[0], name)]
+    alike = f"have the same {listed(common)}" if common else "are policies for all other runs"
     if differing:
-        told = f"{_goldens(ids)} have the same input and disagree in {listed(differing)}: by input none is found"
-        return Finding("disagreement", f"{told}.", ids)
-    return Finding("repetition", f"{_goldens(ids)} have the same input and demand the same.", ids)
+        none = f"by {listed(common)} none is found" if common else "none is found"
+        return Finding("disagreement", f"{_goldens(ids)} {alike} and disagree in {listed(differing)}: {none}.", ids)
+    return Finding("repetition", f"{_goldens(ids)} {alike} and demand the same.", ids)
 
 
-_NOT_JUDGED = ("id", "input", "metadata")
+_NOT_JUDGED = ("id", "input", "metadata", "when", "component")
 
 
 def _of(golden: Golden, field: str) -> object:
@@ -109,11 +120,8 @@ class Beside:
         self._goldens = [entry.golden for entry in entries]
         self._vocabulary = vocabulary
         self._names = naming(vocabulary)
-        self._unmatched = dict.fromkeys(golden.id for golden in self._goldens)
-        self._by_input: dict[str, list[str]] = {}
-        for golden in self._goldens:
-            if key := normalized(golden.input):
-                self._by_input.setdefault(key, []).append(golden.id)
+        self._unmatched = {golden.id: golden for golden in self._goldens}
+        self._lookup = Goldens(self._goldens, vocabulary=vocabulary)
         self._known: dict[tuple[str, str, str | None], ToolCall] = {}
 
     @property
@@ -127,18 +135,19 @@ class Beside:
             key = (call.name, call.raw_name, call.server)
             if key not in self._known:
                 self._known[key] = ToolCall(*key)
-        found = [run.golden_id] if run.golden_id in self._unmatched else self._by_input.get(normalized(run.input), ())
-        for golden_id in found:
-            self._unmatched.pop(golden_id, None)
+        found = self._lookup.candidates(run)
+        for golden in found.goldens if found else ():
+            self._unmatched.pop(golden.id, None)
 
     def findings(self) -> Iterator[Finding]:
         """What no run knows: tools, forbidden patterns, aliases and goldens."""
         yield from self._unknown_tools()
         yield from self._idle_patterns()
         yield from self._idle_aliases()
-        for golden_id in self._unmatched:
-            told = f"golden {golden_id!r} belongs to none of these runs, neither by id nor by input."
-            yield Finding("unmatched", told, (golden_id,))
+        for golden_id, golden in self._unmatched.items():
+            told = f"golden {golden_id!r} belongs to none of these runs"
+            ways = "" if golden.when or golden.component or golden.policy else ", neither by id nor by input"
+            yield Finding("unmatched", f"{told}{ways}.", (golden_id,))
 
     def _unknown_tools(self) -> Iterator[Finding]:
         known: Keys = frozenset[str]().union(*map(self._names.called, self._known.values()))

@@ -58,6 +58,8 @@ class Metric:
     """Why there is no value, in half a sentence."""
     account: Account | None = None
     """What the number is made of: the reasons and the steps of scores are told from it."""
+    needs_expectations: bool = False
+    """Whether it says nothing beside a policy, which expects no calls in particular."""
 
 
 MetricLike: TypeAlias = "str | Measure | tuple[str, Measure] | Metric"

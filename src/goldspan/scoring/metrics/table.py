@@ -40,30 +40,35 @@ METRICS: Mapping[str, Metric] = {
             tools.tool_correctness,
             threshold=_golden_threshold,
             account=tools.account_of_correctness,
+            needs_expectations=True,
         ),
         Metric(
             "tool_recall",
             tools.tool_recall,
             unknown=_saying("no tool was expected"),
             account=tools.account_of_recall,
+            needs_expectations=True,
         ),
         Metric(
             "tool_precision",
             tools.tool_precision,
             unknown=_saying("no tool was called"),
             account=tools.account_of_precision,
+            needs_expectations=True,
         ),
         Metric(
             "tool_f1",
             tools.tool_f1,
             unknown=_saying("no tool was expected and none was called"),
             account=tools.account_of_f1,
+            needs_expectations=True,
         ),
         Metric(
             "tool_order",
             tools.tool_order,
             unknown=_saying("no expected tool was called"),
             account=tools.account_of_order,
+            needs_expectations=True,
         ),
         Metric(
             "argument_correctness",
@@ -71,6 +76,7 @@ METRICS: Mapping[str, Metric] = {
             threshold=_golden_threshold,
             unknown=values.why_no_arguments,
             account=values.account_of_arguments,
+            needs_expectations=True,
         ),
         Metric(
             "result_correctness",
@@ -78,6 +84,7 @@ METRICS: Mapping[str, Metric] = {
             threshold=_golden_threshold,
             unknown=values.why_no_results,
             account=values.account_of_results,
+            needs_expectations=True,
         ),
         Metric(
             "effect_correctness",
@@ -85,6 +92,7 @@ METRICS: Mapping[str, Metric] = {
             threshold=1.0,
             unknown=_saying("no tool has a declared effect"),
             account=effects.account_of_effects,
+            needs_expectations=True,
         ),
         Metric(
             "tool_success",

@@ -15,7 +15,7 @@ from goldspan.goldens.naming import Naming
 from goldspan.model import ABSENT, Agreement, ExpectedTool, ToolCall
 from goldspan.scoring.agreement.arguments import agreement, argument_share, result_agreement, result_share
 from goldspan.scoring.agreement.sameness import content
-from goldspan.scoring.identity import MOST_STRANGE, is_called, strangeness
+from goldspan.scoring.identity import MOST_STRANGE, is_by, is_called, strangeness
 from goldspan.scoring.plan import Plan, Slot
 
 UNITS = 10**9
@@ -85,7 +85,7 @@ def _weighed(slot: Slot, call: ToolCall, names: Naming, schemas: Schemas) -> tup
 
 def meant(slot: Slot, call: ToolCall, names: Naming) -> list[ExpectedTool]:
     """The tools of a slot that a call may be one of."""
-    return [tool for tool in slot.tools if is_called(tool, call, names)]
+    return [tool for tool in slot.tools if is_called(tool, call, names) and is_by(tool, call)]
 
 
 def faults_of(tool: ExpectedTool, call: ToolCall, schemas: Schemas) -> Faults:
@@ -238,7 +238,8 @@ class Merits:
         for position, call in self._calls.items():
             judged = arguments and content(call.arguments), results and content(call.result)
             failed = call.error is not None, position in self._failures.made_good
-            key = (call.name, call.raw_name, call.server, failed, judged)
+            agent = call.agent if self._plan.names_agents else None
+            key = (call.name, call.raw_name, call.server, agent, failed, judged)
             kinds[position] = numbers.setdefault(key, len(numbers))
             if len(numbers) > len(self._sizes):
                 self._sizes.append(sum(len(part) for part in judged if isinstance(part, str | bytes)))

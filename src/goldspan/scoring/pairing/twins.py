@@ -8,7 +8,7 @@ from typing import TypeAlias
 from goldspan.goldens.naming import Naming
 from goldspan.model import ABSENT, ToolCall
 from goldspan.scoring.agreement.sameness import content
-from goldspan.scoring.identity import is_called
+from goldspan.scoring.identity import is_by, is_called
 from goldspan.scoring.plan import Plan, Slot
 
 Twins: TypeAlias = Mapping[int, Sequence[int]]
@@ -49,5 +49,6 @@ def _twins_of(slot: Slot, by_content: _ByContent, names: Naming) -> Sequence[int
     for tool in slot.tools:
         if tool.arguments is not None or tool.result is not ABSENT:
             key = content(tool.arguments), ABSENT if tool.result is ABSENT else content(tool.result)
-            found.update(position for position, call in by_content.get(key, ()) if is_called(tool, call, names))
+            alike = by_content.get(key, ())
+            found.update(position for position, call in alike if is_called(tool, call, names) and is_by(tool, call))
     return sorted(found)

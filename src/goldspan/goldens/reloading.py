@@ -1,0 +1,188 @@
+"""Goldens that are read again when their files change, in a thread of their own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from goldspan._guard import guard, report
+from goldspan.errors import GoldspanError
+from goldspan.goldens.files import load_goldens
+from goldspan.goldens.lookup import MARGIN, NEAR, Goldens
+
+_log = logging.getLogger("goldspan")
+
+_MOST_TOLD = 256
+"""So many distinct problems are logged: a file that is broken in ever new ways must not fill the log."""
+_PATIENCE = 1.0
+"""Seconds for which `close` waits for files that are just being read."""
+
+
+class ReloadingGoldens:
+    """The goldens of some files, read again whenever one of the files changed.
+
+    Making one reads the files, and raises `GoldspanError` where they cannot be read: what is wrong at the start should
+    be loud. From then on nothing raises. A file that is broken keeps the goldens as they were, counts as one of the
+    `failures`, is logged once for each problem, and is tried again when it changes next.
+
+    Who asks for the `current` goldens for the first time, also in a forked child, starts a daemon thread that looks at
+    the files every `interval` seconds and reads them when a change is that old. It ends with `close`, or when nobody
+    holds this object any more. There `on_reload` is called with the new goldens, and `on_failure` with what is wrong;
+    what they raise is counted and goes no further.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        *,
+        interval: float = 1.0,
+        near: float | None = NEAR,
+        margin: float = MARGIN,
+        on_reload: Callable[[Goldens], None] | None = None,
+        on_failure: Callable[[str], None] | None = None,
+    ) -> None:
+        self._paths = tuple(Path(path) for path in paths)
+        self._interval = interval
+        self._near = near
+        self._margin = margin
+        self._on_reload = on_reload
+        self._on_failure = on_failure
+        self._told: set[str] = set()
+        self._thread: threading.Thread | None = None
+        self._set_out()
+        self.reloads = 0
+        """How often the goldens were read again."""
+        self.failures = 0
+        """How often they could not be."""
+        self._state = _state_of(self._paths)  # taken first: what changes while the files are read is seen the next time
+        self._current = self._read(None)
+        _alive.add(self)
+
+    @property
+    def current(self) -> Goldens:
+        """The goldens as they are now."""
+        if self._thread is None and not self._closed.is_set():
+            self._start()
+        return self._current
+
+    def check_now(self) -> bool:
+        """Read the files at once if one of them changed; whether there are new goldens. Never raises."""
+        with self._reading:
+            state = _state_of(self._paths)
+            if state == self._state:
+                return False
+            self._state = state
+            return self._reload()
+
+    def close(self) -> None:
+        """Look at the files no more. The goldens stay as they are."""
+        self._closed.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_PATIENCE)
+
+    def _set_out(self) -> None:
+        """Locks that nobody holds, as a new object and a forked child need them."""
+        self._reading = threading.Lock()
+        self._starting = threading.Lock()
+        self._closed = threading.Event()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is not None:
+                return
+            watching = (weakref.ref(self), self._closed, self._interval)
+            thread = threading.Thread(target=_watch, args=watching, name="goldspan-goldens", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # there may be no more threads, or no more time for one
+                self._closed.set()
+                report("watch golden files", error)
+            else:
+                self._thread = thread
+
+    def _begin_anew(self) -> None:
+        """In a forked child the thread is not there, and locks may be held by threads that are not there either."""
+        closed = self._closed.is_set()
+        self._set_out()
+        self._thread = None
+        if closed:
+            self._closed.set()
+
+    def _look(self, seen: object) -> object:
+        """Read the files if they changed and have been the same since they were `seen`; what they are like now."""
+        state = _state_of(self._paths)
+        if state == seen:  # nobody is writing any more
+            self.check_now()
+        return state
+
+    def _reload(self) -> bool:
+        try:
+            goldens = self._read(_log.warning)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a file, the goldens that were there stay
+            self.failures += 1
+            problem = str(error) if isinstance(error, GoldspanError) else f"{type(error).__name__}: {error}"
+            if problem not in self._told and len(self._told) < _MOST_TOLD:
+                self._told.add(problem)
+                _log.error("goldspan keeps the goldens that it has, and leaves out the new ones: %s", problem)
+            _tell(self._on_failure, problem)
+            return False
+        self._current = goldens
+        self.reloads += 1
+        self._told.clear()
+        _tell(self._on_reload, goldens)
+        return True
+
+    def _read(self, on_warning: Callable[[str], None] | None) -> Goldens:
+        goldens = load_goldens(*self._paths, near=self._near, margin=self._margin, on_warning=on_warning)
+        goldens.prepare()
+        return goldens
+
+
+def _tell(listener: Callable[[Any], None] | None, what: Any) -> None:
+    if listener is not None:
+        try:
+            listener(what)
+        except Exception as error:  # noqa: BLE001 - somebody else's function
+            report("tell that goldens were read again", error)
+
+
+def _watch(watched: weakref.ref[ReloadingGoldens], closed: threading.Event, interval: float) -> None:
+    seen: object = None
+    while not closed.wait(interval):
+        goldens = watched()
+        if goldens is None:
+            return
+        with guard("look at golden files"):
+            seen = goldens._look(seen)
+        del goldens  # so that waiting keeps nothing alive
+
+
+def _state_of(paths: Sequence[Path]) -> tuple[object, ...]:
+    """What changes whenever one of the files is replaced, written, truncated, gone or back."""
+    return tuple(map(_state, paths))
+
+
+def _state(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError as error:
+        return error.errno
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+_alive: weakref.WeakSet[ReloadingGoldens] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for goldens in list(_alive):
+        goldens._begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
