@@ -17,6 +17,8 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 import goldspan
 from capture.telemetry import Exported, Install
+from goldspan.capture.records import record_of
+from goldspan.scoring import registry
 
 HOTELS = [{"name": "Ritz", "price": 900}]
 
@@ -97,6 +99,39 @@ def test_a_component_carries_its_name_input_and_output(captured: Exported) -> No
         "goldspan.component.input": "cheap",
         "goldspan.component.output": '{"best":1}',
     }
+
+
+def test_the_metrics_of_a_component_are_on_its_span_by_their_names(
+    captured: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+
+    @goldspan.metric("few_calls", needs_golden=False)
+    def few_calls(seen: goldspan.Comparison) -> float:
+        return 1 / max(1, len(seen.calls))
+
+    @goldspan.trace(kind="component", metrics=["tool_recall", few_calls, "few_calls", "registered_later"])
+    def ranking(query: str) -> None: ...
+
+    ranking("cheap")
+    assert captured.attributes("ranking")["goldspan.metrics"] == ("tool_recall", "few_calls", "registered_later")
+    (run,) = goldspan.extract(map(record_of, captured.spans), unit="component")
+    judged = {score.metric: (score.value, score.error is None) for score in goldspan.evaluate(run, ["search"]).scores}
+    assert judged == {"tool_recall": (0.0, True), "few_calls": (1.0, True), "registered_later": (None, False)}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        pytest.param({"metrics": ["tool_recall"]}, "a tool has none", id="of a tool"),
+        pytest.param({"kind": "agent", "metrics": "tool_recall"}, "metrics are a list", id="no list"),
+        pytest.param({"kind": "agent", "metrics": 3}, "metrics are a list", id="no list at all"),
+        pytest.param({"kind": "agent", "metrics": [len]}, "no registered metric", id="not registered"),
+    ],
+)
+def test_wrong_metrics_are_refused_where_they_are_written(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(goldspan.ConfigurationError, match=told):
+        goldspan.trace(**options)
 
 
 def test_content_stays_out_of_the_span_where_that_is_asked_for(captured: Exported) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.extraction import extract, role_of
-from goldspan.model import Record, Run, SpanRecord, Unit
+from goldspan.model import ComponentSpans, Record, Run, SpanRecord, Unit
 from worlds import HOW, Asked, How, Told, asked, tell
 
 UNITS: tuple[Unit, ...] = ("request", "component", "conversation")
@@ -121,3 +121,78 @@ def test_calls_at_the_same_time_know_of_each_other_and_not_of_themselves(world: 
         for place, call in enumerate(run.tool_calls):
             assert place not in call.concurrent_with
             assert all(place in run.tool_calls[other].concurrent_with for other in call.concurrent_with)
+
+
+# --- components, statements and lost contexts -------------------------------------------------------------------------
+
+DECLARED = [
+    ComponentSpans("turn", span="mod*"),
+    ComponentSpans("search", attributes={"gen_ai.tool.name": "search"}),
+    ComponentSpans("work", span="agent"),
+]
+
+
+@st.composite
+def scattered(draw: st.DrawFn) -> list[Record]:
+    """A world whose spans know their session, in which some tools lost their context and some spans say something."""
+    together = draw(st.booleans())
+    records = told(draw(worlds), together=together).records
+    sessions = draw(st.sampled_from([("s1",), ("s1", "s2")]))
+    for number, record in enumerate(records):
+        if not isinstance(record, SpanRecord):
+            continue
+        attributes = record.attributes
+        assert isinstance(attributes, dict)
+        attributes["gen_ai.conversation.id"] = sessions[int(record.span_id[-1], 36) % len(sessions)]
+        if record.name == "tool" and draw(st.integers(0, 3)) == 0:
+            record.trace_id, record.parent_id = f"{number:032}", None
+        if draw(st.integers(0, 5)) == 0:
+            attributes["goldspan.expected_tools"] = f'["search", {{"name": "pay", "arguments": {{"n": {number}}}}}]'
+            attributes["goldspan.metadata.number"] = number
+    return records
+
+
+@given(scattered(), st.randoms(use_true_random=False), st.sampled_from(UNITS))
+def test_nor_does_their_order_change_components_statements_or_what_is_stitched(
+    records: list[Record], random: Any, unit: Unit
+) -> None:
+    shuffled = records + random.sample(records, random.randrange(len(records) + 1))
+    random.shuffle(shuffled)
+    in_order, in_none = (
+        sorted(map(repr, extract(each, unit=unit, components=DECLARED))) for each in (records, shuffled)
+    )
+    assert in_none == in_order
+
+
+@given(scattered())
+def test_what_is_declared_to_be_a_component_changes_no_calls_of_a_request(records: list[Record]) -> None:
+    declared = [run.tool_calls for run in extract(records, components=DECLARED)]
+    assert declared == [run.tool_calls for run in extract(records)]
+
+
+@given(st.lists(asked, min_size=1, max_size=3), st.data())
+def test_tools_that_lost_their_context_come_back_to_the_request_of_their_session(
+    requests: list[Asked], data: st.DataObject
+) -> None:
+    """The requests are one after the other, and marked; a tool takes along what is at work inside it."""
+    whole = told([(request, HOW["complete"]) for request in requests])
+    spans = [record for record in whole.records if isinstance(record, SpanRecord)]
+    tops = {span.span_id for span in spans if span.parent_id is None}
+    alone = {
+        span.span_id for span in spans if span.parent_id in tops and span.name == "tool" and data.draw(st.booleans())
+    }
+    lost = set(alone)
+    for span in spans:
+        assert isinstance(span.attributes, dict)
+        span.attributes["gen_ai.conversation.id"] = "s1"
+    for span in spans:  # parents come before their children
+        if span.span_id in lost or span.parent_id in lost:
+            span.trace_id = f"{int(span.span_id, 36):032}"[-32:]
+            if span.parent_id in lost:
+                span.trace_id = next(above.trace_id for above in spans if above.span_id == span.parent_id)
+                lost.add(span.span_id)
+            else:
+                span.parent_id = None
+    found = extract(spans)
+    assert [[call.name for call in run.tool_calls] for run in found] == whole.used
+    assert sum(run.health.stitched for run in found) == len(alone)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast, get_args, overload
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, get_args, overload
 
 from goldspan.capture.recording import Recorder
 from goldspan.capture.shapes import Kind
 from goldspan.capture.wrapping import wrap
 from goldspan.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from goldspan.scoring.metrics import MetricLike
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, ..., Any] | staticmethod[..., Any]")
 
@@ -33,6 +36,7 @@ def trace(
     kind: Kind = "tool",
     name: str | None = None,
     golden: str | None = None,
+    metrics: Iterable[MetricLike] | None = None,
     capture_arguments: bool = True,
     capture_result: bool = True,
 ) -> Decorator: ...
@@ -45,6 +49,7 @@ def trace(
     kind: Kind = "tool",
     name: str | None = None,
     golden: str | None = None,
+    metrics: Iterable[MetricLike] | None = None,
     capture_arguments: bool = True,
     capture_result: bool = True,
 ) -> F | Decorator:
@@ -58,14 +63,19 @@ def trace(
       input by which a golden is found, unless `golden` names one.
     - `kind="component"`: an inner part that is scored by itself as well.
 
+    `golden` is the id of its golden. `metrics` are those to measure, by their names or as functions that
+    `@goldspan.metric` registered; they go before those that the golden lists.
+
     `name` is by default the function's own. `capture_arguments=False` and `capture_result=False` keep content out of
     the span. The span of a generator begins with its first step and ends when it is exhausted, closed or collected;
     its result is what it yielded. A call that is cancelled or otherwise interrupted ends with the status unset and no
     result. Captured text is bounded: longer text ends in an ellipsis.
 
-    Raises `ConfigurationError` on an unknown kind, a golden for a tool, and on what cannot be called.
+    Raises `ConfigurationError` on an unknown kind, a golden or metrics for a tool, a metric without a registered name,
+    and on what cannot be called.
     """
-    _check(kind, golden)
+    _check(kind, golden, metrics)
+    names = _metric_names(metrics)
 
     def decorate(function: F) -> F:
         plain, static = _callable(function)
@@ -74,6 +84,7 @@ def trace(
             kind=kind,
             name=name or _name_of(plain),
             golden=golden,
+            metrics=names,
             capture_arguments=capture_arguments,
             capture_result=capture_result,
             static=static,
@@ -86,12 +97,29 @@ def trace(
     return cast(Decorator, decorate) if function is None else decorate(function)
 
 
-def _check(kind: str, golden: str | None) -> None:
+def _check(kind: str, golden: str | None, metrics: Iterable[MetricLike] | None) -> None:
     kinds = get_args(Kind)
     if kind not in kinds:
         raise ConfigurationError(f"@goldspan.trace(kind={kind!r}): the kind is one of {', '.join(kinds)}")
-    if golden is not None and kind == "tool":
-        raise ConfigurationError("@goldspan.trace(golden=...): an agent or a component has a golden, a tool has none")
+    for what, given in (("golden", golden), ("metrics", metrics)):
+        if given is not None and kind == "tool":
+            raise ConfigurationError(
+                f"@goldspan.trace({what}=...): an agent or a component has {_ARTICLES[what]}, a tool has none"
+            )
+
+
+_ARTICLES = {"golden": "a golden", "metrics": "metrics"}
+
+
+def _metric_names(metrics: Iterable[MetricLike] | None) -> tuple[str, ...]:
+    """The names under which the metrics are found wherever the span is read."""
+    if metrics is None:
+        return ()
+    if isinstance(metrics, str) or not isinstance(metrics, Iterable):
+        raise ConfigurationError(f"@goldspan.trace(metrics=...): metrics are a list, not {metrics!r}")
+    from goldspan.scoring.registry import registered_name  # most decorators name none, and need not load it
+
+    return tuple(dict.fromkeys(map(registered_name, metrics)))
 
 
 def _callable(function: object) -> tuple[Callable[..., Any], bool]:

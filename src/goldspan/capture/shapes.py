@@ -48,11 +48,11 @@ def _arguments(_: Binder, arguments: Arguments) -> str:
 def _question(binder: Binder, arguments: Arguments) -> str:
     """The text a person asked with: the first argument that is text, else all arguments as JSON."""
     text = binder.first_text(arguments)
-    return to_json(arguments) if text is None else _clipped(text)
+    return to_json(arguments) if text is None else clipped(text)
 
 
 def _user_message(binder: Binder, arguments: Arguments) -> str:
-    return _messages({"role": "user", "parts": [_text_part(_question(binder, arguments))]})
+    return f'[{{"role": "user", "parts": [{_text_part(_question(binder, arguments))}]}}]'
 
 
 def _result(result: Any) -> str:
@@ -62,22 +62,20 @@ def _result(result: Any) -> str:
 def _answer(result: Any) -> str:
     if isinstance(result, Pieces):
         return result.text()
-    return _clipped(result) if isinstance(result, str) else to_json(result)
+    return clipped(result) if isinstance(result, str) else to_json(result)
 
 
 def _assistant_message(result: Any) -> str:
-    return _messages({"role": "assistant", "parts": [_text_part(_answer(result))], "finish_reason": "stop"})
+    return f'[{{"role": "assistant", "parts": [{_text_part(_answer(result))}], "finish_reason": "stop"}}]'
 
 
-def _text_part(text: str) -> dict[str, str]:
-    return {"type": "text", "content": text}
+def _text_part(text: str) -> str:
+    """As JSON, of which only the text is not always the same: a tenth of the time that `json.dumps` takes for all."""
+    return f'{{"type": "text", "content": {json.dumps(text)}}}'
 
 
-def _messages(message: dict[str, Any]) -> str:
-    return json.dumps([message])
-
-
-def _clipped(text: str) -> str:
+def clipped(text: str) -> str:
+    """A text, or as much of it as is captured."""
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + ELLIPSIS
 
 

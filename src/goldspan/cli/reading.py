@@ -30,8 +30,8 @@ UnitOption = Annotated[
     typer.Option(
         "--unit",
         metavar="UNIT",
-        help="What a run is: a request, a component (a marked part of one), or a conversation (all requests of a "
-        "session).",
+        help="What a run is: a request, a component (a part of one that is marked, that a golden file declares, or "
+        "that another agent does), or a conversation (all requests of a session).",
     ),
 ]
 GoldenIdAttribute = Annotated[
@@ -49,16 +49,28 @@ _NO_WORK = "no span in it is known to be of an agent, a model or a tool; docs/co
 _WHY_NONE: dict[Unit, str] = {
     "request": _NO_WORK,
     "conversation": _NO_WORK,
-    "component": 'no span in it is marked as one, as @goldspan.trace(kind="component") does',
+    "component": "no span in it is marked or declared as one, and no agent works inside another; docs/components.md "
+    "says how",
 }
 _TOLD, _WRONG = 5, 20
 """So many places of a file, and wrong rows, are told one by one."""
 
 
-def runs_in(paths: list[str], *, unit: Unit, golden_id_attributes: list[str] | None) -> Iterator[Run]:
-    """The runs in some traces. What could not be read is told at the end; no run at all is an error."""
+def runs_in(
+    paths: list[str], *, unit: Unit, golden_id_attributes: list[str] | None, goldens: Goldens | None = None
+) -> Iterator[Run]:
+    """The runs in some traces, with the components that the goldens declare.
+
+    What could not be read is told at the end; no run at all is an error.
+    """
     losses: list[Loss] = []
-    found = load_runs(*paths, unit=unit, golden_id_attributes=golden_id_attributes or None, on_loss=losses.append)
+    found = load_runs(
+        *paths,
+        unit=unit,
+        golden_id_attributes=golden_id_attributes or None,
+        components=() if goldens is None else goldens.components,
+        on_loss=losses.append,
+    )
     none = True
     try:
         for run in watched(found, lambda number: f"reading traces: {number} runs"):

@@ -115,7 +115,7 @@ def score(
         found, wrong = cases_in(cases, known)
         judged = counted(in_order(judge, found, concurrency=concurrency), len(found), "judging")
     else:
-        runs = runs_in(paths or [], unit=unit, golden_id_attributes=golden_id_attribute)
+        runs = runs_in(paths or [], unit=unit, golden_id_attributes=golden_id_attribute, goldens=known)
         judged = in_order(judge, map(Case, runs), concurrency=concurrency)
     evaluations = _written(judged, "json" if as_json else format, limit=limit, verbose=verbose)
     tell_wrong(wrong)

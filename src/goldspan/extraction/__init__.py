@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from goldspan.extraction import golden_ids, histories
+from goldspan.extraction import golden_ids, histories, statements
 from goldspan.extraction.conventions import installed
 from goldspan.extraction.conversations import conversations
-from goldspan.extraction.cutting import components, requests
+from goldspan.extraction.cutting import components as inner
+from goldspan.extraction.cutting import requests
 from goldspan.extraction.logs import spans_with_logs
 from goldspan.extraction.reading import Role
 from goldspan.extraction.reconciliation import IdsMade
 from goldspan.extraction.resuming import rejoin
 from goldspan.extraction.runs import assemble
+from goldspan.extraction.selection import Selection, selection_of
 from goldspan.extraction.stitching import parts, stitch
 from goldspan.extraction.tree import Node, fell, plant
 from goldspan.extraction.twins import without_twins
-from goldspan.model import Record, Run, SpanRecord, Unit
+from goldspan.model import ComponentSpans, Record, Run, SpanRecord, Unit
 
-__all__ = ["Role", "extract", "role_of"]
+__all__ = ["Role", "component_names", "extract", "role_of"]
 
 
 def extract(
@@ -26,6 +28,7 @@ def extract(
     *,
     unit: Unit = "request",
     golden_id_attributes: Sequence[str] | None = None,
+    components: Sequence[ComponentSpans] = (),
 ) -> list[Run]:
     """Rebuild the runs in some spans, by time of start; of runs that start together, the one whose trace came first.
 
@@ -35,13 +38,17 @@ def extract(
 
     `golden_id_attributes` are the span attributes that may name a run's golden; the default is the variable
     `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`.
+
+    With `unit="component"` the runs are the marked components, the spans that `components` tell, whatever they are
+    otherwise, and the agents that work inside a request, by their names.
     """
     attributes = golden_ids.golden_id_attributes(golden_id_attributes)
-    conventions = installed(tuple(attributes))
+    conventions = installed((*attributes, *statements.ATTRIBUTES))
+    selected = Selection(components)
     traces: dict[str, list[SpanRecord]] = {}
     for span in spans_with_logs(records, conventions):
         traces.setdefault(span.trace_id, []).append(span)
-    planted = [plant(trace, conventions=conventions) for trace in traces.values()]
+    planted = [plant(trace, conventions=conventions, selected=selected) for trace in traces.values()]
     with histories.remembered():
         runs = _runs(planted, unit, attributes)
     for roots in planted:
@@ -51,10 +58,9 @@ def extract(
 
 def _runs(planted: list[list[Node]], unit: Unit, golden_id_attributes: Sequence[str]) -> list[Run]:
     """The runs in the trees of some traces."""
+    portions = rejoin(stitch(part for roots in planted for whole in requests(roots) for part in parts(whole)))
     if unit == "component":
-        portions = [portion for roots in planted for portion in components(roots)]
-    else:
-        portions = rejoin(stitch(part for roots in planted for whole in requests(roots) for part in parts(whole)))
+        portions = [portion for roots in planted for portion in inner(roots, portions)]
     made = IdsMade([node for portion in portions for node in portion.nodes])
     runs = [assemble(portion, golden_id_attributes=golden_id_attributes, elsewhere=made) for portion in portions]
     if unit == "component":
@@ -67,3 +73,14 @@ def _runs(planted: list[list[Node]], unit: Unit, golden_id_attributes: Sequence[
 def role_of(span: SpanRecord) -> Role | None:
     """What a single span is to a run, as far as it tells by itself."""
     return installed().read(span).role
+
+
+def component_names(span: SpanRecord, components: Sequence[ComponentSpans] = ()) -> str | None:
+    """The component that a single span stands for: as it is marked, else as `components` declare it, else none.
+
+    That an agent's span is a component because it works inside a request, no span tells by itself.
+    """
+    reading = installed().read(span)
+    if reading.role == "component":
+        return reading.name or span.name
+    return selection_of(tuple(components)).name_of(span) if components else None

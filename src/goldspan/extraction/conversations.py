@@ -13,6 +13,7 @@ def conversations(requests: Iterable[Run]) -> list[Run]:
     """One run for all requests of a session, by time of start; a request without a session is one by itself.
 
     Its input is what opened the conversation, its output the last answer, its calls those of all requests in order.
+    Which golden and metrics it is for says the first request that says so; what is expected, all of them together.
     """
     of_session: dict[tuple[str | None, str], list[Run]] = {}
     for run in sorted(requests, key=lambda run: (run.start_ns or 0, run.run_id)):
@@ -40,7 +41,20 @@ def _conversation(runs: list[Run]) -> Run:
         conventions=tuple(sorted({name for run in runs for name in run.conventions})),
         health=_health([run.health for run in runs]),
         end_ns=max(ends, default=None),
+        expected_tools=_expected(runs),
+        metrics=next((run.metrics for run in runs if run.metrics), None),
+        metadata={key: value for run in reversed(runs) for key, value in run.metadata.items()},
     )
+
+
+def _expected(runs: list[Run]) -> tuple[Any, ...] | None:
+    """What is expected of a conversation: as long as one request does not say what is expected of it, nobody knows."""
+    expected: list[Any] = []
+    for run in runs:
+        if run.expected_tools is None:
+            return None
+        expected += run.expected_tools
+    return tuple(expected)
 
 
 def _calls(runs: list[Run]) -> tuple[ToolCall, ...]:

@@ -7,7 +7,7 @@ trace that nothing marks is one request if a model or a tool was at work in it, 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from goldspan.extraction import values
@@ -35,6 +35,8 @@ class Portion:
     """The id of that span, known from its children even where it never arrived."""
     marked: bool = False
     """Whether an agent or an application says that this is a request; otherwise it is all that the trace holds."""
+    name: str | None = None
+    """The component's name, where the unit is a component."""
     split: bool = False
     """Whether the trace holds further requests that nothing but the user's words tells apart."""
     resumed: list[Node] = field(default_factory=list)
@@ -51,10 +53,27 @@ _PassedOn = dict[tuple[Node | None, str | None], list[tuple[Node, Portion]]]
 """Hand-offs and their requests, by what stands around the agents and by who takes over, where that is known."""
 
 
-def components(roots: list[Node]) -> list[Portion]:
-    """Every marked component with all spans below it."""
-    marked = (node for root in roots for node in root.walk() if node.role == "component")
-    return [Portion("component", node, list(node.walk())) for node in marked]
+def components(roots: list[Node], requests: Iterable[Portion]) -> list[Portion]:
+    """Every marked or declared component, and every agent inside a request, with all spans below it.
+
+    The request's own agent is none, nor is an agent that an agent of the same name stands right around: that is one
+    agent, seen by two instrumentations.
+    """
+    outermost = {portion.root for portion in requests}
+    found: list[Portion] = []
+    for node in (node for root in roots for node in root.walk()):
+        name = node.part
+        if name is None and node.role == "agent" and node not in outermost and not _repeated(node):
+            name = node.reading.name or None
+        if name is not None:
+            found.append(Portion("component", node, list(node.walk()), name=name))
+    return found
+
+
+def _repeated(agent: Node) -> bool:
+    """Whether the nearest agent or tool around an agent's span is an agent of the same name."""
+    owner, name = agent.owner, agent.reading.name
+    return owner is not None and owner.role == "agent" and owner.reading.name == name
 
 
 def requests(roots: list[Node]) -> list[Portion]:

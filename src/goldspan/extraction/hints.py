@@ -24,7 +24,7 @@ _ORPHANS = (
     "Usually sampling, an exporter that drops spans of other libraries, or a file that holds a part of the trace only."
 )
 _JOINED = (
-    "Nothing but what their messages repeat holds these traces together.\n"
+    "Nothing but what their messages repeat, or the id of a conversation, holds these traces together.\n"
     'Put a span of its own around each request, as @goldspan.trace(kind="agent") does.'
 )
 _CUT = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from goldspan import semconv
 from goldspan.extraction.convention import Convention, Reader
 from goldspan.extraction.reading import Reading
 from goldspan.model import SpanRecord
@@ -14,6 +15,9 @@ _MOST_SHAPES = 4096
 
 NOTHING = Reading()
 """The reading of all spans that no convention knows. Never changed."""
+
+EVALUATION = Reading()
+"""The reading of spans that goldspan made of evaluations: they tell of a run and are no part of one. Never changed."""
 
 
 class Conventions:
@@ -26,21 +30,25 @@ class Conventions:
         """
         self.members = tuple(members)
         self._noted = frozenset(noted)
-        self._keys = self._noted.union(*(convention.all_keys for convention in self.members))
+        self._keys = self._noted.union(
+            (semconv.EVALUATION_MARK,), *(convention.all_keys for convention in self.members)
+        )
         self._shapes: dict[frozenset[str], _Shape] = {}
 
     def read(self, span: SpanRecord) -> Reading:
         """Everything the conventions understand of one span, joined; `NOTHING` for a span that none of them knows.
 
-        Most spans of an application are of the latter kind and cost one look.
+        Most spans of an application are of the latter kind and cost one look. An evaluation's span is `EVALUATION`.
         """
         present = span.keys_among(self._keys)
         shape = self._shapes.get(present)
         if shape is None:
             shape = self._shape(present)
-        return NOTHING if shape.is_plain else shape.read(span)
+        return shape.read(span) if shape.fixed is None else shape.fixed
 
     def _shape(self, present: frozenset[str]) -> _Shape:
+        if semconv.EVALUATION_MARK in present:
+            return _EVALUATION
         known = (convention for convention in self.members if not present.isdisjoint(convention.signs_among(present)))
         shape = _Shape([Reader(convention, present) for convention in known], noted=not present.isdisjoint(self._noted))
         if len(self._shapes) >= _MOST_SHAPES:
@@ -52,12 +60,12 @@ class Conventions:
 class _Shape:
     """What there is to read off all spans that have the same attributes."""
 
-    __slots__ = ("_keys", "_noted", "_readers", "is_plain")
+    __slots__ = ("_keys", "_noted", "_readers", "fixed")
 
-    def __init__(self, readers: Iterable[Reader], *, noted: bool) -> None:
+    def __init__(self, readers: Iterable[Reader], *, noted: bool = False, fixed: Reading | None = None) -> None:
         self._readers = tuple(readers)
         self._noted = noted
-        self.is_plain = not self._readers and not noted
+        self.fixed = NOTHING if fixed is None and not self._readers and not noted else fixed
         self._keys = tuple(dict.fromkeys(key for reader in self._readers for key in sorted(reader.keys)))
 
     def read(self, span: SpanRecord) -> Reading:
@@ -76,3 +84,6 @@ class _Shape:
         if self._noted:
             joined.noted = True
         return joined
+
+
+_EVALUATION = _Shape((), fixed=EVALUATION)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from goldspan import semconv
 from goldspan.extraction import values
+from goldspan.extraction.calls import call_of
 from goldspan.extraction.cutting import Portion
 from goldspan.extraction.dialogues import Dialogue
 from goldspan.extraction.names import fold
-from goldspan.extraction.reading import MARKS, WORK, Messages
+from goldspan.extraction.offers import definitions
+from goldspan.extraction.reading import MARKS, WORK, Messages, Written
 from goldspan.extraction.reconciliation import Reconciled, reconcile
+from goldspan.extraction.statements import stated
 from goldspan.extraction.tree import Node
-from goldspan.model import COUNTED_KINDS, Health, Run, ToolDefinition, drafted
+from goldspan.model import COUNTED_KINDS, Health, Run, SpanRecord, ToolDefinition, drafted
 
 T = TypeVar("T")
 _Run, _Health = drafted(Run), drafted(Health)
@@ -26,12 +30,15 @@ _Run, _Health = drafted(Run), drafted(Health)
 def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere: Container[str] = ()) -> Run:
     """The run that a portion of a trace's spans is; `elsewhere` are the ids of calls that other runs made."""
     nodes, root = portion.nodes, portion.root
-    offered = _available(nodes)
-    found = reconcile(nodes, offered, elsewhere=elsewhere)
+    offered = _available(nodes, root)
+    # A tool that is a component by itself is what is scored, and no call that it made.
+    itself = portion.unit == "component" and root is not None and root.role == "tool"
+    found = reconcile(nodes[1:] if itself else nodes, offered, elsewhere=elsewhere)
+    said = stated(portion, golden_id_attributes)
     # What the run's own span says comes first, then what the agents inside it say, then what the model saw; and only
     # then what was said in a tool: the agent or the model at work in one was asked something else.
     serving = _serving(nodes)
-    speakers = [root] if root is not None and root.role not in WORK else []
+    speakers = [root] if root is not None and (itself or root.role not in WORK) else []
     speakers += [node for node in nodes if node.role in MARKS and node is not root]
     ranked = [node for node in speakers if node not in serving], [node for node in speakers if node in serving]
     asked = [turn for turn in found.dialogues if turn.node not in serving]
@@ -43,9 +50,10 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
         unit=portion.unit,
         trace_ids=traces,
         span_id=portion.root_id or None,
-        input=_first(chain(map(_input, ranked[0]), map(_question, asked), map(_input, ranked[1]))),
+        input=_first(chain((said.input,), map(_input, ranked[0]), map(_question, asked), map(_input, ranked[1]))),
         output=_first(
             chain(
+                (said.output,),
                 map(_output, reversed(portion.resumed)),
                 map(_output, ranked[0]),
                 map(_reply, sorted(found.dialogues, key=_recency)),
@@ -53,16 +61,22 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
             )
         ),
         session_id=_first(node.reading.session_id for node in chain(nodes, nodes[0].ancestors())),
-        agent=_agent(nodes, root),
+        agent=_agent(portion),
         service=span.service,
         tool_calls=found.calls,
         available_tools=offered,
-        golden_id=_golden_id(portion, golden_id_attributes),
-        component=root.reading.name if root is not None and portion.unit == "component" else None,
+        golden_id=said.golden_id,
+        component=portion.name,
         conventions=_conventions(nodes),
         health=_health(portion, found, offered, stitched=len(traces) - 1),
         start_ns=min([node.span.start_ns for node in nodes if node.span.start_ns is not None], default=None),
         end_ns=max([node.span.end_ns for node in nodes if node.span.end_ns is not None], default=None),
+        metadata=said.metadata,
+        expected_tools=said.expected_tools,
+        metrics=said.metrics,
+        environment=_environment(span),
+        span_name=root.span.name if root is not None else None,
+        attributes=root.span.attributes if root is not None else {},
     )
 
 
@@ -75,11 +89,24 @@ def _serving(nodes: list[Node]) -> set[Node]:
     return serving
 
 
-def _agent(nodes: list[Node], root: Node | None) -> str | None:
+def _environment(span: SpanRecord) -> str | None:
+    """Where the process ran, as its resource says."""
+    resource = span.resource
+    named = resource.get(semconv.ENVIRONMENT) or resource.get(semconv.OLDER_ENVIRONMENT)
+    return str(named) if named else None
+
+
+def _agent(portion: Portion) -> str | None:
     """The name of the first agent that has one and is no sub-agent; else what the request's own span calls its agent.
 
+    Of a component, first the name of the agent that it is, or that it works for.
     A sub-agent is at work in a tool, or in an agent that works itself: one that does not is a mere frame around others.
     """
+    nodes, root = portion.nodes, portion.root
+    if portion.unit == "component" and root is not None:
+        own = root.reading.name if root.role == "agent" else root.agent
+        if own:
+            return own
     busy = {node.owner for node in nodes if node.role in WORK}
     employers: set[Node | None] = set()
     for node in nodes:  # each stands before those inside it
@@ -95,11 +122,26 @@ def _first(candidates: Iterable[T | None]) -> T | None:
 
 
 def _input(node: Node) -> str | None:
+    if node.role == "tool":  # it is a component by itself
+        return _first_text(call_of(node).arguments)
     return values.asked_text(node.reading.input) or _last_user_text(node.asked)
 
 
 def _output(node: Node) -> str | None:
+    if node.role == "tool":
+        return _told(None if node.reading.result is None else node.reading.result.value)
     return values.answered_text(node.reading.output) or _last_text(node.answered)
+
+
+def _first_text(arguments: Written | None) -> str | None:
+    """What a tool was asked: the first of its arguments that is text, as of a decorated component, else all of them."""
+    value = None if arguments is None else arguments.value
+    texts = (each for each in value.values() if isinstance(each, str)) if isinstance(value, dict) else ()
+    return next(iter(texts), None) or _told(value)
+
+
+def _told(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _question(dialogue: Dialogue) -> str | None:
@@ -122,11 +164,15 @@ def _last_text(messages: Messages) -> str | None:
     return next((message.text for message in reversed(messages) if message.text and not message.answers), None)
 
 
-def _available(nodes: list[Node]) -> tuple[ToolDefinition, ...]:
+def _available(nodes: list[Node], root: Node | None) -> tuple[ToolDefinition, ...]:
     """Every tool offered to the model, once a name: of two definitions the one with a schema, and what either says."""
     offered: dict[str, ToolDefinition] = {}
     last: tuple[ToolDefinition, ...] = ()
-    for place in (place for node in nodes for place in node.reading.tools):
+    places = [place for node in nodes for place in node.reading.tools]
+    if root is not None and not root.reading.tools and semconv.TOOL_DEFINITIONS in root.span.attributes:
+        # A program may say it of any span that stands for a run, of which conventions may know nothing.
+        places.append(partial(definitions, root.span.attributes[semconv.TOOL_DEFINITIONS]))
+    for place in places:
         found = place()
         if found is last:  # what is offered is repeated on each span, and the same text is read once
             continue
@@ -142,26 +188,6 @@ def _fuller(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
     if known.read_only is None and other.read_only is None:
         return best
     return replace(best, read_only=known.read_only if known.read_only is not None else other.read_only)
-
-
-def _golden_id(portion: Portion, attributes: Sequence[str]) -> str | None:
-    """The golden that the run's span names, else a span around it, else one inside it that is no component's."""
-    places: list[Node] = []
-    if portion.root is not None:
-        places += [portion.root, *portion.root.ancestors()]
-    own = portion.root.component if portion.root is not None else None
-    places += [node for node in portion.nodes if node.reading.noted and node.component is own]
-    for node in places:
-        named = (node.span.attributes.get(attribute) for attribute in attributes if not _is_result(attribute, node))
-        found = next((value for value in named if value is not None), None) if node.reading.noted else None
-        if found is not None:
-            return str(found)
-    return None
-
-
-def _is_result(attribute: str, node: Node) -> bool:
-    """Whether the golden's id was put there by an earlier evaluation that found the golden by other means."""
-    return attribute == semconv.GOLDEN_ID and node.span.attributes.get(semconv.GOLDEN_MATCH, "id") != "id"
 
 
 def _conventions(nodes: list[Node]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from goldspan.extraction.dialogues import Thread, calls_since_asked, dialogues, 
 from goldspan.extraction.reading import MARKS
 from goldspan.extraction.servers import without_servers
 from goldspan.extraction.spoken import Message, RequestedCall
+from goldspan.extraction.straying import gathered
 from goldspan.extraction.tree import Node
 
 _CANDIDATES = 50
@@ -52,6 +53,8 @@ def stitch(portions: Iterable[Portion]) -> list[Portion]:
     for portion in given:
         (lone if _is_lone(portion) and of_trace[_trace(portion)] == 1 else whole).append(portion)
     lone = without_servers(lone, whole)
+    left = set(gathered([*whole, *lone]))
+    whole, lone = [portion for portion in whole if portion in left], [portion for portion in lone if portion in left]
     joined = whole + (_Gathering(lone).portions() if len(lone) > 1 else lone)
     place = {portion.nodes[0].span.trace_id: at for at, portion in reversed(list(enumerate(given)))}
     return sorted(joined, key=lambda portion: place[portion.nodes[0].span.trace_id])

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from operator import attrgetter
 
 from goldspan.extraction.reading import MARKS, Messages, Reading, Role, are_quiet, first_messages, is_there
-from goldspan.extraction.recognition import NOTHING, Conventions
+from goldspan.extraction.recognition import EVALUATION, NOTHING, Conventions
+from goldspan.extraction.selection import Selection
 from goldspan.model import SpanRecord
 
 
@@ -31,6 +32,7 @@ class Node:
         "leaked",
         "owner",
         "parent",
+        "part",
         "place",
         "reading",
         "role",
@@ -39,7 +41,7 @@ class Node:
         "unknown",
     )
 
-    def __init__(self, span: SpanRecord, reading: Reading) -> None:
+    def __init__(self, span: SpanRecord, reading: Reading, part: str | None = None) -> None:
         """Make a node that stands alone; `plant` puts it into its tree."""
         self.span = span
         self.reading = reading
@@ -53,8 +55,10 @@ class Node:
         """The name of the agent at work around the span."""
         self.enclosing_tool: Node | None = None
         """The tool span around this one, unless an agent stands between: then it is that agent's own work."""
-        self.component: Node | None = self if reading.role == "component" else None
-        """The innermost component the span is part of."""
+        self.part = (reading.name or span.name) if reading.role == "component" else part
+        """The name of the component that the span stands for, because it is marked as one or declared to be one."""
+        self.component: Node | None = self if reading.role == "component" or part is not None else None
+        """The innermost component the span is part of, sub-agents not counted."""
         self.enclosing_model: Node | None = None
         """The model's span around this one, unless a tool or an agent stands between: then it is work of theirs."""
         self.owner: Node | None = None
@@ -129,22 +133,26 @@ class Node:
             pending.extend(reversed(node.children))
 
 
-def plant(spans: Collection[SpanRecord], *, conventions: Conventions) -> list[Node]:
+def plant(spans: Collection[SpanRecord], *, conventions: Conventions, selected: Selection | None = None) -> list[Node]:
     """The roots of the trees that the spans of one trace form, by time of start; none where no convention knows one.
 
-    A span that no convention knows, such as an application's own, is no node, unless it is a root or has lost
-    attributes; those below it hang on what is above it. A span that came twice counts once (the fuller one). A parent
-    that never came makes its children roots. A circle of parents is cut at its earliest span.
+    A span that no convention knows, such as an application's own, is no node, unless it is a root, a `selected`
+    component or has lost attributes; those below it hang on what is above it. A span that came twice counts once (the
+    fuller one). A parent that never came makes its children roots. A circle of parents is cut at its earliest span.
+    Evaluations that were exported as spans are passed over.
     """
     distinct = _distinct(spans)
     nodes: dict[str, Node] = {}
     unknown: set[str] = set()
     for span_id, span in distinct.items():
         reading = conventions.read(span)
-        if reading is NOTHING and not span.dropped_attributes:
+        if reading is EVALUATION:
+            continue
+        part = selected.name_of(span) if selected else None
+        if reading is NOTHING and part is None and not span.dropped_attributes:
             unknown.add(span.name)
         else:
-            nodes[span_id] = Node(span, reading)
+            nodes[span_id] = Node(span, reading, part)
     if not nodes:
         return []
     _hang(nodes, distinct)

@@ -175,5 +175,8 @@ def _joined(run: Run, twin: Run) -> Run:
         golden_id=run.golden_id or twin.golden_id,
         available_tools=run.available_tools or twin.available_tools,
         conventions=tuple(dict.fromkeys(run.conventions + twin.conventions)),
+        expected_tools=twin.expected_tools if run.expected_tools is None else run.expected_tools,
+        metrics=run.metrics or twin.metrics,
+        metadata={**twin.metadata, **run.metadata},
         health=health,
     )

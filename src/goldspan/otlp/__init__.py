@@ -8,7 +8,7 @@ from typing import get_args
 
 from goldspan.errors import ConfigurationError
 from goldspan.extraction import extract
-from goldspan.model import Record, Run, Unit
+from goldspan.model import ComponentSpans, Record, Run, Unit
 from goldspan.otlp.files import Loss, OnLoss, read_records
 
 __all__ = ["Loss", "load_runs", "read_records"]
@@ -18,6 +18,7 @@ def load_runs(
     *paths: str | os.PathLike[str],
     unit: Unit = "request",
     golden_id_attributes: Sequence[str] | None = None,
+    components: Sequence[ComponentSpans] = (),
     on_loss: OnLoss | None = None,
 ) -> Iterator[Run]:
     """The runs in trace files, folders and standard input (`-`), in the order of their start.
@@ -27,8 +28,9 @@ def load_runs(
     put themselves into JSON.
 
     `golden_id_attributes` are the span attributes that may name a run's golden; the default is the variable
-    `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`. `on_loss` is called for each
-    place that cannot be read; without it, each file that has some gives one `GoldspanWarning`.
+    `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`. `components` are spans that
+    count as components though nothing marks them, as `Goldens.components` has them from golden files. `on_loss` is
+    called for each place that cannot be read; without it, each file that has some gives one `GoldspanWarning`.
 
     Raises `TraceFileError` for what does not exist (at once) or holds no traces (when the first run is asked for), and
     `ConfigurationError` where there is nothing to read or no such unit.
@@ -37,8 +39,10 @@ def load_runs(
         raise ConfigurationError("load_runs() needs at least one trace file, folder or '-' for standard input")
     if unit not in get_args(Unit):
         raise ConfigurationError(f"unknown unit {unit!r}; choose one of {', '.join(get_args(Unit))}")
-    return _runs(read_records(paths, on_loss=on_loss), unit, golden_id_attributes)
+    return _runs(read_records(paths, on_loss=on_loss), unit, golden_id_attributes, components)
 
 
-def _runs(records: Iterator[Record], unit: Unit, attributes: Sequence[str] | None) -> Iterator[Run]:
-    yield from extract(records, unit=unit, golden_id_attributes=attributes)
+def _runs(
+    records: Iterator[Record], unit: Unit, attributes: Sequence[str] | None, components: Sequence[ComponentSpans]
+) -> Iterator[Run]:
+    yield from extract(records, unit=unit, golden_id_attributes=attributes, components=components)
