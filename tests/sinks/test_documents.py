@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from goldspan import AnyOf, ExpectedTool, Golden, Parallel, Run, Times, ToolCall, ToolDefinition, evaluate
+from goldspan import AnyOf, Comparison, ExpectedTool, Golden, Parallel, Run, Times, ToolCall, ToolDefinition, evaluate
 from goldspan.sinks.documents import evaluation_document, run_document, to_json
 
 EMAIL, TEXT = (ExpectedTool("send_email"),), (ExpectedTool("send_sms"), ExpectedTool("log"))
@@ -29,6 +29,25 @@ def test_an_evaluation_holds_names_and_numbers_and_no_value_of_an_argument() -> 
     assert (document["tools_used"], document["golden_id"], document["status"]) == (["find_order"], "refund", "scored")
     assert document["golden_match"] == {"how": "given", "similarity": 1.0}
     assert "secret" not in to_json(document)
+
+
+def test_with_arguments_it_holds_the_calls_and_what_was_asked_and_answered() -> None:
+    run = replace(RUN, input="Where is my order?", output="Here.")
+    document = evaluation_document(evaluate(run, GOLDEN), arguments=True)
+    assert (document["input"], document["output"]) == ("Where is my order?", "Here.")
+    assert document["tool_calls"] == run_document(run)["tool_calls"]
+    plain = evaluation_document(evaluate(run, GOLDEN))
+    assert document.keys() - plain.keys() == {"input", "output", "tool_calls"}
+
+
+def test_of_an_error_in_a_metric_only_the_type_is_written_unless_values_are() -> None:
+    def fails(seen: Comparison) -> float:
+        raise KeyError(seen.calls[0].arguments["order"])
+
+    failed = evaluate(RUN, GOLDEN, metrics=[("mine", fails)])
+    assert failed.scores[0].error == "KeyError: 'secret-8'"
+    assert evaluation_document(failed)["scores"][0]["error"] == "KeyError"
+    assert evaluation_document(failed, arguments=True)["scores"][0]["error"] == "KeyError: 'secret-8'"
 
 
 def test_scores_are_written_with_their_steps_only_where_those_were_asked_for() -> None:

@@ -10,8 +10,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics import TraceBasedExemplarFilter
 from opentelemetry.sdk.trace import TracerProvider
 
 from goldspan import (
@@ -19,15 +18,16 @@ from goldspan import (
     ExpectedTool,
     Golden,
     Goldens,
+    Match,
     Run,
     Score,
     ScoringProcessor,
     Times,
     ToolCall,
-    _guard,
     evaluate,
 )
-from goldspan.sinks import EventSink, Losses, MetricSink, result_attributes
+from goldspan.sinks import EventSink, MetricSink, result_attributes
+from meters import Meter
 
 GOLDEN = Golden(
     "refund",
@@ -146,27 +146,6 @@ def test_the_events_of_a_run_without_a_span_hang_on_no_span(evaluation: Evaluati
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-class Meter:
-    """A meter provider and what can be read off it."""
-
-    def __init__(self) -> None:
-        self.reader = InMemoryMetricReader()
-        self.provider = MeterProvider([self.reader])
-
-    def points(self, name: str, *labels: str) -> dict[tuple[Any, ...], Any]:
-        data = self.reader.get_metrics_data()
-        assert data is not None
-        found = [
-            point
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if metric.name == name
-            for point in metric.data.data_points
-        ]
-        return {tuple((point.attributes or {}).get(label) for label in labels): point for point in found}
-
-
 def test_scores_are_recorded_by_metric_in_fitting_buckets(evaluation: Evaluation) -> None:
     meter = Meter()
     MetricSink(meter.provider).submit(evaluation)
@@ -228,21 +207,73 @@ def test_runs_are_counted_by_what_came_out(evaluation: Evaluation, unmatched: Ev
     sink = MetricSink(meter.provider)
     for one in (evaluation, evaluation, unmatched):
         sink.submit(one)
-    points = meter.points("goldspan.evaluations", "goldspan.label", "goldspan.unit")
-    assert {labels: point.value for labels, point in points.items()} == {
-        ("fail", "request"): 2,
-        ("not_evaluated", "request"): 1,
+    assert meter.counts("goldspan.evaluations", "goldspan.label", "goldspan.unit", "goldspan.golden.match") == {
+        ("fail", "request", "id"): 2,
+        ("not_evaluated", "request", "none"): 1,
     }
 
 
-def test_losses_are_counted_and_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+def test_a_run_that_is_scored_again_is_counted_once_and_its_revisions_by_themselves(evaluation: Evaluation) -> None:
     meter = Meter()
-    losses = Losses(meter.provider)
-    losses.add(late=2)
-    losses.add(evicted=1, late=1)
-    with _guard.guard("test the guard"):
-        raise ValueError
-    assert meter.points("goldspan.spans.late")[()].value == 3
-    assert meter.points("goldspan.traces.evicted")[()].value == 1
-    assert meter.points("goldspan.internal_errors", "goldspan.action")["test the guard",].value == 1
+    sink = MetricSink(meter.provider, vocabulary=["find_order"])
+    sink.submit(evaluation)
+    before = {name: str(metric.data) for name, metric in meter.metrics().items()}
+    sink.submit(replace(evaluation, revision=2, passed=True))
+    sink.submit(replace(evaluation, revision=3, passed=None))
+    assert meter.counts("goldspan.revisions", "goldspan.label", "goldspan.unit") == {
+        ("pass", "request"): 1,
+        ("not_evaluated", "request"): 1,
+    }
+    after = {name: metric.data for name, metric in meter.metrics().items() if name in before}
+    assert set(before) == set(after) == {"goldspan.score", "goldspan.evaluations", "goldspan.tools"}
+    assert meter.counts("goldspan.evaluations") == {(): 1}
+    assert {point.count for point in meter.points("goldspan.score", "goldspan.metric").values()} == {1}
+    assert sum(meter.counts("goldspan.tools", "goldspan.tool", "goldspan.verdict").values()) == 6
+
+
+def test_every_metric_carries_an_exemplar_that_points_at_the_runs_span(evaluation: Evaluation) -> None:
+    meter = Meter(exemplar_filter=TraceBasedExemplarFilter())
+    sink = MetricSink(meter.provider)
+    sink.submit(evaluation)
+    sink.submit(replace(evaluation, revision=2))
+    recorded = meter.metrics()
+    assert set(recorded) == {"goldspan.score", "goldspan.evaluations", "goldspan.tools", "goldspan.revisions"}
+    for metric in recorded.values():
+        for point in metric.data.data_points:
+            assert {(exemplar.trace_id, exemplar.span_id) for exemplar in point.exemplars} == {(1, 2)}, metric.name
+
+
+def test_what_is_recorded_of_a_run_without_a_span_has_no_exemplar(evaluation: Evaluation) -> None:
+    meter = Meter()
+    with TracerProvider().get_tracer("app").start_as_current_span("something else"):
+        MetricSink(meter.provider).submit(replace(evaluation, run=replace(RUN, span_id=None)))
+    points = [point for metric in meter.metrics().values() for point in metric.data.data_points]
+    assert points
+    assert not any(point.exemplars for point in points)
+
+
+def test_environments_are_told_apart_and_only_so_many(evaluation: Evaluation) -> None:
+    meter = Meter()
+    sink = MetricSink(meter.provider)
+    environment = "deployment.environment.name"
+    sink.submit(evaluation)
+    for number in (*range(12), 3, 11):
+        sink.submit(replace(evaluation, run=replace(RUN, environment=f"preview-{number}")))
+    counted = meter.counts("goldspan.evaluations", environment)
+    assert counted == {(None,): 1, **{(f"preview-{number}",): 1 for number in range(10) if number != 3},
+                       ("preview-3",): 2, ("other",): 3}  # fmt: skip
+    for name in ("goldspan.score", "goldspan.tools"):
+        assert len(meter.points(name, environment)) == 12
+
+
+def test_a_golden_that_was_found_by_nearness_is_told_with_how_near_it_was(evaluation: Evaluation) -> None:
+    near = replace(evaluation, match=Match(GOLDEN, "near", 0.93))
+    assert result_attributes(near)["goldspan.golden.similarity"] == 0.93
+    assert {event.attributes["goldspan.golden.similarity"] for event in _events(near).values()} == {0.93}
+    assert "goldspan.golden.similarity" not in result_attributes(evaluation)
+    assert not any("goldspan.golden.similarity" in event.attributes for event in _events(evaluation).values())
+
+
+def test_every_revision_has_its_events(evaluation: Evaluation) -> None:
+    assert {event.attributes["goldspan.revision"] for event in _events(evaluation).values()} == {1}
+    assert {event.attributes["goldspan.revision"] for event in _events(replace(evaluation, revision=4)).values()} == {4}

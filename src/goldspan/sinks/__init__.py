@@ -1,11 +1,33 @@
-"""Where evaluations go: attributes of spans, events, metrics."""
+"""Where evaluations go: attributes of spans, events, metrics, spans, files, functions; and what may leave at all."""
 
 from __future__ import annotations
 
 from goldspan.sinks.attributes import result_attributes
+from goldspan.sinks.background import BackgroundSink
+from goldspan.sinks.callables import CallableSink, as_sink
 from goldspan.sinks.events import EventSink
 from goldspan.sinks.instruments import MetricSink
+from goldspan.sinks.lines import JsonLinesSink
 from goldspan.sinks.losses import Losses
-from goldspan.sinks.protocol import Sink
+from goldspan.sinks.protocol import Sink, SinkLike, flush, shutdown
+from goldspan.sinks.redaction import ArgumentFilter, Redact, redacted
+from goldspan.sinks.spans import SpanSink
 
-__all__ = ["EventSink", "Losses", "MetricSink", "Sink", "result_attributes"]
+__all__ = [
+    "ArgumentFilter",
+    "BackgroundSink",
+    "CallableSink",
+    "EventSink",
+    "JsonLinesSink",
+    "Losses",
+    "MetricSink",
+    "Redact",
+    "Sink",
+    "SinkLike",
+    "SpanSink",
+    "as_sink",
+    "flush",
+    "redacted",
+    "result_attributes",
+    "shutdown",
+]

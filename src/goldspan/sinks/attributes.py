@@ -20,6 +20,8 @@ def result_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
     if evaluation.match is not None:
         attributes[semconv.GOLDEN_ID] = evaluation.match.golden.id
         attributes[semconv.GOLDEN_MATCH] = evaluation.match.how
+        if evaluation.match.how == "near":
+            attributes[semconv.GOLDEN_SIMILARITY] = evaluation.match.similarity
     if evaluation.passed is not None:
         attributes[semconv.PASSED] = evaluation.passed
     for score in evaluation.scores:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from goldspan.model import Evaluation, Run, Score, ToolCall
+from goldspan.sinks.events import error_type
 
 
 def run_document(run: Run) -> dict[str, Any]:
@@ -34,10 +35,14 @@ def run_document(run: Run) -> dict[str, Any]:
     }
 
 
-def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
-    """An evaluation with names and numbers, and no value of any argument."""
+def evaluation_document(evaluation: Evaluation, *, arguments: bool = False) -> dict[str, Any]:
+    """An evaluation with names and numbers, and no value of any argument.
+
+    With `arguments` also what was asked and answered, the calls with all that is known of them, and of errors in
+    metrics the text beside the type: of a redacted evaluation, what is left of it.
+    """
     run, match, golden = evaluation.run, evaluation.match, evaluation.golden
-    return {
+    document: dict[str, Any] = {
         "unit": run.unit,
         "run_id": run.run_id,
         "trace_ids": list(run.trace_ids),
@@ -49,12 +54,17 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
         "reason": evaluation.reason,
         "tools_used": list(run.tools_used),
         "expected_tools": [item.name for item in golden.tools] if golden else None,
-        "scores": [_score_document(score) for score in evaluation.scores],
+        "scores": [_score_document(score, texts=arguments) for score in evaluation.scores],
+        "faults": [asdict(fault) for fault in evaluation.faults],
         "revision": evaluation.revision,
         "digest": evaluation.digest,
         "scoring_version": evaluation.scoring_version,
         "health": asdict(run.health),
     }
+    if arguments:
+        calls = [_call_document(call) for call in run.tool_calls]
+        document |= {"input": run.input, "output": run.output, "tool_calls": calls}
+    return document
 
 
 def to_json(document: dict[str, Any]) -> str:
@@ -65,9 +75,11 @@ def to_json(document: dict[str, Any]) -> str:
         return json.dumps(_strict(document), ensure_ascii=True, allow_nan=False)
 
 
-def _score_document(score: Score) -> dict[str, Any]:
-    """A score; the steps that led to it only where they were asked for."""
+def _score_document(score: Score, *, texts: bool) -> dict[str, Any]:
+    """A score; the steps that led to it only where they were asked for, and of an error the type without `texts`."""
     document = asdict(score)
+    if score.error is not None and not texts:
+        document["error"] = error_type(score.error)
     if not score.steps:
         del document["steps"]
     return document

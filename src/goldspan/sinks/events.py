@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opentelemetry._logs import LoggerProvider, get_logger
-from opentelemetry.util.types import AnyValue
+from opentelemetry.util.types import AnyValue, AttributeValue
 
 from goldspan import semconv
 from goldspan._version import __version__
@@ -18,7 +18,7 @@ class EventSink:
         self._logger = get_logger("goldspan", __version__, logger_provider=logger_provider)
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Emit one event for every score, known or not."""
+        """Emit one event for every score, known or not, of every revision."""
         context = context_of(evaluation.run)
         common = _common(evaluation)
         for score in evaluation.scores:
@@ -26,7 +26,7 @@ class EventSink:
                 timestamp=evaluation.run.end_ns,
                 context=context,
                 event_name=semconv.EVALUATION_EVENT,
-                attributes={**common, **_of_score(evaluation, score)},
+                attributes={**common, **score_attributes(evaluation, score)},
             )
 
 
@@ -41,11 +41,14 @@ def _common(evaluation: Evaluation) -> dict[str, AnyValue]:
     if evaluation.match is not None:
         attributes[semconv.GOLDEN_ID] = evaluation.match.golden.id
         attributes[semconv.GOLDEN_MATCH] = evaluation.match.how
+        if evaluation.match.how == "near":
+            attributes[semconv.GOLDEN_SIMILARITY] = evaluation.match.similarity
     return attributes
 
 
-def _of_score(evaluation: Evaluation, score: Score) -> dict[str, AnyValue]:
-    attributes: dict[str, AnyValue] = {semconv.EVALUATION_NAME: score.metric}
+def score_attributes(evaluation: Evaluation, score: Score) -> dict[str, AttributeValue]:
+    """One score in the words of the semantic conventions; of an error of the metric its type, never its text."""
+    attributes: dict[str, AttributeValue] = {semconv.EVALUATION_NAME: score.metric}
     if score.value is not None:
         attributes[semconv.EVALUATION_VALUE] = float(score.value)
     if label := label_of(score):
@@ -53,8 +56,13 @@ def _of_score(evaluation: Evaluation, score: Score) -> dict[str, AnyValue]:
     if explanation := score.reason or evaluation.reason:
         attributes[semconv.EVALUATION_EXPLANATION] = explanation
     if score.error is not None:
-        attributes[semconv.ERROR_TYPE] = score.error.partition(":")[0]
+        attributes[semconv.ERROR_TYPE] = error_type(score.error)
     return attributes
+
+
+def error_type(error: str) -> str:
+    """The type of an error that is written as `KeyError: 'text'`: the text may hold values of arguments."""
+    return error.partition(":")[0]
 
 
 def label_of(score: Score) -> str | None:

@@ -1,9 +1,14 @@
-"""Evaluations as OpenTelemetry metrics, with labels of which there are only so many."""
+"""Evaluations as OpenTelemetry metrics, with labels of which there are only so many.
+
+A run is counted once, when it is first scored: later revisions of it are counted by themselves, so that a rate of runs
+or a mean of scores means what it says.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider, get_meter
 
 from goldspan import semconv
@@ -12,52 +17,79 @@ from goldspan.extraction.names import fold
 from goldspan.model import Evaluation, Row
 from goldspan.sinks.correlation import context_of
 from goldspan.sinks.events import label_of
+from goldspan.sinks.labels import Bounded
 
 BOUNDARIES = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1)
 """Buckets for scores from 0 to 1: all wrong and all right have one of their own."""
 
+MOST_ENVIRONMENTS = 10
+"""So many environments are told apart by label."""
+
 _OUTCOMES = {None: "not_evaluated", True: "pass", False: "fail"}
+_UNMATCHED = "none"
+
+Labels = dict[str, str]
 
 
 class MetricSink:
     """Records scores and counts tools through a meter provider, the global one by default.
 
-    `vocabulary` holds the tool names that may become labels, normally those of the goldens; others count as `other`.
+    `vocabulary` holds the tool names that may become labels, normally those of the goldens; others count as `other`,
+    and so do environments after the first ten. Exemplars point at the run's span.
     """
 
     def __init__(self, meter_provider: MeterProvider | None = None, *, vocabulary: Iterable[str] = ()) -> None:
         meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
         self._known = {fold(name): name for name in vocabulary}
+        self._environment = Bounded(MOST_ENVIRONMENTS)
         self._scores = meter.create_histogram(
             semconv.SCORE_HISTOGRAM,
             unit="1",
-            description="Scores of runs, by metric.",
+            description="Scores of runs, by metric, as they were first scored.",
             explicit_bucket_boundaries_advisory=BOUNDARIES,
         )
         self._evaluations = meter.create_counter(
-            semconv.EVALUATIONS_COUNTER, unit="{evaluation}", description="Runs judged, by what came out."
+            semconv.EVALUATIONS_COUNTER,
+            unit="{evaluation}",
+            description="Runs judged, by what came out when they were first scored.",
+        )
+        self._revisions = meter.create_counter(
+            semconv.REVISIONS_COUNTER,
+            unit="{evaluation}",
+            description="Runs judged again because spans came late, by what came out then; in no other metric.",
         )
         self._tools = meter.create_counter(
             semconv.TOOLS_COUNTER,
             unit="{call}",
             description="Tools of runs with a golden that were expected, missing, unexpected or forbidden, "
-            "and calls of any run that failed.",
+            "and calls of any run that failed, as the runs were first scored.",
         )
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Record every known score, count the run and its tools."""
-        context = context_of(evaluation.run)
-        unit = evaluation.run.unit
+        """Record every known score, count the run and its tools; of a later revision only that there is one."""
+        context, common = context_of(evaluation.run), self._common(evaluation)
+        outcome = {semconv.LABEL_LABEL: _OUTCOMES[evaluation.passed], semconv.UNIT_LABEL: evaluation.run.unit, **common}
+        if evaluation.revision > 1:
+            self._revisions.add(1, outcome, context)
+            return
+        how = evaluation.match.how if evaluation.match else _UNMATCHED
+        self._evaluations.add(1, {**outcome, semconv.GOLDEN_MATCH: how}, context)
+        self._record_scores(evaluation, common, context)
+        for (tool, verdict), count in self._counts(evaluation.comparison.rows).items():
+            self._tools.add(count, {semconv.TOOL_LABEL: tool, semconv.VERDICT_LABEL: verdict, **common}, context)
+
+    def _record_scores(self, evaluation: Evaluation, common: Labels, context: Context) -> None:
         for score in evaluation.scores:
             if score.value is not None:
-                labels = {semconv.METRIC_LABEL: score.metric, semconv.UNIT_LABEL: unit}
+                labels = {semconv.METRIC_LABEL: score.metric, semconv.UNIT_LABEL: evaluation.run.unit, **common}
                 if label := label_of(score):
                     labels[semconv.LABEL_LABEL] = label
                 self._scores.record(score.value, labels, context=context)
-        outcome = _OUTCOMES[evaluation.passed]
-        self._evaluations.add(1, {semconv.LABEL_LABEL: outcome, semconv.UNIT_LABEL: unit}, context=context)
-        for (tool, verdict), count in self._counts(evaluation.comparison.rows).items():
-            self._tools.add(count, {semconv.TOOL_LABEL: tool, semconv.VERDICT_LABEL: verdict}, context)
+
+    def _common(self, evaluation: Evaluation) -> Labels:
+        """The labels that everything of one run has."""
+        environment = evaluation.run.environment
+        return {semconv.ENVIRONMENT: self._environment(environment)} if environment else {}
 
     def _counts(self, rows: Iterable[Row]) -> dict[tuple[str, str], int]:
         counts: dict[tuple[str, str], int] = {}

@@ -2,29 +2,99 @@
 
 from __future__ import annotations
 
-from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from opentelemetry.metrics import CallbackOptions, Counter, MeterProvider, Observation, get_meter
 
 from goldspan import _guard, semconv
 from goldspan._version import __version__
 
 
+class Loss(NamedTuple):
+    """One way of losing something, and the counter of it."""
+
+    name: str
+    unit: str
+    description: str
+    """What it means and, after that, what to do about it."""
+
+
+LOSSES = (
+    Loss(
+        semconv.LATE_SPANS_COUNTER,
+        "{span}",
+        "Spans that ended after their run was scored; where the run is still remembered it is scored again with them. "
+        "Should be near zero: let the agent's span end after its tools have.",
+    ),
+    Loss(
+        semconv.TOO_LATE_SPANS_COUNTER,
+        "{span}",
+        "Spans that ended when their run was no longer remembered, or whose start nobody saw; they change no score. "
+        "Should be zero: raise GOLDSPAN_LATE above the time by which they are late, or end the agent's span later.",
+    ),
+    Loss(
+        semconv.DUPLICATE_SPANS_COUNTER,
+        "{span}",
+        "Spans that came a second time and were ignored. "
+        "Should be zero: look for a processor that is added twice, or an exporter that sends again what had arrived.",
+    ),
+    Loss(
+        semconv.UNSCORED_SPANS_COUNTER,
+        "{span}",
+        "Spans that nobody looked at because the queue before the scoring was full; they were exported all the same. "
+        "Should be zero: lower the rate of runs that are scored, measure fewer metrics, or make the queue longer.",
+    ),
+    Loss(
+        semconv.EVICTED_COUNTER,
+        "{trace}",
+        "Traces given up unscored because too many spans were in flight. Should be zero: "
+        "raise GOLDSPAN_MAX_TRACES or GOLDSPAN_MAX_SPANS, or look for spans that are never ended.",
+    ),
+    Loss(
+        semconv.UNENDED_RUNS_COUNTER,
+        "{run}",
+        "Runs scored with what was there because nothing of them had ended for too long, or they took too long in all. "
+        "Should be near zero: look for spans that are never ended, or raise the deadlines above your longest request.",
+    ),
+    Loss(
+        semconv.SAMPLED_OUT_COUNTER,
+        "{run}",
+        "Runs that the sampling rules left unscored. "
+        "As it was asked for: raise the rate, or change the rules, to score more of them.",
+    ),
+    Loss(
+        semconv.OVER_BUDGET_COUNTER,
+        "{evaluation}",
+        "Evaluations that took longer than their time budget, and lack the metrics for which none was left. "
+        "Should be near zero: raise the budget, or leave out the slow metrics.",
+    ),
+    Loss(
+        semconv.RELOAD_FAILURES_COUNTER,
+        "{failure}",
+        "Changed golden files that could not be read; the goldens from before stay in force. Should be zero: "
+        "run `goldspan goldens check` on the files, the log of 'goldspan' says what is wrong with them.",
+    ),
+    Loss(
+        semconv.SINK_DROPPED_COUNTER,
+        "{evaluation}",
+        "Evaluations that a sink never got because its queue was full, or because it had been shut down. "
+        "Should be zero: look why the sink is slow, take evaluations in batches (submit_many), or raise max_queue.",
+    ),
+)
+"""Every way of losing something that is counted as it happens."""
+
+_OF_NAME = {loss.name: loss for loss in LOSSES}
+
+
 class Losses:
-    """Publishes the losses of one processor, and the failures of goldspan in the whole process."""
+    """Publishes what gets lost, and the failures of goldspan in the whole process."""
 
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:
         meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
-        self._late = meter.create_counter(
-            semconv.LATE_SPANS_COUNTER,
-            unit="{span}",
-            description="Spans that ended after their run was scored and are no part of it. "
-            "Should be near zero: let the agent's span end after its tools have.",
-        )
-        self._evicted = meter.create_counter(
-            semconv.EVICTED_COUNTER,
-            unit="{trace}",
-            description="Traces given up unscored because too many spans were in flight. Should be zero: "
-            "raise GOLDSPAN_MAX_TRACES or GOLDSPAN_MAX_SPANS, or look for spans that are never ended.",
-        )
+        self._counters: dict[str, Counter] = {
+            loss.name: meter.create_counter(loss.name, unit=loss.unit, description=loss.description) for loss in LOSSES
+        }
         meter.create_observable_counter(
             semconv.ERRORS_COUNTER,
             [_failures],
@@ -33,12 +103,18 @@ class Losses:
             "the log of 'goldspan' has the first of each kind with its traceback; please report it.",
         )
 
-    def add(self, *, late: int = 0, evicted: int = 0) -> None:
-        """Count what was lost since the last time."""
-        if late:
-            self._late.add(late)
-        if evicted:
-            self._evicted.add(evicted)
+    def add(self, name: str, count: int = 1, labels: Mapping[str, str] | None = None) -> None:
+        """Count what was lost since the last time, by the name of its counter; nothing lost is nothing said."""
+        counter = self._counters[name]
+        if count:
+            counter.add(count, labels)
+
+
+def loss_counter(name: str, meter_provider: MeterProvider | None = None) -> Counter:
+    """One of the counters by itself, for whoever loses only one thing."""
+    loss = _OF_NAME[name]
+    meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
+    return meter.create_counter(loss.name, unit=loss.unit, description=loss.description)
 
 
 def _failures(_: CallbackOptions) -> list[Observation]:

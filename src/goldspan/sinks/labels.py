@@ -1,0 +1,25 @@
+"""Labels of metrics: only so many different values, so that no back end is flooded."""
+
+from __future__ import annotations
+
+import threading
+
+from goldspan import semconv
+
+
+class Bounded:
+    """Lets the first few different values pass; whatever is new after that is `other`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, value: str) -> str:
+        """The value itself, or `other`."""
+        if value in self._known:
+            return value
+        with self._lock:
+            if len(self._known) < self._most:
+                self._known.add(value)
+            return value if value in self._known else semconv.OTHER

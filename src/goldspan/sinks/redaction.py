@@ -1,0 +1,267 @@
+"""What of an evaluation may leave the process: a hook of the user's, and a filter for it that hides values.
+
+Events, metrics, and attributes of spans hold no values in any case. This is for what does: stores, documents with
+arguments, and sinks of one's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from goldspan import _guard
+from goldspan.extraction.names import fold
+from goldspan.model import (
+    ABSENT,
+    Agreement,
+    AnyOf,
+    Comparison,
+    Difference,
+    Evaluation,
+    ExpectedTool,
+    Golden,
+    Parallel,
+    Row,
+    Run,
+    Score,
+    Tool,
+    ToolCall,
+    When,
+)
+from goldspan.model.digests import content_digest
+from goldspan.sinks.events import error_type
+
+Redact: TypeAlias = "Callable[[Evaluation], Evaluation | None]"
+"""Makes of an evaluation what may leave the process; `None`: nothing of it may."""
+
+HIDDEN = "[redacted]"
+"""What stands in the place of a value that is hidden."""
+
+ALL = "*"
+
+_Paths: TypeAlias = "frozenset[str]"
+
+
+def redacted(evaluation: Evaluation, redact: Redact | None) -> Evaluation | None:
+    """What a hook leaves of an evaluation; `None` where it is to go nowhere.
+
+    A hook that raises, or returns something else, lets nothing through. The failure is counted and logged with its
+    place in the code and its type, and without its text, which may hold what was to be hidden.
+    """
+    if redact is None:
+        return evaluation
+    try:
+        left: object = redact(evaluation)
+    except Exception as error:  # noqa: BLE001 - it is not our code
+        told = RuntimeError(f"the redaction raised {type(error).__name__}").with_traceback(error.__traceback__)
+        _guard.report(_REDACTING, told)
+        return None
+    if left is None or isinstance(left, Evaluation):
+        return left
+    _guard.report(_REDACTING, TypeError(f"the redaction returned {type(left).__name__}, which is no Evaluation"))
+    return None
+
+
+_REDACTING = "redact an evaluation, which goes nowhere"
+
+
+class ArgumentFilter:
+    """A redaction that hides the values of arguments and results, and of all that repeats them.
+
+    `allow` names, by tool, the arguments whose values may be seen: `{"book": ["city", "guest.country"]}`. A path allows
+    all below it, and `*` stands for every tool or for every argument of one. Tools are told apart by name alone, in
+    whatever case. Top-level names of arguments stay, values become `[redacted]`; in runs, comparisons and goldens
+    alike. With `results` results and the texts of errors stay; without `texts` what was asked and answered, metadata
+    and the inputs of goldens go too. Attributes of the run's span always go: they hold messages.
+
+    A redacted evaluation has the scores, rows and names of the original, and a digest of its own.
+    """
+
+    def __init__(
+        self, allow: Mapping[str, Iterable[str]] | None = None, *, results: bool = False, texts: bool = True
+    ) -> None:
+        self._allowed: dict[str, _Paths] = {}
+        for name, paths in (allow or {}).items():
+            tool = name if name == ALL else fold(name)
+            self._allowed[tool] = self._allowed.get(tool, _NONE).union([paths] if isinstance(paths, str) else paths)
+        self._results = results
+        self._texts = texts
+        self._golden_of = lru_cache(maxsize=1024)(self._golden)  # they stay the same from run to run
+
+    def __call__(self, evaluation: Evaluation) -> Evaluation:
+        """A copy of an evaluation without what is to be hidden."""
+        run = self._run(evaluation.run)
+        golden = evaluation.golden and self._golden_of(evaluation.golden)
+        match = evaluation.match and replace(evaluation.match, golden=self._golden_of(evaluation.match.golden))
+        seen = evaluation.comparison
+        rows = tuple([self._row(row, seen.run, run) for row in seen.rows])
+        copy = replace(
+            evaluation,
+            run=run,
+            golden=golden,
+            match=match,
+            comparison=Comparison(golden, rows, run, seen.approximate),
+            scores=tuple(map(_score, evaluation.scores)),
+        )
+        # Of what is left and of the verdict: two runs that differ only in what is hidden may be judged differently, and
+        # a hash of what is hidden would let it be guessed.
+        vars(copy)["digest"] = content_digest([copy.digest, copy.scores, list(map(_verdict, rows))])
+        return copy
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def _run(self, run: Run) -> Run:
+        return replace(
+            run,
+            input=run.input if self._texts else _hidden(run.input),
+            output=run.output if self._texts else _hidden(run.output),
+            tool_calls=tuple(map(self._call, run.tool_calls)),
+            metadata=run.metadata if self._texts else dict.fromkeys(run.metadata, HIDDEN),
+            expected_tools=None if run.expected_tools is None else tuple(map(_named, run.expected_tools)),
+            attributes=dict.fromkeys(run.attributes, HIDDEN),
+        )
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        shown = self._results
+        return replace(
+            call,
+            arguments=self._arguments(call.name, call.arguments),
+            raw_arguments=_hidden(call.raw_arguments),
+            result=call.result if shown else _hidden(call.result),
+            error=call.error if shown else _hidden(call.error),
+            error_guess=call.error_guess if shown else _hidden(call.error_guess),
+        )
+
+    def _arguments(self, tool: str, arguments: Any) -> Any:
+        if arguments is None:
+            return None
+        return _filtered(arguments, self._paths(tool), keep_keys=True)
+
+    def _paths(self, tool: str) -> _Paths:
+        allowed = self._allowed
+        return allowed.get(ALL, _NONE) | allowed.get(fold(tool), _NONE)
+
+    # --- comparisons --------------------------------------------------------------------------------------------------
+
+    def _row(self, row: Row, before: Run, after: Run) -> Row:
+        """A row, with the very call that stands in the run."""
+        called, at = row.called, row.called_at
+        if called is not None:
+            same = at is not None and at < len(before.tool_calls) and before.tool_calls[at] is called
+            called = after.tool_calls[at] if same and at is not None else self._call(called)
+        name = row.called.name if row.called else ""
+        return replace(
+            row,
+            expected=row.expected and self._expected(row.expected),
+            called=called,
+            agreement=row.agreement and self._agreement(row.agreement, self._paths(name)),
+            result_agreement=row.result_agreement
+            and self._agreement(row.result_agreement, _EVERYTHING if self._results else _NONE),
+        )
+
+    def _agreement(self, agreement: Agreement, allowed: _Paths) -> Agreement:
+        return replace(agreement, differences=tuple([_difference(each, allowed) for each in agreement.differences]))
+
+    # --- goldens ------------------------------------------------------------------------------------------------------
+
+    def _golden(self, golden: Golden) -> Golden:
+        vocabulary = replace(golden.vocabulary, tools=tuple(map(self._declared, golden.vocabulary.tools)))
+        return replace(
+            golden,
+            input=golden.input if self._texts else _hidden(golden.input),
+            tools=tuple(map(self._item, golden.tools)),
+            metadata=golden.metadata if self._texts else dict.fromkeys(golden.metadata, HIDDEN),
+            when=golden.when if self._texts or golden.when is None else _when(golden.when),
+            vocabulary=vocabulary,
+        )
+
+    def _item(self, item: Any) -> Any:
+        if isinstance(item, Parallel):
+            return Parallel(tuple(map(self._expected, item.items)))
+        return self._expected(item)
+
+    def _expected(self, expected: Any) -> Any:
+        if isinstance(expected, AnyOf):
+            return replace(expected, options=tuple(tuple(map(self._item, option)) for option in expected.options))
+        return self._tool(expected)
+
+    def _tool(self, tool: ExpectedTool) -> ExpectedTool:
+        return replace(
+            tool,
+            arguments=self._arguments(tool.name, tool.arguments),
+            result=tool.result if self._results or tool.result is ABSENT else HIDDEN,
+            defaults=self._arguments(tool.name, tool.defaults),
+        )
+
+    def _declared(self, tool: Tool) -> Tool:
+        metadata = tool.metadata if self._texts else dict.fromkeys(tool.metadata, HIDDEN)
+        return replace(tool, defaults=self._arguments(tool.name, tool.defaults), metadata=metadata)
+
+
+_NONE: _Paths = frozenset()
+_EVERYTHING: _Paths = frozenset((ALL,))
+
+
+def _filtered(value: Any, allowed: _Paths, *, keep_keys: bool = False) -> Any:
+    """A value with what stands at the allowed paths; the items of a list have the path of the list."""
+    if ALL in allowed:
+        return value
+    if isinstance(value, Mapping) and (allowed or keep_keys):
+        return {key: _filtered(item, _below(str(key), allowed)) for key, item in value.items()}
+    if isinstance(value, list | tuple) and allowed:
+        return [_filtered(item, allowed) for item in value]
+    return HIDDEN
+
+
+def _below(key: str, allowed: _Paths) -> _Paths:
+    """The paths that are allowed inside the item of that key."""
+    if not allowed:
+        return _NONE
+    inside = (path.removeprefix(key) for path in allowed if path.startswith(key))
+    return frozenset(path[1:] or ALL if path else ALL for path in inside if not path or path[0] == ".")
+
+
+def _difference(difference: Difference, allowed: _Paths) -> Difference:
+    """A difference, as a whole where its path is allowed or below one that is."""
+    place = difference.key.partition("[")[0]
+    steps = place.split(".")
+    paths = [".".join(steps[: count + 1]) for count in range(len(steps))]
+    if ALL in allowed or not allowed.isdisjoint(paths):
+        return difference
+    return Difference(difference.key, _side(difference.expected), _side(difference.called))
+
+
+def _side(value: Any) -> Any:
+    return value if value is ABSENT else HIDDEN
+
+
+def _score(score: Score) -> Score:
+    """A score, and of the error of a metric its type alone."""
+    return score if score.error is None else replace(score, error=error_type(score.error))
+
+
+def _verdict(row: Row) -> list[Any]:
+    shares = [found and found.share for found in (row.agreement, row.result_agreement)]
+    return [row.verdict, row.expected_at, row.called_at, row.in_order, *shares]
+
+
+def _named(item: Any) -> Any:
+    """What a program says is expected of it, by the names of the tools alone."""
+    if isinstance(item, str):
+        return item
+    return (
+        {key: value if key == "name" else HIDDEN for key, value in item.items()}
+        if isinstance(item, Mapping)
+        else HIDDEN
+    )
+
+
+def _when(when: When) -> When:
+    return replace(when, attributes=dict.fromkeys(when.attributes, HIDDEN), input=_hidden(when.input))
+
+
+def _hidden(value: Any) -> Any:
+    """The mark in place of a value; what is not known stays unknown."""
+    return None if value is None else HIDDEN

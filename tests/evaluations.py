@@ -1,0 +1,17 @@
+"""Evaluations made by hand, for tests of what becomes of them."""
+
+from __future__ import annotations
+
+from goldspan import Evaluation, Run, ToolCall, evaluate
+
+
+def evaluation(number: int = 1, *called: str) -> Evaluation:
+    """The evaluation of a run with that number, in a trace and on a span of the same number."""
+    run = Run(
+        f"{number:032x}:{number:016x}",
+        trace_ids=(f"{number:032x}",),
+        span_id=f"{number:016x}",
+        tool_calls=tuple(map(ToolCall, called or ("search",))),
+        end_ns=1_000,
+    )
+    return evaluate(run, ["search"])

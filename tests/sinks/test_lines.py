@@ -1,0 +1,241 @@
+"""Evaluations in a file, one a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluations import evaluation
+from goldspan import ConfigurationError, Evaluation, ExpectedTool, Golden, Run, ToolCall, evaluate
+from goldspan.sinks import JsonLinesSink, lines
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="this system has no such files")
+
+
+def read(*paths: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+def secret() -> Evaluation:
+    call = ToolCall("search", arguments={"q": "secret-7"})
+    return evaluate(Run("1:2", tool_calls=(call,)), Golden("g", tools=(ExpectedTool("search", {"q": "secret-8"}),)))
+
+
+def test_each_evaluation_is_one_line_and_there_at_once(tmp_path: Path) -> None:
+    sink = JsonLinesSink(tmp_path / "evaluations.jsonl")
+    for number in (1, 2):
+        sink.submit(evaluation(number))
+        lines = read(tmp_path / "evaluations.jsonl")
+        assert [line["span_id"] for line in lines] == [f"{at:016x}" for at in range(1, number + 1)]
+    assert lines[0]["passed"] is True
+    sink.close()
+
+
+def test_values_of_arguments_are_written_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.jsonl"
+    for arguments in (False, True):
+        sink = JsonLinesSink(str(path), arguments=arguments)
+        sink.submit(secret())
+        sink.shutdown()
+    without, with_them = path.read_text().splitlines()
+    assert "secret" not in without
+    assert json.loads(with_them)["tool_calls"][0]["arguments"] == {"q": "secret-7"}
+
+
+def test_what_is_there_already_is_kept_and_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.jsonl"
+    path.write_text('{"span_id": "before"}\n{"span_')
+    sink = JsonLinesSink(path)
+    sink.submit(evaluation())
+    sink.close()
+    first, torn, last = path.read_text().splitlines()
+    assert (json.loads(first)["span_id"], torn, json.loads(last)["span_id"]) == ("before", '{"span_', f"{1:016x}")
+
+
+@posix
+def test_a_file_that_was_moved_away_or_deleted_is_begun_anew(tmp_path: Path) -> None:
+    path, moved = tmp_path / "evaluations.jsonl", tmp_path / "moved"
+    sink = JsonLinesSink(path)
+    sink.submit(evaluation(1))
+    path.rename(moved)
+    sink.submit(evaluation(2))
+    assert [line["span_id"] for line in read(moved, path)] == [f"{1:016x}", f"{2:016x}"]
+    path.unlink()
+    sink.submit(evaluation(3))
+    assert [line["span_id"] for line in read(path)] == [f"{3:016x}"]
+    sink.close()
+
+
+@posix
+def test_a_file_does_not_grow_beyond_its_bound_and_its_predecessor_is_kept(tmp_path: Path) -> None:
+    path, before = tmp_path / "evaluations.jsonl", tmp_path / "evaluations.jsonl.1"
+    sink = JsonLinesSink(path, rotate_bytes=1)
+    sink.submit(evaluation(1))  # one line is always kept whole
+    size = path.stat().st_size
+    assert not before.exists()
+    sink.close()
+    sink = JsonLinesSink(path, rotate_bytes=3 * size)
+    for number in range(2, 10):
+        sink.submit(evaluation(number))
+        assert path.stat().st_size <= 3 * size
+    assert [int(line["span_id"], 16) for line in read(before, path)] == [4, 5, 6, 7, 8, 9]
+    sink.close()
+
+
+@posix
+def test_a_file_that_another_process_renames_while_a_line_waits_for_it_is_left_alone(tmp_path: Path) -> None:
+    import fcntl
+
+    path, moved = tmp_path / "evaluations.jsonl", tmp_path / "moved"
+    sink = JsonLinesSink(path, rotate_bytes=1_000_000)
+    sink.submit(evaluation(1))
+    with path.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=sink.submit, args=(evaluation(2),))
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive()
+        path.rename(moved)
+        fcntl.flock(other, fcntl.LOCK_UN)
+        waiting.join()
+    assert [line["span_id"] for line in read(moved, path)] == [f"{1:016x}", f"{2:016x}"]
+    assert len(read(path)) == 1
+    sink.close()
+
+
+def test_threads_never_mix_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.jsonl"
+    sink = JsonLinesSink(path)
+
+    def write(base: int) -> None:
+        for number in range(50):
+            sink.submit(evaluation(base + number))
+
+    threads = [threading.Thread(target=write, args=(1_000 * at,)) for at in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sink.close()
+    written = {int(line["span_id"], 16) for line in read(path)}
+    assert written == {1_000 * at + number for at in range(1, 9) for number in range(50)}
+
+
+FORKING = """
+import os, sys, threading
+from goldspan.sinks import JsonLinesSink
+from evaluations import evaluation
+
+path, rotate = sys.argv[1], int(sys.argv[2]) or None
+sink = JsonLinesSink(path, rotate_bytes=rotate)
+children = []
+for at in range(4):
+    child = os.fork()
+    if not child:
+        for number in range(50):
+            sink.submit(evaluation(1_000 * (at + 1) + number))
+        os._exit(0)
+    children.append(child)
+for number in range(50):
+    sink.submit(evaluation(number + 1))
+for child in children:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print("done")
+"""
+NUMBERS = {1_000 * at + number for at in range(1, 5) for number in range(50)} | set(range(1, 51))
+
+
+def _run(program: str, *arguments: object) -> str:
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": here})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_forked_processes_never_mix_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.jsonl"
+    assert _run(FORKING, path, 0) == "done\n"
+    assert {int(line["span_id"], 16) for line in read(path)} == NUMBERS
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_forked_processes_that_rotate_one_file_lose_no_line_of_the_last_two_files(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.jsonl"
+    probe = JsonLinesSink(tmp_path / "probe")
+    probe.submit(evaluation(4_049))
+    probe.close()
+    size = (tmp_path / "probe").stat().st_size
+    assert _run(FORKING, path, size * 130) == "done\n"  # 250 lines: one rotation and no more
+    assert sorted(int(line["span_id"], 16) for line in read(tmp_path / "evaluations.jsonl.1", path)) == sorted(NUMBERS)
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_a_place_where_nothing_can_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot write evaluations to .*no.such: No such file or directory"):
+        JsonLinesSink(tmp_path / "no" / "such")
+    with pytest.raises(ConfigurationError, match="rotate_bytes is a number of at least 1, not 0"):
+        JsonLinesSink(tmp_path / "a", rotate_bytes=0)
+
+
+def test_rotation_is_refused_where_files_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_HAS_LOCKS", False)
+    with pytest.raises(ConfigurationError, match="rotate_bytes needs locks on files, which this system does not have"):
+        JsonLinesSink(tmp_path / "a", rotate_bytes=1_000)
+
+
+def test_after_the_end_nothing_is_taken(tmp_path: Path) -> None:
+    sink = JsonLinesSink(tmp_path / "a.jsonl")
+    sink.close()
+    sink.close()
+    with pytest.raises(ValueError, match=r"a\.jsonl has been closed"):
+        sink.submit(evaluation())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
+def test_a_full_disk_raises_each_time() -> None:
+    sink = JsonLinesSink("/dev/full")
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left on device"):
+            sink.submit(evaluation())
+    sink.close()
+
+
+LIMITED = """
+import os, resource, signal, sys
+from goldspan.sinks import JsonLinesSink
+from evaluations import evaluation
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sink = JsonLinesSink(sys.argv[1])
+sink.submit(evaluation(1))
+size = os.stat(sys.argv[1]).st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + size // 2, resource.RLIM_INFINITY))
+for number in (2, 3):
+    try:
+        sink.submit(evaluation(number))
+    except OSError as error:
+        print(type(error).__name__)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+sink.submit(evaluation(4))
+"""
+
+
+@posix
+def test_a_line_that_fits_only_in_part_spoils_no_other_when_there_is_room_again(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.jsonl"
+    assert _run(LIMITED, path) == "OSError\nOSError\n"
+    first, torn, last = path.read_text().splitlines()
+    assert json.loads(first)["span_id"] == f"{1:016x}"
+    assert first.startswith(torn[:60])
+    assert json.loads(last)["span_id"] == f"{4:016x}"

@@ -1,0 +1,74 @@
+"""What gets lost is counted, and the counters say what to do about it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from goldspan import _guard, semconv
+from goldspan.sinks import Losses
+from goldspan.sinks.losses import LOSSES, loss_counter
+from meters import Meter
+
+PAGE = Path(__file__).parents[2] / "docs" / "sinks.md"
+
+
+def test_losses_are_counted_by_name() -> None:
+    meter = Meter()
+    losses = Losses(meter.provider)
+    losses.add(semconv.LATE_SPANS_COUNTER, 2)
+    losses.add(semconv.LATE_SPANS_COUNTER)
+    losses.add(semconv.EVICTED_COUNTER, 0)
+    losses.add(semconv.SINK_DROPPED_COUNTER, 4, {semconv.SINK_LABEL: "slow"})
+    assert meter.counts("goldspan.spans.late") == {(): 3}
+    assert meter.counts("goldspan.traces.evicted") == {}
+    assert meter.counts("goldspan.sink.dropped", "goldspan.sink") == {("slow",): 4}
+
+
+def test_a_loss_without_a_counter_is_a_mistake_of_ours() -> None:
+    with pytest.raises(KeyError, match=r"goldspan\.unheard_of"):
+        Losses().add("goldspan.unheard_of", 0)
+
+
+def test_failures_of_goldspan_are_counted_by_what_was_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    meter = Meter()
+    Losses(meter.provider)
+    with _guard.guard("test the guard"):
+        raise ValueError
+    assert meter.counts("goldspan.internal_errors", "goldspan.action") == {("test the guard",): 1}
+
+
+def test_two_who_lose_things_share_the_counters(caplog: pytest.LogCaptureFixture) -> None:
+    meter = Meter()
+    for _ in range(2):
+        Losses(meter.provider).add(semconv.SINK_DROPPED_COUNTER)
+    loss_counter(semconv.SINK_DROPPED_COUNTER, meter.provider).add(1)
+    assert meter.counts("goldspan.sink.dropped") == {(): 3}
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_every_counter_says_what_it_means_and_what_to_do(loss: object) -> None:
+    meter = Meter()
+    name = loss.name  # type: ignore[attr-defined]
+    Losses(meter.provider).add(name)
+    metric = meter.metrics()[name]
+    assert re.fullmatch(r"\{[a-z]+\}", metric.unit)
+    meaning, advice = re.fullmatch(r"(.+?)\. (Should be (?:near )?zero: .+|As it was asked for: .+)\.",
+                                   metric.description).groups()  # type: ignore[union-attr]  # fmt: skip
+    assert re.match(r"[A-Z][a-z]+ ", meaning)
+    assert re.search(r"\b(let|look|lower|raise|run) ", advice)
+
+
+@pytest.mark.parametrize("name", [*(loss.name for loss in LOSSES), semconv.ERRORS_COUNTER])
+def test_the_page_on_sinks_lists_every_counter(name: str) -> None:
+    assert f"| `{name}` |" in PAGE.read_text(encoding="utf-8")
+
+
+def test_every_counter_of_losses_among_the_names_is_published() -> None:
+    names = {value for key, value in vars(semconv).items() if key.endswith("_COUNTER")}
+    others = {semconv.EVALUATIONS_COUNTER, semconv.TOOLS_COUNTER, semconv.REVISIONS_COUNTER, semconv.ERRORS_COUNTER}
+    assert {loss.name for loss in LOSSES} >= {name for name in names - others if "drift" not in name}

@@ -1,0 +1,62 @@
+"""Flushing and shutting down whatever sinks there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from goldspan import Evaluation, _guard
+from goldspan.sinks import flush, shutdown
+
+
+class Plain:
+    def submit(self, evaluation: Evaluation) -> None: ...
+
+
+class Holding(Plain):
+    def __init__(self, answer: bool | None = True) -> None:
+        self.answer = answer
+        self.seen: list[object] = []
+
+    def force_flush(self, timeout_millis: int) -> bool | None:
+        self.seen.append(timeout_millis)
+        return self.answer
+
+    def shutdown(self) -> None:
+        self.seen.append("shutdown")
+
+
+class Failing(Plain):
+    def force_flush(self, timeout_millis: int) -> bool:
+        raise OSError
+
+    def shutdown(self) -> None:
+        raise OSError
+
+
+def test_sinks_that_hold_nothing_back_are_flushed_already() -> None:
+    assert flush([])
+    assert flush([Plain(), Holding(), Holding(None)])
+
+
+def test_one_sink_that_is_not_done_is_enough_and_the_others_are_flushed_all_the_same() -> None:
+    last = Holding()
+    assert not flush([Holding(False), Plain(), last], 1_000)
+    assert len(last.seen) == 1
+
+
+def test_all_sinks_share_the_time_that_is_given() -> None:
+    first, second = Holding(), Holding()
+    flush([first, second], 0)
+    assert (first.seen, second.seen) == ([0], [0])
+    flush([first, second], 60_000)
+    assert 0 < first.seen[1] <= 60_000  # type: ignore[operator]
+    assert second.seen[1] <= first.seen[1]  # type: ignore[operator]
+
+
+def test_a_sink_that_fails_keeps_no_other_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    last = Holding()
+    assert not flush([Failing(), last])
+    shutdown([Failing(), Plain(), last])
+    assert last.seen[-1] == "shutdown"
+    assert _guard.failures == {"flush Failing": 1, "shut down Failing": 1}

@@ -1,0 +1,309 @@
+"""What may leave the process: the hook, and the filter that hides values."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan import (
+    AnyOf,
+    Comparison,
+    Evaluation,
+    ExpectedTool,
+    Golden,
+    Goldens,
+    Match,
+    Parallel,
+    Run,
+    Times,
+    Tool,
+    ToolCall,
+    ToolDefinition,
+    Vocabulary,
+    When,
+    _guard,
+    evaluate,
+)
+from goldspan.model.matchers import Equal, OneOf
+from goldspan.sinks import ArgumentFilter, redacted, result_attributes
+from goldspan.sinks.documents import evaluation_document, to_json
+from goldspan.sinks.events import score_attributes
+
+SECRET = "secret-7"
+SHOWN = "Oslo"
+HIDDEN = "[redacted]"
+
+RUN = Run(
+    "t:s",
+    trace_ids=("t",),
+    input=f"Book for {SECRET}",
+    output=f"Booked for {SECRET}",
+    golden_id="trip",
+    agent="concierge",
+    tool_calls=(
+        ToolCall("book", arguments={"city": SHOWN, "guest": {"name": SECRET, "age": SECRET}}, result={"id": SECRET}),
+        ToolCall("Pay", arguments=[SECRET], error=f"declined: {SECRET}", error_guess=SECRET, raw_arguments=SECRET),
+        ToolCall("call", arguments=SECRET, result=[SECRET]),
+        ToolCall("ping"),
+    ),
+    available_tools=(ToolDefinition("book"),),
+    metadata={"user": SECRET},
+    attributes={"gen_ai.input.messages": SECRET},
+    expected_tools=("book", {"name": "pay", "arguments": {"card": SECRET}}, {"any_of": [SECRET]}, [SECRET]),
+)
+GOLDEN = Golden(
+    "trip",
+    input=f"Book for {SECRET}",
+    tools=(
+        ExpectedTool("book", {"city": SHOWN, "guest": {"name": f"{SECRET}!"}}, result={"id": Equal(f"{SECRET}!")}),
+        Parallel((ExpectedTool("call", {"number": SECRET}), AnyOf(((ExpectedTool("text", {"to": SECRET}),),)))),
+        AnyOf(((ExpectedTool("mail", {"to": OneOf((SECRET,))}), ExpectedTool("log")), (ExpectedTool("fax"),))),
+        ExpectedTool("wait", defaults={"for": SECRET}, times=Times(0, 1)),
+    ),
+    metadata={"owner": SECRET},
+    when=When(input=SECRET, attributes={"user.id": SECRET}),
+    vocabulary=Vocabulary((Tool("book", defaults={"guest": SECRET}, metadata={"doc": SECRET}),)),
+)
+
+
+def fails(seen: Comparison) -> float:
+    raise KeyError(seen.calls[0].arguments["guest"]["name"])
+
+
+@pytest.fixture
+def evaluation() -> Evaluation:
+    return evaluate(RUN, GOLDEN, metrics=["tool_correctness", "argument_correctness", ("mine", fails)], verbose=True)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a value, however deep."""
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from texts(getattr(value, field.name))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from (*texts(key), *texts(item))
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            yield from texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
+# --- the filter -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_hidden_is_left_anywhere(evaluation: Evaluation) -> None:
+    assert any(SECRET in text for text in texts(evaluation))
+    copy = ArgumentFilter(texts=False)(evaluation)
+    assert [text for text in texts(copy) if SECRET in text or SHOWN in text] == []
+    shown = (copy.to_html(values=True), copy.to_markdown(values=True), repr(copy))
+    assert not any(SECRET in text for text in (*shown, to_json(evaluation_document(copy, arguments=True))))
+
+
+def test_names_scores_and_rows_stay(evaluation: Evaluation) -> None:
+    copy = ArgumentFilter(texts=False)(evaluation)
+    assert copy.run.tool_calls[0].arguments == {"city": HIDDEN, "guest": HIDDEN}
+    assert copy.run.tool_calls[3].arguments is None
+    assert copy.run.tools_used == evaluation.run.tools_used
+    assert [(score.metric, score.value, score.passed, score.reason, score.steps) for score in copy.scores] == [
+        (score.metric, score.value, score.passed, score.reason, score.steps) for score in evaluation.scores
+    ]
+    assert copy.scores[-1].error == "KeyError"
+    assert (copy.passed, copy.reason, copy.revision) == (evaluation.passed, evaluation.reason, evaluation.revision)
+    rows, before = copy.comparison.rows, evaluation.comparison.rows
+    assert [(row.verdict, row.called_at, row.expected_at, row.in_order) for row in rows] == [
+        (row.verdict, row.called_at, row.expected_at, row.in_order) for row in before
+    ]
+    assert [row.called for row in rows if row.called_at == 0] == [copy.run.tool_calls[0]]
+    assert copy.run.expected_tools == (
+        "book", {"name": "pay", "arguments": HIDDEN}, {"any_of": HIDDEN}, HIDDEN
+    )  # fmt: skip
+    assert copy.golden is not None
+    assert [item.name for item in copy.golden.tools] == [item.name for item in GOLDEN.tools]
+
+
+def test_what_is_allowed_by_tool_and_path_stays(evaluation: Evaluation) -> None:
+    copy = ArgumentFilter({"Book": ["city", "guest.age"], "call": "nothing"})(evaluation)
+    booked = copy.run.tool_calls[0]
+    assert booked.arguments == {"city": SHOWN, "guest": {"name": HIDDEN, "age": SECRET}}
+    assert copy.comparison.rows[0].called is booked
+    agreement = copy.comparison.rows[0].agreement
+    assert agreement is not None
+    assert {difference.key: difference.called for difference in agreement.differences} == {
+        "guest.name": HIDDEN, "guest.age": SECRET
+    }  # fmt: skip
+    assert copy.golden is not None
+    (booking, *_) = copy.golden.calls
+    assert booking.arguments == {"city": SHOWN, "guest": {"name": HIDDEN}}
+    assert copy.run.tool_calls[2].arguments == HIDDEN
+    assert copy.run.input == RUN.input  # texts stay where nothing else is asked for
+    assert copy.golden.input == GOLDEN.input
+
+
+@pytest.mark.parametrize(
+    ("allow", "left"),
+    [
+        pytest.param({"book": ["*"]}, [SHOWN, HIDDEN], id="all arguments of a tool"),
+        pytest.param({"*": ["city"]}, [SHOWN, SHOWN], id="an argument of all tools"),
+        pytest.param({"*": ["*"]}, [SHOWN, SHOWN], id="everything"),
+        pytest.param({"*": ["city"], "BOOK": ["guest"], "book": ["x"]}, [SHOWN, SHOWN], id="both, and two spellings"),
+        pytest.param({"bo": ["city"], "book": ["cit", "city.name", "c"]}, [HIDDEN, HIDDEN], id="nothing that is near"),
+    ],
+)
+def test_a_star_stands_for_all(allow: dict[str, list[str]], left: list[str]) -> None:
+    calls = tuple(ToolCall(name, arguments={"city": SHOWN, "x": 1}) for name in ("book", "search"))
+    copy = ArgumentFilter(allow)(evaluate(Run("r", tool_calls=calls), None))
+    assert [call.arguments["city"] for call in copy.run.tool_calls] == left
+
+
+def test_items_of_lists_have_the_path_of_the_list() -> None:
+    call = ToolCall("book", arguments={"rooms": [{"beds": 2, "guest": SECRET}, 3], "a.b": SECRET})
+    copy = ArgumentFilter({"book": ["rooms.beds", "a"]})(evaluate(Run("r", tool_calls=(call,)), None))
+    assert copy.run.tool_calls[0].arguments == {"rooms": [{"beds": 2, "guest": HIDDEN}, HIDDEN], "a.b": HIDDEN}
+
+
+def test_results_and_errors_stay_where_that_is_asked_for(evaluation: Evaluation) -> None:
+    booked, paid, *_ = ArgumentFilter(results=True)(evaluation).run.tool_calls
+    assert (booked.result, paid.error, paid.error_guess) == ({"id": SECRET}, f"declined: {SECRET}", SECRET)
+    assert (booked.arguments["city"], paid.arguments, paid.raw_arguments) == (HIDDEN, HIDDEN, HIDDEN)
+    agreement = ArgumentFilter(results=True)(evaluation).comparison.rows[0].result_agreement
+    assert agreement is not None
+    assert [difference.called for difference in agreement.differences] == [SECRET]
+
+
+def test_the_golden_that_was_found_is_hidden_with_the_one_that_was_used(evaluation: Evaluation) -> None:
+    found = replace(evaluation, match=Match(GOLDEN, "near", 0.9))
+    copy = ArgumentFilter(texts=False)(found)
+    assert copy.match is not None
+    assert (copy.match.how, copy.match.similarity, copy.match.golden) == ("near", 0.9, copy.golden)
+    assert copy.golden is copy.comparison.golden
+
+
+def test_an_evaluation_without_a_golden_is_hidden_too() -> None:
+    copy = ArgumentFilter(texts=False)(evaluate(replace(RUN, golden_id=None), Goldens()))
+    assert (copy.golden, copy.match, copy.passed) == (None, None, None)
+    assert not any(SECRET in text for text in texts(copy))
+
+
+def test_digests_tell_verdicts_apart_and_nothing_of_what_is_hidden() -> None:
+    hide = ArgumentFilter()
+    golden = Golden("g", tools=(ExpectedTool("pay", {"amount": 7}),))
+
+    def paying(amount: int, call_id: str = "1") -> Evaluation:
+        return evaluate(Run(call_id, tool_calls=(ToolCall("pay", arguments={"amount": amount}),)), golden)
+
+    digests = [hide(paying(amount)).digest for amount in (7, 8, 9)]
+    assert digests[0] != digests[1] == digests[2]
+    assert digests[0] == hide(paying(7, "2")).digest != paying(7).digest
+    assert hide(hide(paying(8))).run == hide(paying(8)).run
+
+
+SEEN = {
+    Run: {"input", "output", "tool_calls", "metadata", "expected_tools", "attributes"},
+    ToolCall: {"arguments", "raw_arguments", "result", "error", "error_guess"},
+    ExpectedTool: {"arguments", "result", "defaults"},
+    Golden: {"input", "tools", "metadata", "when", "vocabulary"},
+}
+HARMLESS = {
+    Run: {
+        "run_id", "unit", "trace_ids", "span_id", "session_id", "agent", "service", "available_tools", "golden_id",
+        "component", "conventions", "health", "start_ns", "end_ns", "metrics", "environment", "span_name",
+    },
+    ToolCall: {
+        "name", "raw_name", "server", "outcome", "call_id", "kind", "evidence", "agent", "span_id", "start_ns",
+        "end_ns", "concurrent_with",
+    },
+    ExpectedTool: {"name", "server", "times", "match", "ignore", "agent"},
+    Golden: {
+        "id", "order", "forbid", "max_calls", "depth", "attempts", "duplicates", "extra", "mode", "threshold",
+        "thresholds", "metrics", "write_tools", "component", "policy",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SEEN, ids=lambda kind: kind.__name__)
+def test_every_field_that_may_hold_a_value_is_known(kind: type) -> None:
+    """A field that is new must be put into one of the two sets, and in the first case hidden."""
+    assert {field.name for field in fields(kind)} == SEEN[kind] | HARMLESS[kind]
+
+
+plain = st.recursive(
+    st.just(SECRET) | st.integers() | st.none() | st.text(max_size=3).map(lambda text: SECRET + text),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(plain, plain, plain, st.sets(st.sampled_from(["a", "a.b", "b.c", "c.a.b"])))
+def test_only_what_stands_at_an_allowed_path_is_left(called: Any, expected: Any, result: Any, allow: set[str]) -> None:
+    calls = (ToolCall("t", arguments=called, result=result), ToolCall("other", arguments=called))
+    wanted = expected if isinstance(expected, dict) else {"a": expected}
+    one = evaluate(Run("r", tool_calls=calls), Golden("g", tools=(ExpectedTool("t", wanted, result=result),)))
+    copy = ArgumentFilter({"t": allow})(one)
+    assert len(copy.comparison.rows) == len(one.comparison.rows)
+    if not allow:
+        assert not any(SECRET in text for text in texts(copy))
+    hidden = copy.run.tool_calls[1].arguments
+    assert hidden is None or hidden == HIDDEN or set(hidden.values()) <= {HIDDEN}
+    left = copy.run.tool_calls[0].arguments
+    if isinstance(called, dict):
+        assert left.keys() == called.keys()
+        for key in called:
+            assert left[key] == called[key] if key in allow else key in "abc" or left[key] == HIDDEN
+
+
+# --- the hook ---------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_hook_everything_goes_and_a_hook_may_keep_it_all_back(evaluation: Evaluation) -> None:
+    assert redacted(evaluation, None) is evaluation
+    assert redacted(evaluation, lambda one: None) is None
+    assert redacted(evaluation, ArgumentFilter()) == ArgumentFilter()(evaluation)
+
+
+def _raise(evaluation: Evaluation) -> Evaluation:
+    raise LookupError(evaluation.run.input)
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        pytest.param(_raise, "RuntimeError: the redaction raised LookupError", id="raises"),
+        pytest.param(lambda one: True, "TypeError: the redaction returned bool, which is no Evaluation", id="answers"),
+    ],
+)
+def test_a_hook_that_fails_lets_nothing_through_and_its_text_is_not_told(
+    hook: Callable[[Evaluation], Any], told: str, evaluation: Evaluation, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "goldspan"):
+        assert redacted(evaluation, hook) is None
+    assert _guard.failures == {"redact an evaluation, which goes nowhere": 1}
+    assert told in caplog.text
+    assert SECRET not in caplog.text
+
+
+# --- what is emitted in any case --------------------------------------------------------------------------------------
+
+
+@given(plain, plain)
+def test_what_is_emitted_of_any_evaluation_holds_no_value(called: Any, expected: Any) -> None:
+    calls = (
+        ToolCall("t", arguments=called, result=called, raw_arguments=SECRET),
+        ToolCall("t", arguments=called, error=SECRET, error_guess=SECRET),
+        ToolCall("unwanted", arguments=expected, outcome="denied"),
+    )
+    tools = (ExpectedTool("t", expected if isinstance(expected, dict) else None, result=expected), ExpectedTool("u"))
+    run = Run("r", input=SECRET, output=SECRET, tool_calls=calls, available_tools=(ToolDefinition("uu"),))
+    golden = Golden("g", input=SECRET, tools=tools, order="exact", max_calls=1, forbid=("unw*",), depth="own")
+    for goldens in (golden, Goldens([golden]), Goldens([golden, replace(golden, id="h", order="any")]), Goldens()):
+        one = evaluate(run, goldens, verbose=True)
+        told = [result_attributes(one), *(score_attributes(one, score) for score in one.scores)]
+        assert SECRET not in str(told)
+        assert SECRET not in to_json(evaluation_document(one))
