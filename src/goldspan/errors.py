@@ -3,6 +3,7 @@
 GoldspanError
 ├── TraceFileError       a trace file that is missing, unreadable or holds no trace
 ├── GoldenError          a golden file with a misspelt key, a duplicate id, a wrong type
+├── StoreError           a store that is damaged, locked, full, read-only or of another version
 ├── ConfigurationError   a wrong setting, an unknown metric, a wrongly made processor
 └── MissingExtraError    a feature whose extra is not installed
 
@@ -22,6 +23,10 @@ class TraceFileError(GoldspanError):
 
 class GoldenError(GoldspanError):
     """A golden file is wrong; the text names the file, the golden and the field."""
+
+
+class StoreError(GoldspanError):
+    """A store cannot be read or written; the text names the file and says what to do."""
 
 
 class ConfigurationError(GoldspanError):

@@ -1,0 +1,102 @@
+"""`goldspan export`: the runs of a store as CSV, Parquet or JSON lines."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from goldspan.cli.console import counted, messages
+from goldspan.errors import ConfigurationError, StoreError
+from goldspan.model import Unit
+from goldspan.store import RunFilter, open_store
+from goldspan.store.protocol import ToolRole, Verdict
+
+EXAMPLES = """
+Examples:\n
+  goldspan export goldspan.db runs.csv\n
+  goldspan export goldspan.db failed.parquet --verdict fail --since 7d\n
+  goldspan export goldspan.db weak.jsonl --metric tool_recall --below 0.8 --golden refund\n
+  goldspan export goldspan.db missing.csv --tool send_email --tool-role missing --force\n
+"""
+_AGO = re.compile(r"([0-9]{1,6})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def export(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The file of the store.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="What to write; it ends in .csv, .parquet or .jsonl.", show_default=False),
+    ],
+    verdict: Annotated[Verdict | None, typer.Option("--verdict", help="Runs that came out so.")] = None,
+    metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Runs with a score of it.")] = None,
+    below: Annotated[
+        float | None, typer.Option("--below", metavar="X", help="Runs whose score of --metric is less.")
+    ] = None,
+    golden: Annotated[str | None, typer.Option("--golden", metavar="ID", help="Runs judged by that golden.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of that agent.")] = None,
+    tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Runs in which that tool ...")] = None,
+    tool_role: Annotated[ToolRole, typer.Option("--tool-role", help="... was that.")] = "called",
+    service: Annotated[str | None, typer.Option("--service", metavar="NAME", help="Runs of that service.")] = None,
+    environment: Annotated[
+        str | None, typer.Option("--environment", metavar="NAME", help="Runs of that deployment environment.")
+    ] = None,
+    unit: Annotated[Unit | None, typer.Option("--unit", help="Runs of that kind.")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Runs of that session.")] = None,
+    trace: Annotated[str | None, typer.Option("--trace", metavar="ID", help="Runs with spans in that trace.")] = None,
+    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Runs whose input has it.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Runs from then on: 2026-01-31, 2026-01-31T08:00, or 24h, 7d."),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Runs before then.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT where it is there already.")] = False,
+) -> None:
+    """Write the runs of a store, newest first, each with its current evaluation, for other programs to read.
+
+    The options narrow the choice down; without any, all runs are written. Times without a zone are UTC.
+    """
+    if out.exists() and not force:
+        raise StoreError(f"{out}: it is there already; --force replaces it")
+    wanted = RunFilter(
+        verdict=verdict,
+        metric=metric,
+        below=below,
+        golden=golden,
+        agent=agent,
+        tool=tool,
+        tool_role=tool_role,
+        service=service,
+        environment=environment,
+        unit=unit,
+        session_id=session,
+        trace_id=trace,
+        text=text,
+        since_ns=_instant(since, "--since"),
+        until_ns=_instant(until, "--until"),
+    )
+    with open_store(store, read_only=True) as opened:
+        total = opened.count(wanted).total
+        written = opened.export(out, filter=wanted, overwrite=force, watch=lambda runs: counted(runs, total, "writing"))
+    messages().print(f"{written} run{'s' * (written != 1)} written to {out}", markup=False)
+
+
+def _instant(text: str | None, option: str) -> int | None:
+    """A point in time in nanoseconds, from a date, a date with a time, or how long ago."""
+    if text is None:
+        return None
+    if ago := _AGO.fullmatch(text):
+        return time.time_ns() - int(ago[1]) * _SECONDS[ago[2]] * 10**9
+    try:
+        told = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 does not know the Z
+    except ValueError:
+        raise ConfigurationError(
+            f"{option}: {text!r} is no time; write it as 2026-01-31, 2026-01-31T08:00 or 7d"
+        ) from None
+    told = told if told.tzinfo else told.replace(tzinfo=timezone.utc)
+    return int(told.timestamp()) * 10**9

@@ -1,0 +1,18 @@
+"""Where evaluations are kept: a file that answers which runs failed, by what, and since when."""
+
+from __future__ import annotations
+
+from goldspan.store.protocol import Counts, Page, Retention, RunFilter, Store, StoredEvaluation, StoredRun
+from goldspan.store.sqlite import SqliteStore, open_store
+
+__all__ = [
+    "Counts",
+    "Page",
+    "Retention",
+    "RunFilter",
+    "SqliteStore",
+    "Store",
+    "StoredEvaluation",
+    "StoredRun",
+    "open_store",
+]

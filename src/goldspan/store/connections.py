@@ -1,0 +1,251 @@
+"""Connections to one SQLite file: one that writes, some that read, and what SQLite says in words for people."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from goldspan.errors import StoreError
+from goldspan.store import schema
+
+_UNTIL_FORK = 5.0
+"""Seconds that a fork waits for queries under way."""
+_PAUSE = 0.01
+
+_ADVICE = {
+    "file is not a database": "it is no SQLite database; name another file for the store",
+    "malformed": "it is damaged: `sqlite3 FILE .recover` may save what is left; move it away to begin anew",
+    "disk is full": "the disk is full; make room, or give the store a smaller retention",
+    "locked": "another process keeps it locked; end that, or allow a longer `timeout`",
+    "readonly database": "it cannot be written: file or folder is read-only, or it was opened with read_only=True",
+    "unable to open": "it cannot be opened: the folder does not exist, or the permissions do not allow it",
+    "disk I/O error": "the disk reports an error",
+}
+"""What to do about what SQLite says, by words that are in it: its codes came to Python only with 3.11."""
+
+
+class Connections:
+    """Opens and hands out the connections of a store.
+
+    One connection writes, one thread at a time. Readers take any that is idle. SQLite's connections must not be open
+    across a fork: they are closed just before one and opened again, in both processes, when they are next needed.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool, timeout: float) -> None:
+        self.path = path
+        self._file = path.absolute()
+        self.read_only = read_only
+        self._timeout = timeout
+        self._forget()
+        self._closed = False
+        with _registering:
+            _all.add(self)
+
+    def _forget(self) -> None:
+        self._writing = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._changed = threading.Condition()
+        self._idle: list[sqlite3.Connection] = []
+        self._busy = 0
+
+    @contextmanager
+    def writer(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, in no transaction, and for nobody else."""
+        if self.read_only:
+            raise StoreError(f"{self.path}: it was opened with read_only=True")
+        with self._writing, told(self.path):
+            self._check_open()
+            if self._writer is None:
+                self._writer = self._opened()
+            yield self._writer
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, in a transaction that is undone where anything goes wrong."""
+        with self.writer() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # SQLite ends it by itself where the disk is full
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one query."""
+        with told(self.path):
+            with self._changed:
+                self._check_open()
+                connection = self._idle.pop() if self._idle else None
+                self._busy += 1
+            try:
+                connection = connection or self._opened_to_read()
+                yield connection
+            finally:
+                with self._changed:
+                    self._busy -= 1
+                    if connection is not None:
+                        self._give_back(connection)
+                    self._changed.notify_all()
+
+    def close(self) -> None:
+        """Close what is open; queries under way close their own connections."""
+        with self._writing, self._changed:
+            self._closed = True
+            self._close_idle()
+
+    def before_fork(self) -> None:
+        """Wait for what is under way, but not for ever, and close everything."""
+        self._locked_for_fork = self._writing.acquire(timeout=_UNTIL_FORK)
+        self._changed.acquire()
+        self._changed.wait_for(lambda: not self._busy, _UNTIL_FORK)
+        if self._locked_for_fork:
+            self._close_idle()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self._changed.release()
+        if self._locked_for_fork:
+            self._writing.release()
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew. A connection that was still busy is left as it is: closing it here would be wrong too."""
+        _inherited.append((self._writer, *self._idle))
+        self._forget()
+
+    def _close_idle(self) -> None:
+        # The last to close puts the log into the file, which a reader cannot.
+        for connection in (*self._idle, self._writer):
+            if connection is not None:
+                connection.close()
+        self._writer = None
+        self._idle.clear()
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self.path}: the store was closed")
+
+    def _opened(self) -> sqlite3.Connection:
+        """A connection that writes, to a file that is a store of this version."""
+        # Inputs of users are in it: whoever shall read it beside its owner must be let in on purpose.
+        os.close(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = self._connected("rw")
+        try:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has a say only before the first table
+            self._write_ahead(connection)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA journal_size_limit = 4194304")
+            schema.prepare(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        """Switch to a write-ahead log. Where two processes create a file at once, SQLite does not wait by itself."""
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE)
+
+    def _opened_to_read(self) -> sqlite3.Connection:
+        if not self._file.is_file():
+            raise StoreError(f"{self.path}: there is no such file")
+        try:
+            return self._looked_at(self._connected("ro"))
+        except sqlite3.OperationalError as error:
+            # To read beside a writer, SQLite keeps a file in the folder. Where it may not, nobody writes either.
+            log = self._file.with_name(f"{self._file.name}-wal")
+            if not _is(error, "unable to open", "readonly database") or (log.exists() and log.stat().st_size):
+                raise
+        return self._looked_at(self._connected("ro&immutable=1"))
+
+    def _looked_at(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        try:
+            schema.check_readable(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connected(self, mode: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{self._file.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._timeout,
+            isolation_level=None,  # transactions begin where we say so
+            check_same_thread=False,
+        )
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system raise into an error that names the file and says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        advice = next((advice for words, advice in _ADVICE.items() if words in str(error)), "SQLite refuses")
+        raise StoreError(f"{path}: {advice} ({error})") from error
+    except OSError as error:
+        refused = isinstance(error, PermissionError) or error.errno == errno.EROFS
+        advice = _ADVICE["readonly database"] if refused else _ADVICE["unable to open"]
+        raise StoreError(f"{path}: {advice} ({error.strerror})") from error
+
+
+def _is(error: sqlite3.Error, *words: str) -> bool:
+    return any(each in str(error) for each in words)
+
+
+_all: weakref.WeakSet[Connections] = weakref.WeakSet()
+_registering = threading.Lock()
+"""Held while the process forks, too."""
+_forking: list[Connections] = []
+_inherited: list[object] = []
+"""Connections of the parent process, which nobody may touch, not even to close them."""
+
+
+def _before_fork() -> None:
+    _registering.acquire()
+    _forking[:] = _all
+    for connections in _forking:
+        connections.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for connections in _forking:
+        connections.after_fork_in_parent()
+    _forking.clear()
+    _registering.release()
+
+
+def _after_fork_in_child() -> None:
+    for connections in _forking:
+        connections.after_fork_in_child()
+    _forking.clear()
+    _registering.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

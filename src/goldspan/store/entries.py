@@ -1,0 +1,108 @@
+"""What can be asked of a stored evaluation: the columns beside its document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from goldspan.extraction.names import fold
+from goldspan.model import AnyOf, Evaluation, ExpectedTool, Item
+from goldspan.sinks.documents import to_json
+from goldspan.store.documents import kept_input, stored_document
+from goldspan.store.protocol import ToolRole
+
+_LATEST = 2**63 - 1
+"""Nanoseconds that SQLite can write: until the year 2262."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is stored of one evaluation."""
+
+    run_id: str
+    time_ns: int
+    revision: int
+    digest: str
+    passed: bool | None
+    listed: tuple[str | None, ...]
+    """Unit, golden, agent, service, environment and session."""
+    text: str | None
+    """The input as it is searched."""
+    tools: frozenset[tuple[str, ToolRole]]
+    scores: Mapping[str, float | None]
+    traces: frozenset[str]
+    document: str
+    """JSON."""
+
+
+def entry_of(evaluation: Evaluation, *, now_ns: int, keep_arguments: bool) -> Entry:
+    """An evaluation as it is stored. A run whose clock goes ahead counts as of now, so that it does not stay first."""
+    run, match = evaluation.run, evaluation.match
+    asked = kept_input(run)
+    listed = (run.unit, match.golden.id if match else None, run.agent, run.service, run.environment, run.session_id)
+    return Entry(
+        run_id=storable(run.run_id),
+        time_ns=max(0, min(run.start_ns or run.end_ns or now_ns, now_ns, _LATEST)),
+        revision=evaluation.revision,
+        digest=evaluation.digest,
+        passed=evaluation.passed,
+        listed=tuple(None if text is None else storable(text) for text in listed),
+        text=None if asked is None else searched(asked),
+        tools=frozenset((as_tool(name), role) for name, role in _tools(evaluation)),
+        scores={
+            storable(score.metric): None if score.value is None else float(score.value) for score in evaluation.scores
+        },
+        traces=frozenset(map(storable, run.trace_ids)),
+        document=_written(evaluation, keep_arguments),
+    )
+
+
+def storable(text: str) -> str:
+    """A text that UTF-8 can say: half a surrogate pair becomes the replacement character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def searched(text: str) -> str:
+    """A text as it is searched for and searched in: case does not matter."""
+    return storable(text).casefold()
+
+
+def as_tool(name: str) -> str:
+    """A tool's name as it is searched for."""
+    return storable(fold(name))
+
+
+def _tools(evaluation: Evaluation) -> Iterator[tuple[str, ToolRole]]:
+    for name in evaluation.run.tools_used:
+        yield name, "called"
+    for row in evaluation.comparison.rows:
+        if row.expected is not None and row.verdict in ("paired", "missing"):
+            for name in _names(row.expected):
+                yield name, "expected"
+                if row.verdict == "missing":
+                    yield name, "missing"
+        if row.called is not None and row.verdict in ("unexpected", "forbidden"):
+            yield row.called.name, row.verdict
+        if row.called is not None and row.called.error is not None:
+            yield row.called.name, "failed"
+
+
+def _names(item: Item) -> Iterator[str]:
+    """The tools that are expected: of alternatives, all of them."""
+    if isinstance(item, ExpectedTool):
+        yield item.name
+        return
+    inner = [each for option in item.options for each in option] if isinstance(item, AnyOf) else item.items
+    for each in inner:
+        yield from _names(each)
+
+
+def _written(evaluation: Evaluation, keep_arguments: bool) -> str:
+    try:
+        return to_json(stored_document(evaluation, keep_arguments=keep_arguments))
+    except Exception:  # noqa: BLE001 - arguments that hold themselves, and whatever the `repr` of an object raises
+        return to_json(stored_document(evaluation, keep_arguments=False))

@@ -1,0 +1,107 @@
+"""Stored runs as files for other programs: CSV for spreadsheets, Parquet for data frames, JSON lines for the rest."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, Literal, TypeAlias, cast, get_args
+
+from goldspan.errors import ConfigurationError, StoreError
+from goldspan.sinks.documents import to_json
+from goldspan.store.columns import Column, columns_with
+from goldspan.store.entries import storable
+from goldspan.store.parquet import check_installed, write_parquet
+from goldspan.store.protocol import StoredRun
+
+Format = Literal["csv", "parquet", "jsonl"]
+Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+
+
+def exported(
+    runs: Iterable[StoredRun], target: Target, form: Format | None, *, metrics: Iterable[str], overwrite: bool
+) -> int:
+    """Write runs to a file or a binary stream, a column for the score of each metric; how many there were."""
+    form = form or _form_of(target)
+    columns = columns_with(metrics)
+    if form == "parquet":
+        check_installed()
+    number = 0
+
+    def numbered() -> Iterator[StoredRun]:
+        nonlocal number
+        for run in runs:
+            number += 1
+            yield run
+
+    with _opened(target, overwrite) as file:
+        if form == "parquet":
+            write_parquet(numbered(), columns, file)
+        elif form == "csv":
+            _write_csv(numbered(), columns, file)
+        else:
+            for run in numbered():
+                file.write(f"{to_json(dict(run.current.document))}\n".encode())
+    return number
+
+
+def _form_of(target: Target) -> Format:
+    suffix = Path(cast("str", getattr(target, "name", "") if _is_stream(target) else target)).suffix.lower()[1:]
+    if suffix not in get_args(Format):
+        raise ConfigurationError(f"{target}: its name does not say the format; it ends in .csv, .parquet or .jsonl")
+    return cast("Format", suffix)
+
+
+def _is_stream(target: Target) -> bool:
+    return hasattr(target, "write")
+
+
+@contextmanager
+def _opened(target: Target, overwrite: bool) -> Iterator[IO[bytes]]:
+    """The stream itself, or a file that takes its place when all is written."""
+    if _is_stream(target):
+        yield cast("IO[bytes]", target)
+        return
+    path = Path(cast("str", target))
+    if path.exists() and not overwrite:
+        raise StoreError(f"{path}: it is there already; say so if it shall be replaced")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+_FORMULA = re.compile(r" *[=+\-@\t\r\n＝＋－＠]")
+"""How a cell begins that a spreadsheet may take for a formula (OWASP, CSV injection)."""
+_UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def _write_csv(runs: Iterable[StoredRun], columns: tuple[Column, ...], file: IO[bytes]) -> None:
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    try:
+        writer = csv.writer(text)
+        writer.writerow([column.name for column in columns])
+        for run in runs:
+            writer.writerow([_cell(column.read(run)) for column in columns])
+    finally:
+        text.detach()  # the stream is somebody else's to close
+
+
+def _cell(value: Any) -> Any:
+    """Numbers stay numbers; texts are texts to a spreadsheet too, whatever they begin with."""
+    if value is None or isinstance(value, (int, float)):
+        return str(value).lower() if isinstance(value, bool) else value
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds")
+    text = value if isinstance(value, str) else ", ".join(value)
+    text = _UNREADABLE.sub("\ufffd", storable(text))
+    return f"'{text}" if _FORMULA.match(text) else text

@@ -1,0 +1,178 @@
+"""What a store must be able to do, and the values that go in and out of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, Protocol
+
+from goldspan.errors import ConfigurationError
+from goldspan.model import Evaluation, Unit
+
+Verdict = Literal["pass", "fail", "not_evaluated"]
+ToolRole = Literal["called", "expected", "missing", "unexpected", "forbidden", "failed"]
+"""How a tool stands in a run: `called` at all; `expected`, called or not; expected and `missing`; called and
+`unexpected` or `forbidden`; called, and the call `failed`."""
+
+MOST_AT_ONCE = 1000
+"""So many runs a page has at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs are meant, by their current evaluation: everything that is said must hold."""
+
+    verdict: Verdict | None = None
+    metric: str | None = None
+    """Runs that have a score of that metric, known or not."""
+    below: float | None = None
+    """Runs whose score of `metric` is known and less than that."""
+    agent: str | None = None
+    golden: str | None = None
+    """The id of the golden by which it was judged."""
+    tool: str | None = None
+    """A tool's name; case and separators do not matter."""
+    tool_role: ToolRole = "called"
+    """What `tool` was in the run."""
+    service: str | None = None
+    environment: str | None = None
+    unit: Unit | None = None
+    session_id: str | None = None
+    trace_id: str | None = None
+    """A trace that the run has spans in."""
+    text: str | None = None
+    """Stands somewhere in the input, as far as that is kept; case does not matter."""
+    since_ns: int | None = None
+    """Runs of that time and later, in nanoseconds since the Unix epoch."""
+    until_ns: int | None = None
+    """Runs before that time."""
+
+    def __post_init__(self) -> None:
+        """Refuse a limit of no metric."""
+        if self.below is not None and self.metric is None:
+            raise ConfigurationError("`below` needs the `metric` whose score it limits")
+
+
+EVERY_RUN = RunFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvaluation:
+    """One evaluation of a run, as it was stored."""
+
+    run_id: str
+    revision: int
+    digest: str
+    stored_ns: int
+    """When it was stored, in nanoseconds since the Unix epoch."""
+    document: Mapping[str, Any]
+    """What is kept of it; `docs/store.md` lists the keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run with its current evaluation: the last stored of the highest revision."""
+
+    run_id: str
+    time_ns: int
+    """When it began, else when it ended, else when it was first stored; never in the future, and never changed."""
+    evaluations: int
+    """How many are stored of it."""
+    current: StoredEvaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some runs, newest first."""
+
+    items: tuple[StoredRun, ...]
+    next_cursor: str | None
+    """Where the next page begins; `None`: there are no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many runs came out how."""
+
+    passed: int = 0
+    failed: int = 0
+    not_evaluated: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.passed + self.failed + self.not_evaluated
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much is kept. What is too old or too much goes, the oldest runs first."""
+
+    max_age: timedelta | None = None
+    """Runs whose time is longer ago are deleted; `None`: they are kept."""
+    max_bytes: int | None = None
+    """What the file may hold; a write-ahead log of about 4 MiB may stand beside it. `None`: no limit."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits under which nothing could be kept."""
+        if self.max_age is not None and self.max_age <= timedelta(0):
+            raise ConfigurationError(f"max_age must be more than nothing, not {self.max_age}")
+        if self.max_bytes is not None and self.max_bytes <= 0:
+            raise ConfigurationError(f"max_bytes must be at least 1, not {self.max_bytes}")
+
+
+class Store(Protocol):
+    """Keeps evaluations and finds them again. It is a sink.
+
+    Every method may be called from any thread, in any process, and raises `StoreError` where the store cannot answer.
+    """
+
+    def submit(self, evaluation: Evaluation) -> None:
+        """Keep one evaluation; on return it is stored."""
+        ...
+
+    def submit_many(self, evaluations: Iterable[Evaluation]) -> None:
+        """Keep several at once: all of them or, with an error, none.
+
+        The same run, revision and digest are kept once. Of several evaluations of a run none is lost; that of the
+        highest revision is its current one, and of equal revisions the one stored last.
+        """
+        ...
+
+    def runs(
+        self,
+        filter: RunFilter = EVERY_RUN,  # noqa: A002 - the word for it
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """The runs that are meant, newest first, from where a cursor of an earlier page says.
+
+        Runs that are there all the while, and are meant all the while, are in exactly one of the pages.
+        """
+        ...
+
+    def run(self, run_id: str) -> StoredRun | None:
+        """One run, or `None` where it is not stored."""
+        ...
+
+    def evaluations(self, run_id: str) -> tuple[StoredEvaluation, ...]:
+        """All that is stored of one run, by revision and then in the order of storing."""
+        ...
+
+    def count(self, filter: RunFilter = EVERY_RUN) -> Counts:  # noqa: A002
+        """How many runs are meant, by what came out."""
+        ...
+
+    def delete_trace(self, trace_id: str) -> int:
+        """Delete every run that has spans in a trace, with all its evaluations; the number of runs."""
+        ...
+
+    def prune(self) -> int:
+        """Delete now what is kept no longer; the number of runs."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the store; what was submitted stays."""
+        ...

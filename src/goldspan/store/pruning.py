@@ -1,0 +1,58 @@
+"""Which runs are kept no longer. A few go at a time, so that nobody waits for many."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+
+from goldspan.store.protocol import Retention
+
+_BATCH = 500
+"""So many runs are deleted at once."""
+_EVERY = 250
+"""So many evaluations are stored from one look to the next: fewer than are deleted at once, so that it keeps up."""
+_OFTEN_NS = 60 * 10**9
+"""And where few are stored, so much time passes at most."""
+
+
+class Pruning:
+    """Keeps a store within its retention."""
+
+    def __init__(self, retention: Retention) -> None:
+        self._retention = retention
+        self._stored = _EVERY
+        self._looked_ns = 0
+
+    def step(self, connection: sqlite3.Connection, now_ns: int, stored: int) -> int:
+        """Called within the transaction that stores so many evaluations: where it is time, delete a batch; how many."""
+        self._stored += stored
+        if self._stored < _EVERY and now_ns - self._looked_ns < _OFTEN_NS:
+            return 0
+        self._looked_ns = now_ns
+        deleted = self.batch(connection, now_ns)
+        self._stored = _EVERY if deleted else 0  # where something had to go there may be more, and the next call looks
+        return deleted
+
+    def batch(self, connection: sqlite3.Connection, now_ns: int) -> int:
+        """Delete the oldest runs that are too old or too much, but not many; how many."""
+        deleted = 0
+        if self._retention.max_age is not None:
+            before = max(0, now_ns - self._retention.max_age // timedelta(microseconds=1) * 1000)
+            deleted = connection.execute(_TOO_OLD, (before, _BATCH)).rowcount
+        if self._retention.max_bytes is not None and (share := self._excess(connection)) > 0:
+            (runs,) = connection.execute("SELECT count(*) FROM runs").fetchone()
+            deleted += connection.execute(_OLDEST, (min(_BATCH, int(runs * share) + 1),)).rowcount
+        return deleted
+
+    def _excess(self, connection: sqlite3.Connection) -> float:
+        """The share of what the file holds that is too much."""
+        told = (
+            connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
+        )
+        pages, free, size = (int(number) for (number,) in told)
+        used = (pages - free) * size
+        return (used - (self._retention.max_bytes or 0)) / used
+
+
+_TOO_OLD = "DELETE FROM runs WHERE key IN (SELECT key FROM runs WHERE time_ns < ? ORDER BY time_ns LIMIT ?)"
+_OLDEST = "DELETE FROM runs WHERE key IN (SELECT key FROM runs ORDER BY time_ns, key LIMIT ?)"

@@ -1,0 +1,20 @@
+"""The benchmark of the store runs; its figures are for a quiet machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "store.py"
+
+
+def test_every_question_is_timed_beside_the_budget() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARK, "--runs", "600", "--rounds", "1"], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("600 runs, inputs of 100 characters, ")
+    asked = [line for line in lines if line.startswith(("  ok    ", "  MISSED"))]
+    assert len(asked) == 20
+    assert any("text in the oldest input" in line for line in asked)

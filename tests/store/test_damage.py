@@ -1,0 +1,248 @@
+"""Whatever is wrong with the file of a store is said in a sentence that names it and says what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from goldspan import GoldspanError, Run, ToolCall, evaluate
+from goldspan.errors import StoreError
+from goldspan.store import open_store, schema
+
+RUN = Run("t:s", trace_ids=("t",), input="Hello.", tool_calls=(ToolCall("search"),), start_ns=1)
+EVALUATION = evaluate(RUN, None)
+LATER = (*schema.STEPS, ("ALTER TABLE runs ADD COLUMN later TEXT", "CREATE INDEX runs_later ON runs (later)"))
+
+
+def filled(path: Path, number: int = 1) -> None:
+    with open_store(path) as store:
+        store.submit_many(replace(EVALUATION, run=replace(RUN, run_id=f"t:{each}")) for each in range(number))
+
+
+def test_a_store_error_is_a_goldspan_error() -> None:
+    assert issubclass(StoreError, GoldspanError)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_is_no_database(path: Path, read_only: bool) -> None:
+    path.write_bytes(b"run,verdict\n" * 500)
+    with pytest.raises(StoreError, match=r"goldspan\.db: it is no SQLite database; name another file"):
+        open_store(path, read_only=read_only)
+    assert path.read_bytes() == b"run,verdict\n" * 500
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_the_database_of_another_program(path: Path, read_only: bool) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE bookmarks (url TEXT)")
+    with pytest.raises(StoreError, match="the database of another program"):
+        open_store(path, read_only=read_only)
+
+
+def test_a_folder_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be opened"):
+        open_store(tmp_path)
+    with pytest.raises(StoreError, match="cannot be opened: the folder does not exist"):
+        open_store(tmp_path / "no" / "goldspan.db")
+
+
+def test_a_file_that_is_not_there_is_not_made_to_be_read(path: Path) -> None:
+    with pytest.raises(StoreError, match=r"goldspan\.db: there is no such file"):
+        open_store(path, read_only=True)
+    assert not path.exists()
+
+
+def test_damaged_pages_are_told_where_they_are_read_and_when_all_are_looked_at(path: Path) -> None:
+    filled(path, 300)
+    content = bytearray(path.read_bytes())
+    content[8192:-4096] = b"\xa5" * (len(content) - 8192 - 4096)
+    path.write_bytes(content)
+    with open_store(path, read_only=True) as store:
+        with pytest.raises(StoreError, match=r"it is damaged: `sqlite3 FILE \.recover`"):
+            list(store.every())
+        with pytest.raises(StoreError, match="it is damaged"):
+            store.check()
+    with open_store(path) as store, pytest.raises(StoreError, match="it is damaged"):
+        store.submit(EVALUATION)
+
+
+def test_a_damage_that_no_query_meets_is_found_by_looking_at_all(path: Path) -> None:
+    filled(path)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA writable_schema = ON")
+        other.execute("DELETE FROM sqlite_master WHERE name = 'tools_listed'")
+        other.commit()
+    with open_store(path, read_only=True) as store:
+        assert store.count().total == 1
+        with pytest.raises(StoreError, match=r"it is damaged.*never used"):
+            store.check()
+
+
+def test_a_whole_store_has_nothing_to_complain_of(path: Path) -> None:
+    filled(path)
+    with open_store(path, read_only=True) as store:
+        store.check()
+
+
+def test_a_store_that_another_program_keeps_locked(path: Path) -> None:
+    filled(path)
+    with open_store(path, timeout=0.05) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="another process keeps it locked; end that, or allow a longer `timeout`"):
+            store.submit(EVALUATION)
+        assert store.count().total == 1  # readers do not wait
+        other.execute("ROLLBACK")
+        store.submit(EVALUATION)
+        assert store.count().total == 2
+
+
+def test_a_new_store_that_another_program_keeps_locked(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="another process keeps it locked"):
+            open_store(path, timeout=0.05)
+        other.execute("ROLLBACK")
+    filled(path)
+
+
+def test_a_full_disk_costs_what_did_not_fit_and_nothing_that_was_there(path: Path) -> None:
+    with open_store(path) as store:
+        store.submit(EVALUATION)
+        with store._connections.writer() as connection:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+        many = [replace(EVALUATION, run=replace(RUN, run_id=str(number))) for number in range(100)]
+        with pytest.raises(StoreError, match="the disk is full; make room, or give the store a smaller retention"):
+            store.submit_many(many)
+        assert [run.run_id for run in store.runs().items] == ["t:s"]
+        with store._connections.writer() as connection:
+            connection.execute(f"PRAGMA max_page_count = {pages + 1000}")
+        store.submit_many(many)
+        assert store.count().total == 101
+
+
+def test_a_store_of_a_newer_goldspan_is_not_touched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as later:
+        later.setattr(schema, "STEPS", LATER)
+        filled(path)
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=r"a newer goldspan wrote it \(version 2, this one knows 1\): pip install"):
+            open_store(path, read_only=read_only)
+
+
+def test_a_store_of_an_older_goldspan_is_brought_up_to_date_with_all_that_is_in_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(path, 3)
+    monkeypatch.setattr(schema, "STEPS", LATER)
+    with pytest.raises(StoreError, match=r"an older goldspan wrote it \(version 1, this one reads 2\); open it once"):
+        open_store(path, read_only=True)
+    filled(path, 4)
+    with open_store(path, read_only=True) as store:
+        assert store.count().total == 4
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT later FROM runs").fetchall() == [(None,)] * 4
+
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(path)
+    with monkeypatch.context() as later:
+        later.setattr(schema, "STEPS", (*LATER, ("DROP TABLE runs", "no sql")))
+        with pytest.raises(StoreError, match="SQLite refuses"):
+            open_store(path)
+    with open_store(path) as store:
+        assert store.count().total == 1
+
+
+def test_what_was_opened_to_be_read_is_not_written(path: Path) -> None:
+    filled(path)
+    with open_store(path, read_only=True) as store:
+        for write in (lambda: store.submit(EVALUATION), lambda: store.delete_trace("t"), store.prune):
+            with pytest.raises(StoreError, match="it was opened with read_only=True"):
+                write()
+
+
+def test_a_closed_store_says_so(path: Path) -> None:
+    store = open_store(path)
+    store.close()
+    store.close()
+    for use in (lambda: store.submit(EVALUATION), store.count):
+        with pytest.raises(StoreError, match="the store was closed"):
+            use()
+
+
+def test_nobody_but_the_owner_may_read_a_new_store(path: Path) -> None:
+    filled(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def everybodys_folder() -> Iterator[Path]:
+    """A folder that another user can reach, which those of pytest are not."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("copied", [pytest.param(True, id="copied"), pytest.param(False, id="with its log")])
+def test_in_a_folder_that_cannot_be_written_a_store_is_read_and_a_writer_is_told(
+    everybodys_folder: Path, copied: bool
+) -> None:
+    path = everybodys_folder / "goldspan.db"
+    filled(path)
+    writing = None if copied else open_store(path)
+    if writing is not None:
+        writing.submit(replace(EVALUATION, run=replace(RUN, run_id="other")))
+    for file in everybodys_folder.iterdir():
+        file.chmod(0o444)
+    everybodys_folder.chmod(0o555)
+    said = _as_nobody(path)
+    if writing is not None:
+        everybodys_folder.chmod(0o755)
+        writing.close()
+    assert said[0] == ("1 runs" if copied else "2 runs")
+    assert said[1].startswith(f"{path}: it cannot be written: file or folder is read-only")
+
+
+def test_where_nothing_can_be_written_a_log_that_was_not_closed_is_not_passed_over(everybodys_folder: Path) -> None:
+    path = everybodys_folder / "copy.db"
+    with open_store(everybodys_folder / "goldspan.db") as store:
+        store.submit(EVALUATION)
+        for end in ("", "-wal"):
+            copy = path.with_name(f"{path.name}{end}")
+            copy.write_bytes(store.path.with_name(f"{store.path.name}{end}").read_bytes())
+            copy.chmod(0o444)
+        everybodys_folder.chmod(0o555)
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            _as_nobody(path)
+        everybodys_folder.chmod(0o755)
+    assert f"StoreError: {path}: it cannot be opened" in failed.value.stderr
+
+
+def _as_nobody(path: Path) -> list[str]:
+    """Use a store as a user who may only read it: the superuser may do everything, so it becomes another one."""
+    code = f"""
+import os
+from goldspan.errors import StoreError
+from goldspan.store import open_store
+if os.getuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+with open_store({str(path)!r}, read_only=True) as store:
+    print(store.count().total, "runs")
+try:
+    open_store({str(path)!r})
+except StoreError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    return done.stdout.splitlines()

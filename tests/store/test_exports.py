@@ -1,0 +1,183 @@
+"""Stored runs as files: every value read back as it was, and no cell that a spreadsheet would execute."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from goldspan import ConfigurationError, ExpectedTool, Golden, MissingExtraError, Run, ToolCall, evaluate
+from goldspan.errors import StoreError
+from goldspan.model import Evaluation
+from goldspan.store import RunFilter, SqliteStore, StoredRun, open_store
+from store_worlds import HOSTILE, evaluations, utf8
+
+GOLDEN = Golden("refund", tools=(ExpectedTool("find_order"), ExpectedTool("refund")), forbid=("drop_*",))
+RUN = Run(
+    "t:s",
+    trace_ids=("t", "u"),
+    input="=HYPERLINK(\"http://x\")",
+    agent="support",
+    tool_calls=(ToolCall("find_order"), ToolCall("search"), ToolCall("drop_table")),
+    start_ns=1_700_000_000_123_456_789,
+)  # fmt: skip
+CONTROLS = "".join(map(chr, range(32)))
+
+
+def rows_of(content: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")))
+
+
+def test_a_row_says_what_was_called_and_what_was_not(store: SqliteStore) -> None:
+    store.submit(evaluate(RUN, GOLDEN, metrics=["tool_recall", "tool_precision", "result_correctness"]))
+    file = io.BytesIO()
+    assert store.export(file, format="csv") == 1
+    assert rows_of(file.getvalue()) == [
+        {
+            "run_id": "t:s", "time": "2023-11-14T22:13:20.123456+00:00", "unit": "request", "trace_ids": "t, u",
+            "service": "", "environment": "", "agent": "support", "component": "", "session_id": "",
+            "input": "'=HYPERLINK(\"http://x\")", "golden_id": "refund", "golden_match": "given", "similarity": "1.0",
+            "passed": "", "reason": evaluate(RUN, GOLDEN, metrics=["tool_recall"]).reason,
+            "tools_used": "find_order, search, drop_table", "expected_tools": "find_order, refund",
+            "missing": "refund", "unexpected": "search", "forbidden": "drop_table", "revision": "1",
+            "evaluations": "1", "score.result_correctness": "", "score.tool_precision": "0.3333333333333333",
+            "score.tool_recall": "0.5",
+        }
+    ]  # fmt: skip
+
+
+@given(st.lists(evaluations(), max_size=6), st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=6))
+def test_hostile_texts_come_back_from_every_format_and_are_never_a_formula(
+    stored: list[Evaluation], texts: list[str]
+) -> None:
+    hostile = [
+        replace(each, run=replace(each.run, run_id=f"{number}{text}", agent=text, input=text))
+        for number, (each, text) in enumerate(zip(stored, texts, strict=False))
+    ]
+    with tempfile.TemporaryDirectory() as name, open_store(Path(name) / "s.db") as store:
+        store.submit_many(hostile)
+        for form in ("csv", "parquet", "jsonl"):
+            assert store.export(Path(name) / f"out.{form}") == len(hostile)
+        rows = rows_of((Path(name) / "out.csv").read_bytes())
+        table = parquet.read_table(Path(name) / "out.parquet").to_pylist()
+        lines = [json.loads(line) for line in (Path(name) / "out.jsonl").read_bytes().splitlines()]
+        runs = list(store.every())
+    for run, row, values, document in zip(runs, rows, table, lines, strict=True):
+        assert document == run.current.document
+        assert values["input"] == utf8(document["input"])
+        assert row["input"].removeprefix("'") == _readable(document["input"]).removeprefix("'")
+        assert not any(cell.lstrip(" ")[:1] in set("=+-@\t\r\n＝＋－＠") - {""} for cell in _texts(row))
+        for metric in ("tool_recall", "tool_correctness"):
+            score = next(score["value"] for score in document["scores"] if score["metric"] == metric)
+            assert values[f"score.{metric}"] == score
+            assert row[f"score.{metric}"] == ("" if score is None else str(float(score)))
+
+
+def _texts(row: dict[str, str]) -> list[str]:
+    return [cell for name, cell in row.items() if not name.startswith("score.")]
+
+
+def _readable(text: str) -> str:
+    return "".join(
+        "\ufffd" if (each in CONTROLS and each not in "\t\r\n") or each == "\x7f" else each for each in utf8(text)
+    )
+
+
+def test_a_negative_number_stays_a_number_and_a_text_that_looks_like_one_stays_a_text(store: SqliteStore) -> None:
+    evaluation = evaluate(replace(RUN, input="-1"), GOLDEN, metrics=["tool_recall"])
+    below = replace(evaluation, scores=(replace(evaluation.scores[0], value=-0.5),))
+    store.submit(below)
+    file = io.BytesIO()
+    store.export(file, format="csv")
+    (row,) = rows_of(file.getvalue())
+    assert (row["score.tool_recall"], row["input"]) == ("-0.5", "'-1")
+
+
+def test_parquet_has_types(store: SqliteStore, tmp_path: Path) -> None:
+    store.submit(evaluate(RUN, GOLDEN))
+    store.export(tmp_path / "runs.parquet")
+    table = parquet.read_table(tmp_path / "runs.parquet")
+    (row,) = table.to_pylist()
+    assert row["time"] == datetime(2023, 11, 14, 22, 13, 20, 123456, timezone.utc)
+    assert (row["missing"], row["passed"], row["score.tool_recall"], row["revision"]) == (["refund"], False, 0.5, 1)
+    assert {str(table.schema.field(name).type) for name in ("tools_used", "score.call_budget")} == {
+        "list<element: string>", "double"
+    }  # fmt: skip
+
+
+def test_only_the_runs_that_are_meant_are_written_newest_first(store: SqliteStore, tmp_path: Path) -> None:
+    evaluation = evaluate(RUN, GOLDEN)
+    for number in range(4):
+        run = replace(RUN, run_id=str(number), agent="even" if number % 2 == 0 else "odd", start_ns=number + 1)
+        store.submit(replace(evaluation, run=run))
+    assert store.export(tmp_path / "even.csv", filter=RunFilter(agent="even")) == 2
+    assert [row["run_id"] for row in rows_of((tmp_path / "even.csv").read_bytes())] == ["2", "0"]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+def test_an_empty_store_is_a_file_too(store: SqliteStore, tmp_path: Path, form: str) -> None:
+    assert store.export(tmp_path / f"none.{form}") == 0
+    if form == "parquet":
+        assert parquet.read_table(tmp_path / "none.parquet").num_rows == 0
+    else:
+        assert len((tmp_path / f"none.{form}").read_text().splitlines()) == (form == "csv")
+
+
+def test_more_runs_than_a_row_group_has(store: SqliteStore, tmp_path: Path) -> None:
+    evaluation = evaluate(RUN, GOLDEN, metrics=["tool_recall"])
+    store.submit_many(replace(evaluation, run=replace(RUN, run_id=str(number))) for number in range(5100))
+    assert store.export(tmp_path / "runs.parquet") == 5100
+    assert len(set(parquet.read_table(tmp_path / "runs.parquet").column("run_id").to_pylist())) == 5100
+
+
+def test_a_file_that_is_there_is_replaced_only_when_that_is_said(store: SqliteStore, tmp_path: Path) -> None:
+    target = tmp_path / "runs.csv"
+    target.write_text("mine")
+    with pytest.raises(StoreError, match="it is there already"):
+        store.export(target)
+    assert target.read_text() == "mine"
+    store.export(target, overwrite=True)
+    assert target.read_text().startswith("run_id,")
+
+
+def test_an_export_that_breaks_off_leaves_nothing_and_keeps_what_was_there(store: SqliteStore, tmp_path: Path) -> None:
+    store.submit(evaluate(RUN, GOLDEN))
+    target = tmp_path / "runs.csv"
+    target.write_text("mine")
+
+    def broken(runs: object) -> Iterator[StoredRun]:
+        yield from runs  # type: ignore[misc, attr-defined]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.export(target, overwrite=True, watch=broken)
+    assert target.read_text() == "mine"
+    assert {file.name for file in tmp_path.iterdir()} & {".runs.csv.part"} == set()
+    assert [file.name for file in tmp_path.iterdir() if file.name.endswith(".part")] == []
+
+
+def test_a_name_that_says_no_format_is_refused(store: SqliteStore, tmp_path: Path) -> None:
+    for target in (tmp_path / "runs.xlsx", tmp_path / "runs", io.BytesIO()):
+        with pytest.raises(ConfigurationError, match=r"it ends in \.csv, \.parquet or \.jsonl"):
+            store.export(target)
+    with (tmp_path / "runs.jsonl").open("wb") as file:
+        assert store.export(file) == 0
+
+
+def test_without_pyarrow_the_extra_is_named_and_no_file_begun(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    with pytest.raises(MissingExtraError, match=r"writing Parquet needs .* pip install 'goldspan\[parquet\]'"):
+        store.export(tmp_path / "runs.parquet")
+    assert not (tmp_path / "runs.parquet").exists()

@@ -1,0 +1,93 @@
+"""What is too old or too much goes, a few at a time, and the file becomes smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from goldspan import ConfigurationError, Evaluation, Run, ToolCall, evaluate
+from goldspan.store import Retention, open_store
+
+DAY = 86400 * 10**9
+NOW = 1_800_000_000 * 10**9
+RUN = Run("", input="Hello.", tool_calls=(ToolCall("search"),), start_ns=1)
+EVALUATION = evaluate(RUN, None)
+
+
+def of_days(number: int, *, ago: int = 0) -> Iterator[Evaluation]:
+    """Evaluations of runs, each a day older than the one before."""
+    for day in range(number):
+        start = NOW - (ago + day) * DAY
+        yield replace(EVALUATION, run=replace(RUN, run_id=f"day {ago + day}", start_ns=start))
+
+
+def test_runs_that_are_too_old_go_with_everything_of_them(path: Path, clock: object) -> None:
+    with open_store(path, clock=lambda: NOW) as store:
+        store.submit_many(of_days(30))
+        assert store.prune() == 0
+    with open_store(path, retention=Retention(max_age=timedelta(days=7)), clock=lambda: NOW) as store:
+        assert store.prune() == 22
+        assert [run.run_id for run in store.runs().items] == [f"day {day}" for day in range(8)]
+        store.check()
+
+
+def test_storing_prunes_now_and_then_and_a_few_at_a_time(path: Path) -> None:
+    now_ns = NOW
+    with open_store(path, clock=lambda: NOW) as store:
+        store.submit_many(of_days(1200, ago=10))
+    with open_store(path, retention=Retention(max_age=timedelta(days=7)), clock=lambda: now_ns) as store:
+        left = []
+        for evaluation in of_days(5):
+            store.submit(evaluation)
+            left.append(store.count().total)
+        assert left == [701, 202, 3, 4, 5]
+        now_ns = NOW + 30 * 10**9
+        store.submit(next(of_days(1, ago=9)))
+        assert store.count().total == 6  # it looked a moment ago
+        now_ns = NOW + 61 * 10**9
+        store.submit(next(of_days(1)))
+        assert store.count().total == 5  # the one of nine days ago has gone
+
+
+def test_a_file_keeps_to_its_size_and_the_newest_runs_stay(path: Path) -> None:
+    limit = 400_000
+    with open_store(path, retention=Retention(max_bytes=limit), clock=lambda: NOW) as store:
+        for at in range(1000):
+            store.submit(replace(EVALUATION, run=replace(RUN, run_id=str(at), start_ns=at + 1)))
+        store.prune()
+        kept = [int(run.run_id) for run in store.every()]
+        assert kept == list(range(999, 999 - len(kept), -1))
+        assert len(kept) > 20
+    assert limit / 2 < path.stat().st_size <= limit
+
+
+def test_a_file_becomes_smaller_when_its_retention_does(path: Path) -> None:
+    with open_store(path, clock=lambda: NOW) as store:
+        store.submit_many(of_days(600))
+    before = path.stat().st_size
+    with open_store(path, retention=Retention(max_bytes=before // 4), clock=lambda: NOW) as store:
+        assert store.prune() > 300
+    assert path.stat().st_size <= before // 4
+
+
+def test_where_nothing_fits_nothing_is_kept_and_storing_goes_on(path: Path) -> None:
+    with open_store(path, retention=Retention(max_bytes=1), clock=lambda: NOW) as store:
+        store.submit_many(of_days(3))
+        assert store.prune() >= 0
+        assert store.count().total == 0
+
+
+@pytest.mark.parametrize("wrong", [{"max_age": timedelta(0)}, {"max_bytes": 0}])
+def test_a_retention_that_keeps_nothing_is_a_mistake(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match=r"max_(age|bytes) must be"):
+        Retention(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_longest_age_there_is_keeps_everything(path: Path) -> None:
+    with open_store(path, retention=Retention(max_age=timedelta.max), clock=lambda: NOW) as store:
+        store.submit_many(of_days(2))
+        assert store.prune() == 0

@@ -1,0 +1,231 @@
+"""What is stored is found again: by every filter, in pages, whatever was stored before."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan import ConfigurationError, ExpectedTool, Golden, Run, ToolCall, evaluate
+from goldspan.model import Evaluation, Health
+from goldspan.sinks import Sink
+from goldspan.store import Counts, RunFilter, SqliteStore, Store, open_store
+from goldspan.store.documents import run_of
+from store_worlds import Listed, evaluations, filters, utf8
+
+NOW = 1_800_000_000 * 10**9
+GOLDEN = Golden("refund", tools=(ExpectedTool("find_order", {"order": 7}), ExpectedTool("refund")))
+RUN = Run(
+    "t:s",
+    trace_ids=("t",),
+    input="Where is my money?",
+    output="Mr. Smith has it.",
+    tool_calls=(ToolCall("find_order", arguments={"order": "secret-7"}, result="Mr. Smith", error="KeyError: 'iban'"),),
+    metadata={"customer": "Mr. Smith"},
+    start_ns=1000,
+)
+
+
+@given(st.lists(evaluations(), max_size=12), st.lists(filters, min_size=1, max_size=6))
+def test_every_filter_finds_what_a_list_in_python_finds(stored: list[Evaluation], wanted: list[RunFilter]) -> None:
+    listed = Listed(NOW)
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db", clock=lambda: NOW) as store:
+        for evaluation in stored:
+            listed.submit(evaluation)
+            store.submit(evaluation)
+        for each in (RunFilter(), *wanted):
+            meant = listed.meant(each)
+            assert [run.run_id for run in store.runs(each).items] == meant
+            assert store.count(each).total == len(meant)
+        for run_id, kept in listed.runs.items():
+            found = store.run(run_id)
+            assert found is not None
+            assert kept.current is not None
+            assert (found.evaluations, found.time_ns) == (len(kept.evaluations), kept.time_ns)
+            assert (found.current.revision, found.current.digest) == (kept.current.revision, kept.current.digest)
+            held = {(each.revision, each.digest) for each in store.evaluations(run_id)}
+            assert held == set(kept.evaluations)
+            assert run_of(found.current.document).tools_used == kept.current.run.tools_used
+
+
+@given(st.lists(evaluations(), max_size=12), st.lists(evaluations(), max_size=8), st.integers(1, 4), filters)
+def test_pages_show_every_run_exactly_once_while_others_are_stored(
+    before: list[Evaluation], meanwhile: list[Evaluation], limit: int, wanted: RunFilter
+) -> None:
+    known = {utf8(each.run.run_id) for each in before}
+    later = (replace(each, run=replace(each.run, run_id=f"new {number}")) for number, each in enumerate(meanwhile))
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db", clock=lambda: NOW) as store:
+        store.submit_many(before)
+        there = [run.run_id for run in store.runs(wanted).items]
+        seen: list[str] = []
+        cursor = None
+        while True:
+            page = store.runs(wanted, limit=limit, cursor=cursor)
+            seen += [run.run_id for run in page.items]
+            store.submit_many(itertools.islice(later, 2))
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert len(seen) == len(set(seen))
+        assert [run_id for run_id in seen if run_id in known] == there
+
+
+def test_a_store_is_a_sink_and_a_store(store: SqliteStore) -> None:
+    sink: Sink = store
+    kept: Store = store
+    sink.submit(evaluate(RUN, GOLDEN))
+    assert kept.count() == Counts(failed=1)
+
+
+def test_the_same_evaluation_is_kept_once_however_often_it_comes(store: SqliteStore) -> None:
+    evaluation = evaluate(RUN, GOLDEN)
+    store.submit_many([evaluation, evaluation])
+    store.submit(evaluation)
+    assert [each.revision for each in store.evaluations("t:s")] == [1]
+
+
+def test_a_later_revision_becomes_current_and_the_earlier_result_is_not_lost(store: SqliteStore) -> None:
+    late = replace(RUN, tool_calls=(ToolCall("find_order", arguments={"order": 7}), ToolCall("refund")))
+    second = replace(evaluate(late, GOLDEN), revision=2)
+    store.submit_many([second, evaluate(RUN, GOLDEN)])  # in any order
+    assert [each.document["passed"] for each in store.evaluations("t:s")] == [False, True]
+    assert [run.current.revision for run in store.runs(RunFilter(verdict="pass")).items] == [2]
+    assert store.runs(RunFilter(tool="refund", tool_role="missing")).items == ()
+
+
+def test_a_run_keeps_its_time_so_that_it_keeps_its_place(store: SqliteStore) -> None:
+    store.submit(evaluate(RUN, None))
+    store.submit(replace(evaluate(replace(RUN, start_ns=5), None), revision=2))
+    found = store.run("t:s")
+    assert found is not None
+    assert (found.time_ns, found.evaluations) == (1000, 2)
+
+
+def test_by_default_nothing_is_kept_that_was_passed_to_a_tool_or_came_back(store: SqliteStore, path: Path) -> None:
+    store.submit(evaluate(RUN, GOLDEN))
+    found = store.run("t:s")
+    assert found is not None
+    document = found.current.document
+    assert document["input"] == "Where is my money?"
+    assert document["tool_calls"] == [{"name": "find_order", "error": "KeyError"}]
+    assert document["rows"][0] == {
+        "verdict": "paired", "expected": "find_order", "called_at": 0, "in_order": True, "differing": ["order"]
+    }  # fmt: skip
+    store.close()
+    content = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert b"find_order" in content
+    assert all(secret not in content for secret in (b"secret", b"Smith", b"iban"))
+
+
+def test_with_arguments_a_run_can_be_scored_again_with_the_same_result(path: Path) -> None:
+    with open_store(path, keep_arguments=True) as store:
+        store.submit(evaluate(RUN, GOLDEN))
+        found = store.run("t:s")
+    assert found is not None
+    again = run_of(found.current.document)
+    assert again == RUN
+    assert evaluate(again, GOLDEN).scores == evaluate(RUN, GOLDEN).scores
+    assert found.current.document["rows"][0]["differences"] == ["order: expected 7, called with 'secret-7'"]
+
+
+def test_scored_again_without_arguments_what_depends_on_them_is_not_known(store: SqliteStore) -> None:
+    store.submit(evaluate(RUN, GOLDEN))
+    found = store.run("t:s")
+    assert found is not None
+    again = evaluate(run_of(found.current.document), GOLDEN)
+    recall, arguments = again.score("tool_recall"), again.score("argument_correctness")
+    assert recall is not None
+    assert arguments is not None
+    assert (recall.value, arguments.value) == (0.5, None)
+
+
+def test_all_that_names_a_call_is_kept(store: SqliteStore) -> None:
+    call = ToolCall(
+        "search", "mcp__web__search", server="web", outcome="error", error="no: such city", call_id="c1", kind="hosted",
+        evidence="requested", agent="helper", span_id="5", start_ns=1, end_ns=2, concurrent_with=(1,),
+    )  # fmt: skip
+    run = replace(RUN, tool_calls=(call, ToolCall("x")), health=Health(lookalikes=("a",), merged=2), golden_id="g")
+    store.submit(evaluate(run, None))
+    found = store.run("t:s")
+    assert found is not None
+    again = run_of(found.current.document)
+    assert again.tool_calls == (replace(call, error="no"), ToolCall("x"))
+    assert (again.health, again.golden_id, again.output) == (run.health, "g", None)
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise TypeError("no words for it")
+
+
+ENDLESS: dict[str, object] = {}
+ENDLESS["self"] = ENDLESS
+
+
+@pytest.mark.parametrize("arguments", [ENDLESS, {"key": Unspeakable()}], ids=["endless", "unspeakable"])
+def test_arguments_that_cannot_be_written_cost_the_values_and_nothing_else(path: Path, arguments: object) -> None:
+    run = replace(RUN, tool_calls=(ToolCall("find_order", arguments=arguments),))
+    with open_store(path, keep_arguments=True) as store:
+        store.submit(evaluate(run, None))
+        found = store.run("t:s")
+    assert found is not None
+    assert found.current.document["tool_calls"] == [{"name": "find_order"}]
+
+
+def test_no_more_is_kept_of_an_input_than_2000_characters(store: SqliteStore) -> None:
+    store.submit(evaluate(replace(RUN, input="a" * 3000), None))
+    found = store.run("t:s")
+    assert found is not None
+    assert found.current.document["input"] == "a" * 2000
+
+
+def test_a_run_from_the_future_is_of_now_so_that_it_does_not_stay_first(store: SqliteStore) -> None:
+    store.submit(evaluate(replace(RUN, start_ns=NOW + 10**15), None))
+    found = store.run("t:s")
+    assert found is not None
+    assert found.time_ns == NOW
+
+
+def test_deleting_a_trace_deletes_its_runs_and_leaves_no_trace_in_the_file(path: Path) -> None:
+    store = open_store(path, keep_arguments=True)
+    other = replace(RUN, run_id="u:s", trace_ids=("u",), input="Unrelated.", tool_calls=(), output=None, metadata={})
+    joined = replace(RUN, run_id="v:s", trace_ids=("v", "t"))
+    store.submit_many([evaluate(RUN, GOLDEN), evaluate(other, None), evaluate(joined, GOLDEN)])
+    assert (store.delete_trace("nowhere"), store.delete_trace("t"), store.delete_trace("t")) == (0, 2, 0)
+    assert [run.run_id for run in store.runs().items] == ["u:s"]
+    assert store.evaluations("t:s") == ()
+    assert store.run("t:s") is None
+    assert store.runs(RunFilter(tool="find_order")).items == ()
+    content = b"".join(file.read_bytes() for file in path.parent.iterdir())  # the log beside it too
+    store.close()
+    assert b"Unrelated" in content
+    assert all(secret not in content for secret in (b"secret-7", b"Smith", b"where is my money"))
+
+
+def test_the_names_of_metrics_are_those_of_which_there_is_a_score(store: SqliteStore) -> None:
+    assert store.metrics() == ()
+    store.submit(evaluate(RUN, GOLDEN, metrics=["tool_recall", "tool_f1"]))
+    assert store.metrics() == ("tool_f1", "tool_recall")
+
+
+def test_a_limit_of_nothing_and_a_made_up_cursor_are_refused(store: SqliteStore) -> None:
+    with pytest.raises(ConfigurationError, match="limit must be at least 1"):
+        store.runs(limit=0)
+    with pytest.raises(ConfigurationError, match="'1; DROP TABLE runs' is no cursor"):
+        store.runs(cursor="1; DROP TABLE runs")
+    with pytest.raises(ConfigurationError, match="`below` needs the `metric`"):
+        RunFilter(below=0.5)
+    assert store.runs(cursor=f"{'9' * 19}-{'9' * 19}").items == ()
+
+
+def test_no_page_is_longer_than_a_thousand_runs(store: SqliteStore) -> None:
+    evaluation = evaluate(RUN, None, metrics=["tool_recall"])
+    store.submit_many(replace(evaluation, run=replace(RUN, run_id=str(number))) for number in range(1001))
+    page = store.runs(limit=5000)
+    assert (len(page.items), page.next_cursor is None) == (1000, False)
+    assert len({run.run_id for run in store.every()}) == 1001
