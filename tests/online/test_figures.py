@@ -1,0 +1,314 @@
+"""Pass rates over time: counted exactly, bounded, and told as OpenTelemetry metrics and events."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+
+from goldspan import ConfigurationError, Evaluation, Golden, Match, Run, Score
+from goldspan.online.figure_sink import FigureSink
+from goldspan.online.figures import VERDICT, Figures, Series
+from goldspan.online.tallies import Counts
+from goldspan.scoring import compare
+from meters import Meter
+
+HOUR = 3600.0
+GOLDEN = Golden("refund")
+SERIES = Series("refund", "support", "request", "production")
+
+
+def _evaluation(
+    run: object, passed: bool | None, *, revision: int = 1, value: float | None = None, **fields: Any
+) -> Evaluation:
+    settings = {"agent": "support", "environment": "production", **fields}
+    value = value if value is not None or passed is None else float(passed)
+    scores = (Score("recall", value, passed, 0.5),)
+    return Evaluation(
+        Run(str(run), **settings), GOLDEN, Match(GOLDEN, "id"), compare([], []), scores, passed, "", 1, revision
+    )
+
+
+def _counted(figures: Figures, now: float = 0.0) -> dict[tuple[Series, str], Counts]:
+    return {(figure.series, figure.metric): figure.counts for figure in figures.figures(now)}
+
+
+class Telemetry:
+    def __init__(self, **options: Any) -> None:
+        self.meter, self.exporter, logs = Meter(), InMemoryLogRecordExporter(), LoggerProvider()
+        logs.add_log_record_processor(SimpleLogRecordProcessor(self.exporter))
+        self.now = 0.0
+        self.sink = FigureSink(self.meter.provider, logs, clock=lambda: self.now, **options)
+
+    def events(self) -> list[Any]:
+        return [data.log_record for data in self.exporter.get_finished_logs()]
+
+
+def test_passes_failures_and_what_was_not_evaluated_are_counted_with_the_mean() -> None:
+    figures = Figures()
+    for run, (passed, value) in enumerate([(True, 0.75), (True, 1.0), (False, 0.25), (None, None)]):
+        figures.add(_evaluation(run, passed, value=value), 0.0)
+    counts = _counted(figures)[SERIES, "recall"]
+    assert counts == Counts(2, 1, 1, measured=3, total=2.0)
+    assert (counts.pass_rate, counts.mean) == (pytest.approx(2 / 3), pytest.approx(2 / 3))
+    assert counts.interval == pytest.approx((0.2077, 0.9385), abs=1e-4)
+    assert _counted(figures)[SERIES, VERDICT] == Counts(2, 1, 1, measured=3, total=2.0)
+
+
+def test_what_was_never_judged_has_no_rate() -> None:
+    assert (Counts().pass_rate, Counts().interval, Counts().mean) == (None, None, None)
+
+
+def test_a_metric_without_a_threshold_has_a_mean_and_no_rate() -> None:
+    figures = Figures()
+    evaluation = replace(_evaluation(1, True), scores=(Score("tool_f1", 0.5),))
+    figures.add(evaluation, 0.0)
+    counts = _counted(figures)[SERIES, "tool_f1"]
+    assert (counts.mean, counts.pass_rate) == (0.5, None)
+
+
+@pytest.mark.parametrize(
+    "other", [{"environment": "test"}, {"environment": None}, {"unit": "component"}, {"agent": "sales"}]
+)
+def test_runs_of_another_kind_are_never_counted_together(other: dict[str, Any]) -> None:
+    figures = Figures()
+    figures.add(_evaluation(1, True), 0.0)
+    figures.add(_evaluation(2, False, **other), 0.0)
+    rates = {series: counts.pass_rate for (series, metric), counts in _counted(figures).items() if metric == VERDICT}
+    assert rates[SERIES] == 1.0
+    assert sorted(rates.values(), key=str) == [0.0, 1.0]
+
+
+def test_a_run_without_a_golden_is_a_series_of_its_own() -> None:
+    figures = Figures()
+    figures.add(replace(_evaluation(1, None), match=None), 0.0)
+    assert {series.golden for series, _ in _counted(figures)} == {None}
+
+
+def test_recent_figures_forget_and_those_of_all_time_do_not() -> None:
+    figures = Figures(window=24 * HOUR)
+    figures.add(_evaluation(1, False), 0.0)
+    figures.add(_evaluation(2, True), 23 * HOUR)
+
+    def recent(now: float) -> float | None:
+        return next(figure.recent.pass_rate for figure in figures.figures(now) if figure.metric == VERDICT)
+
+    assert [recent(hour * HOUR) for hour in (23, 24, 46, 47)] == [0.5, 1.0, 1.0, None]
+    figures.add(_evaluation(3, True), 100 * HOUR)
+    assert recent(100 * HOUR) == 1.0
+    assert _counted(figures)[SERIES, VERDICT] == Counts(2, 1, 0, measured=3, total=2.0)
+
+
+def test_a_clock_that_goes_back_loses_nothing() -> None:
+    figures = Figures()
+    for run, hour in enumerate([100, 1, 99, 100]):
+        figures.add(_evaluation(run, True), hour * HOUR)
+    (figure,) = [figure for figure in figures.figures(100 * HOUR) if figure.metric == VERDICT]
+    assert (figure.counts.passed, figure.recent.passed) == (4, 3)
+
+
+def test_a_revision_takes_the_place_of_what_was_said_before() -> None:
+    figures = Figures()
+    figures.add(_evaluation(1, False), 0.0)
+    figures.add(_evaluation(1, True, revision=3), 100 * HOUR)
+    figures.add(_evaluation(1, False, revision=2), 100 * HOUR)  # overtaken
+    assert _counted(figures)[SERIES, VERDICT] == Counts(1, 0, 0, measured=1, total=1.0)
+
+
+def test_a_revision_of_a_run_that_is_no_longer_remembered_is_not_counted_twice() -> None:
+    figures = Figures(max_runs=1)
+    figures.add(_evaluation(1, False), 0.0)
+    figures.add(_evaluation(2, True), 0.0)
+    figures.add(_evaluation(1, True, revision=2), 0.0)
+    assert _counted(figures)[SERIES, VERDICT] == Counts(1, 1, 0, measured=2, total=1.0)
+    assert figures.forgotten == 1
+
+
+submissions = st.lists(
+    st.tuples(
+        st.integers(1, 12),  # run
+        st.sampled_from([True, False, None]),
+        st.sampled_from(["a", "b", "c"]),  # agent
+        st.sampled_from(["production", "test", None]),
+        st.integers(1, 3),  # revision
+        st.integers(0, 60),  # hour
+    ),
+    max_size=60,
+)
+
+
+@given(submissions, st.integers(1, 12))
+def test_whatever_is_folded_and_revised_the_counts_add_up(submitted: list[Any], max_series: int) -> None:
+    figures = Figures(max_series=max_series)
+    latest: dict[int, tuple[int, bool | None, str | None]] = {}
+    for run, passed, agent, environment, revision, hour in submitted:
+        figures.add(_evaluation(run, passed, revision=revision, agent=agent, environment=environment), hour * HOUR)
+        if (run in latest and latest[run][0] <= revision) or (run not in latest and revision == 1):
+            latest[run] = (revision, passed, environment)
+        assert len(figures) <= max_series + 2
+    held = [figure for figure in figures.figures(0.0) if figure.metric == "recall"]
+    totals = Counter(passed for _, passed, _ in latest.values())
+    assert sum(figure.counts.passed for figure in held) == totals[True] == sum(f.counts.total for f in held)
+    assert sum(figure.counts.failed for figure in held) == totals[False]
+    assert sum(figure.counts.not_evaluated for figure in held) == totals[None]
+    assert all(min(f.counts.passed, f.counts.failed, f.counts.not_evaluated) >= 0 for f in held)
+    for environment in ("production", "test", None):  # what is folded stays apart, or is labelled `other`
+        mine = sum(f.counts.judged + f.counts.not_evaluated for f in held if f.series.environment == environment)
+        assert mine <= sum(where == environment for _, _, where in latest.values())
+
+
+def test_the_series_that_was_idle_for_longest_is_folded_first() -> None:
+    figures = Figures(max_series=6)  # two metrics each
+    for run, agent in enumerate(["a", "b", "c", "a", "d", "e"]):
+        figures.add(_evaluation(run, True, agent=agent), 0.0)
+    assert {series.agent for series, _ in _counted(figures)} == {"other", "d", "e"}
+    assert _counted(figures)[Series("other", "other", "request", "production"), VERDICT].passed == 4
+
+
+@pytest.mark.parametrize("bound", ["max_series", "max_runs", "window", "buckets", "run_length"])
+def test_a_bound_that_is_not_positive_is_refused(bound: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{bound} is a number of more than 0, not 0"):
+        Figures(**{bound: 0})
+
+
+def test_many_different_outcomes_are_remembered_within_bounds() -> None:
+    figures = Figures()
+    for run in range(3_000):
+        figures.add(_evaluation(run, True, value=run / 3_000), 0.0)
+    assert len(figures._patterns) <= 1_024
+    assert _counted(figures)[SERIES, "recall"].mean == pytest.approx(0.5, abs=1e-3)
+
+
+# --- the sink ---------------------------------------------------------------------------------------------------------
+
+
+def test_pass_rates_are_gauges_with_their_interval() -> None:
+    telemetry = Telemetry()
+    for run in range(10):
+        telemetry.sink.submit(_evaluation(run, run > 0))
+    names = ("goldspan.pass_rate.low", "goldspan.pass_rate", "goldspan.pass_rate.high")
+    values = [telemetry.meter.counts(name, "goldspan.metric")[("verdict",)] for name in names]
+    assert values == pytest.approx([0.5958, 0.9, 0.9821], abs=1e-4)
+    (point, _) = telemetry.meter.points("goldspan.pass_rate", "goldspan.metric").values()
+    assert dict(point.attributes) | {"goldspan.metric": "recall"} == {
+        "goldspan.metric": "recall",
+        "goldspan.golden.id": "refund",
+        "gen_ai.agent.name": "support",
+        "goldspan.unit": "request",
+        "deployment.environment.name": "production",
+    }
+
+
+def test_a_series_in_which_nothing_was_judged_lately_has_no_gauge() -> None:
+    telemetry = Telemetry(window=HOUR)
+    telemetry.sink.submit(_evaluation(1, None, agent=None))
+    assert telemetry.meter.points("goldspan.pass_rate", "goldspan.metric") == {}
+    telemetry.sink.submit(_evaluation(2, True, agent=None))
+    assert set(telemetry.meter.points("goldspan.pass_rate", "gen_ai.agent.name")) == {(None,)}
+    telemetry.now = 2 * HOUR
+    assert telemetry.meter.points("goldspan.pass_rate", "goldspan.metric") == {}
+
+
+def test_a_change_is_one_event_that_says_everything() -> None:
+    telemetry = Telemetry()
+    for run in range(1_300):
+        telemetry.now = float(run)
+        telemetry.sink.submit(_evaluation(run, run < 1_000))
+    verdicts = [event for event in telemetry.events() if event.attributes["goldspan.metric"] == "verdict"]
+    (event,) = verdicts
+    assert len(telemetry.events()) == 2  # the other one is of the metric that the verdict rests on
+    assert event.event_name == "goldspan.change"
+    assert event.severity_number.name == "WARN"
+    assert event.body == "The pass rate of verdict fell from 100.0% (1000 runs) to 0.0% (4 runs)"
+    assert event.timestamp == 1_003 * 10**9
+    assert dict(event.attributes) == {
+        "goldspan.metric": "verdict",
+        "goldspan.golden.id": "refund",
+        "gen_ai.agent.name": "support",
+        "goldspan.unit": "request",
+        "deployment.environment.name": "production",
+        "goldspan.change.direction": "fall",
+        "goldspan.change.before": 1.0,
+        "goldspan.change.after": 0.0,
+        "goldspan.change.runs_before": 1_000,
+        "goldspan.change.runs_after": 4,
+        "goldspan.change.since": 1_000.0,
+    }
+    for run in range(1_300, 1_600):
+        telemetry.sink.submit(_evaluation(run, True))
+    assert [event.severity_number.name for event in telemetry.events()] == ["WARN", "WARN", "INFO", "INFO"]
+    changes = telemetry.sink.snapshot().changes
+    assert [(change.metric, change.shift.direction) for change in changes] == [
+        ("verdict", "fall"), ("recall", "fall"), ("verdict", "rise"), ("recall", "rise")
+    ]  # fmt: skip
+
+
+def test_revisions_are_no_news_for_the_detection_of_changes() -> None:
+    telemetry = Telemetry()
+    for run in range(500):
+        telemetry.sink.submit(_evaluation(run, True))
+    for run in range(500):
+        telemetry.sink.submit(_evaluation(run, False, revision=2))
+    assert telemetry.events() == []
+    assert telemetry.sink.snapshot().figures[0].counts.failed == 500
+
+
+def test_a_snapshot_holds_plain_values() -> None:
+    telemetry = Telemetry(max_runs=1)
+    telemetry.now = 5.0
+    for run, revision in ((1, 1), (2, 1), (1, 2)):
+        telemetry.sink.submit(_evaluation(run, True, revision=revision))
+    snapshot = telemetry.sink.snapshot()
+    assert [(figure.metric, figure.series, figure.counts.passed) for figure in snapshot.figures] == [
+        ("verdict", SERIES, 2), ("recall", SERIES, 2)
+    ]  # fmt: skip
+    assert (snapshot.changes, snapshot.forgotten, snapshot.taken) == ((), 1, 5.0)
+
+
+def test_threads_that_submit_and_read_at_once_lose_nothing() -> None:
+    telemetry = Telemetry(max_series=20)
+
+    def work(thread: int) -> None:
+        for number in range(200):
+            telemetry.sink.submit(_evaluation(f"{thread}-{number}", True, agent=f"agent {number % 30}"))
+            if number % 20 == 0:
+                telemetry.meter.metrics()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = [figure.counts.passed for figure in telemetry.sink.snapshot().figures if figure.metric == VERDICT]
+    assert sum(counts) == 8 * 200
+
+
+def test_figures_that_are_folded_while_they_are_read_are_left_out() -> None:
+    figures = Figures(max_series=2)
+    figures.add(_evaluation(1, True), 0.0)
+    reading = figures.figures(0.0)
+    assert next(reading).series == SERIES
+    figures.add(_evaluation(2, True, agent="sales"), 0.0)
+    assert list(reading) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_counts_only_its_own_runs() -> None:
+    telemetry = Telemetry()
+    telemetry.sink.submit(_evaluation(1, False))
+    with telemetry.sink._lock:  # as if another thread were submitting
+        child = os.fork()
+        if not child:
+            telemetry.sink.submit(_evaluation(2, True))
+            figures = telemetry.sink.snapshot().figures
+            os._exit([figure.counts.passed for figure in figures] != [1, 1])
+    assert os.waitpid(child, 0)[1] == 0
+    assert [figure.counts.failed for figure in telemetry.sink.snapshot().figures] == [1, 1]

@@ -1,0 +1,54 @@
+"""How sure a pass rate is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.online.intervals import lasting_limits, wilson_interval
+
+
+@pytest.mark.parametrize(
+    ("passed", "judged", "low", "high"),
+    [
+        # R: prop.test(x, n, correct = FALSE)$conf.int
+        pytest.param(81, 263, 0.2553, 0.3662, id="the example of Newcombe 1998"),
+        pytest.param(0, 20, 0.0, 0.1611, id="none passed"),
+        pytest.param(29, 29, 0.8830, 1.0, id="all passed"),
+    ],
+)
+def test_the_wilson_interval_is_the_published_one(passed: int, judged: int, low: float, high: float) -> None:
+    assert wilson_interval(passed, judged) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_where_nothing_was_judged_nothing_is_known() -> None:
+    assert wilson_interval(0, 0) is None
+    assert lasting_limits(0, 0, 0.05) == (0.0, 1.0)
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1))
+def test_the_rate_lies_within_both_and_the_lasting_limits_are_the_wider(judged: int, share: float) -> None:
+    passed = round(judged * share)
+    low, high = wilson_interval(passed, judged) or (1.0, 0.0)
+    lowest, highest = lasting_limits(passed, judged, 0.05)
+    assert 0 <= low <= passed / judged <= high <= 1
+    assert 0 <= lowest <= passed / judged <= highest <= 1
+    assert highest - lowest > high - low
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.9, 0.99, 1.0])
+def test_lasting_limits_hold_at_every_moment_as_often_as_they_say(rate: float) -> None:
+    draw = random.Random(7).random
+    broken = 0
+    for _ in range(100):
+        passed = 0
+        for judged in range(1, 301):
+            passed += draw() < rate
+            low, high = lasting_limits(passed, judged, 0.05) if judged % 10 == 0 else (0.0, 1.0)
+            if not low <= rate <= high:
+                broken += 1
+                break
+    assert broken <= 5

@@ -1,0 +1,130 @@
+"""Which runs are scored: decided by the trace id, the same everywhere."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
+
+from goldspan import ConfigurationError, Run
+from goldspan.online.sampling import ExportSampling, Sampling, SamplingRule, sampling_from_text
+
+ids = st.integers(1, (1 << 128) - 1)
+rates = st.floats(0, 1)
+
+
+def _run(trace_id: int = 1 << 63, **fields: str) -> Run:
+    return Run(f"{trace_id:032x}:1", trace_ids=(f"{trace_id:032x}",), **fields)  # type: ignore[arg-type]
+
+
+@given(ids, rates, rates)
+def test_what_a_lower_rate_keeps_a_higher_one_keeps_as_well(trace_id: int, one: float, other: float) -> None:
+    lower, higher = sorted((one, other))
+    assert Sampling(higher).keeps(_run(trace_id)) >= Sampling(lower).keeps(_run(trace_id))
+
+
+@given(ids, rates)
+def test_the_decision_is_that_of_opentelemetry(trace_id: int, rate: float) -> None:
+    sampled = TraceIdRatioBased(rate).should_sample(None, trace_id, "span").decision.is_sampled()
+    assert Sampling(rate).keeps(_run(trace_id)) == ExportSampling(rate).exports(trace_id) == sampled
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.01, 0.1, 0.5, 0.9, 1.0])
+def test_the_share_that_is_kept_is_the_rate(rate: float) -> None:
+    draw = random.Random(3)
+    kept = sum(ExportSampling(rate).exports(draw.getrandbits(128)) for _ in range(20_000))
+    assert kept / 20_000 == pytest.approx(rate, abs=0.015)
+    assert rate not in (0.0, 1.0) or kept == rate * 20_000
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0.0, 1.0])), max_size=5))
+def test_the_first_rule_that_matches_decides(given_rules: list[tuple[str | None, float]]) -> None:
+    rules = [SamplingRule(rate, agent=agent) for agent, rate in given_rules]
+    expected = next((rate for agent, rate in given_rules if agent in (None, "a")), 1.0)
+    assert Sampling(1.0, rules).keeps(_run(agent="a")) == bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("rule", "field"),
+    [("agent", "agent"), ("service", "service"), ("environment", "environment"), ("golden", "golden_id")],
+)
+def test_a_rule_looks_at_each_thing_it_names(rule: str, field: str) -> None:
+    sampling = Sampling(1.0, [SamplingRule(0.0, **{rule: "x"})])  # type: ignore[arg-type]
+    assert not sampling.keeps(_run(**{field: "x"}))
+    assert sampling.keeps(_run(**{field: "y"}))
+    assert sampling.keeps(_run())
+
+
+def test_a_rule_wants_everything_it_names() -> None:
+    sampling = Sampling(1.0, [SamplingRule(0.0, agent="a", unit="component")])
+    assert sampling.keeps(_run(agent="a"))
+    assert not sampling.keeps(_run(agent="a", unit="component"))
+
+
+def test_a_run_without_a_trace_is_kept_unless_nothing_is() -> None:
+    assert Sampling(0.001).keeps(Run("case-1"))
+    assert not Sampling(0.0).keeps(Run("case-1"))
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), True, "0.5", None])
+def test_a_rate_that_is_none_is_refused(rate: object) -> None:
+    for make in (Sampling, SamplingRule, ExportSampling):
+        with pytest.raises(ConfigurationError, match="a number from 0 to 1"):
+            make(rate)  # type: ignore[arg-type]
+
+
+def test_a_unit_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="unit is request, component or conversation, not 'trace'"):
+        SamplingRule(1.0, unit="trace")
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("", []),
+        (None, []),
+        (" , ", []),
+        ("agent=support:1,environment=test:0",
+         [SamplingRule(1.0, agent="support"), SamplingRule(0.0, environment="test")]),
+        (" environment=test   unit=request : 0.5 ", [SamplingRule(0.5, environment="test", unit="request")]),
+        ('agent="a, b: c":0.1', [SamplingRule(0.1, agent="a, b: c")]),
+        ("agent=urn:x:1", [SamplingRule(1.0, agent="urn:x")]),
+    ],
+)  # fmt: skip
+def test_rules_are_read_from_text(text: str | None, rules: list[SamplingRule]) -> None:
+    sampling = sampling_from_text("0.1", text)
+    assert (sampling.rate, list(sampling.rules)) == (0.1, rules)
+
+
+@pytest.mark.parametrize("rate", [None, ""])
+def test_everything_is_scored_where_nothing_is_said(rate: str | None) -> None:
+    assert sampling_from_text(rate).rate == 1.0
+    assert sampling_from_text(0.25).rate == 0.25
+    assert sampling_from_text(0).rate == 0.0
+
+
+@pytest.mark.parametrize(
+    ("rate", "rules", "complaint"),
+    [
+        ("some", None, "the sampling rate is a number from 0 to 1, not 'some'"),
+        ("2", None, "the sampling rate is a number from 0 to 1, not 2.0"),
+        (None, "agent=a", "write NAME=VALUE:RATE"),
+        (None, ":1", "write NAME=VALUE:RATE"),
+        (None, "agent=a:often", "sampling rule 'agent=a:often': the rate is a number from 0 to 1, not 'often'"),
+        (None, "agent=a:7", "sampling rule 'agent=a:7': the sampling rate is a number from 0 to 1, not 7.0"),
+        (None, "agnt=a:1", "'agnt=a' is not one of agent=..., service=..., environment=..., golden=..., unit=..."),
+        (None, "agent:1", "'agent' is not one of agent=..."),
+        (None, "agent=:1", "'agent=' is not one of agent=..."),
+        (None, "agent=a agent=b:1", "'agent=b' is not one of"),
+        (None, "unit=trace:1", "sampling rule 'unit=trace:1': unit is request"),
+    ],
+)
+def test_text_that_cannot_be_read_is_refused_with_what_is_wrong(
+    rate: str | None, rules: str | None, complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        sampling_from_text(rate, rules)
+    assert complaint in str(caught.value)
