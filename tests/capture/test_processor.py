@@ -21,8 +21,9 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, StatusCode,
 
 import goldspan
 from capture.telemetry import Exported, Install
-from goldspan import Evaluation, ExpectedTool, Golden, Goldens, _guard
+from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Limits, _guard
 from goldspan.capture.records import record_of
+from goldspan.online import Counts
 
 GOLDENS = [
     Golden("book", tools=(ExpectedTool("search", {"city": "Paris"}), ExpectedTool("book"))),
@@ -149,14 +150,23 @@ def test_a_component_is_scored_on_its_own_span_and_the_request_on_its_own(scored
     assert component["goldspan.score.tool_recall"] == request["goldspan.score.tool_recall"] == 1.0
 
 
-def test_the_outermost_agent_is_the_request(scored: Exported) -> None:
+def test_the_outermost_agent_is_the_request_and_agents_inside_are_components(
+    exported: Exported, install: Install
+) -> None:
     @goldspan.trace(kind="agent", golden="book")
     def manager(question: str) -> None:
-        booking(question, search, book)
+        booking(question, search)
+        book("Ritz")
 
+    kept = Kept()
+    install(goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), sinks=[kept]))
     manager("A hotel!")
-    assert "goldspan.tools_used" not in scored.attributes("invoke_agent booking")
-    assert list(scored.attributes("invoke_agent manager")["goldspan.tools_used"]) == ["search", "book"]
+    assert [(one.run.unit, one.run.agent, one.passed) for one in kept.evaluations] == [
+        ("component", "booking", True),
+        ("request", "manager", True),
+    ]
+    assert list(exported.attributes("invoke_agent booking")["goldspan.tools_used"]) == ["search"]
+    assert list(exported.attributes("invoke_agent manager")["goldspan.tools_used"]) == ["search", "book"]
 
 
 def test_several_requests_below_one_bare_root_are_scored_one_by_one(scored: Exported) -> None:
@@ -332,10 +342,10 @@ def _broken_metric(seen: object) -> float:
 
 
 class BrokenGoldens(Goldens):
-    def find(self, run: goldspan.Run) -> Any:
+    def found(self, run: goldspan.Run) -> Any:
         if run.span_id is not None:
             raise RuntimeError("no lookup")
-        return None
+        return None, ""
 
 
 @pytest.mark.parametrize(
@@ -427,7 +437,7 @@ def test_everything_a_processor_is_told_is_passed_on(install: Install) -> None:
     search("Paris")
     assert processor.force_flush(5) is False
     provider.shutdown()
-    assert behind.told == ["start", "ending", "end", "flush 5", "shutdown"]
+    assert [told.split()[0] for told in behind.told] == ["start", "ending", "end", "flush", "shutdown"]
 
 
 def test_without_a_processor_behind_flushing_has_nothing_to_do(install: Install) -> None:
@@ -461,19 +471,20 @@ def test_a_forked_child_starts_afresh(exported: Exported, install: Install) -> N
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor())
     install(processor)
     with trace.get_tracer("app").start_as_current_span("open in the parent"):
-        processor._lock.acquire()  # another thread was just at work
+        scorer = processor._scorer
+        scorer._lock.acquire()  # another thread was just at work
         child = os.fork()
         if child == 0:
-            fresh = len(processor._assembly) == 0 and processor._lock.acquire(timeout=1)
+            fresh = len(scorer) == 0 and scorer._lock.acquire(timeout=1)
             os._exit(0 if fresh else 1)
-        processor._lock.release()
+        scorer._lock.release()
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
-        assert len(processor._assembly) == 1
+        assert len(scorer) == 1
 
 
 def test_what_is_late_or_given_up_is_still_exported(exported: Exported, install: Install) -> None:
-    provider = install(goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), max_traces=1))
+    provider = install(goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), limits=Limits(max_traces=1)))
     tracer = provider.get_tracer("app")
     first = tracer.start_span("first")
     booking("A hotel!", search)
@@ -499,9 +510,10 @@ def _numbers() -> Iterator[Any]:
         pytest.param({"goldens": 3}, "not int", id="goldens of a wrong type"),
         pytest.param({"goldens": _numbers()}, "not int", id="goldens of a wrong type, listed"),
         pytest.param({"goldens": [GOLDENS[0], "goldens.yaml"]}, "not list", id="goldens of two types"),
-        pytest.param({"sinks": [print]}, "submit", id="a sink that cannot take anything"),
-        pytest.param({"max_traces": 0}, "max_traces", id="no room for traces"),
-        pytest.param({"max_spans": -1}, "max_spans", id="no room for spans"),
+        pytest.param({"sinks": ["events"]}, "submit", id="a sink that cannot take anything"),
+        pytest.param({"units": ["trace"]}, "'trace'", id="an unknown unit"),
+        pytest.param({"units": []}, "none", id="no unit"),
+        pytest.param({"budget": 0}, "budget", id="no time"),
     ],
 )
 def test_a_wrongly_made_processor_says_so_at_once(options: dict[str, Any], message: str) -> None:
@@ -516,3 +528,14 @@ def test_goldens_may_come_from_files(exported: Exported, install: Install, tmp_p
     install(goldspan.ScoringProcessor([path] if many else str(path), then=exported.processor()))
     booking("A hotel!", search, book)
     assert exported.attributes("invoke_agent booking")["goldspan.score.tool_recall"] == 1.0
+
+
+def test_evaluations_put_down_as_spans_are_handed_on_and_not_taken_for_work(
+    exported: Exported, install: Install
+) -> None:
+    processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), sinks=[goldspan.sinks.SpanSink()])
+    install(processor)
+    booking("A hotel!", search)
+    assert exported.names == ["execute_tool search", "evaluate request", "invoke_agent booking"]
+    assert processor._scorer.counts == Counts()
+    assert len(processor._scorer) == 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan import Run, SpanRecord, extract
-from goldspan.online import Assembly
+from goldspan import Evaluation, Run, SpanRecord, extract
+from goldspan.model import Unit
+from goldspan.online import Assembly, Counts, Limits, Pipeline, Portion
 from spans import span
 
 TRACE = int("0" * 31 + "1", 16)
@@ -24,6 +27,8 @@ ROLES = {
     "aside": {"gen_ai.operation.name": "create_agent"},
     "model": {"gen_ai.operation.name": "chat"},
 }
+UNITS: tuple[Unit, ...] = ("request", "component")
+HANDOFF = {"gen_ai.operation.name": "handoff", "gen_ai.handoff.to_agent": "billing"}
 
 
 def made(number: int, role: str, parent: int | None = None, *, start: int = 0, trace: int = TRACE) -> SpanRecord:
@@ -35,18 +40,23 @@ def made(number: int, role: str, parent: int | None = None, *, start: int = 0, t
         parent_id=None if parent is None else f"{parent:016x}",
         start_ns=start or number,
     )
-    return replace(record, attributes=ROLES[role], end_ns=None)
+    return replace(record, attributes=HANDOFF if role == "handoff" else ROLES[role], end_ns=None)
 
 
 class Process:
     """A process that starts and ends spans, and takes what its assembly gives out."""
 
-    def __init__(self, **limits: int) -> None:
-        self.assembly: Assembly[SpanRecord] = Assembly(lambda live: live, **limits)
+    def __init__(self, **limits: Any) -> None:
+        self.assembly: Assembly[SpanRecord] = Assembly(lambda live: live, Limits(**limits))
+        self.pipeline = Pipeline()
         self.live: dict[tuple[int, int], SpanRecord] = {}
         self.ended: list[SpanRecord] = []
-        self.runs: list[Run] = []
+        self.evaluations: list[Evaluation] = []
         self.now = 1_000
+
+    @property
+    def counts(self) -> Counts:
+        return self.assembly.counts
 
     def start(
         self, number: int, role: str, parent: int | None = None, *, trace: int = TRACE, remote: bool = False
@@ -54,21 +64,35 @@ class Process:
         self.now += 1
         record = made(number, role, parent, start=self.now, trace=trace)
         self.live[trace, number] = record
-        self.assembly.started(trace, number, parent, record, remote=remote)
+        self.assembly.started(trace, number, parent, record, self.now, remote=remote)
 
     def end(self, number: int, *, trace: int = TRACE) -> list[str]:
         """End a span; the runs that came to their end with it, by unit and span."""
         self.now += 1
         record = replace(self.live.pop((trace, number)), end_ns=self.now)
         self.ended.append(record)
-        new = [
-            run
-            for ended in self.assembly.ended(trace, number, record)
-            for run in extract(ended.spans, unit=ended.unit)
-            if ended.holds(run)
-        ]
-        self.runs += new
-        return [f"{run.unit} {int(str(run.span_id), 16)}: {len(run.tool_calls)}" for run in new]
+        return self._take(self.assembly.ended(trace, number, record, self.now))
+
+    def wait(self, seconds: float = 0, *, everything: bool = False) -> list[str]:
+        """Let time pass, and take what it brings about."""
+        self.now += int(seconds)
+        return self._take(self.assembly.due(self.now, everything=everything))
+
+    def _take(self, portions: list[Portion]) -> list[str]:
+        new = [evaluation for portion in portions for evaluation in self.pipeline.conclude(portion)]
+        self.evaluations += new
+        return [_told(evaluation) for evaluation in new]
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs as they were given out last."""
+        return list({_place(evaluation.run): evaluation.run for evaluation in self.evaluations}.values())
+
+
+def _told(evaluation: Evaluation) -> str:
+    run = evaluation.run
+    again = f" (revision {evaluation.revision})" if evaluation.revision > 1 else ""
+    return f"{run.unit} {int(str(run.span_id), 16)}: {len(run.tool_calls)}{again}"
 
 
 def test_a_request_ends_with_its_outermost_agent() -> None:
@@ -133,8 +157,8 @@ def test_work_beside_agents_belongs_to_the_agent_begun_last_before_it() -> None:
     assert process.end(10) == ["request 10: 1"]
     assert process.end(20) == ["request 20: 1"]
     process.start(7, "tool", 1)
-    process.end(7)  # too late for any
-    assert process.end(1) == []
+    process.end(7)  # after both had ended: the second one's all the same
+    assert process.end(1) == ["request 20: 2 (revision 2)"]
     assert len(process.assembly) == 0
 
 
@@ -166,25 +190,121 @@ def test_one_trace_may_enter_a_process_many_times() -> None:
         assert process.end(entry) == [f"request {entry}: 1"]
 
 
-def test_spans_that_come_after_their_run_are_late_and_make_no_run_of_their_own() -> None:
+def test_spans_that_end_after_their_run_make_a_revision_of_it() -> None:
     process = Process()
     process.start(1, "bare")
     process.start(2, "agent", 1)
     process.start(3, "tool", 2)
-    assert process.end(2) == ["request 2: 0"]
+    assert process.end(2) == ["request 2: 1"]  # the tool that is still at work has been called
+    assert process.evaluations[0].run.health.unended == 1
     process.start(4, "agent", 3)
     process.start(5, "tool", 2)
     assert [process.end(number) for number in (4, 3, 1)] == [[], [], []]
-    process.start(6, "agent", 1)
-    assert process.end(5) == process.end(6) == []
-    assert process.assembly.late == 4
+    assert process.wait(60) == []  # one of them is still on its way
+    process.end(5)
+    assert process.wait() == []  # more may follow
+    assert process.wait(1) == ["request 2: 2 (revision 2)"]
+    assert process.evaluations[-1].run.health.unended == 0
+    assert process.counts == Counts(late=3)
     assert len(process.assembly) == 0
 
 
-def test_a_span_whose_start_was_never_seen_is_late() -> None:
+def test_late_spans_that_change_nothing_make_no_revision() -> None:
+    process = Process()
+    process.start(1, "agent")
+    process.start(2, "bare", 1)
+    assert process.end(1) == ["request 1: 0"]
+    process.end(2)
+    assert process.wait(1) == []
+
+
+def test_a_request_that_begins_when_what_stands_around_it_has_ended_is_one_of_its_own() -> None:
+    process = Process()
+    process.start(1, "bare")
+    process.start(2, "agent", 1)
+    process.end(2)
+    process.end(1)
+    process.start(3, "bare", 1)
+    process.start(4, "agent", 3)
+    process.start(5, "tool", 4)
+    process.end(5)
+    assert process.end(4) == ["request 4: 1"]
+    process.end(3)
+    assert process.wait(3) == []
+    assert process.counts == Counts()
+
+
+def test_a_span_that_ends_twice_is_a_duplicate() -> None:
+    process = Process()
+    process.start(1, "agent")
+    process.start(2, "tool", 1)
+    process.end(2)
+    process.end(1)
+    for number in (2, 1):
+        assert process.assembly.ended(TRACE, number, made(number, "tool"), 2_000) == []
+    assert process.wait(5) == []
+    assert process.counts == Counts(duplicates=2)
+
+
+def test_a_span_whose_start_was_never_seen_is_too_late() -> None:
     process = Process()
     assert process.assembly.ended(TRACE, 1, made(1, "agent")) == []
-    assert process.assembly.late == 1
+    assert process.counts == Counts(too_late=1)
+
+
+def test_what_ends_when_its_run_is_forgotten_is_too_late() -> None:
+    process = Process(late=60)
+    process.start(1, "agent")
+    process.end(1)
+    assert process.wait(61) == []
+    assert process.assembly.bytes_in_flight == 0
+    process.start(2, "tool", 1)
+    process.end(2)
+    assert process.wait(61) == []
+    assert process.counts == Counts(too_late=1)
+
+
+def test_a_run_in_which_nothing_happens_any_more_is_scored_as_it_is_and_again_when_it_goes_on() -> None:
+    process = Process(idle=300)
+    process.start(1, "bare")
+    process.start(2, "agent", 1)
+    process.start(3, "tool", 2)
+    process.end(3)
+    process.start(4, "tool", 2)
+    assert process.wait(299) == []
+    assert process.wait(1) == ["request 2: 2"]
+    assert process.evaluations[0].run.health.unended == 3
+    process.end(4)
+    process.start(6, "tool", 2)
+    process.end(6)
+    process.end(2)
+    assert process.wait(1) == ["request 2: 3 (revision 2)"]
+    process.start(5, "agent", 1)  # a server's span, below which the next request begins
+    assert process.end(5) == ["request 5: 0"]
+    assert process.counts == Counts(unended=1, late=3)
+
+
+def test_what_lives_for_too_long_is_let_go_even_if_it_is_busy() -> None:
+    process = Process(idle=300, lifetime=1_000)
+    process.start(1, "agent")
+    told = []
+    for number in range(2, 30):
+        process.start(number, "tool", 1)
+        process.end(number)
+        told += process.wait(100)
+    assert told[0].startswith("request 1: ")
+    assert process.counts.unended >= 1
+    assert len(process.assembly) < 15
+
+
+def test_a_bare_span_that_never_ends_is_let_go_in_the_end() -> None:
+    process = Process(idle=300, lifetime=1_000)
+    process.start(1, "bare")
+    for _ in range(10):
+        assert process.wait(300) == []
+    assert len(process.assembly) == 0
+    assert not process.assembly.waits
+    assert process.counts == Counts()
 
 
 def test_the_trace_idle_for_longest_is_given_up_first() -> None:
@@ -193,7 +313,7 @@ def test_the_trace_idle_for_longest_is_given_up_first() -> None:
     process.start(1, "agent", trace=OTHER)
     process.start(2, "tool", 1, trace=TRACE)  # the other one is idle for longer now
     process.start(1, "agent", trace=3)
-    assert process.assembly.evicted == 1
+    assert process.counts.evicted == 1
     assert process.end(1, trace=OTHER) == []
     process.end(2, trace=TRACE)
     assert process.end(1, trace=TRACE) == ["request 1: 1"]
@@ -205,7 +325,7 @@ def test_at_the_limit_of_spans_whole_traces_are_given_up() -> None:
     process.start(2, "tool", 1, trace=TRACE)
     process.start(1, "agent", trace=OTHER)
     process.start(2, "tool", 1, trace=OTHER)
-    assert (process.assembly.evicted, len(process.assembly)) == (1, 2)
+    assert (process.counts.evicted, len(process.assembly)) == (1, 2)
     process.end(2, trace=OTHER)
     assert process.end(1, trace=OTHER) == ["request 1: 1"]
 
@@ -216,9 +336,41 @@ def test_one_trace_that_is_too_large_does_not_push_out_the_others() -> None:
     process.start(1, "bare")
     for number in range(2, 50):
         process.start(number, "tool", 1)
-        process.end(number)
-    assert process.assembly.evicted == 1
+        assert process.end(number) == []
+    assert process.counts.unscored >= 6
     assert process.end(1, trace=OTHER) == ["request 1: 0"]
+
+
+def test_what_is_not_taken_in_makes_its_trace_unscored_whatever_else_comes() -> None:
+    process = Process()
+    process.start(1, "agent")
+    process.start(2, "tool", 1)
+    process.end(2)
+    process.assembly.lose(TRACE, process.now)
+    assert process.end(1) == []
+    process.assembly.lose(OTHER, process.now)
+    process.start(1, "agent", trace=OTHER)
+    assert process.end(1, trace=OTHER) == []
+    assert process.counts == Counts(unscored=4)
+    assert len(process.assembly) == 0
+
+
+def test_an_agent_that_takes_over_beside_the_first_continues_its_request() -> None:
+    process = Process()
+    process.start(1, "bare")
+    process.start(2, "agent", 1)
+    process.start(3, "tool", 2)
+    process.end(3)
+    process.start(4, "handoff", 2)
+    process.end(4)
+    assert process.end(2) == ["request 2: 2"]
+    process.assembly.expect_successor(TRACE)
+    process.start(5, "agent", 1)
+    process.start(6, "tool", 5)
+    process.end(6)
+    assert len(extract([*process.ended, replace(process.live[TRACE, 5], end_ns=99)])) == 1
+    assert process.end(5) == ["request 2: 3 (revision 2)"]
+    assert process.end(1) == []
 
 
 def test_a_root_that_never_ends_does_not_grow() -> None:
@@ -255,7 +407,53 @@ def test_live_runs_are_the_runs_of_the_whole_trace(shape: list[tuple[str, int]])
         process.end(number)
     from_file = [*extract(process.ended), *extract(process.ended, unit="component")]
     assert sorted(process.runs, key=_place) == sorted(from_file, key=_place)
-    assert len(process.assembly) == process.assembly.late == 0
+    assert len(process.assembly) == process.counts.late == 0
+
+
+@st.composite
+def _lives(draw: st.DrawFn) -> list[tuple[int, str, int | None] | int]:
+    """Starts (number, role, parent) and ends (number) of some spans, in an order that can happen."""
+    roles = draw(st.lists(st.sampled_from(["agent", "tool", "bare", "component", "model"]), min_size=1, max_size=9))
+    happened: list[tuple[int, str, int | None] | int] = []
+    live: list[int] = []
+    started: list[int] = []
+    for number, role in enumerate(roles, start=1):
+        while live and draw(st.integers(0, 2)) == 0:
+            happened.append(live.pop(draw(st.integers(0, len(live) - 1))))
+        parent = draw(st.sampled_from(started)) if started else None
+        happened.append((number, role, parent))
+        live.append(number)
+        started.append(number)
+    return happened + draw(st.permutations(live))
+
+
+@given(life=_lives())
+def test_in_the_end_each_run_is_what_the_whole_trace_says_whatever_ended_late(
+    life: list[tuple[int, str, int | None] | int],
+) -> None:
+    process = Process()
+    for moment in life:
+        if isinstance(moment, int):
+            process.end(moment)
+        else:
+            process.start(*moment)
+    process.wait(2)
+    from_file = {_place(run): run for unit in UNITS for run in extract(process.ended, unit=unit)}
+    live = {_place(run): run for run in process.runs}
+    assert {key: _calls(run) for key, run in live.items() if key in from_file} == {
+        key: _calls(run) for key, run in from_file.items()
+    }
+    assert process.counts.too_late == process.counts.duplicates == len(process.assembly) == 0
+    given_out: dict[tuple[str, str], list[Evaluation]] = {}
+    for evaluation in process.evaluations:
+        given_out.setdefault(_place(evaluation.run), []).append(evaluation)
+    for evaluations in given_out.values():
+        assert [evaluation.revision for evaluation in evaluations] == list(range(1, len(evaluations) + 1))
+        assert all(one.digest != next_one.digest for one, next_one in pairwise(evaluations))
+
+
+def _calls(run: Run) -> list[str | None]:
+    return [call.span_id for call in run.tool_calls]
 
 
 def _place(run: Run) -> tuple[str, str]:

@@ -3,32 +3,77 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.model import Golden
 
-GoldensLike = Goldens | Iterable[Golden] | str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
-"""One path or several, goldens made in code, or none."""
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from goldspan.goldens.reloading import ReloadingGoldens
+
+Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
+GoldensLike: TypeAlias = "Goldens | ReloadingGoldens | Iterable[Golden] | Paths | None"
+"""One path or several, goldens made in code or read elsewhere, or none."""
+
+RELOAD_S = 1.0
+"""Seconds between two looks at golden files, where nothing else is said."""
 
 
-def goldens_from(source: GoldensLike) -> Goldens:
-    """The goldens meant. Raises `GoldspanError` where a file is missing or wrong, or the source is of another type."""
+class Lookup(TypedDict, total=False):
+    """How goldens are found by text; see `Goldens`, which has its own where it was made elsewhere."""
+
+    near: float | None
+    margin: float
+
+
+def goldens_from(
+    source: GoldensLike, *, reload: float | None = None, **lookup: Unpack[Lookup]
+) -> Goldens | ReloadingGoldens:
+    """The goldens meant; those of files are read again when these change, which is looked for every `reload` seconds.
+
+    Raises `GoldspanError` where a file is missing or wrong, or the source is of another type.
+    """
     if source is None:
-        return Goldens()
-    if isinstance(source, Goldens):
-        return source
+        return Goldens(**lookup)
+    if isinstance(source, Goldens) or _is_read_elsewhere(source):
+        return cast("Goldens | ReloadingGoldens", source)
     items = [source] if isinstance(source, (str, os.PathLike)) else _listed(source)
     made = [item for item in items if isinstance(item, Golden)]
     paths = [item for item in items if isinstance(item, (str, os.PathLike))]
     if len(made) == len(items):
-        return Goldens(made)
+        return Goldens(made, **lookup)
     if len(paths) == len(items):
-        from goldspan.goldens import load_goldens  # takes pydantic, which goldens made in code should not pay for
+        # Files take pydantic, which goldens made in code should not pay for.
+        if reload is not None:
+            from goldspan.goldens.reloading import ReloadingGoldens
 
-        return load_goldens(*paths)
+            return ReloadingGoldens(paths, interval=reload, **lookup)
+        from goldspan.goldens import load_goldens
+
+        return load_goldens(*paths, **lookup)
     raise _wrong(next((item for item in items if not isinstance(item, (Golden, str, os.PathLike))), source))
+
+
+def now(goldens: Goldens | ReloadingGoldens) -> Goldens:
+    """The goldens as they are now."""
+    return goldens if isinstance(goldens, Goldens) else goldens.current
+
+
+def _is_read_elsewhere(source: object) -> bool:
+    """Whether it is `ReloadingGoldens`; where nobody has imported these, it is none."""
+    module = sys.modules.get("goldspan.goldens.reloading")
+    return module is not None and isinstance(source, module.ReloadingGoldens)
+
+
+def tool_names(goldens: Goldens) -> Iterator[str]:
+    """The names of tools that goldens expect, then those they declare: of two spellings the later one is the label."""
+    yield from (tool.name for golden in goldens for tool in golden.calls)
+    yield from (tool.name for tool in goldens.vocabulary.tools)
 
 
 def _listed(source: object) -> list[object]:

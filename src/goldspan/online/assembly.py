@@ -1,140 +1,228 @@
-"""Gather the spans of one process until a run is complete. Nothing here locks, sleeps or knows the time.
+"""Gather the spans of one process until a run is complete. Nothing here locks, sleeps or knows the time by itself.
 
 A run's results must be known when its span ends, or they cannot be put on it. So a component is complete when its span
 ends, a request when the outermost agent span (or application entry) of its tree ends, and whatever else hung from a
-local root when that ends. A local root has no parent, a parent in another process, or one that was never seen.
+local root when that ends. A local root has no parent, a parent in another process, or one that was never seen. A tree
+in which nothing happens any more is taken as it is.
+
+Spans that end later go to the archive, and the runs that they change are given out once more.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Generic
 
 from goldspan.extraction import Role, role_of
 from goldspan.extraction.reading import BARE, MARKS, WORK
-from goldspan.model import Run, SpanRecord, Unit
-from goldspan.online.forest import Live, Node, Trace
+from goldspan.model import SpanRecord
+from goldspan.online.archive import Archive
+from goldspan.online.forest import Given, Live, Node, Trace
+from goldspan.online.limits import Limits
+from goldspan.online.packing import Packer, count
+from goldspan.online.portions import Counts, Ended, Portion, Revised
 
-DEFAULT_MAX_TRACES = 10_000
-DEFAULT_MAX_SPANS = 100_000
-
-_FINISHED_KEPT = 16_384
 _SCORED_KEPT = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The spans in which something came to its end: extract them, and take the runs that it `holds`."""
-
-    unit: Unit
-    spans: tuple[SpanRecord, ...]
-    span_id: str | None = None
-    """The span the run stands on; `None`: take every run but those on spans `given` before."""
-    given: frozenset[str] = frozenset()
-
-    def holds(self, run: Run) -> bool:
-        """Whether the run came to its end here, and not before or somewhere else."""
-        return run.span_id not in self.given if self.span_id is None else run.span_id == self.span_id
+_FEW = 4
 
 
 class Assembly(Generic[Live]):
     """Spans in flight, by trace. The caller takes care that one thread at a time is in here.
 
-    `peek` reads a live span as it is now. At the limits the trace that has been idle for longest is given up, a single
-    trace that is too large by itself first.
+    `peek` reads a live span as it is now. `now` is in seconds, from any beginning, and never goes back. `watched` tells
+    of an ended span that is no component by itself whether it stands for one that somebody asks for.
     """
 
     def __init__(
         self,
         peek: Callable[[Live], SpanRecord],
+        limits: Limits | None = None,
         *,
-        max_traces: int = DEFAULT_MAX_TRACES,
-        max_spans: int = DEFAULT_MAX_SPANS,
-        max_spans_per_trace: int = 10_000,
+        watched: Callable[[SpanRecord], bool] = lambda _: False,
     ) -> None:
         self._peek = peek
-        self._max_traces = max_traces
-        self._max_spans = max_spans
-        self._max_spans_per_trace = max_spans_per_trace
-        self._traces: OrderedDict[int, Trace[Live]] = OrderedDict()
-        self._finished: OrderedDict[int, None] = OrderedDict()
+        self._limits = limits or Limits()
+        self._watched = watched
+        self.counts = Counts()
+        self._packer = Packer()
+        self._archive = Archive(self._packer, self._limits, self.counts)
+        self._traces: dict[int, Trace[Live]] = {}  # by the time of what happened last
+        self._ripe: list[Portion] = []
         self._spans = 0
-        self.late = 0
-        """Spans that ended after their run was scored or given up, or whose start was never seen."""
-        self.evicted = 0
-        """Traces that were given up before they were complete."""
+        self._bytes = 0
+        self._aged = 0.0
 
     def __len__(self) -> int:
-        """The number of spans kept."""
+        """The number of spans in flight: those that have started and whose run has not been given out."""
         return self._spans
+
+    @property
+    def bytes_in_flight(self) -> int:
+        """The bytes of ended spans that are folded away, and of runs that were given out lately."""
+        return self._bytes + self._archive.size
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything in here depends on the time."""
+        return bool(self._traces or self._ripe or self._archive.waits)
 
     def knows(self, trace_id: int, span_id: int) -> bool:
         """Whether that span is in flight here."""
         trace = self._traces.get(trace_id)
         return trace is not None and span_id in trace.nodes
 
-    def started(self, trace_id: int, span_id: int, parent_id: int | None, live: Live, *, remote: bool = False) -> None:
-        """Take note of a span that started. `remote`: its parent is in another process, as far as is known."""
-        trace = self._traces.get(trace_id)
-        if trace is None:
-            if trace_id in self._finished:
-                if parent_id is not None and not remote:
-                    return
-                del self._finished[trace_id]
-            trace = self._traces[trace_id] = Trace()
-        else:
-            self._traces.move_to_end(trace_id)
-        before = len(trace.nodes)
-        trace.add(span_id, parent_id, live)
-        self._spans += len(trace.nodes) - before
-        self._keep_within_limits(trace_id, trace)
+    # --- spans -------------------------------------------------------------------------------------------------------
 
-    def ended(self, trace_id: int, span_id: int, record: SpanRecord) -> list[Ended]:
+    def started(
+        self, trace_id: int, span_id: int, parent_id: int | None, live: Live, now: float = 0.0, *, remote: bool = False
+    ) -> None:
+        """Take note of a span that started. `remote`: its parent is in another process, as far as is known."""
+        if not remote and parent_id is not None and self._archive.is_forgotten(trace_id):
+            return
+        trace = self._opened(trace_id, now)
+        if trace.lost or span_id in trace.nodes:
+            return
+        self._touch(trace, now)
+        parent = None
+        if parent_id is not None:
+            parent = trace.holder_of(parent_id)
+            if parent is None and trace.given and self._archive.starts_late(trace, span_id, parent_id):
+                self._close_if_done(trace, now)
+                return
+        if parent is not None and (parent.id != parent_id or parent.record is not None):
+            trace.outgrown = True  # it starts inside of what has ended
+        trace.add(span_id, parent, live)
+        self._spans += 1
+        self._keep_within_limits(trace, now)
+
+    def ended(self, trace_id: int, span_id: int, record: SpanRecord, now: float = 0.0) -> list[Portion]:
         """Take in a span that ended; what came to its end with it: nothing, mostly, else a component or requests."""
         trace = self._traces.get(trace_id)
         node = trace.nodes.get(span_id) if trace is not None else None
-        if trace is None or node is None:
-            self.late += 1
+        if trace is None or node is None or node.record is not None:
+            self._archive.ended(trace, trace_id, span_id, record, now)
             return []
-        self._traces.move_to_end(trace_id)
+        self._touch(trace, now)
         node.record, node.live, node.role = record, None, role_of(record)
-        done = []
-        if node.role == "component":
-            done.append(Ended("component", self._with_path(node), record.span_id))
+        done: list[Portion] = []
+        outermost = node.role in MARKS and all(self._role(above) in BARE for above in node.ancestors())
+        if node.role == "component" or (node.role == "agent" and not outermost) or self._watched(record):
+            done.append(self._component(trace, node, record))
         if node.parent is None:
-            done.append(self._whole(trace, node))
-            self._close_if_done(trace_id, trace)
-        elif node.role in MARKS and all(self._role(above) in BARE for above in node.ancestors()):
-            done.append(self._request(trace, node, record))
+            done += self._whole(trace, node, now)
+            self._close_if_done(trace, now)
+        elif outermost:
+            done.append(self._request(trace, node, record, now))
+        elif not node.children:
+            self._fold(trace, node)
         return done
 
-    def _with_path(self, node: Node[Live]) -> tuple[SpanRecord, ...]:
-        path = [self._current(above) for above in node.ancestors()]
-        return (*path, *_records(node))
+    def expect_successor(self, trace_id: int) -> None:
+        """Take note that an agent handed over: the next one beside it continues the same request."""
+        trace = self._traces.get(trace_id)
+        if trace is not None and trace.given:
+            trace.given[-1].handed_over = True
 
-    def _whole(self, trace: Trace[Live], root: Node[Live]) -> Ended:
+    def lose(self, trace_id: int, now: float) -> None:
+        """Take note that a span of that trace never comes in here: none of its runs could be told rightly."""
+        self.counts.unscored += 1
+        trace = self._opened(trace_id, now)
+        if not trace.lost:
+            self._lose(trace)
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def due(self, now: float, *, everything: bool = False) -> list[Portion]:
+        """What the time has brought about: runs that changed, and runs in which nothing has happened for long.
+
+        `everything`: also runs that changed just now. Spans in flight stay in flight.
+        """
+        limits = self._limits
+        for trace, given in self._archive.changed(now, everything=everything):
+            self._ripe.append(self._revised(trace, given))
+        while self._traces:
+            trace = next(iter(self._traces.values()))
+            if now - trace.active < limits.idle:
+                break
+            self.counts.unended += self._release(trace, now)
+        if now >= self._aged:
+            self._aged = now + limits.lifetime / 60
+            for trace in [trace for trace in self._traces.values() if now - trace.born >= limits.lifetime]:
+                self.counts.unended += self._release(trace, now)
+        self._archive.forget_old(now)
+        ripe, self._ripe = self._ripe, []
+        return ripe
+
+    def release(self, now: float) -> list[Portion]:
+        """Take everything that is in flight as it is: the process is about to end."""
+        for trace in list(self._traces.values()):
+            self.counts.unended += self._release(trace, now)
+        return self.due(now, everything=True)
+
+    # --- what came to its end ----------------------------------------------------------------------------------------
+
+    def _component(self, trace: Trace[Live], node: Node[Live], record: SpanRecord) -> Ended:
+        unended = _unended(node)
+        trace.outgrown = trace.outgrown or unended > 0
+        return Ended("component", self._with_path(trace, node), record.span_id, unended=unended, known=trace.known)
+
+    def _whole(self, trace: Trace[Live], root: Node[Live], now: float) -> list[Portion]:
         """A local root ended: everything that is left in its tree."""
-        spans = tuple(_records(root))
-        given = frozenset(node.record.span_id for node in root.walk() if node.scored and node.record)
-        self._forget(trace, root)
-        return Ended("request", spans, given=given)
+        nodes = list(root.walk())
+        done: list[Portion] = []
+        if trace.lost or all(node.role in BARE or node.scored for node in nodes):
+            self._give(trace, root, now)
+        elif (beside := self._given_beside(trace, root)) is not None:
+            live = [self._current(node) for node in nodes if node.record is None]
+            self._give(trace, root, now, late=beside)
+            done.append(self._revised(trace, beside, live))
+        else:
+            spans, unended = self._with_path(trace, root), _unended(root)
+            self._give(trace, root, now)
+            done.append(Ended("request", spans, unended=unended, known=trace.known if unended else None))
+        return done
 
-    def _request(self, trace: Trace[Live], ended: Node[Live], record: SpanRecord) -> Ended:
+    def _request(self, trace: Trace[Live], ended: Node[Live], record: SpanRecord, now: float) -> Portion:
         """The outermost agent ended: its spans, and the work beside it that belongs to it."""
         around = list(self._surface(ended.root))
         marks = sorted((node for node in around if self._role(node) in MARKS), key=self._start)
-        strays = [node for node in around if node.record is not None and node.role in WORK]
-        spans = self._with_path(ended)
-        for stray in strays:
-            if self._request_of(stray, marks) is ended:
-                spans += self._with_path(stray)
-        ended.scored = True
-        self._forget(trace, ended, keep_itself=True)
-        self._tidy(trace, around, marks)
-        return Ended("request", spans, record.span_id)
+        own = [node for node in around if node.record is not None and node.role in WORK]
+        own = [stray for stray in own if self._request_of(stray, marks) is ended]
+        if (beside := self._given_beside(trace, ended.root, continued=True)) is not None:
+            live = [self._current(node) for node in ended.walk() if node.record is None]
+            for stray in own:
+                self._give(trace, stray, now, late=beside)
+            self._give(trace, ended, now, keep_itself=True, late=beside)
+            done: Portion = self._revised(trace, beside, live)
+        else:
+            spans = [*self._with_path(trace, ended), *(span for stray in own for span in self._with_path(trace, stray))]
+            unended = _unended(ended)
+            for stray in own:
+                self._give(trace, stray, now)
+            self._give(trace, ended, now, keep_itself=True)
+            done = Ended(
+                "request", tuple(spans), record.span_id, unended=unended, known=trace.known if unended else None
+            )
+        self._tidy(trace, around, marks, now)
+        return done
+
+    def _given_beside(self, trace: Trace[Live], root: Node[Live], *, continued: bool = False) -> Given | None:
+        """Requests given out of which a tree may be a part: those of the same tree, or of the one it hangs from.
+
+        `continued`: of those of the same tree only one that was handed over, since agents beside each other are
+        requests of their own otherwise.
+        """
+        if not trace.given:
+            return None
+        parent_id = self._current(root).parent_id
+        around = trace.given_with(int(parent_id, 16)) if parent_id is not None else None
+        if around is not None:
+            return around
+        latest = trace.given[-1]
+        same = latest.handed_over if continued else any(node.scored for node in root.walk())
+        return latest if same else None
 
     def _surface(self, root: Node[Live]) -> Iterator[Node[Live]]:
         """The bare spans of a tree, and the first span with a role on each way down."""
@@ -142,7 +230,7 @@ class Assembly(Generic[Live]):
         while pending:
             node = pending.pop()
             yield node
-            if self._role(node) in BARE:
+            if node.children and self._role(node) in BARE:
                 pending.extend(node.children.values())
 
     def _request_of(self, stray: Node[Live], marks: list[Node[Live]]) -> Node[Live]:
@@ -150,8 +238,8 @@ class Assembly(Generic[Live]):
         begun = bisect_right(marks, self._start(stray), key=self._start)
         return marks[max(begun - 1, 0)]
 
-    def _tidy(self, trace: Trace[Live], around: list[Node[Live]], marks: list[Node[Live]]) -> None:
-        """Forget what no request to come can need, so that a tree that never ends does not grow.
+    def _tidy(self, trace: Trace[Live], around: list[Node[Live]], marks: list[Node[Live]], now: float) -> None:
+        """Put away what no request to come can need, so that a tree that never ends does not grow.
 
         That is work of requests already given out, bare spans that have ended and hold nothing, and all but the latest
         of the requests themselves.
@@ -159,11 +247,14 @@ class Assembly(Generic[Live]):
         for node in reversed(around):  # children before their parents
             if node.record is None or node.parent is None or node.role in MARKS:
                 continue
-            needed = node.children if node.role in BARE else not self._request_of(node, marks).scored
-            if not needed:
-                self._forget(trace, node)
+            if node.role in BARE:
+                if not node.children:
+                    self._give(trace, node, now)
+            elif self._request_of(node, marks).scored:  # it came when its request had been given out
+                self._give(trace, node, now, late=trace.given[-1])
+                self._archive.await_more(trace, trace.given[-1], now)
         for mark in [mark for mark in marks if mark.scored][:-_SCORED_KEPT]:
-            self._forget(trace, mark)
+            self._cut(trace, mark)
 
     def _role(self, node: Node[Live]) -> Role | None:
         if node.role is None and node.record is None:
@@ -181,34 +272,164 @@ class Assembly(Generic[Live]):
         assert node.live is not None  # a node holds one or the other
         return self._peek(node.live)
 
-    def _forget(self, trace: Trace[Live], node: Node[Live], *, keep_itself: bool = False) -> None:
+    # --- spans kept as rows ------------------------------------------------------------------------------------------
+
+    def _fold(self, trace: Trace[Live], node: Node[Live]) -> None:
+        """Make a row of an ended span below an agent, a tool or the like: nobody will ask where it stands."""
+        parent, record = node.parent, node.record
+        if parent is None or record is None or all(self._role(above) in BARE for above in node.ancestors()):
+            return
+        row = self._packer.pack_if_possible(record)
+        if not row:
+            return
+        parent.fold(row)
+        if node.folded:
+            parent.fold(node.folded)
+        self._bytes += len(row)
+        node.unhook()
+        del trace.nodes[node.id]
+        if len(trace.nodes) <= _FEW:
+            # A dictionary never shrinks by itself, a copy of it is no smaller, and thousands of them are in flight.
+            trace.nodes = {span_id: kept for span_id, kept in trace.nodes.items()}  # noqa: C416
+        if parent.record is not None and not parent.children:
+            self._fold(trace, parent)
+
+    def _with_path(self, trace: Trace[Live], node: Node[Live]) -> tuple[SpanRecord, ...]:
+        """The spans of a subtree, and what stands around it."""
+        path = [self._current(above) for above in node.ancestors()]
+        top = path[-1] if path else self._current(node)
+        given = list(self._archive.above(trace, top))
+        beyond = self._around(trace, given[-1]) if given else ()
+        return (*given, *beyond, *path, *self._records(node, top.trace_id))
+
+    def _records(self, node: Node[Live], trace_id: str) -> Iterator[SpanRecord]:
+        """The spans of a subtree, live ones as they are now: a tool that is still at work has been called."""
+        for below in node.walk():
+            yield self._current(below)
+            if below.folded:
+                yield from self._packer.unpack(trace_id, below.folded)
+
+    def _around(self, trace: Trace[Live], record: SpanRecord) -> Iterator[SpanRecord]:
+        """What stands around a span that has no node itself, from its parent upwards."""
+        node = trace.nodes.get(int(record.parent_id, 16)) if record.parent_id is not None else None
+        for above in (node, *node.ancestors()) if node is not None else ():
+            yield self._current(above)
+
+    def _give(
+        self,
+        trace: Trace[Live],
+        node: Node[Live],
+        now: float,
+        *,
+        keep_itself: bool = False,
+        late: Given | None = None,
+    ) -> None:
+        """Put a subtree into the archive; `late`: beside what was given out before, which it may change."""
+        rows, unsettled, pending = bytearray(), bytearray(), set()
+        live: set[int] = set()
+        for below in node.walk():  # parents first
+            if below.record is None:
+                pending.add(below.id)
+            if below.record is None or (below is not node and below.parent is not None and below.parent.id in live):
+                live.add(below.id)
+            kept = unsettled if below.id in live else rows
+            if below.record is not None and not below.scored:
+                kept += self._packer.pack_if_possible(below.record)
+            kept += below.folded
+        node.scored = True
+        self._cut(trace, node, keep_itself=keep_itself)
+        self._archive.put(trace, rows, unsettled, pending, now, late=late)
+
+    def _revised(self, trace: Trace[Live], given: Given, live: list[SpanRecord] | None = None) -> Revised:
+        """What was given out, with what came since, and what stands around both now."""
+        revised = self._archive.revised(trace, given, live or ())
+        around = {above.span_id: above for record in revised.after for above in self._around(trace, record)}
+        path = tuple([record for span_id, record in around.items() if span_id not in revised.there])
+        return replace(revised, before=path + revised.before, after=path + revised.after)
+
+    def _cut(self, trace: Trace[Live], node: Node[Live], *, keep_itself: bool = False) -> None:
+        folded = [below.folded for below in node.walk() if below.folded]
         before = len(trace.nodes)
-        trace.forget(node, keep_itself=keep_itself)
-        self._spans -= before - len(trace.nodes)
+        trace.cut(node, keep_itself=keep_itself)
+        self._bytes -= sum(map(len, folded))
+        self._spans -= before - len(trace.nodes) + sum(map(count, folded))
 
-    def _close_if_done(self, trace_id: int, trace: Trace[Live]) -> None:
-        if not trace.nodes:
-            del self._traces[trace_id]
-            self._finish(trace_id)
+    def _opened(self, trace_id: int, now: float) -> Trace[Live]:
+        """A trace in which something happens, for the first time or again."""
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            trace = self._traces[trace_id] = self._archive.reopen(trace_id) or Trace(trace_id, now)
+        return trace
 
-    def _keep_within_limits(self, trace_id: int, trace: Trace[Live]) -> None:
-        if len(trace.nodes) > self._max_spans_per_trace:
-            self._evict(trace_id)
-        while self._spans > self._max_spans or len(self._traces) > self._max_traces:
-            self._evict(next(iter(self._traces)))
+    def _touch(self, trace: Trace[Live], now: float) -> None:
+        """Take note that something happened in a trace."""
+        trace.active = now
+        self._traces[trace.id] = self._traces.pop(trace.id)
 
-    def _evict(self, trace_id: int) -> None:
-        self._spans -= len(self._traces.pop(trace_id).nodes)
-        self.evicted += 1
-        self._finish(trace_id)
+    def _close_if_done(self, trace: Trace[Live], now: float) -> None:
+        if not trace.nodes and self._traces.pop(trace.id, None) is not None:
+            self._archive.finish(trace, now)
 
-    def _finish(self, trace_id: int) -> None:
-        """Remember a trace by its id alone, to know its late spans for what they are."""
-        self._finished[trace_id] = None
-        if len(self._finished) > _FINISHED_KEPT:
-            self._finished.popitem(last=False)
+    # --- limits ------------------------------------------------------------------------------------------------------
+
+    def _release(self, trace: Trace[Live], now: float) -> bool:
+        """Take a trace as it is; whether anything was at work in it. Bare spans that are still live stay.
+
+        A server's span, below which one request follows another, lives for as long as the server does.
+        """
+        roots = [node for node in trace.nodes.values() if node.parent is None]
+        surface = [node for root in roots for node in self._surface(root)]
+        working = [node for node in surface if self._role(node) not in BARE and not node.scored]
+        taken = [self._as_it_is(trace, root) for root in roots] if working and not trace.lost else []
+        for node in reversed(surface):  # children before their parents
+            if node.record is not None or node.role not in BARE:
+                self._give(trace, node, now)
+        self._ripe += [replace(ended, known=trace.known) for ended in taken]
+        if not working and now - trace.born >= self._limits.lifetime:
+            for root in roots:
+                self._cut(trace, root)
+        trace.active = now
+        if working:
+            trace.born = now
+        self._touch(trace, now)
+        self._close_if_done(trace, now)
+        return bool(working)
+
+    def _as_it_is(self, trace: Trace[Live], root: Node[Live]) -> Ended:
+        """A tree that nobody waits for any more."""
+        given = frozenset(node.record.span_id for node in root.walk() if node.scored and node.record)
+        return Ended("request", self._with_path(trace, root), given=given, unended=_unended(root))
+
+    def _keep_within_limits(self, trace: Trace[Live], now: float) -> None:
+        limits = self._limits
+        if len(trace.nodes) > limits.max_spans_per_trace:
+            self._lose(trace)
+        while self.bytes_in_flight > limits.max_bytes and self._archive.make_room():
+            pass
+        while len(self._traces) > 1 and (
+            self._spans > limits.max_spans
+            or len(self._traces) > limits.max_traces
+            or self.bytes_in_flight > limits.max_bytes
+        ):
+            self._evict(next(iter(self._traces.values())), now)
+
+    def _evict(self, trace: Trace[Live], now: float) -> None:
+        """Take a trace as it is, and keep nothing of it in flight."""
+        self.counts.evicted += 1
+        self._release(trace, now)
+        for root in [node for node in trace.nodes.values() if node.parent is None]:
+            self._cut(trace, root)
+        self._close_if_done(trace, now)
+
+    def _lose(self, trace: Trace[Live]) -> None:
+        """Score nothing of a trace any more: not all of it was seen."""
+        trace.lost = True
+        before = self._spans
+        for root in [node for node in trace.nodes.values() if node.parent is None]:
+            self._cut(trace, root)
+        self.counts.unscored += before - self._spans
 
 
-def _records(node: Node[Live]) -> Iterator[SpanRecord]:
-    """The ended spans of a subtree."""
-    return (below.record for below in node.walk() if below.record is not None)
+def _unended(node: Node[Live]) -> int:
+    """How many spans of a subtree are live."""
+    return sum(below.record is None for below in node.walk())

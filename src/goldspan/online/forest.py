@@ -1,22 +1,26 @@
-"""Spans in flight as trees: where each hangs, what it is to a run, and what can be forgotten."""
+"""Spans in flight as trees: where each hangs, what it is to a run, and what can be forgotten or folded away."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 from goldspan.extraction import Role
 from goldspan.model import SpanRecord
+from goldspan.online.packing import Rows, holds
+from goldspan.online.portions import Known
 
 Live = TypeVar("Live")
 
 _SPENT_KEPT = 4_096
+_EXACT = 8_192
+"""Bytes up to which folded rows take no more room than they need."""
 
 
 class Node(Generic[Live]):
-    """A span in flight: live until it ends, a record afterwards."""
+    """A span in flight: live until it ends, a record afterwards, and a row of its parent when nothing hangs from it."""
 
-    __slots__ = ("children", "id", "live", "parent", "record", "role", "scored", "start")
+    __slots__ = ("children", "folded", "id", "live", "parent", "record", "role", "scored", "start")
 
     def __init__(self, span_id: int, parent: Node[Live] | None, live: Live) -> None:
         self.id = span_id
@@ -29,8 +33,12 @@ class Node(Generic[Live]):
         """Nanoseconds since the epoch; `None` as long as nobody asked."""
         self.scored = False
         """Its request has been given out; only the span itself is kept, to tell what does not belong to others."""
-        self.children: dict[int, Node[Live]] = {}
+        self.children: dict[int, Node[Live]] | None = None
+        self.folded: Rows = b""
+        """Rows of spans below it that have ended and have no node any more."""
         if parent is not None:
+            if parent.children is None:
+                parent.children = {}
             parent.children[span_id] = self
 
     @property
@@ -49,42 +57,120 @@ class Node(Generic[Live]):
             node = node.parent
 
     def walk(self) -> Iterator[Node[Live]]:
-        """The node and everything below it, parents first. The tree may be cut while it is walked."""
+        """The node and everything below it that has a node, parents first. The tree may be cut while it is walked."""
         pending = [self]
         while pending:
             node = pending.pop()
-            pending.extend(node.children.values())
+            if node.children:
+                pending.extend(node.children.values())
             yield node
+
+    def fold(self, rows: Rows) -> None:
+        """Keep ended spans below it as rows."""
+        if len(self.folded) < _EXACT:
+            self.folded = bytes(self.folded) + rows  # as large as need be, and copied once more with each row
+        else:
+            self.folded = bytearray(self.folded) if isinstance(self.folded, bytes) else self.folded
+            self.folded += rows
+
+    def unhook(self) -> None:
+        """Take it from its parent."""
+        if self.parent is not None and self.parent.children is not None:
+            self.parent.children.pop(self.id, None)
+            if not self.parent.children:
+                self.parent.children = None
+
+
+class Given:
+    """The spans of requests that were given out, kept for a while: what ends late changes them."""
+
+    __slots__ = ("at", "changed", "handed_over", "late", "pending", "rows")
+
+    def __init__(self, at: float) -> None:
+        self.rows = bytearray()
+        """Spans that were there when their request was scored last."""
+        self.late = bytearray()
+        """Spans that came since."""
+        self.at = at
+        self.changed: float | None = None
+        """When the last late span came, in seconds; `None`: none has come since they were scored last."""
+        self.pending: set[int] = set()
+        """Late spans that have started, and not ended."""
+        self.handed_over = False
+        """The agent whose request it is handed over to another one."""
+
+    def __len__(self) -> int:
+        """Its size in bytes."""
+        return len(self.rows) + len(self.late)
+
+    def holds(self, span_id: int) -> bool:
+        """Whether a span is among them, ended or on its way."""
+        return span_id in self.pending or holds(self.rows, span_id) or holds(self.late, span_id)
 
 
 class Trace(Generic[Live]):
-    """What one process knows of one trace: the spans in flight, and the ids of those that are done."""
+    """What one process knows of one trace: the spans in flight, and those that were given out lately."""
 
-    __slots__ = ("_spent", "nodes")
+    __slots__ = ("_known", "_spent", "active", "born", "given", "id", "lost", "nodes", "outgrown")
 
-    def __init__(self) -> None:
+    def __init__(self, trace_id: int, now: float) -> None:
+        self.id = trace_id
         self.nodes: dict[int, Node[Live]] = {}
-        self._spent: dict[int, None] = {}
+        self.born = now
+        self.active = now
+        """When a span started or ended last, in seconds."""
+        self.given: tuple[Given, ...] = ()
+        """What was given out lately."""
+        self._known: Known | None = None
+        self.outgrown = False
+        """Spans started or ended in it inside of what had ended before: a component may have become more."""
+        self.lost = False
+        """Spans of it were not taken in: nothing that is said of it would be true."""
+        self._spent: dict[int, None] | None = None
 
-    def add(self, span_id: int, parent_id: int | None, live: Live) -> None:
-        """Hang a span that started under its parent, or make it a root where the parent is not of this process."""
-        if parent_id is not None and parent_id in self._spent:
-            self._spend(span_id)
-            return
-        parent = self.nodes.get(parent_id) if parent_id is not None else None
+    @property
+    def known(self) -> Known:
+        """What was given out of components, of runs that were not complete then, and of those that changed since."""
+        if self._known is None:  # most traces need none
+            self._known = {}
+        return self._known
+
+    def holder_of(self, span_id: int) -> Node[Live] | None:
+        """The node of a span, or the one that it was folded into."""
+        node = self.nodes.get(span_id)
+        if node is not None:
+            return node
+        return next((node for node in self.nodes.values() if node.folded and holds(node.folded, span_id)), None)
+
+    def given_with(self, span_id: int | None) -> Given | None:
+        """The requests given out that a span was part of."""
+        if span_id is None:
+            return None
+        return next((given for given in reversed(self.given) if given.holds(span_id)), None)
+
+    def is_spent(self, span_id: int) -> bool:
+        """Whether a span was given out so long ago that it is no longer kept."""
+        return self._spent is not None and span_id in self._spent
+
+    def add(self, span_id: int, parent: Node[Live] | None, live: Live) -> None:
+        """Hang a span that started under its parent; without one it is a root."""
         self.nodes[span_id] = Node(span_id, parent, live)
 
-    def forget(self, node: Node[Live], *, keep_itself: bool = False) -> None:
-        """Drop everything below a node, and the node. What still comes of them is late."""
+    def cut(self, node: Node[Live], *, keep_itself: bool = False) -> None:
+        """Drop everything below a node, and the node."""
         for gone in list(node.walk()):
             if gone is not node or not keep_itself:
                 self.nodes.pop(gone.id, None)
-                self._spend(gone.id)
-        node.children.clear()
-        if not keep_itself and node.parent is not None:
-            node.parent.children.pop(node.id, None)
+        node.children, node.folded = None, b""
+        if not keep_itself:
+            node.unhook()
 
-    def _spend(self, span_id: int) -> None:
-        self._spent[span_id] = None
-        if len(self._spent) > _SPENT_KEPT:  # a trace that lives for days must not grow
+    def spend(self, span_ids: Iterable[int]) -> bool:
+        """Remember spans that are no longer kept by their ids alone: what still comes of them is too late."""
+        if self._spent is None:
+            self._spent = {}
+        for span_id in span_ids:
+            self._spent[span_id] = None
+        while len(self._spent) > _SPENT_KEPT:  # a trace that lives for days must not grow
             del self._spent[next(iter(self._spent))]
+        return True

@@ -2,57 +2,204 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from goldspan._guard import guard
-from goldspan.extraction import extract
+from goldspan.errors import ConfigurationError, GoldspanError
+from goldspan.extraction import component_names, extract
 from goldspan.extraction.golden_ids import golden_id_attributes as attributes_from
 from goldspan.goldens import Goldens
-from goldspan.model import Evaluation, Run
-from goldspan.online.assembly import Ended
+from goldspan.model import Evaluation, Run, SpanRecord, Unit
+from goldspan.online.portions import Ended, Portion, Revised
+from goldspan.online.sessions import Sessions
 from goldspan.scoring import evaluate
+from goldspan.scoring.evaluator import OUT_OF_TIME
 from goldspan.scoring.metrics import MetricLike
 from goldspan.scoring.registry import measured_by
-from goldspan.sinks.protocol import Sink
+from goldspan.sinks import Redact, Sink, redacted
+
+if TYPE_CHECKING:
+    from goldspan.goldens.reloading import ReloadingGoldens
+    from goldspan.online.sampling import Sampling
+
+
+_log = logging.getLogger("goldspan")
 
 
 class Pipeline:
-    """Judges runs by some goldens and hands the evaluations on. Holds nothing that changes: any thread may use it.
+    """Judges runs by some goldens and hands the evaluations on. Any thread may use it.
+
+    `goldens` that are read again when their files change are asked for anew with every run. `budget` is in seconds:
+    metrics that would begin after it are not evaluated.
 
     Raises `ConfigurationError` when it is made with a metric or a threshold that does not exist, also one of a golden.
     """
 
     def __init__(
         self,
-        goldens: Goldens | None = None,
+        goldens: Goldens | ReloadingGoldens | None = None,
         *,
         sinks: Iterable[Sink] = (),
         metrics: Iterable[MetricLike] | None = None,
         thresholds: Mapping[str, float] | None = None,
         golden_id_attributes: Sequence[str] | None = None,
+        units: Sequence[Unit] = ("request", "component"),
+        redact: Redact | None = None,
+        sampling: Sampling | None = None,
+        budget: float | None = None,
     ) -> None:
-        self.goldens = Goldens() if goldens is None else goldens
-        self._sinks = tuple((sink, guard(f"submit to {type(sink).__name__}")) for sink in sinks)
+        self.sinks = tuple(sinks)
+        self._guarded = tuple((sink, guard(f"submit to {type(sink).__name__}")) for sink in self.sinks)
         self._metrics = None if metrics is None else tuple(metrics)
         self._thresholds = None if thresholds is None else dict(thresholds)
         self._golden_id_attributes = attributes_from(golden_id_attributes)
+        self._units = frozenset(units)
+        self._sessions = Sessions() if "conversation" in self._units else None
+        self._redact = redact
+        self._sampling = sampling
+        self._budget = budget
+        self._unusable = 0
+        self.sampled_out = 0
+        """Runs that the sampling left unscored."""
+        self.over_budget = 0
+        """Evaluations that lack metrics for want of time."""
+        self.reload_failures = 0
+        """Changed golden files that could not be read, or ask for metrics that do not exist."""
+        self.goldens = Goldens()
+        """What runs are judged by."""
         self._judge(Run(run_id="trial"))  # a wrong metric is found now, not in the middle of a request
-        for golden in self.goldens if metrics is None else ():
-            measured_by(golden, self._thresholds)
         extract((), golden_id_attributes=self._golden_id_attributes)  # nor are conventions of packages loaded there
+        self._source = None if goldens is None or isinstance(goldens, Goldens) else goldens
+        self._offered = goldens if isinstance(goldens, Goldens) else self._source.current if self._source else Goldens()
+        self._adopt(self._offered)
 
-    def conclude(self, ended: Ended) -> list[Evaluation]:
-        """Extract and evaluate the runs that came to their end."""
-        runs = extract(ended.spans, unit=ended.unit, golden_id_attributes=self._golden_id_attributes)
-        return [self.evaluate(run) for run in runs if ended.holds(run)]
+    def _adopt(self, goldens: Goldens) -> None:
+        """Judge by these from now on. Raises `ConfigurationError` where one asks for a metric that does not exist."""
+        for golden in goldens if self._metrics is None else ():
+            measured_by(golden, self._thresholds)
+        goldens.prepare()
+        self.goldens = goldens
 
-    def evaluate(self, run: Run) -> Evaluation:
-        """Judge one run and submit the evaluation to every sink. A sink that fails keeps it from no other."""
-        evaluation = self._judge(run)
-        for sink, guarded in self._sinks:
-            with guarded:
-                sink.submit(evaluation)
-        return evaluation
+    def _keep_up(self) -> None:
+        """Take up goldens that were read again. Those that cannot be used leave the earlier ones as they are."""
+        if self._source is None:
+            return
+        offered = self._source.current
+        if offered is not self._offered:
+            self._offered = offered
+            try:
+                self._adopt(offered)
+            except GoldspanError as error:
+                self._unusable += 1
+                _log.error("goldspan goes on with the goldens that it had: %s", error)
+        self.reload_failures = self._source.failures + self._unusable
+
+    def conclude(self, portion: Portion) -> list[Evaluation]:
+        """Extract and evaluate the runs that came to their end, or that changed."""
+        self._keep_up()
+        if isinstance(portion, Revised):
+            return [evaluation for unit in ("request", "component") for evaluation in self._revise(portion, unit)]
+        if portion.unit not in self._units and not (portion.unit == "request" and self._sessions):
+            return []
+        runs = (run for run in self._extract(portion.spans, portion.unit) if portion.holds(run))
+        return list(self._evaluated(portion, runs))
+
+    def evaluate(self, run: Run, revision: int = 1) -> Evaluation | None:
+        """Judge one run and submit the evaluation to every sink; `None`: nothing of it may leave.
+
+        A sink that fails keeps it from no other.
+        """
+        return self._submit(self._judge(run), revision)
+
+    def watches(self, span: SpanRecord) -> bool:
+        """Whether somebody asks for the component that a span stands for, though it is not marked as one."""
+        return component_names(span, self.goldens.components) is not None
+
+    def close(self) -> None:
+        """Look at the files of the goldens no more."""
+        if self._source is not None:
+            self._source.close()
+
+    def _extract(self, spans: Iterable[SpanRecord], unit: Unit) -> list[Run]:
+        return extract(
+            spans,
+            unit=unit,
+            golden_id_attributes=self._golden_id_attributes,
+            components=self.goldens.components,
+        )
+
+    def _evaluated(self, portion: Ended, runs: Iterable[Run]) -> Iterator[Evaluation]:
+        for run in runs:
+            if not self._keeps(run):
+                continue
+            if portion.unended:
+                run = replace(run, health=replace(run.health, unended=portion.unended))
+            if run.unit in self._units:
+                judged = self._judge(run)
+                if portion.known is not None:
+                    portion.known[run.unit, run.run_id] = (1, judged.digest)
+                if submitted := self._submit(judged, 1):
+                    yield submitted
+            self._continue_session(run)
+
+    def _revise(self, portion: Revised, unit: Unit) -> Iterator[Evaluation]:
+        """The runs that are others now than they were before, and those that were not there."""
+        if unit not in self._units:
+            return
+        before = {run.run_id: run for run in self._extract(portion.before, unit)}
+        for run in self._extract(portion.after, unit):
+            place = (unit, run.run_id)
+            known, there = portion.known.get(place), before.get(run.run_id)
+            if (known is None and there is None and run.span_id not in portion.there) or not self._keeps(run):
+                continue
+            if known is None and there is not None:
+                known = (1, self._judge(there).digest)
+            judged = self._judge(run)
+            changed = known is None or known[1] != judged.digest
+            revision = (known[0] if known else 0) + changed
+            # Noted even where nothing changed: what it is laid beside the next time may not be all that was seen now.
+            portion.known[place] = (revision, judged.digest)
+            if changed:
+                if submitted := self._submit(judged, revision):
+                    yield submitted
+                self._continue_session(run)
+
+    def _continue_session(self, request: Run) -> None:
+        """Judge the conversation that the request is part of."""
+        conversation = self._sessions.add(request) if self._sessions and request.unit == "request" else None
+        if conversation is not None:
+            self.evaluate(*conversation)
+
+    def _keeps(self, run: Run) -> bool:
+        if self._sampling is None or self._sampling.keeps(run):
+            return True
+        self.sampled_out += 1
+        return False
 
     def _judge(self, run: Run) -> Evaluation:
-        return evaluate(run, self.goldens, metrics=self._metrics, thresholds=self._thresholds)
+        return evaluate(run, self.goldens, metrics=self._metrics, thresholds=self._thresholds, budget=self._budget)
+
+    def _submit(self, evaluation: Evaluation, revision: int) -> Evaluation | None:
+        """Hand an evaluation to the sinks, as far as it may leave."""
+        if revision > 1:
+            evaluation = replace(evaluation, revision=revision)
+        if self._budget is not None and any(score.reason == OUT_OF_TIME for score in evaluation.scores):
+            self.over_budget += 1
+        allowed = redacted(evaluation, self._redact)
+        if allowed is not None:
+            for sink, guarded in self._guarded:
+                with guarded:
+                    sink.submit(allowed)
+        return allowed
+
+
+def check_units(units: Iterable[str]) -> tuple[Unit, ...]:
+    """The units asked for. Raises `ConfigurationError` for one that does not exist, and for none."""
+    known: tuple[Unit, ...] = ("request", "component", "conversation")
+    asked = tuple(units)
+    if not asked or set(asked) - set(known):
+        raise ConfigurationError(f"units are some of {', '.join(known)}, not {', '.join(map(repr, asked)) or 'none'}")
+    return tuple(unit for unit in known if unit in asked)

@@ -1,0 +1,63 @@
+"""What an assembly gives out: spans in which runs came to their end, or changed; and what did not come as it should."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from goldspan.model import Run, SpanRecord, Unit
+
+Known: TypeAlias = "dict[tuple[Unit, str], tuple[int, str]]"
+"""The latest revision and its digest, by the unit and the id of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The spans in which something came to its end: extract them, and take the runs that it `holds`."""
+
+    unit: Unit
+    spans: tuple[SpanRecord, ...]
+    span_id: str | None = None
+    """The span the run stands on; `None`: take every run but those on spans `given` before."""
+    given: frozenset[str] = frozenset()
+    unended: int = 0
+    """Spans of it that have not ended."""
+    known: Known | None = None
+    """Where to note what is given out, so that it can be told later whether it changed; `None`: nowhere."""
+
+    def holds(self, run: Run) -> bool:
+        """Whether the run came to its end here, and not before or somewhere else."""
+        return run.span_id not in self.given if self.span_id is None else run.span_id == self.span_id
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """The spans of requests that were given out before, and with those that came late: some runs are others now."""
+
+    before: tuple[SpanRecord, ...]
+    after: tuple[SpanRecord, ...]
+    there: frozenset[str]
+    """The spans that have ended. Runs that stand on others are still in flight, unless they were given out before."""
+    known: Known
+    """What was given out of runs that were not complete then, or changed since. To be kept up to date."""
+
+
+Portion: TypeAlias = Ended | Revised
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to spans and traces that did not come as they should, since the process began."""
+
+    late: int = 0
+    """Spans that ended after their run was scored. It is scored again, unless they come too late for that."""
+    too_late: int = 0
+    """Spans that ended when their run was no longer kept, or whose start was never seen."""
+    duplicates: int = 0
+    """Spans that ended twice."""
+    evicted: int = 0
+    """Traces that were taken as they were because too much was in flight."""
+    unended: int = 0
+    """Traces that were taken as they were because nothing had happened in them for long."""
+    unscored: int = 0
+    """Spans that were not taken in, and those in flight of the same traces."""

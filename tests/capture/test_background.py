@@ -1,0 +1,329 @@
+"""Scored by a thread of its own: the application leaves its spans there, and everything comes out as it would have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, SynchronousMultiSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
+
+import goldspan
+from capture.telemetry import Exported, Install
+from goldspan import Evaluation, ExpectedTool, Golden, Limits
+from goldspan.online import Counts
+
+GOLDENS = [Golden("book", "A hotel!", tools=(ExpectedTool("search"), ExpectedTool("book")), threshold=1)]
+
+
+@goldspan.trace
+def search(city: str) -> str:
+    return f"hotels in {city}"
+
+
+@goldspan.trace
+def book(hotel: str) -> str:
+    return hotel
+
+
+@goldspan.trace(kind="agent")
+def booking(question: str) -> str:
+    search("Paris")
+    book("Ritz")
+    return "done"
+
+
+class Kept:
+    """A sink that keeps what it gets, and the threads on which."""
+
+    def __init__(self) -> None:
+        self.evaluations: list[Evaluation] = []
+        self.threads: set[str] = set()
+        self.waiting = threading.Event()
+        self.waiting.set()
+
+    def submit(self, evaluation: Evaluation) -> None:
+        self.waiting.wait(30)
+        self.threads.add(threading.current_thread().name)
+        self.evaluations.append(evaluation)
+
+
+def test_what_is_exported_in_batches_is_scored_in_the_background(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept])
+    install(processor)
+    assert booking("A hotel!") == "done"
+    assert processor.force_flush()
+    assert kept.threads == {"goldspan"}
+    assert [evaluation.passed for evaluation in kept.evaluations] == [True]
+    assert exported.names == ["execute_tool search", "execute_tool book", "invoke_agent booking"]
+    assert exported.attributes("invoke_agent booking")["goldspan.passed"] is True
+    assert processor._scorer.counts == Counts()
+
+
+@pytest.mark.parametrize("background", [True, False, None])
+def test_where_it_is_done_may_be_chosen(exported: Exported, install: Install, background: bool | None) -> None:
+    kept = Kept()
+    then = SimpleSpanProcessor(exported.exporter)
+    processor = goldspan.ScoringProcessor(GOLDENS, then=then, sinks=[kept], background=background)
+    install(processor)
+    booking("A hotel!")
+    assert processor.force_flush()
+    assert kept.threads == {"goldspan" if background else threading.current_thread().name}
+    assert exported.attributes("invoke_agent booking")["goldspan.passed"] is True
+
+
+def test_several_batches_together_are_in_the_background_and_one_of_them_that_is_none_is_not(exported: Exported) -> None:
+    both = SynchronousMultiSpanProcessor()
+    both.add_span_processor(BatchSpanProcessor(exported.exporter))
+    for simple in (False, True):
+        if simple:
+            both.add_span_processor(SimpleSpanProcessor(exported.exporter))
+        processor = goldspan.ScoringProcessor(then=both)
+        assert processor._in_background is not simple
+    processor.shutdown()
+
+
+def test_an_application_never_waits_for_a_slow_sink(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    kept.waiting.clear()
+    processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept])
+    install(processor)
+    for _ in range(20):
+        assert booking("A hotel!") == "done"
+    assert not processor.force_flush(10)
+    kept.waiting.set()
+    assert processor.force_flush()
+    assert len(kept.evaluations) == 20
+
+
+def test_what_is_too_much_is_exported_all_the_same_and_its_requests_are_not_scored(
+    exported: Exported, install: Install
+) -> None:
+    kept = Kept()
+    kept.waiting.clear()
+    then = BatchSpanProcessor(exported.exporter, max_queue_size=10_000)
+    processor = goldspan.ScoringProcessor(GOLDENS, then=then, sinks=[kept], limits=Limits(max_queue=30))
+    install(processor)
+    for _ in range(50):
+        booking("A hotel!")
+    kept.waiting.set()
+    assert processor.force_flush()
+    assert len(exported.spans) == 150
+    scored = len(kept.evaluations)
+    assert 1 <= scored < 50
+    assert all(evaluation.run.tools_used == ("search", "book") for evaluation in kept.evaluations)
+    assert processor._scorer.counts.unscored > 0
+    booking("A hotel!")
+    assert processor.force_flush()
+    assert len(kept.evaluations) == scored + 1
+
+
+def test_the_last_requests_are_scored_before_a_shutdown(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    provider = install(goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept]))
+    booking("A hotel!")
+    unended = trace.get_tracer("app").start_span("invoke_agent x", attributes={"gen_ai.operation.name": "invoke_agent"})
+    provider.shutdown()
+    provider.shutdown()
+    assert [(one.passed, one.health.unended) for one in kept.evaluations] == [(True, 0), (None, 1)]
+    assert exported.attributes("invoke_agent booking")["goldspan.passed"] is True
+    unended.end()
+
+
+def test_late_spans_score_a_request_again(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept])
+    install(processor)
+    agents: list[SpanContext] = []
+
+    @goldspan.trace(kind="agent")
+    def hasty(question: str) -> None:
+        search("Paris")
+        agents.append(trace.get_current_span().get_span_context())
+
+    hasty("A hotel!")
+    here = set_span_in_context(NonRecordingSpan(agents[0]))
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "book"}
+    trace.get_tracer("app").start_span("execute_tool book", here, attributes=tool).end()
+    assert processor.force_flush()
+    assert [(one.revision, one.passed) for one in kept.evaluations] == [(1, False), (2, True)]
+    assert len({one.digest for one in kept.evaluations}) == 2
+    assert processor._scorer.counts == Counts(late=1)
+
+
+def test_late_spans_score_a_request_again_by_themselves(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), sinks=[kept], limits=Limits(settle=0.05))
+    install(processor)
+    tracer = trace.get_tracer("app")
+    agent = tracer.start_span("invoke_agent x", attributes={"gen_ai.operation.name": "invoke_agent"})
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "book"}
+    agent.end()
+    tracer.start_span("execute_tool book", set_span_in_context(agent), attributes=tool).end()
+    for _ in range(1_000):
+        if len(kept.evaluations) == 2:
+            break
+        time.sleep(0.01)
+    assert [(one.revision, one.run.tools_used) for one in kept.evaluations] == [(1, ()), (2, ("book",))]
+
+
+def test_threads_that_serve_requests_at_once_get_each_its_own_verdict(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept])
+    install(processor)
+
+    @goldspan.trace(kind="agent")
+    def serve(question: str, calls: int) -> None:
+        for _ in range(calls):
+            search("Paris")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: serve(f"request {number}", number % 7), range(200)))
+    assert processor.force_flush()
+    assert {one.run.input: len(one.run.tools_used) for one in kept.evaluations} == {
+        f"request {number}": number % 7 for number in range(200)
+    }
+    assert len(exported.spans) == len(kept.evaluations) + sum(number % 7 for number in range(200))
+
+
+class Raising(SpanProcessor):
+    """Fails to take what it is handed."""
+
+    def on_end(self, span: ReadableSpan) -> None:
+        raise OSError("no room")
+
+
+def test_what_fails_behind_it_does_not_stop_the_background(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    kept = Kept()
+    processor = goldspan.ScoringProcessor(GOLDENS, then=Raising(), sinks=[kept], background=True)
+    install(processor)
+    for _ in range(3):
+        booking("A hotel!")
+    processor.force_flush()
+    assert len(kept.evaluations) == 3
+
+
+def test_without_a_processor_behind_it_only_the_sinks_are_told(exported: Exported, install: Install) -> None:
+    kept = Kept()
+    processor = goldspan.ScoringProcessor(GOLDENS, sinks=[kept], background=True)
+    install(exported.processor(), processor)
+    booking("A hotel!")
+    assert processor.force_flush()
+    assert len(kept.evaluations) == 1
+    assert "goldspan.passed" not in exported.attributes("invoke_agent booking")
+
+
+SERVING = """
+import os, sys, threading
+import goldspan
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+exporter, told = InMemorySpanExporter(), []
+provider = TracerProvider()
+processor = goldspan.ScoringProcessor(then=exporter, sinks=[told.append])
+provider.add_span_processor(processor)
+trace.set_tracer_provider(provider)
+
+@goldspan.trace
+def search(city): return city
+
+@goldspan.trace(kind="agent")
+def agent(question): return search("Paris")
+
+agent("in the parent, before")
+processor.force_flush()
+open_in_the_parent = provider.get_tracer("app").start_span("open")
+children = []
+for number in range(3):
+    child = os.fork()
+    if child == 0:
+        told.clear()
+        exporter.clear()
+        for _ in range(5):
+            agent(f"in child {number}")
+        done = processor.force_flush()
+        fine = done and len(told) == 5 and {each.run.input for each in told} == {f"in child {number}"}
+        os._exit(0 if fine and len(exporter.get_finished_spans()) == 10 and len(processor._scorer) == 0 else 1)
+    children.append(child)
+agent("in the parent, after")
+assert all(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 for child in children)
+assert processor.force_flush()
+assert [each.run.input for each in told] == ["in the parent, before", "in the parent, after"]
+print("fine")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_processes_forked_by_a_server_score_their_own_requests(tmp_path: Path) -> None:
+    program = tmp_path / "serving.py"
+    program.write_text(SERVING)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", program], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "fine\n", done.stderr
+
+
+ENDING = """
+import goldspan
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+provider = TracerProvider()
+provider.add_span_processor(
+    goldspan.ScoringProcessor(then=BatchSpanProcessor(ConsoleSpanExporter(formatter=lambda span: span.name + "\\n")),
+                              sinks=[lambda evaluation: print("scored", evaluation.run.input)]))
+trace.set_tracer_provider(provider)
+
+@goldspan.trace(kind="agent")
+def agent(question): return "done"
+
+agent("the last thing that is asked")
+"""
+
+
+def test_a_program_that_simply_ends_loses_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "ending.py"
+    program.write_text(ENDING)
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120, check=True)
+    assert sorted(done.stdout.splitlines()) == ["invoke_agent agent", "scored the last thing that is asked"]
+    assert done.stderr == ""
+
+
+def test_goldens_that_change_are_taken_up_and_broken_ones_are_not(
+    exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    path, kept = tmp_path / "goldens.yaml", Kept()
+
+    def write(text: str) -> None:
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").replace(path)
+        assert processor._scorer.pipeline._source is not None
+        processor._scorer.pipeline._source.check_now()
+
+    path.write_text("goldens: [{id: book, input: A hotel!, tools: [search]}]")
+    processor = goldspan.ScoringProcessor(path, then=exported.processor(), sinks=[kept], reload=3_600)
+    install(processor)
+    booking("A hotel!")
+    write("goldens: [{id: book, input: A hotel!, tools: [search, cancel]}]")
+    booking("A hotel!")
+    for broken in ("goldens: [{id: book, tols: []}]", "goldens: [{id: b, tools: [], metrics: [no_such_metric]}]"):
+        write(broken)
+        booking("A hotel!")
+    recall = [evaluation.score("tool_recall") for evaluation in kept.evaluations]
+    assert [score.value if score else None for score in recall] == [1.0, 0.5, 0.5, 0.5]
+    assert processor._scorer.pipeline.reload_failures == 2
+    assert [golden.id for golden in processor.goldens] == ["book"]

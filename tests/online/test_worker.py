@@ -1,0 +1,182 @@
+"""What is left to the background is done there, in order, whatever fails, and nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from goldspan import _guard
+from goldspan.online import Worker
+from goldspan.online.clock import AwakeClock
+
+
+class Work:
+    """Notes what is worked on, and waits where it is told to."""
+
+    def __init__(self, max_queue: int = 1_000) -> None:
+        self.done: list[int] = []
+        self.looked = 0
+        self.wants_more = False
+        self.go = threading.Event()
+        self.go.set()
+        self.worker: Worker[int] = Worker(self.work, self.look, max_queue=max_queue)
+
+    def work(self, item: int) -> None:
+        self.go.wait(30)
+        if item < 0:
+            raise ValueError(item)
+        self.done.append(item)
+
+    def look(self) -> bool:
+        self.looked += 1
+        return self.wants_more
+
+
+@pytest.fixture
+def work() -> Iterator[Work]:
+    made = Work()
+    yield made
+    made.go.set()
+    made.worker.stop(30)
+
+
+def until(condition: object) -> None:
+    """Wait until something holds that another thread brings about."""
+    for _ in range(3_000):
+        if condition():  # type: ignore[operator]
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came to be")
+
+
+def test_items_are_done_in_order_without_anybody_waiting(work: Work) -> None:
+    for number in range(100):
+        assert work.worker.put(number)
+    until(lambda: len(work.done) == 100)
+    assert work.done == list(range(100))
+    until(lambda: work.looked)
+    until(lambda: work.worker.asleep)
+
+
+def test_a_flush_waits_for_what_was_put_before(work: Work) -> None:
+    for number in range(10):
+        work.worker.put(number)
+    assert work.worker.flush(30)
+    assert work.done == list(range(10))
+    assert len(work.worker) == 0
+
+
+def test_a_flush_that_takes_too_long_says_so(work: Work) -> None:
+    work.go.clear()
+    work.worker.put(1)
+    assert not work.worker.flush(0.01)
+    work.go.set()
+    assert work.worker.flush(30)
+
+
+def test_a_full_queue_takes_nothing_more() -> None:
+    work = Work(max_queue=2)
+    work.go.clear()
+    taken = [work.worker.put(number) for number in range(10)]
+    assert taken[:2] == [True, True]
+    assert not all(taken)
+    work.go.set()
+    work.worker.stop(30)
+    assert work.done == [number for number, was_taken in enumerate(taken) if was_taken]
+
+
+def test_what_fails_is_counted_and_the_rest_is_done(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    for number in (1, -1, 2):
+        work.worker.put(number)
+    assert work.worker.flush(30)
+    assert work.done == [1, 2]
+    assert _guard.failures["work in the background"] == 1
+
+
+def test_it_goes_on_looking_for_as_long_as_there_is_something_to_look_for(work: Work) -> None:
+    work.wants_more = True
+    work.worker.wake()
+    until(lambda: work.looked >= 3)
+    assert not work.worker.asleep
+    work.wants_more = False
+    until(lambda: work.worker.asleep)
+    seen = work.looked
+    time.sleep(1.2)
+    assert work.looked == seen
+
+
+def test_stopping_does_what_is_left_and_takes_nothing_more(work: Work) -> None:
+    work.go.clear()
+    for number in range(5):
+        work.worker.put(number)
+    work.go.set()
+    work.worker.stop(30)
+    assert work.done == list(range(5))
+    assert not work.worker.put(5)
+    work.worker.wake()
+    assert work.worker.flush(30)
+    assert work.done == list(range(5))
+
+
+def test_without_a_thread_a_flush_does_the_work_itself(work: Work) -> None:
+    assert work.worker.flush(0)
+    assert threading.active_count() >= 1
+    assert work.done == []
+
+
+def test_where_no_thread_can_start_any_more_stopping_does_the_work(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert work.worker.put(1)
+    work.worker.stop(30)
+    assert work.done == [1]
+
+
+def test_a_flush_from_the_work_itself_does_not_wait_for_itself() -> None:
+    flushed: list[bool] = []
+
+    def work(item: int) -> None:
+        flushed.append(True)
+
+    worker: Worker[int] = Worker(work, lambda: False)
+
+    def look() -> bool:
+        flushed.append(worker.flush(30))
+        return False
+
+    worker._look = look
+    worker.put(1)
+    until(lambda: len(flushed) == 2)
+    worker.stop(30)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_begins_anew_with_a_thread_of_its_own(work: Work) -> None:
+    work.go.clear()
+    work.worker.put(1)
+    child = os.fork()
+    if child == 0:
+        work.worker.forget()
+        work.go = threading.Event()
+        work.go.set()
+        work.worker.put(2)
+        os._exit(0 if work.worker.flush(30) and work.done == [2] else 1)
+    work.go.set()
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert work.worker.flush(30)
+    assert work.done == [1]
+
+
+def test_the_clock_stands_still_while_the_process_does() -> None:
+    readings = iter([100.0, 100.5, 101.0, 4_000.0, 4_000.5, 4_000.0])
+    clock = AwakeClock(lambda: next(readings))
+    assert [clock.now() for _ in range(5)] == [0.5, 1.0, 6.0, 6.5, 6.5]
