@@ -12,7 +12,7 @@ import pytest
 import scoring_cases
 from payloads import CAPTURES, payload_a, payload_b
 from peers import PEERS, Peer, worker
-from peers.environments import Unavailable, Worker, environment
+from peers.environments import Unavailable, Worker, answer, environment
 
 import goldspan
 from goldspan.extraction import extract
@@ -27,10 +27,39 @@ def test_overhead_is_given_for_every_variant_as_a_ratio_to_bare_spans() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "overhead.py", "--rounds", "1"], capture_output=True, text=True, check=True
     )
-    lines = [line.split(" us a span ") for line in done.stdout.splitlines()[1:]]
-    ratios = {name.rsplit(maxsplit=1)[0].strip(): float(ratio) for name, ratio in lines}
+    lines = [line.split() for line in done.stdout.splitlines() if line.count(" us a span ") == 2]
+    ratios = {" ".join(words[:-10]): (words[-6], words[-1]) for words in lines}
     assert list(ratios) == ["bare spans", "@goldspan.trace", "bare spans, scored", "@goldspan.trace, scored"]
-    assert ratios["bare spans"] == 1
+    assert ratios["bare spans"] == ("1.00", "1.00")
+    verdicts = [line for line in done.stdout.splitlines() if line.startswith(("  ok  ", "  MISSED"))]
+    said = ("a decorated sync function", "a decorated async function", "bare spans: scored", "@goldspan.trace: scored")
+    assert [words in line for words, line in zip(said, verdicts, strict=True)] == [True] * 4
+
+
+def test_no_tool_of_ours_is_lost_in_a_thread_and_no_peer_is_needed_to_see_that() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "context.py", "--check"], capture_output=True, text=True, check=True
+    )
+    _, ours = done.stdout.splitlines()
+    assert ours.split() == ["goldspan", *["2/2"] * 5]
+
+
+def test_a_peer_whose_decorator_cannot_be_measured_is_named_with_the_reason(tmp_path: Path) -> None:
+    offline = {**os.environ, "PIP_NO_INDEX": "1"}
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "context.py", "--peers", str(tmp_path), "--only", "galtea"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=offline,
+    )
+    assert done.stdout.splitlines()[-1].startswith("galtea==5.12.0 cannot be installed: ")
+
+
+def test_an_answer_that_does_not_come_is_told_with_the_last_line_of_the_error() -> None:
+    script = BENCHMARKS / "peers" / "capture_worker.py"
+    with pytest.raises(Unavailable, match="cannot be run: KeyError: 'nobody'"):
+        answer("nobody", Path(sys.executable), script, "context")
 
 
 def test_extraction_is_given_for_both_payloads_as_a_ratio_to_parsing() -> None:
@@ -138,6 +167,19 @@ def test_scores_are_timed_by_cases_that_are_the_same_each_time_and_half_of_them_
     assert len(made) == 1000
     assert 0.4 < sum(case.called == case.expected for case in made) / len(made) < 0.6
     assert all(call["args"] for case in made for call in (*case.called, *case.expected))
+
+
+def test_lookup_is_given_beside_its_budgets_with_the_answers_of_comparing_with_all() -> None:
+    options = ["--goldens", "1200", "--queries", "2", "--rounds", "1"]
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "lookup.py", *options], capture_output=True, text=True, check=True
+    )
+    sets = [line.partition(":")[0] for line in done.stdout.splitlines() if line.startswith("1200")]
+    assert sets == ["1200 goldens of words", "1200 goldens of templates"]
+    told = [line.strip().partition(":")[0].split(maxsplit=1)[1] for line in done.stdout.splitlines() if line[0] == " "]
+    near = ["near hit at 90", "miss at 90", "near hit at 90 and the next best", "near hit at 80", "miss at 80"]
+    assert told == ["exact hit", *near] * 2
+    assert done.stdout.count("same answers") == len(near) * 2
 
 
 def _scoring(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

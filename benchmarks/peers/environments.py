@@ -55,6 +55,20 @@ def _install(python: Path, what: Sequence[str]) -> None:
         raise Unavailable(f"cannot be installed: {_last_line(done.stderr)}")
 
 
+def answer(name: str, python: Path, script: Path, *arguments: object) -> Any:
+    """What a script, run in an environment, prints as its last line of JSON about the peer of that name.
+
+    Raises `Unavailable`.
+    """
+    command = [str(python), "-I", str(script), name, *map(str, arguments)]
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", check=False, env={**os.environ, **_QUIET}
+    )
+    if done.returncode or not done.stdout:
+        raise Unavailable(f"cannot be run: {_last_line(done.stderr)}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 class Worker:
     """A process that runs a peer in an environment of its own. It ends with the `with` block."""
 
@@ -115,6 +129,9 @@ _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "LANGSMITH_TRACING": "false",
     "LITELLM_LOCAL_MODEL_COST_MAP": "true",
+    "OPIK_SENTRY_ENABLE": "false",
+    "TRACELOOP_TELEMETRY": "false",
+    "LOGFIRE_IGNORE_NO_CONFIG": "1",
 }
 """Peers are timed without what they would report to their makers."""
 

@@ -38,12 +38,10 @@ class Binder:
         """The arguments by name; those beyond the named ones under the name of `*args`, `**kwargs` among the rest."""
         if self._skip:
             args = args[1:]
-        bound: Arguments = dict(zip(self._positional, args))  # noqa: B905 - a wrong call is not ours to report
-        if self._rest is not None and len(args) > len(self._positional):
-            bound[self._rest] = list(args[len(self._positional) :])
-        if kwargs:
-            bound.update(kwargs)
-        return bound
+        if self._rest is None or len(args) <= len(self._positional):
+            return {**dict(zip(self._positional, args)), **kwargs}  # noqa: B905 - a wrong call is not ours to report
+        named = len(self._positional)
+        return {**dict(zip(self._positional, args[:named], strict=True)), self._rest: list(args[named:]), **kwargs}
 
     def first_text(self, arguments: Arguments) -> str | None:
         """The first argument that is text, in the order in which the function declares its parameters."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
-from opentelemetry import context as otel_context
 from opentelemetry import trace as otel_trace
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context
-from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, get_current
+from opentelemetry.trace import Span, Status, StatusCode, TracerProvider, get_tracer_provider, set_span_in_context
 
 from goldspan import semconv
 from goldspan._guard import guard
@@ -25,25 +24,29 @@ _ENDING = guard("end the span of a decorated function")
 _NOT_RECORDING = (otel_trace.ProxyTracerProvider, otel_trace.NoOpTracerProvider)
 
 
-class Call(NamedTuple):
-    """One call under way: its span, and the context in which that span is current."""
-
-    span: Span
-    context: Context
+Call: TypeAlias = tuple[Span, Context]
+"""One call under way: its span, and the context in which that span is current."""
 
 
 class Recorder:
-    """Opens and ends the spans of one function. Its methods never raise, whatever the values do."""
+    """Opens and ends the spans of one function. Its methods never raise, whatever the values do.
+
+    They are on the path of every call, of which most of the time is the SDK's. So what can be looked up beforehand has
+    been, and a guard is entered where something has gone wrong: `try` alone costs nothing.
+    """
 
     __slots__ = (
         "_binder",
+        "_input_key",
         "_labels",
+        "_output_key",
         "_provider",
-        "_shape",
         "_span_name",
         "_takes_arguments",
         "_takes_result",
         "_tracer",
+        "_write_input",
+        "_write_output",
     )
 
     def __init__(
@@ -53,15 +56,20 @@ class Recorder:
         kind: Kind,
         name: str,
         golden: str | None = None,
+        metrics: tuple[str, ...] = (),
         capture_arguments: bool = True,
         capture_result: bool = True,
         static: bool = False,
     ) -> None:
-        self._shape = SHAPES[kind]
-        self._span_name = self._shape.prefix + name
-        self._labels = self._shape.labels(name)
+        shape = SHAPES[kind]
+        self._span_name = shape.prefix + name
+        self._labels = shape.labels(name)
+        self._input_key, self._write_input = shape.input_key, shape.write_input
+        self._output_key, self._write_output = shape.output_key, shape.write_output
         if golden is not None:
             self._labels[semconv.GOLDEN_ID] = golden
+        if metrics:
+            self._labels[semconv.METRICS] = metrics
         self._binder = Binder(function, static=static)
         self._takes_arguments = capture_arguments
         self._takes_result = capture_result
@@ -70,30 +78,39 @@ class Recorder:
 
     def open(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """Start the span of a call; `None` where nothing listens or instrumentation is suppressed."""
-        with _OPENING:
-            here = otel_context.get_current()
+        try:
+            here = get_current()
             if here.get(_SUPPRESS_INSTRUMENTATION_KEY):
                 return None
-            provider = otel_trace.get_tracer_provider()
+            provider = get_tracer_provider()
             if provider is not self._provider:
                 self._adopt(provider)
             if self._tracer is None:
                 return None
             attributes = self._labels.copy()
             if self._takes_arguments:
-                arguments = self._binder.bind(args, kwargs)
-                attributes[self._shape.input_key] = self._shape.write_input(self._binder, arguments)
+                binder = self._binder
+                attributes[self._input_key] = self._write_input(binder, binder.bind(args, kwargs))
             span = self._tracer.start_span(self._span_name, here, attributes=attributes)
-            return Call(span, otel_trace.set_span_in_context(span, here))
+            return span, set_span_in_context(span, here)
+        except Exception:
+            with _OPENING:
+                raise
         return None
 
     def succeed(self, span: Span, result: object) -> None:
         """End the span of a call that returned."""
-        with _DESCRIBING:
+        try:
             if self._takes_result and span.is_recording():
-                span.set_attribute(self._shape.output_key, self._shape.write_output(result))
-        with _ENDING:
+                span.set_attribute(self._output_key, self._write_output(result))
+        except Exception:
+            with _DESCRIBING:
+                raise
+        try:
             closing.end(span)
+        except Exception:
+            with _ENDING:
+                raise
 
     def fail(self, span: Span, error: BaseException) -> None:
         """End the span of a call that raised.

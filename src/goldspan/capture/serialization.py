@@ -27,7 +27,17 @@ _encode: Callable[..., bytes] | None = None
 
 def to_json(value: object) -> str:
     """The value as JSON text of at most `MAX_TEXT` characters. Raises nothing, whatever the value does."""
-    if not _modest(value):
+    if type(value) is dict and len(value) <= MAX_ITEMS:  # what most arguments and results are: flat and small
+        for item in value.values():
+            kind = type(item)
+            if kind not in _SCALARS and (kind is not str or len(item) > MAX_TEXT):
+                modest = _modest(value)
+                break
+        else:
+            modest = True
+    else:
+        modest = _modest(value)
+    if not modest:
         return _cut(value)
     try:
         text = (_encode or _load_encoder())(value, fallback=describe, inf_nan_mode="strings").decode()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
+from contextvars import Token
 from typing import Any
 
-from opentelemetry.context import attach, detach, get_current
+from opentelemetry.context import Context, attach, detach, get_current
 
 from goldspan._guard import guard
 from goldspan.capture.recording import Call, Recorder
@@ -37,15 +38,16 @@ def _plain(function: Callable[..., Any], recorder: Recorder) -> Callable[..., An
         call = recorder.open(args, kwargs)
         if call is None:
             return function(*args, **kwargs)
-        token = attach(call.context)
+        span, context = call
+        token = attach(context)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            detach(token)
-            recorder.fail(call.span, error)
+            _leave(token)
+            recorder.fail(span, error)
             raise
-        detach(token)
-        recorder.succeed(call.span, result)
+        _leave(token)
+        recorder.succeed(span, result)
         return result
 
     return traced
@@ -57,15 +59,16 @@ def _coroutine(function: Callable[..., Any], recorder: Recorder) -> Callable[...
         call = recorder.open(args, kwargs)
         if call is None:
             return await function(*args, **kwargs)
-        token = attach(call.context)
+        span, context = call
+        token = attach(context)
         try:
             result = await function(*args, **kwargs)
         except BaseException as error:
-            detach(token)
-            recorder.fail(call.span, error)
+            _leave(token)
+            recorder.fail(span, error)
             raise
-        detach(token)
-        recorder.succeed(call.span, result)
+        _leave(token)
+        recorder.succeed(span, result)
         return result
 
     return traced
@@ -132,6 +135,20 @@ def _async_generator(function: Callable[..., Any], recorder: Recorder) -> Callab
     return traced
 
 
+def _leave(token: Token[Context]) -> None:
+    """Make the span current no more.
+
+    A coroutine or generator that nobody waited for is closed from wherever it was found, by the collector of garbage or
+    the end of an event loop. There its span never was current, and `detach` would log an error that is none.
+    """
+    try:
+        token.var.reset(token)
+    except ValueError:
+        pass
+    except AttributeError:  # not OpenTelemetry's own way to keep contexts
+        detach(token)
+
+
 class _Stream:
     """One run of a generator: its span is current while the generator works, and never while its consumer does.
 
@@ -144,7 +161,7 @@ class _Stream:
     def __init__(self, recorder: Recorder, call: Call | None) -> None:
         self._recorder = recorder
         self._call = call
-        self._context = call.context if call else None
+        self._context = call[1] if call else None
         self._pieces = Pieces()
         self._token: Any = None
 
@@ -155,7 +172,7 @@ class _Stream:
     def __exit__(self, *_: object) -> None:
         if self._context is not None:
             self._context = get_current()
-            detach(self._token)
+            _leave(self._token)
 
     def note(self, item: object) -> None:
         """Remember what was yielded."""
@@ -166,11 +183,11 @@ class _Stream:
     def succeed(self) -> None:
         """End the span: the generator ran out, or its consumer had enough. Ending twice does nothing."""
         if self._call is not None:
-            call, self._call = self._call, None
-            self._recorder.succeed(call.span, self._pieces)
+            (span, _), self._call = self._call, None
+            self._recorder.succeed(span, self._pieces)
 
     def fail(self, error: BaseException) -> None:
         """End the span, unless that has been done."""
         if self._call is not None:
-            call, self._call = self._call, None
-            self._recorder.fail(call.span, error)
+            (span, _), self._call = self._call, None
+            self._recorder.fail(span, error)
