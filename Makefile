@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: demo install format lint types test cover stress bench docs help
+.PHONY: demo install format lint types test cover recipes stress bench docs help
 
 demo: $(VENV)/.core ## score a small agent's requests as they happen, offline
 	@$(VENV)/bin/goldspan demo
@@ -32,6 +32,9 @@ cover: $(VENV)/.dev ## the tests again with branch coverage, where nothing may b
 	$(RUN) coverage run -m pytest --nothing-skipped
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage report
+
+recipes: ## environments with Logfire, Langfuse, Traceloop and others, for the tests that need them, into .recipes
+	@$(PYTHON) tests/recipes/environments.py
 
 stress: $(VENV)/.dev ## the tests that take minutes
 	@$(RUN) pytest -m stress || { status=$$?; [ $$status -eq 5 ] && echo "There are no stress tests yet."; }

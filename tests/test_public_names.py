@@ -15,7 +15,7 @@ import goldspan
 PROMISED = {
     "Comparison", "Evaluation", "ExpectedTool", "Golden", "Goldens", "GoldspanError", "GoldspanWarning", "Match", "Run",
     "LogRecord", "Score", "ScoringProcessor", "SpanRecord", "Tool", "ToolCall", "Vocabulary", "compare", "evaluate",
-    "extract", "instrument", "load_goldens", "load_runs", "trace",
+    "expect", "extract", "instrument", "load_goldens", "load_runs", "trace", "update_current_span",
 }  # fmt: skip
 
 

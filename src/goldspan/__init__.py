@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from goldspan._version import __version__
 
 if TYPE_CHECKING:
+    from goldspan import sinks
+    from goldspan.capture.annotations import expect, update_current_span
     from goldspan.capture.decorator import trace
     from goldspan.capture.processor import ScoringProcessor
     from goldspan.capture.setup import instrument
+    from goldspan.capture.threads import carry_context_into_threads
     from goldspan.cases.judging import evaluate_cases
     from goldspan.errors import (
         ConfigurationError,
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
         GoldspanError,
         GoldspanWarning,
         MissingExtraError,
+        StoreError,
         TraceFileError,
     )
     from goldspan.extraction import extract
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
         Vocabulary,
         When,
     )
+    from goldspan.online.limits import Limits
     from goldspan.otlp import load_runs
     from goldspan.scoring import compare, evaluate, profiles
     from goldspan.scoring.registry import metric
@@ -50,15 +55,18 @@ if TYPE_CHECKING:
 # Where each public name lives. They are imported on first use, so that `import goldspan` in an application costs next
 # to nothing: no pydantic, no protobuf.
 _HOMES = {
+    "goldspan.capture.annotations": ("expect", "update_current_span"),
     "goldspan.capture.decorator": ("trace",),
     "goldspan.capture.processor": ("ScoringProcessor",),
     "goldspan.capture.setup": ("instrument",),
+    "goldspan.capture.threads": ("carry_context_into_threads",),
     "goldspan.errors": (
         "ConfigurationError",
         "GoldenError",
         "GoldspanError",
         "GoldspanWarning",
         "MissingExtraError",
+        "StoreError",
         "TraceFileError",
     ),
     "goldspan.extraction": ("extract",),
@@ -84,12 +92,13 @@ _HOMES = {
         "Vocabulary",
         "When",
     ),
+    "goldspan.online.limits": ("Limits",),
     "goldspan.otlp": ("load_runs",),
     "goldspan.scoring": ("compare", "evaluate"),
     "goldspan.cases.judging": ("evaluate_cases",),
     "goldspan.scoring.registry": ("metric",),
 }
-_MODULES = {"profiles": "goldspan.scoring.profiles"}
+_MODULES = {"profiles": "goldspan.scoring.profiles", "sinks": "goldspan.sinks"}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -104,6 +113,7 @@ __all__ = [
     "GoldspanError",
     "GoldspanWarning",
     "Health",
+    "Limits",
     "LogRecord",
     "Match",
     "MissingExtraError",
@@ -113,6 +123,7 @@ __all__ = [
     "ScoringProcessor",
     "SpanEvent",
     "SpanRecord",
+    "StoreError",
     "Times",
     "Tool",
     "ToolCall",
@@ -121,16 +132,20 @@ __all__ = [
     "Vocabulary",
     "When",
     "__version__",
+    "carry_context_into_threads",
     "compare",
     "evaluate",
     "evaluate_cases",
+    "expect",
     "extract",
     "instrument",
     "load_goldens",
     "load_runs",
     "metric",
     "profiles",
+    "sinks",
     "trace",
+    "update_current_span",
 ]
 
 

@@ -68,7 +68,7 @@ def http_receiver() -> Iterator[tuple[str, Received]]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
-            received.requests.append(_REQUESTS[self.path].FromString(body))
+            received.requests.append(_REQUESTS["/" + "/".join(self.path.split("/")[-2:])].FromString(body))
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()

@@ -110,7 +110,7 @@ def _check_metrics(received: Received) -> None:
     assert exemplar.span_id == received.spans["invoke_agent support"].span_id
     evaluations = received.metrics["goldspan.evaluations"].sum
     assert [(plain(point.attributes), point.as_int) for point in evaluations.data_points] == [
-        ({"goldspan.label": "fail", "goldspan.unit": "request"}, 1)  # for its arguments
+        ({"goldspan.label": "fail", "goldspan.unit": "request", "goldspan.golden.match": "id"}, 1)  # for its arguments
     ]
     tools = {
         (labels["goldspan.tool"], labels["goldspan.verdict"]): point.as_int

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import logging
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -20,8 +25,15 @@ from opentelemetry.trace import NoOpTracerProvider
 
 import goldspan
 from capture.telemetry import Exported, Install
-from goldspan import ExpectedTool, Golden
-from goldspan.capture.settings import Settings, from_environment
+from docs_examples import ROOT
+from goldspan import ExpectedTool, Golden, Goldens
+from goldspan.capture import processor as processor_module
+from goldspan.capture import setup
+from goldspan.capture.options import Options
+from goldspan.capture.settings import VARIABLES, Settings, captured, from_environment
+from goldspan.extraction import golden_ids
+from goldspan.online import Limits
+from goldspan.store import open_store
 
 GOLDENS = [Golden("g", tools=(ExpectedTool("search"),))]
 
@@ -84,7 +96,7 @@ def test_a_second_call_adds_nothing(exported: Exported, caplog: pytest.LogCaptur
     caplog.set_level(logging.INFO, "goldspan")
     running = goldspan.instrument(GOLDENS, then=exported.processor())
     goldspan.instrument(GOLDENS, then=exported.processor()).shutdown()
-    assert "adds no second one" in caplog.records[-1].getMessage()
+    assert "is at work already" in caplog.records[-1].getMessage()
     agent("hi")
     assert len(exported.spans) == 2
     running.force_flush()
@@ -124,8 +136,13 @@ def test_goldens_metrics_and_thresholds_may_come_from_the_environment(
     assert "goldspan.score.tool_correctness" not in attributes
 
 
-@pytest.mark.parametrize("exporters", ["console", "console, console"])
-def test_without_providers_a_program_gets_its_own_from_the_environment(tmp_path: Path, exporters: str) -> None:
+@pytest.mark.parametrize(
+    ("exporters", "times"),
+    [("console", 1), ("console, console", 2), pytest.param("goldspan", 1, id="ours, and what stands behind it")],
+)
+def test_without_providers_a_program_gets_its_own_from_the_environment(
+    tmp_path: Path, exporters: str, times: int
+) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "import goldspan\n"
@@ -137,6 +154,7 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(tmp_path:
         "agent('hi')\n"
     )
     settings = {"OTEL_TRACES_EXPORTER": exporters, "OTEL_LOGS_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "console"}
+    settings["GOLDSPAN_THEN_EXPORTER"] = "console"
     done = subprocess.run(
         [sys.executable, program],
         env={**os.environ, **settings, "OTEL_SERVICE_NAME": "desk"},
@@ -151,7 +169,7 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(tmp_path:
         shown.append(document)
         rest = rest[end:].lstrip()
     spans = {document["name"]: document for document in shown if "name" in document}
-    assert done.stdout.count('"goldspan.tools_used"') == exporters.count("console")
+    assert done.stdout.count('"goldspan.tools_used"') == times
     assert spans["invoke_agent agent"]["attributes"]["goldspan.tools_used"] == ["search"]
     assert spans["invoke_agent agent"]["resource"]["attributes"]["service.name"] == "desk"
     assert any("gen_ai.evaluation.name" in document.get("attributes", {}) for document in shown)
@@ -163,19 +181,35 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(tmp_path:
     ("variable", "value", "message"),
     [
         pytest.param(
-            "OTEL_TRACES_EXPORTER", "oltp", "no exporter 'oltp' is installed; there are console, otlp", id="exporter"
+            "OTEL_TRACES_EXPORTER",
+            "oltp",
+            "no exporter 'oltp' is installed; there are console, goldspan, otlp",
+            id="exporter",
         ),
         pytest.param("GOLDSPAN_METRICS", "tool_recal", "tool_recal", id="metric"),
         pytest.param("GOLDSPAN_THRESHOLDS", "tool_recall:1", "'tool_recall:1' is not of the form", id="threshold"),
         pytest.param("GOLDSPAN_MAX_SPANS", "many", "GOLDSPAN_MAX_SPANS: 'many'", id="number"),
         pytest.param("GOLDSPAN_MAX_TRACES", "0", "at least 1", id="zero"),
         pytest.param("GOLDSPAN_GOLDENS", "none.yaml", "none.yaml", id="file"),
+        pytest.param("GOLDSPAN_BACKGROUND", "maybe", "GOLDSPAN_BACKGROUND: 'maybe' is neither on nor off", id="switch"),
+        pytest.param("GOLDSPAN_LATE", "-1", "GOLDSPAN_LATE: '-1' is not a number of at least 0", id="negative"),
+        pytest.param("GOLDSPAN_IDLE", "0", "GOLDSPAN_IDLE: '0' is not a number of seconds above 0", id="no time"),
+        pytest.param("GOLDSPAN_BUDGET", "nan", "GOLDSPAN_BUDGET: 'nan'", id="not a number"),
+        pytest.param("GOLDSPAN_RELOAD", "inf", "GOLDSPAN_RELOAD: 'inf'", id="no end"),
+        pytest.param("GOLDSPAN_SAMPLE", "2", "GOLDSPAN_SAMPLE: '2' is not a share", id="share"),
+        pytest.param("GOLDSPAN_SAMPLE_RULES", "all", "GOLDSPAN_SAMPLE_RULES: sampling rule 'all'", id="rule"),
+        pytest.param("GOLDSPAN_UNITS", "span", "GOLDSPAN_UNITS: 'span'", id="unit"),
+        pytest.param("GOLDSPAN_SINKS", "evnets", "GOLDSPAN_SINKS: there is no sink 'evnets'", id="sink"),
+        pytest.param("GOLDSPAN_SINKS", "jsonl:", "GOLDSPAN_SINKS: there is no sink 'jsonl:'", id="sink without a path"),
+        pytest.param("GOLDSPAN_THEN_EXPORTER", "otlp,goldspan", "stand behind itself", id="behind itself"),
     ],
 )
 def test_a_wrong_variable_is_named_and_leaves_the_program_as_it_was(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(variable, value)
+    if variable == "GOLDSPAN_THEN_EXPORTER":
+        monkeypatch.setenv("OTEL_TRACES_EXPORTER", "goldspan")
     with pytest.raises(goldspan.GoldspanError, match=message):
         goldspan.instrument()
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
@@ -198,12 +232,27 @@ def test_an_empty_environment_says_nothing() -> None:
     assert from_environment({"GOLDSPAN_GOLDENS": " , ", "GOLDSPAN_MAX_SPANS": " "}) == Settings()
 
 
-def test_every_variable_is_in_the_table() -> None:
-    import goldspan.capture.settings as module
+def test_the_page_of_settings_has_every_variable_as_the_code_has_it() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `GOLDSPAN_")]
+    assert rows == [f"| `{variable.name}` | {variable.meaning} | {variable.default} |" for variable in VARIABLES]
 
-    variables = {value for value in vars(module).values() if isinstance(value, str) and value.startswith("GOLDSPAN_")}
-    assert variables
-    assert all(f"| `{variable}` |" in str(module.__doc__) for variable in variables)
+
+def test_a_setting_stands_in_for_an_argument_that_is_there() -> None:
+    """A setting that says whose argument it is has the name of that argument."""
+    takers = {"goldens": Goldens, "processor": goldspan.ScoringProcessor, "limits": Limits}
+    rows = [(row.name, row.metadata["of"]) for row in fields(Settings) if row.metadata["of"] is not None]
+    assert len(rows) > 10
+    assert [name for name, of in rows if name not in inspect.signature(takers[of]).parameters] == []
+
+
+def test_instrument_takes_every_option_of_the_processor() -> None:
+    parameters = set(inspect.signature(goldspan.ScoringProcessor).parameters)
+    assert set(Options.__annotations__) == parameters - {"goldens", "then"}
+
+
+def test_the_variable_of_the_attributes_that_name_goldens_is_the_one_that_files_are_read_with() -> None:
+    assert golden_ids.VARIABLE in {variable.name for variable in VARIABLES}
 
 
 def test_several_values_are_separated_by_commas() -> None:
@@ -213,8 +262,20 @@ def test_several_values_are_separated_by_commas() -> None:
             "GOLDSPAN_GOLDEN_ID_ATTRIBUTE": "case.id",
             "GOLDSPAN_THRESHOLDS": "tool_recall=1, tool_f1 = 0.5",
             "GOLDSPAN_MAX_TRACES": "5",
+            "GOLDSPAN_NEAR": "off",
+            "GOLDSPAN_MARGIN": "0",
+            "GOLDSPAN_RELOAD": "off",
+            "GOLDSPAN_BACKGROUND": "no",
         }
     )
+    assert settings.said("goldens") == {"near": None, "margin": 0}
+    assert settings.said("limits") == {"max_traces": 5}
+    assert settings.said("processor") == {
+        "golden_id_attributes": ("case.id",),
+        "thresholds": {"tool_recall": 1.0, "tool_f1": 0.5},
+        "background": False,
+        "reload": None,
+    }
     assert settings.goldens == ("a.yaml", "b.yaml")
     assert settings.golden_id_attributes == ("case.id",)
     assert settings.thresholds == {"tool_recall": 1.0, "tool_f1": 0.5}
@@ -228,3 +289,136 @@ def test_the_providers_made_are_the_sdks(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(trace.get_tracer_provider(), TracerProvider)
     assert isinstance(_logs.get_logger_provider(), LoggerProvider)
     assert isinstance(metrics.get_meter_provider(), MeterProvider)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("variable", ["GOLDSPAN_DISABLED", "OTEL_SDK_DISABLED"])
+def test_it_does_nothing_where_the_environment_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str
+) -> None:
+    caplog.set_level(logging.INFO, "goldspan")
+    monkeypatch.setenv(variable, "true")
+    running = goldspan.instrument(GOLDENS)
+    assert not running.added
+    running.force_flush()
+    running.shutdown()
+    assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    assert variable in caplog.text
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_is_given_goes_before_the_environment(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_METRICS", "tool_recall")
+    monkeypatch.setenv("GOLDSPAN_THRESHOLDS", "tool_precision=0.1")
+    goldspan.instrument(GOLDENS, then=exported.processor(), metrics=["tool_precision"])
+    agent("hi")
+    scores = [key for key in exported.attributes("invoke_agent agent") if key.startswith("goldspan.score.")]
+    assert scores == ["goldspan.score.tool_precision"]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_sinks_are_named_in_the_environment(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_SINKS", f"attributes, events, spans, jsonl:{tmp_path}/a.jsonl, store:{tmp_path}/a.db")
+    running = goldspan.instrument(GOLDENS, then=exported.processor())
+    agent("hi")
+    running.shutdown()
+    (line,) = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert json.loads(line)["tools_used"] == ["search"]
+    with open_store(tmp_path / "a.db", read_only=True) as store:
+        assert len(store.runs().items) == 1
+    assert "evaluate request" in exported.names
+
+
+@pytest.mark.usefixtures("quiet")
+def test_sampling_and_limits_come_from_the_environment(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_SAMPLE", "0")
+    monkeypatch.setenv("GOLDSPAN_SAMPLE_RULES", "agent=agent:1")
+    monkeypatch.setenv("GOLDSPAN_MAX_SPANS", "50")
+    goldspan.instrument(GOLDENS, then=exported.processor())
+    agent("hi")
+    assert "goldspan.passed" in exported.attributes("invoke_agent agent")
+    goldspan.trace(kind="agent", name="other")(search)("hi")
+    assert "goldspan.passed" not in exported.attributes("invoke_agent other")
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize(("text", "traces"), [("", 1), ("on", 1), ("off", 2)])
+def test_tools_in_threads_stay_part_of_their_request_unless_that_is_switched_off(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, text: str, traces: int
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_THREADS", text)
+    running = goldspan.instrument(GOLDENS, then=exported.processor())
+
+    @goldspan.trace(kind="agent", golden="g")
+    def threaded(question: str) -> str:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(search, question).result()
+
+    threaded("hi")
+    running.shutdown()
+    assert len({span.context.trace_id for span in exported.spans}) == traces
+
+
+@pytest.mark.usefixtures("quiet")
+def test_running_a_notebooks_cell_again_doubles_nothing(exported: Exported) -> None:
+    cell = "import importlib, goldspan; importlib.reload(goldspan); goldspan.instrument(GOLDENS, then=exported)"
+    for _ in range(3):
+        exec(cell, {"GOLDENS": GOLDENS, "exported": exported.processor()})
+        importlib.reload(setup)
+    agent("hi")
+    assert exported.names == ["execute_tool search", "invoke_agent agent"]
+
+
+def test_what_runs_at_exit_still_has_the_last_results_of_a_provider_that_was_there(tmp_path: Path) -> None:
+    """The logger provider is made last, so what is registered to run at exit ends it first."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from opentelemetry import _logs, trace\n"
+        "from opentelemetry.sdk._logs import LoggerProvider\n"
+        "from opentelemetry.sdk._logs.export import ConsoleLogRecordExporter, SimpleLogRecordProcessor\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "import goldspan\n"
+        "trace.set_tracer_provider(TracerProvider())\n"
+        "logs = LoggerProvider()\n"
+        "logs.add_log_record_processor(SimpleLogRecordProcessor(ConsoleLogRecordExporter()))\n"
+        "_logs.set_logger_provider(logs)\n"
+        "goldspan.instrument(background=True)\n"
+        "@goldspan.trace(kind='agent')\n"
+        "def agent(question): return question\n"
+        "agent('hi')\n"
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, encoding="utf-8", check=True, timeout=60)
+    assert "gen_ai.evaluation.result" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "captured_"), [("", True), ("on", True), ("off", False), ("city, nights", ("city", "nights"))]
+)
+def test_what_decorated_functions_capture_is_set_in_one_place(text: str, captured_: object) -> None:
+    assert captured({"GOLDSPAN_CAPTURE_ARGUMENTS": text}) == captured_
+
+
+@pytest.mark.usefixtures("quiet")
+def test_golden_files_are_read_again_when_they_change_and_by_the_lookup_of_the_environment(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "goldens.yaml"
+    path.write_text("goldens: [{id: g, tools: [search]}]")
+    monkeypatch.setenv("GOLDSPAN_GOLDENS", str(path))
+    monkeypatch.setenv("GOLDSPAN_RELOAD", "0.01")
+    monkeypatch.setenv("GOLDSPAN_NEAR", "off")
+    goldspan.instrument(then=exported.processor())
+    (processor,) = at_work_now()
+    assert processor.goldens.near is None
+    path.write_text("goldens: [{id: g, tools: [search]}, {id: another, tools: [book]}]")
+    until = time.monotonic() + 60
+    while "another" not in processor.goldens:
+        assert time.monotonic() < until, "the goldens are not read again"
+        time.sleep(0.01)
+        agent("hi")  # new goldens are adopted with the next run
+
+
+def at_work_now() -> list[goldspan.ScoringProcessor]:
+    return list(processor_module._at_work)

@@ -31,6 +31,25 @@ async def ranked(query: str) -> AsyncIterator[int]:
     yield len(query)
 
 
+@goldspan.metric("few_calls")
+def few_calls(seen: goldspan.Comparison) -> float:
+    return 1 / max(1, len(seen.calls))
+
+
+@goldspan.trace(kind="component", metrics=["tool_recall", few_calls])
+def routed(query: str) -> str:
+    goldspan.update_current_span(input=query, expected_tools=["search", {"name": "book"}], metadata={"tenant": "t1"})
+    return query
+
+
+@goldspan.expect("case-7", tools=["search"])
+async def case(question: str) -> bool:
+    with goldspan.expect(golden="case-8"):
+        assert_type(routed(question), str)
+    async with goldspan.expect(metadata={"tenant": "t1"}):
+        return bool(question)
+
+
 class Desk:
     @goldspan.trace
     def refund(self, order: int) -> float:

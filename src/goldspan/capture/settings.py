@@ -1,68 +1,41 @@
-"""Every `GOLDSPAN_*` variable that capturing reads, in one table.
+"""Every `GOLDSPAN_*` variable in one table: what it is called, how it is read, what it means.
 
-| variable | meaning | default |
-|---|---|---|
-| `GOLDSPAN_GOLDENS` | golden files, separated by commas | none |
-| `GOLDSPAN_METRICS` | names of metrics, separated by commas | the default metrics |
-| `GOLDSPAN_THRESHOLDS` | `metric=number`, separated by commas | those of the goldens |
-| `GOLDSPAN_GOLDEN_ID_ATTRIBUTE` | span attributes that name a golden, separated by commas, tried in order | see below |
-| `GOLDSPAN_MAX_TRACES` | traces in flight before the one idle for longest is given up | 10000 |
-| `GOLDSPAN_MAX_SPANS` | spans in flight before the trace idle for longest is given up | 100000 |
-| `GOLDSPAN_STRICT` | `1`: errors of goldspan's own are raised, for its own tests | off |
-
-The attributes are `goldspan.golden.id`, then `test.case.name`. What is given in code goes before what stands here.
-Exporters, end points, sampling and resources are set by the `OTEL_*` variables of OpenTelemetry.
+Nothing is loaded here that an application without goldens would have to pay for.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from goldspan.errors import ConfigurationError
-from goldspan.extraction import golden_ids
-from goldspan.online.assembly import DEFAULT_MAX_SPANS, DEFAULT_MAX_TRACES
 
-GOLDENS = "GOLDSPAN_GOLDENS"
-METRICS = "GOLDSPAN_METRICS"
-THRESHOLDS = "GOLDSPAN_THRESHOLDS"
-MAX_TRACES = "GOLDSPAN_MAX_TRACES"
-MAX_SPANS = "GOLDSPAN_MAX_SPANS"
+Owner = Literal["goldens", "processor", "limits"]
+"""Whose argument of the same name a setting stands in for: `Goldens`, `ScoringProcessor` or `Limits`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the environment says. `None`: nothing."""
-
-    goldens: tuple[str, ...] | None = None
-    metrics: tuple[str, ...] | None = None
-    thresholds: Mapping[str, float] | None = None
-    golden_id_attributes: tuple[str, ...] | None = None
-    max_traces: int = DEFAULT_MAX_TRACES
-    max_spans: int = DEFAULT_MAX_SPANS
+def _setting(variable: str, read: Callable[[str], Any], meaning: str, default: str, of: Owner | None = None) -> Any:
+    row = {"variable": f"GOLDSPAN_{variable}", "read": read, "meaning": meaning, "default": default, "of": of}
+    return field(default=None, metadata=row)
 
 
-def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read the variables. Raises `ConfigurationError`, naming the variable, for what cannot be understood."""
-    return Settings(
-        goldens=_list(environment, GOLDENS),
-        metrics=_list(environment, METRICS),
-        thresholds=_thresholds(environment),
-        golden_id_attributes=_list(environment, golden_ids.VARIABLE),
-        max_traces=_number(environment, MAX_TRACES, DEFAULT_MAX_TRACES),
-        max_spans=_number(environment, MAX_SPANS, DEFAULT_MAX_SPANS),
-    )
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(item for item in map(str.strip, text.split(",")) if item)
 
 
-def _list(environment: Mapping[str, str], variable: str) -> tuple[str, ...] | None:
-    items = (item.strip() for item in environment.get(variable, "").split(","))
-    return tuple(item for item in items if item) or None
+def _units(text: str) -> tuple[str, ...]:
+    units = _list(text)
+    for unit in units:
+        if unit not in ("request", "component", "conversation"):
+            raise ValueError(f"{unit!r} is none of request, component, conversation")
+    return units
 
 
-def _thresholds(environment: Mapping[str, str]) -> dict[str, float] | None:
-    items = _list(environment, THRESHOLDS)
-    return None if items is None else dict(map(_threshold, items))
+def _thresholds(text: str) -> dict[str, float]:
+    return dict(map(_threshold, _list(text)))
 
 
 def _threshold(item: str) -> tuple[str, float]:
@@ -70,13 +43,220 @@ def _threshold(item: str) -> tuple[str, float]:
     try:
         return metric.strip(), float(number)
     except ValueError:
-        raise ConfigurationError(f"{THRESHOLDS}: {item!r} is not of the form tool_correctness=0.8") from None
+        raise ValueError(f"{item!r} is not of the form tool_correctness=0.8") from None
 
 
-def _number(environment: Mapping[str, str], variable: str, default: int) -> int:
-    text = environment.get(variable, "").strip()
-    if not text:
-        return default
+def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ConfigurationError(f"{variable}: {text!r} is not a whole number of at least 1")
+        raise ValueError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def _number(text: str) -> float:
+    number = _float(text)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{text!r} is not a number of at least 0")
+    return number
+
+
+def _seconds(text: str) -> float:
+    seconds = _float(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"{text!r} is not a number of seconds above 0")
+    return seconds
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _rate(text: str) -> float:
+    rate = _number(text)
+    if rate > 1:
+        raise ValueError(f"{text!r} is not a share from 0 to 1")
+    return rate
+
+
+_SWITCH = {
+    **dict.fromkeys(("on", "true", "1", "yes"), True),
+    **dict.fromkeys(("off", "false", "0", "no"), False),
+}
+
+
+_OFF = ("off", "false", "no")
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise ValueError(f"{text!r} is neither on nor off")
+    return _SWITCH[text.lower()]
+
+
+def _number_or_off(text: str) -> float | Literal[False]:
+    """`False`: off. Zero is a number here."""
+    return False if text.lower() in _OFF else _number(text)
+
+
+def _seconds_or_off(text: str) -> float | Literal[False]:
+    return False if text.lower() in _OFF else _seconds(text)
+
+
+def _captured(text: str) -> bool | tuple[str, ...]:
+    return _SWITCH[text.lower()] if text.lower() in _SWITCH else _list(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the environment says. `None`: nothing."""
+
+    goldens: tuple[str, ...] | None = _setting("GOLDENS", _list, "golden files, separated by commas", "none")
+    reload: float | Literal[False] | None = _setting(
+        "RELOAD",
+        _seconds_or_off,
+        "seconds between two looks at whether golden files have changed; or `off`",
+        "1",
+        of="processor",
+    )
+    near: float | Literal[False] | None = _setting(
+        "NEAR",
+        _number_or_off,
+        "from which similarity on, 0 to 100, a request's text is that of a golden; or `off`",
+        "90",
+        of="goldens",
+    )
+    margin: float | None = _setting(
+        "MARGIN", _number, "how much nearer that golden must be than any other", "3", of="goldens"
+    )
+    golden_id_attributes: tuple[str, ...] | None = _setting(
+        "GOLDEN_ID_ATTRIBUTE",
+        _list,
+        "span attributes that name a golden, separated by commas, in the order tried",
+        "`goldspan.golden.id`, `test.case.name`",
+        of="processor",
+    )
+    metrics: tuple[str, ...] | None = _setting(
+        "METRICS", _list, "names of metrics, separated by commas", "all", of="processor"
+    )
+    thresholds: Mapping[str, float] | None = _setting(
+        "THRESHOLDS", _thresholds, "`metric=number`, separated by commas", "those of the goldens", of="processor"
+    )
+    units: tuple[str, ...] | None = _setting(
+        "UNITS",
+        _units,
+        "what is scored: `request`, `component`, `conversation`, separated by commas",
+        "`request,component`",
+        of="processor",
+    )
+    sinks: tuple[str, ...] | None = _setting(
+        "SINKS",
+        _list,
+        "where results go beside the run's own span, separated by commas: `events`, `metrics`, `spans`, `jsonl:PATH`, "
+        "`store:PATH`; `attributes` alone means nowhere else",
+        "`attributes,events,metrics`",
+    )
+    capture_arguments: bool | tuple[str, ...] | None = _setting(
+        "CAPTURE_ARGUMENTS",
+        _captured,
+        "what `@goldspan.trace` captures where it is not told: `on`, `off`, or the names of the only arguments whose "
+        "values may be captured, separated by commas",
+        "on",
+    )
+    threads: bool | None = _setting(
+        "THREADS", _switch, "whether threads and thread pools keep the request they were started in", "on"
+    )
+    sample: float | None = _setting("SAMPLE", _rate, "which share of the traces is scored, 0 to 1", "1")
+    sample_rules: str | None = _setting(
+        "SAMPLE_RULES", str, "other shares by rule, as `environment=test:0, agent=support:1`", "none"
+    )
+    budget: float | None = _setting(
+        "BUDGET", _seconds, "seconds that the metrics of one run may take", "no limit", of="processor"
+    )
+    background: bool | None = _setting(
+        "BACKGROUND",
+        _switch,
+        "whether runs are scored by a thread of their own",
+        "on where spans are exported in batches",
+        of="processor",
+    )
+    max_traces: int | None = _setting(
+        "MAX_TRACES", _count, "traces in flight before the one idle for longest is given up", "10000", of="limits"
+    )
+    max_spans: int | None = _setting("MAX_SPANS", _count, "spans in flight before that", "100000", of="limits")
+    max_bytes: int | None = _setting(
+        "MAX_BYTES", _count, "bytes of ended spans kept before that", "67108864", of="limits"
+    )
+    idle: float | None = _setting(
+        "IDLE", _seconds, "seconds without a span after which a run is scored as it is", "300", of="limits"
+    )
+    lifetime: float | None = _setting(
+        "LIFETIME", _seconds, "seconds after which it is, however busy", "3600", of="limits"
+    )
+    late: float | None = _setting(
+        "LATE", _number, "seconds for which late spans can change a run that was scored", "60", of="limits"
+    )
+    then_exporter: tuple[str, ...] | None = _setting(
+        "THEN_EXPORTER",
+        _list,
+        "where `OTEL_TRACES_EXPORTER=goldspan` hands the spans on: names of exporters, separated by commas, or `none`",
+        "`otlp` where an end point is set, else `none`",
+    )
+    enabled: bool | None = _setting(
+        "ENABLED", _switch, "whether to score under `opentelemetry-instrument` without any goldens", "off"
+    )
+    disabled: bool | None = _setting(
+        "DISABLED", _switch, "whether `instrument()` and the ways without code do nothing", "off"
+    )
+    strict: bool | None = _setting(
+        "STRICT", _switch, "`1`: failures of goldspan's own are raised, for its own tests", "off"
+    )
+
+    def said(self, of: Owner) -> dict[str, Any]:
+        """What is said of the arguments of `Goldens`, `ScoringProcessor` or `Limits`; `None` for a number: off."""
+        named = {row.name: getattr(self, row.name) for row in fields(self) if row.metadata["of"] == of}
+        numbers = {"near", "reload"}
+        return {
+            name: None if value is False and name in numbers else value
+            for name, value in named.items()
+            if value is not None
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One row of the table, for people."""
+
+    name: str
+    meaning: str
+    default: str
+
+
+VARIABLES = tuple(
+    Variable(row.metadata["variable"], row.metadata["meaning"], row.metadata["default"]) for row in fields(Settings)
+)
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read the variables. Raises `ConfigurationError`, naming the variable, for what cannot be understood."""
+    return Settings(**{row.name: _read(environment, row.metadata) for row in fields(Settings)})
+
+
+def captured(environment: Mapping[str, str] = os.environ) -> bool | tuple[str, ...]:
+    """What decorated functions capture where they are not told; names: of the arguments only those called so."""
+    said: bool | tuple[str, ...] | None = _read(
+        environment, Settings.__dataclass_fields__["capture_arguments"].metadata
+    )
+    return True if said is None else said
+
+
+def _read(environment: Mapping[str, str], row: Mapping[str, Any]) -> Any:
+    text = environment.get(row["variable"], "").strip()
+    if not text:
+        return None
+    try:
+        value = row["read"](text)
+    except ValueError as error:
+        raise ConfigurationError(f"{row['variable']}: {error}") from None
+    return None if value == () else value

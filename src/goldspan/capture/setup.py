@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from opentelemetry import _logs, trace
 from opentelemetry import metrics as api_metrics
-from opentelemetry.sdk.trace import SpanProcessor, SynchronousMultiSpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter
 
 from goldspan.capture import providers
+from goldspan.capture.options import Options
+from goldspan.capture.outlets import sinks_from
 from goldspan.capture.processor import ScoringProcessor, at_work
-from goldspan.capture.settings import from_environment
-from goldspan.capture.sources import GoldensLike
-from goldspan.errors import ConfigurationError
-from goldspan.scoring.metrics import MetricLike
+from goldspan.capture.settings import Settings, from_environment
+from goldspan.capture.sources import RELOAD_S, GoldensLike, Lookup, goldens_from, now
+from goldspan.capture.threads import carry_context_into_threads, stop_carrying
+from goldspan.errors import ConfigurationError, GoldspanError
+from goldspan.online import Limits
+from goldspan.online.sampling import sampling_from_text
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _log = logging.getLogger("goldspan")
 
@@ -32,72 +44,134 @@ class _Part(Protocol):
 class Instrumentation:
     """What `instrument()` started. Programs that simply exit need not keep it: the SDK flushes at exit."""
 
-    _parts: tuple[_Part, ...] = ()
+    _processor: ScoringProcessor | None = None
+    _providers: tuple[_Part, ...] = ()
+    _carries: bool = False
+
+    @property
+    def added(self) -> bool:
+        """Whether anything was: not where something was at work already, or where the environment says no."""
+        return self._processor is not None
 
     def force_flush(self) -> None:
         """Send what has been recorded so far."""
-        for part in self._parts:
+        for part in self._parts:  # in this order: scoring makes events and metrics
             part.force_flush()
 
     def shutdown(self) -> None:
         """Send what has been recorded so far, and stop."""
         for part in self._parts:
             part.shutdown()
+        if self._processor is not None:
+            atexit.unregister(self._processor.force_flush)
+        if self._carries:
+            stop_carrying()
+
+    @property
+    def _parts(self) -> tuple[_Part, ...]:
+        return self._providers if self._processor is None else (self._processor, *self._providers)
 
 
 def instrument(
     goldens: GoldensLike = None,
     *,
-    metrics: Iterable[MetricLike] | None = None,
-    thresholds: Mapping[str, float] | None = None,
     then: SpanExporter | SpanProcessor | None = None,
+    threads: bool | None = None,
+    **options: Unpack[Options],
 ) -> Instrumentation:
     """Score every run of this process from now on.
 
     Where the program has no tracer provider, one is made from the `OTEL_*` variables, with a logger and a meter
     provider if these are missing too; `then` takes the place of the exporters that `OTEL_TRACES_EXPORTER` names. A
     provider that is there already (Logfire, Langfuse, auto-instrumentation) is added to and never replaced. Where a
-    `ScoringProcessor` is at work in this process, nothing is added. The `GOLDSPAN_*` variables stand in for what is
-    not given here: see `goldspan.capture.settings`. The log says where results go, and warns where they would be lost.
+    `ScoringProcessor` is at work in this process, nothing is added; nor is it where `GOLDSPAN_DISABLED` or
+    `OTEL_SDK_DISABLED` says so. The log says where results go, and warns where they would be lost.
+
+    Unless `threads` is false, threads and thread pools keep the context in which they were started, so that tools run
+    there stay part of their request. The other `options` are those of `ScoringProcessor`. The `GOLDSPAN_*` variables
+    stand in for what is not given here: see `goldspan.capture.settings`.
 
     Raises `GoldspanError` when something is set up wrongly.
     """
-    if at_work():
-        _log.info("goldspan: a ScoringProcessor is at work already; instrument() adds no second one")
-        return Instrumentation()
     settings = from_environment()
+    if why := reason_to_stay_off(settings):
+        _log.info("goldspan: %s; instrument() does nothing", why)
+        return Instrumentation()
     provider = trace.get_tracer_provider()
     beside = not isinstance(provider, trace.ProxyTracerProvider)
     add = getattr(provider, "add_span_processor", None)
     if beside and add is None:
         raise ConfigurationError(f"the tracer provider {_type(provider)} takes no span processors")
-    processor = ScoringProcessor(
-        settings.goldens if goldens is None else goldens,
-        then=then if beside or then is not None else _exporting(),
-        metrics=settings.metrics if metrics is None else metrics,
-        thresholds=settings.thresholds if thresholds is None else thresholds,
-        golden_id_attributes=settings.golden_id_attributes,
-        max_traces=settings.max_traces,
-        max_spans=settings.max_spans,
-    )
+    if then is None and not beside:
+        then = providers.in_batches(providers.span_exporters())
+    processor = processor_from(settings, goldens, then=then, **options)
     if add is not None:
         add(processor)
-        parts: tuple[_Part, ...] = (processor,)
+        made: tuple[_Part, ...] = ()
     else:
-        parts = _make_providers(processor)
+        made = _make_providers(processor)
+    # What runs at exit runs in the reverse order, and the logger provider may have been made last: it would be shut
+    # down before the last runs are scored.
+    atexit.register(processor.force_flush)
+    carry = settings.threads is not False if threads is None else threads
+    if carry:
+        carry_context_into_threads()
     _say_where_results_go(provider if beside else None, processor)
-    return Instrumentation(parts)
+    return Instrumentation(processor, made, carry)
 
 
-def _exporting() -> SpanProcessor | None:
-    """What exports the spans of a provider of our own."""
-    batches = [BatchSpanProcessor(exporter) for exporter in providers.span_exporters()]
-    if len(batches) < 2:
-        return batches[0] if batches else None
-    together = SynchronousMultiSpanProcessor()  # type: ignore[no-untyped-call]
-    for batch in batches:
-        together.add_span_processor(batch)
-    return together
+def processor_from(
+    settings: Settings,
+    goldens: GoldensLike = None,
+    *,
+    then: SpanExporter | SpanProcessor | None = None,
+    **options: Unpack[Options],
+) -> ScoringProcessor:
+    """A processor as the settings have it, but for what is given. Raises `GoldspanError` when something is wrong."""
+    chosen: dict[str, Any] = {"reload": RELOAD_S, **settings.said("processor"), **_derived(settings), **options}
+    source = settings.goldens if goldens is None else goldens
+    found = goldens_from(source, reload=chosen["reload"], **cast(Lookup, settings.said("goldens")))
+    if "sinks" not in chosen and settings.sinks is not None:
+        chosen["sinks"] = _naming(
+            "GOLDSPAN_SINKS",
+            sinks_from,
+            settings.sinks,
+            now(found),
+            logger_provider=chosen.get("logger_provider"),
+            meter_provider=chosen.get("meter_provider"),
+        )
+    return ScoringProcessor(found, then=then, **chosen)
+
+
+def _derived(settings: Settings) -> Options:
+    """What several settings make together."""
+    options = Options()
+    if limits := settings.said("limits"):
+        options["limits"] = Limits(**limits)
+    if settings.sample is not None or settings.sample_rules is not None:
+        options["sampling"] = _naming(
+            "GOLDSPAN_SAMPLE_RULES", sampling_from_text, settings.sample, settings.sample_rules
+        )
+    return options
+
+
+def _naming(variable: str, make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What is made of a variable. Raises `ConfigurationError`, naming the variable."""
+    try:
+        return make(*args, **kwargs)
+    except GoldspanError as error:
+        raise ConfigurationError(f"{variable}: {error}") from error
+
+
+def reason_to_stay_off(settings: Settings) -> str | None:
+    """Why nothing is to be added to this process, if there is a reason."""
+    if settings.disabled:
+        return "GOLDSPAN_DISABLED is set"
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return "OTEL_SDK_DISABLED is true"
+    if at_work():
+        return "a ScoringProcessor is at work already, and goes on as it is until it is shut down"
+    return None
 
 
 def _make_providers(processor: ScoringProcessor) -> tuple[_Part, ...]:

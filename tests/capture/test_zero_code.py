@@ -1,0 +1,301 @@
+"""Scoring without a line of code: real programs run by `opentelemetry-instrument`, and a real receiver."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+import goldspan
+from capture.receivers import Received, http_receiver, plain
+from capture.telemetry import Exported, Install
+from goldspan import ExpectedTool, Golden, _guard
+from goldspan.capture.exporter import ScoringExporter, start
+from goldspan.capture.zero_code import post_instrument
+
+GOLDENS = [Golden("g", input="Book a hotel.", tools=(ExpectedTool("search"), ExpectedTool("book")))]
+
+AGENT = """
+from opentelemetry import trace
+
+tracer = trace.get_tracer("somebody's")
+
+def call(tool):
+    with tracer.start_as_current_span(f"execute_tool {tool}") as span:
+        span.set_attributes({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool})
+
+with tracer.start_as_current_span("invoke_agent travel") as span:
+    span.set_attributes({"gen_ai.operation.name": "invoke_agent", "goldspan.golden.id": "g"})
+    call("search")
+    call("book")
+print("served")
+"""
+
+
+class Program:
+    """A program without a word of goldspan in it, in a folder with goldens."""
+
+    def __init__(self, folder: Path, endpoint: str) -> None:
+        (folder / "goldens.yaml").write_text("goldens: [{id: g, tools: [search, book]}]")
+        (folder / "agent.py").write_text(AGENT)
+        self.folder = folder
+        self._endpoint = endpoint
+
+    def run(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": self._endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+        inherited = {name: value for name, value in os.environ.items() if name != "GOLDSPAN_STRICT"}
+        return subprocess.run(
+            [Path(sys.executable).with_name("opentelemetry-instrument"), sys.executable, "agent.py"],
+            cwd=self.folder,
+            env={**inherited, **settings, **environment},
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+            timeout=120,
+        )
+
+
+@pytest.fixture
+def received() -> Iterator[tuple[str, Received]]:
+    with http_receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def program(tmp_path: Path, received: tuple[str, Received]) -> Program:
+    return Program(tmp_path, received[0])
+
+
+def _evaluations(received: Received) -> int:
+    """How many runs were scored, as the metrics have it."""
+    if "goldspan.evaluations" not in received.metrics:
+        return 0
+    return sum(point.as_int for point in received.metrics["goldspan.evaluations"].sum.data_points)
+
+
+def test_an_exporter_named_in_the_environment_scores_a_program_that_knows_nothing_of_it(
+    program: Program, received: tuple[str, Received]
+) -> None:
+    done = program.run(OTEL_TRACES_EXPORTER="goldspan", GOLDSPAN_GOLDENS="goldens.yaml")
+    _, got = received
+    assert done.stdout == "served\n"
+    assert sorted(got.spans) == ["execute_tool book", "execute_tool search", "invoke_agent travel"]
+    assert sum(len(scope.spans) for scope in got._scopes("resource_spans", "scope_spans")) == 3
+    attributes = plain(got.spans["invoke_agent travel"].attributes)
+    assert attributes["goldspan.tools_used"] == ["search", "book"]
+    assert attributes["goldspan.passed"] is True
+    assert {event.event_name for event in got.events} == {"gen_ai.evaluation.result"}
+    assert _evaluations(got) == 1
+
+
+def test_a_variable_alone_is_enough_under_auto_instrumentation(
+    program: Program, received: tuple[str, Received]
+) -> None:
+    program.run(GOLDSPAN_GOLDENS="goldens.yaml")
+    _, got = received
+    assert sorted(got.spans) == ["execute_tool book", "execute_tool search", "invoke_agent travel"]
+    assert not any(key.startswith("goldspan.score") for key in plain(got.spans["invoke_agent travel"].attributes))
+    assert len(got.events) > 0
+    assert _evaluations(got) == 1
+
+
+def test_goldens_are_not_needed(program: Program, received: tuple[str, Received]) -> None:
+    program.run(GOLDSPAN_ENABLED="1")
+    assert _evaluations(received[1]) == 1
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        pytest.param({}, id="nothing asks for it"),
+        pytest.param({"GOLDSPAN_GOLDENS": "goldens.yaml", "GOLDSPAN_ENABLED": "0"}, id="switched off"),
+        pytest.param({"GOLDSPAN_GOLDENS": "goldens.yaml", "GOLDSPAN_DISABLED": "true"}, id="disabled"),
+        pytest.param(
+            {"GOLDSPAN_GOLDENS": "goldens.yaml", "GOLDSPAN_DISABLED": "true", "OTEL_TRACES_EXPORTER": "goldspan"},
+            id="disabled, with the exporter",
+        ),
+    ],
+)
+def test_where_it_is_not_wanted_it_hands_on_and_scores_nothing(
+    program: Program, received: tuple[str, Received], environment: dict[str, str]
+) -> None:
+    done = program.run(**environment)
+    _, got = received
+    assert "goldspan" not in done.stderr
+    assert len(got.spans) == 3
+    assert len(got.events) == 0
+    assert _evaluations(got) == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "complaint"),
+    [
+        pytest.param({"GOLDSPAN_GOLDENS": "none.yaml"}, "none.yaml", id="a golden file that is not there"),
+        pytest.param({"GOLDSPAN_ENABLED": "perhaps"}, "GOLDSPAN_ENABLED: 'perhaps'", id="a wrong value"),
+        pytest.param(
+            {"GOLDSPAN_GOLDENS": "none.yaml", "OTEL_TRACES_EXPORTER": "goldspan"}, "none.yaml", id="with the exporter"
+        ),
+    ],
+)
+def test_what_is_set_up_wrongly_is_logged_once_and_counted_and_the_program_goes_on(
+    program: Program, received: tuple[str, Received], environment: dict[str, str], complaint: str
+) -> None:
+    done = program.run(**environment)
+    _, got = received
+    assert done.stdout == "served\n"
+    assert done.stderr.count("your application goes on") == 1
+    assert complaint in done.stderr
+    assert len(got.spans) == 3
+    assert _evaluations(got) == 0
+    (point,) = got.metrics["goldspan.internal_errors"].sum.data_points
+    assert point.as_int == 1
+
+
+def test_a_wrong_exporter_behind_is_logged_and_the_program_goes_on(program: Program) -> None:
+    done = program.run(OTEL_TRACES_EXPORTER="goldspan", GOLDSPAN_THEN_EXPORTER="oltp", GOLDSPAN_GOLDENS="goldens.yaml")
+    assert done.stdout == "served\n"
+    assert done.stderr.count("your application goes on") == 1
+    assert "GOLDSPAN_THEN_EXPORTER: no exporter 'oltp' is installed" in done.stderr
+
+
+def test_both_doors_are_offered_by_name() -> None:
+    (exporter,) = entry_points(group="opentelemetry_traces_exporter", name="goldspan")
+    (hook,) = entry_points(group="opentelemetry_post_instrument", name="goldspan")
+    assert exporter.load() is ScoringExporter
+    assert hook.load() is post_instrument
+
+
+def test_a_program_that_does_not_ask_for_it_loads_none_of_it() -> None:
+    code = (
+        "import sys; from goldspan.capture.zero_code import post_instrument; post_instrument();"
+        "print(*sorted(name for name in sys.modules if name.startswith('goldspan')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, encoding="utf-8")
+    assert done.stdout.split() == ["goldspan", "goldspan._version", "goldspan.capture", "goldspan.capture.zero_code"]
+
+
+# --- the exporter by itself, where no hook runs -----------------------------------------------------------------------
+
+
+def _provider(exporter: SpanExporter, install: Install, batch: int = 512) -> TracerProvider:
+    return install(BatchSpanProcessor(exporter, max_export_batch_size=batch, schedule_delay_millis=3_600_000))
+
+
+def _call(tool: str) -> None:
+    with trace.get_tracer("theirs").start_as_current_span(f"execute_tool {tool}") as span:
+        span.set_attributes({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool})
+
+
+def _serve(provider: TracerProvider, *, flush_after_each: bool = False) -> None:
+    tracer = provider.get_tracer("theirs")
+    with tracer.start_as_current_span("POST /ask"), tracer.start_as_current_span("invoke_agent travel") as span:
+        span.set_attributes({"gen_ai.operation.name": "invoke_agent", "goldspan.golden.id": "g"})
+        for tool in ("search", "book"):
+            _call(tool)
+            if flush_after_each:
+                provider.force_flush()
+
+
+def test_a_request_in_one_batch_is_exported_with_its_results(exported: Exported, install: Install) -> None:
+    provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
+    _serve(provider)
+    provider.force_flush()
+    assert exported.names == ["execute_tool search", "execute_tool book", "invoke_agent travel", "POST /ask"]
+    assert exported.attributes("invoke_agent travel")["goldspan.tools_used"] == ["search", "book"]
+    assert exported.attributes("invoke_agent travel")["goldspan.passed"] is True
+    assert not any(key.startswith("goldspan.score") for key in exported.attributes("POST /ask"))
+
+
+def test_a_request_that_comes_in_many_batches_is_scored_as_one(
+    exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = tmp_path / "results.jsonl"
+    monkeypatch.setenv("GOLDSPAN_SINKS", f"jsonl:{results}")
+    provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
+    _serve(provider, flush_after_each=True)
+    assert exported.names == ["execute_tool search", "execute_tool book"]
+    provider.shutdown()
+    assert exported.attributes("invoke_agent travel")["goldspan.tools_used"] == ["search", "book"]
+    assert results.read_text().count('"run_id"') == 1
+
+
+def test_a_request_whose_root_never_comes_is_scored_at_the_end(
+    exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = tmp_path / "results.jsonl"
+    monkeypatch.setenv("GOLDSPAN_SINKS", f"jsonl:{results}")
+    provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
+    root = provider.get_tracer("theirs").start_span("POST /ask")
+    with trace.use_span(root):
+        _call("search")
+    provider.force_flush()
+    assert not results.read_text()
+    provider.shutdown()
+    assert '"tools_used":["search"]' in results.read_text().replace(": ", ":")
+
+
+def test_exported_spans_are_not_scored_where_a_processor_scores_already(exported: Exported, install: Install) -> None:
+    provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
+    goldspan.instrument(GOLDENS, sinks=[])
+    _serve(provider)
+    provider.force_flush()
+    assert len(exported.spans) == 4
+    assert not any(key.startswith("goldspan.score") for span in exported.spans for key in span.attributes or {})
+
+
+def test_where_it_can_it_leaves_everything_to_a_processor(exported: Exported, install: Install) -> None:
+    provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
+    _serve(provider)
+    start()
+    _serve(provider)
+    provider.force_flush()
+    assert len(exported.spans) == 8
+    runs = [span for span in exported.spans if "goldspan.passed" in (span.attributes or {})]
+    assert [run.name for run in runs] == ["invoke_agent travel"] * 2
+    provider.shutdown()
+
+
+@pytest.mark.usefixtures("install")
+def test_an_exporter_that_is_set_up_wrongly_hands_on_and_complains_once(
+    exported: Exported, install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = _provider(ScoringExporter("none.yaml", then=exported.exporter), install)
+    for _ in range(2):
+        _serve(provider)
+        provider.force_flush()
+    assert len(exported.spans) == 8
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "goldspan could not start from the environment" in record.getMessage()
+    assert sum(_guard.failures.values()) == 1
+
+
+def test_an_exporter_with_nothing_behind_says_so(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+    provider = _provider(ScoringExporter(GOLDENS, then="none"), install)
+    _serve(provider)
+    assert provider.force_flush()
+    assert "nothing receives the spans" in caplog.text
+
+
+class _Failing(SpanExporter):
+    def export(self, spans: object) -> SpanExportResult:
+        return SpanExportResult.FAILURE
+
+
+def test_what_fails_behind_is_told() -> None:
+    assert ScoringExporter(GOLDENS, then=_Failing()).export([]) is SpanExportResult.FAILURE
+
+
+def test_exporters_behind_are_found_by_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    provider = _provider(ScoringExporter(GOLDENS, then="console"), install)
+    _serve(provider)
+    provider.force_flush()
+    provider.shutdown()
