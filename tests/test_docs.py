@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 import docs_examples
+import goldspan
 from docs_examples import ROOT, Block, Command, ExampleError, blocks, commands, matches
 
 TAUGHT = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -49,7 +51,22 @@ def test_the_page_of_conventions_says_what_the_code_does() -> None:
     assert generator["page"](written) == written
 
 
-@pytest.mark.parametrize("package", ["extraction", "goldens", "otlp", "scoring"])
+def test_the_program_in_examples_scores_an_agent_and_a_component() -> None:
+    program = ROOT / "examples" / "agent.py"
+    said = subprocess.run([sys.executable, "-W", "error", program], capture_output=True, encoding="utf-8", check=True)
+    component, agent = said.stdout.splitlines()
+    assert component == "look_up_policy: passed=True. All 2 expected tools were called, in order."
+    assert agent.startswith("invoke_agent agent: passed=False. Expected list_bookings was called;")
+    assert agent.endswith("; cancel_booking was called but forbidden.")
+
+
+def test_the_page_on_live_scoring_names_every_argument_and_every_limit() -> None:
+    page = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
+    arguments = {*signature(goldspan.ScoringProcessor).parameters, *signature(goldspan.Limits).parameters}
+    assert {name for name in arguments if f"`{name}`" not in page} == set()
+
+
+@pytest.mark.parametrize("package", ["capture", "extraction", "goldens", "online", "otlp", "scoring", "sinks", "store"])
 def test_the_page_on_architecture_names_every_module_of_a_large_package(package: str) -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     modules = {path.stem for path in (ROOT / "src" / "goldspan" / package).glob("*.py")} - {"__init__"}

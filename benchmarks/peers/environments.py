@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,12 +59,19 @@ def _install(python: Path, what: Sequence[str]) -> None:
 def answer(name: str, python: Path, script: Path, *arguments: object) -> Any:
     """What a script, run in an environment, prints as its last line of JSON about the peer of that name.
 
-    Raises `Unavailable`.
+    It runs in a folder that is gone afterwards: some peers leave files where they are run. Raises `Unavailable`.
     """
     command = [str(python), "-I", str(script), name, *map(str, arguments)]
-    done = subprocess.run(
-        command, capture_output=True, encoding="utf-8", errors="replace", check=False, env={**os.environ, **_QUIET}
-    )
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            cwd=folder,
+            env={**os.environ, **_QUIET},
+        )
     if done.returncode or not done.stdout:
         raise Unavailable(f"cannot be run: {_last_line(done.stderr)}")
     return json.loads(done.stdout.splitlines()[-1])

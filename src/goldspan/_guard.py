@@ -41,8 +41,8 @@ class guard:  # noqa: N801 - reads as a statement: `with guard("score a run"):`
         return os.environ.get("GOLDSPAN_STRICT") != "1"
 
 
-def report(doing: str, error: BaseException) -> None:
-    """Count a failure of ours and log the first of its kind."""
+def report(doing: str, error: BaseException, *, traceback: bool = True) -> None:
+    """Count a failure of ours and log the first of its kind: in one line where no `traceback` is wanted."""
     kind = type(error)
     with _lock:
         failures[doing] += 1
@@ -50,4 +50,6 @@ def report(doing: str, error: BaseException) -> None:
         if first:
             _logged.add((doing, kind))
     if first:
-        _log.error("goldspan could not %s; your application goes on, this is logged once", doing, exc_info=error)
+        why = "" if traceback else f": {' '.join(str(error).split())}"
+        shown = error if traceback else None
+        _log.error("goldspan could not %s%s; your application goes on, this is logged once", doing, why, exc_info=shown)

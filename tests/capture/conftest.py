@@ -12,12 +12,13 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.util._once import Once
 
 from capture.telemetry import Exported, Install
-from goldspan.capture import closing, processor
+from goldspan.capture import closing, processor, recording, threads
 
 
 @pytest.fixture(autouse=True)
 def _providers_of_no_other_test() -> Iterator[None]:
     _forget_providers()
+    recording._said.cache_clear()
     yield
     provider = trace._TRACER_PROVIDER
     for known in [*processor._at_work]:
@@ -27,6 +28,8 @@ def _providers_of_no_other_test() -> Iterator[None]:
             known.shutdown()
     _forget_providers()
     assert closing._closers == ()
+    threads.stop_carrying()
+    assert threads._patches == []
 
 
 def _forget_providers() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, SynchronousMultiSpanProcessor
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, SynchronousMultiSpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
 
@@ -20,6 +23,7 @@ import goldspan
 from capture.telemetry import Exported, Install
 from goldspan import Evaluation, ExpectedTool, Golden, Limits
 from goldspan.online import Counts
+from goldspan.online.sampling import ExportSampling
 
 GOLDENS = [Golden("book", "A hotel!", tools=(ExpectedTool("search"), ExpectedTool("book")), threshold=1)]
 
@@ -302,6 +306,153 @@ def test_a_program_that_simply_ends_loses_nothing(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+LOSING = """
+import sys
+import goldspan
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import ConsoleLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+
+provider = TracerProvider()
+provider.add_span_processor(goldspan.ScoringProcessor(then=SpanProcessor(), background=sys.argv[1] == "True"))
+trace.set_tracer_provider(provider)
+logs = LoggerProvider()
+logs.add_log_record_processor(SimpleLogRecordProcessor(ConsoleLogRecordExporter()))
+_logs.set_logger_provider(logs)
+metrics.set_meter_provider(MeterProvider([PeriodicExportingMetricReader(ConsoleMetricExporter())]))
+
+@goldspan.trace
+def search(city): return city
+
+@goldspan.trace(kind="agent")
+def agent(question): return search("Paris")
+
+agent("the last thing that is asked")
+if sys.argv[2] == "True":
+    unended = trace.get_tracer("app").start_span("invoke_agent x", attributes={"gen_ai.operation.name": "invoke_agent"})
+    trace.get_tracer("app").start_span("execute_tool y", trace.set_span_in_context(unended), attributes={
+        "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "y"}).end()
+"""
+
+
+@pytest.mark.parametrize("background", [True, False])
+@pytest.mark.parametrize("unended", [True, False])
+def test_the_last_results_are_not_lost_to_providers_that_were_made_later(
+    tmp_path: Path, background: bool, unended: bool
+) -> None:
+    """What was made last is shut down first when a program ends."""
+    program = tmp_path / "losing.py"
+    program.write_text(LOSING)
+    done = subprocess.run(
+        [sys.executable, program, str(background), str(unended)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.count('"gen_ai.evaluation.result"') > 0
+    runs = re.findall(r'"goldspan.run.id": "([^"]+)"', done.stdout)
+    assert len(set(runs)) == 1 + unended
+    (count,) = re.findall(r'"goldspan.evaluations".*?"value": (\d+)', done.stdout, re.DOTALL)
+    assert int(count) == 1 + unended
+    assert done.stderr == ""
+
+
+def test_what_is_shut_down_is_not_finished_again_at_exit(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[object] = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    monkeypatch.setattr(atexit, "unregister", registered.remove)
+    processor = goldspan.ScoringProcessor(sinks=[])
+    provider = install(processor)
+    assert registered == [provider.shutdown]
+    for _ in range(2):
+        booking("A hotel!")
+    assert registered == [provider.shutdown, processor._finish]
+    provider.shutdown()
+    assert registered == [provider.shutdown]
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_all_runs_are_scored_and_some_traces_are_exported_as_a_whole(install: Install, background: bool) -> None:
+    """What a lower rate exports, a higher one exports as well."""
+    exported = {rate: Exported() for rate in (0.0, 0.3, 0.7, 1.0)}
+    kept = {rate: Kept() for rate in exported}
+    processors = [
+        goldspan.ScoringProcessor(
+            GOLDENS,
+            then=exported[rate].processor(),
+            sinks=[kept[rate]],
+            export=ExportSampling(rate),
+            background=background,
+        )
+        for rate in exported
+    ]
+    provider = install(*processors)
+    for _ in range(100):
+        booking("A hotel!")
+    provider.force_flush()
+    traces = {rate: {span.context.trace_id for span in each.spans} for rate, each in exported.items()}
+    assert set() == traces[0.0] < traces[0.3] < traces[0.7] < traces[1.0]
+    for rate, each in exported.items():
+        assert len(each.spans) == 3 * len(traces[rate])
+        assert [one.passed for one in kept[rate].evaluations] == [True] * 100
+        assert sum("goldspan.passed" in (span.attributes or {}) for span in each.spans) == len(traces[rate])
+
+
+class Telling(SpanProcessor):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self.told.append("start")
+
+    def _on_ending(self, span: Span) -> None:
+        self.told.append("ending")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.told.append("end")
+
+    def force_flush(self, timeout_millis: int = 0) -> bool:
+        self.told.append("flush")
+        return True
+
+    def shutdown(self) -> None:
+        self.told.append("shutdown")
+
+
+@pytest.mark.parametrize(("rate", "heard"), [(0.0, []), (0.999999, ["start", "ending", "end"])])
+def test_what_is_not_exported_is_never_heard_of_behind(install: Install, rate: float, heard: list[str]) -> None:
+    then = Telling()
+    processor = goldspan.ScoringProcessor(then=then, sinks=[], export=ExportSampling(rate))
+    provider = install(processor)
+    search("Paris")
+    assert processor.force_flush()
+    provider.shutdown()
+    assert then.told == [*heard, "flush", "shutdown"]
+
+
+def test_exports_that_are_not_its_own_cannot_be_sampled() -> None:
+    with pytest.raises(goldspan.ConfigurationError, match="needs then="):
+        goldspan.ScoringProcessor(export=ExportSampling(0.5))
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_spans_stay_as_they_are_where_that_is_asked_for(exported: Exported, install: Install, behind: bool) -> None:
+    kept = Kept()
+    then = exported.processor() if behind else None
+    processor = goldspan.ScoringProcessor(GOLDENS, then=then, sinks=[kept], attributes=False)
+    install(processor) if behind else install(processor, exported.processor())
+    booking("A hotel!")
+    assert len(kept.evaluations) == 1
+    assert len(exported.spans) == 3
+    assert not any(key.startswith("goldspan.") for span in exported.spans for key in span.attributes or {})
+
+
 def test_goldens_that_change_are_taken_up_and_broken_ones_are_not(
     exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,3 +478,21 @@ def test_goldens_that_change_are_taken_up_and_broken_ones_are_not(
     assert [score.value if score else None for score in recall] == [1.0, 0.5, 0.5, 0.5]
     assert processor._scorer.pipeline.reload_failures == 2
     assert [golden.id for golden in processor.goldens] == ["book"]
+
+
+def test_goldens_that_are_read_once_stay_as_they_are(exported: Exported, install: Install, tmp_path: Path) -> None:
+    path, kept = tmp_path / "goldens.yaml", Kept()
+    path.write_text("goldens: [{id: book, input: A hotel!, tools: [search, book]}]")
+    processor = goldspan.ScoringProcessor(path, then=exported.processor(), sinks=[kept], reload=None)
+    install(processor)
+    path.write_text("goldens: []")
+    booking("A hotel!")
+    assert [golden.id for golden in processor.goldens] == ["book"]
+    assert kept.evaluations[0].match is not None
+
+
+def test_what_goes_wrong_when_a_span_starts_stays_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    then = Telling()
+    goldspan.ScoringProcessor(then=then, sinks=[]).on_start(object())  # type: ignore[arg-type]
+    assert then.told == ["start"]

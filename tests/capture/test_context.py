@@ -323,6 +323,31 @@ def test_it_is_switched_on_once_and_off_again() -> None:
     assert (threading.Thread.start, ThreadPoolExecutor.submit) == (START, SUBMIT)
 
 
+def test_a_processor_carries_until_the_last_that_asked_for_it_is_gone(exported: Exported, install: Install) -> None:
+    first = goldspan.ScoringProcessor(then=exported.processor(), sinks=[])
+    second = goldspan.ScoringProcessor(sinks=[])
+    without = goldspan.ScoringProcessor(sinks=[], threads=False)
+    install(first)
+    _in_request(lambda: in_threads("a", "b"))
+    assert len({span.context.trace_id for span in exported.spans}) == 1
+    first.shutdown()
+    without.shutdown()
+    assert threading.Thread.start is not START
+    second.shutdown()
+    assert (threading.Thread.start, ThreadPoolExecutor.submit) == (START, SUBMIT)
+
+
+def test_a_processor_that_is_told_to_leaves_threads_alone() -> None:
+    goldspan.ScoringProcessor(sinks=[], threads=False)
+    assert threading.Thread.start is START
+
+
+def test_what_the_application_asked_for_outlives_every_processor() -> None:
+    carry_context_into_threads()
+    goldspan.ScoringProcessor(sinks=[]).shutdown()
+    assert threading.Thread.start is not START
+
+
 @pytest.mark.parametrize("instrumented", [True, False])
 def test_an_instrumentation_of_the_applications_is_left_to_its_work(
     monkeypatch: pytest.MonkeyPatch, instrumented: bool

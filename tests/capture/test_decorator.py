@@ -143,6 +143,101 @@ def test_content_stays_out_of_the_span_where_that_is_asked_for(captured: Exporte
     assert "4111" not in str(captured.attributes("execute_tool pay"))
 
 
+def _pay(**options: Any) -> dict[str, Callable[..., str]]:
+    def pay(user: int, card: str, *codes: int, note: str = "", **more: str) -> str:
+        return "paid by 4111"
+
+    return {kind: goldspan.trace(kind=kind, **options)(pay) for kind in ("tool", "agent", "component")}
+
+
+_INPUTS = {
+    "tool": "gen_ai.tool.call.arguments",
+    "agent": "gen_ai.input.messages",
+    "component": "goldspan.component.input",
+}
+_SPANS = {"tool": "execute_tool pay", "agent": "invoke_agent pay", "component": "pay"}
+
+
+@pytest.mark.parametrize("said", [False, True])
+def test_only_the_arguments_that_are_named_are_captured(
+    captured: Exported, monkeypatch: pytest.MonkeyPatch, said: bool
+) -> None:
+    """Whether the decorator names them or the environment does."""
+    names = ["user", "codes", "more_of_it"]
+    if said:
+        monkeypatch.setenv("GOLDSPAN_CAPTURE_ARGUMENTS", ",".join(names))
+    pays = _pay() if said else _pay(capture_arguments=iter(names))
+    for pay in pays.values():
+        pay(7, "4111", 1, 2, note="4111", more_of_it="x", other="4111")
+    attributes = {kind: captured.attributes(name) for kind, name in _SPANS.items()}
+    assert json.loads(attributes["tool"][_INPUTS["tool"]]) == {"user": 7, "codes": [1, 2], "more_of_it": "x"}
+    assert _INPUTS["agent"] not in attributes["agent"]
+    assert _INPUTS["component"] not in attributes["component"]
+    assert ("4111" not in str(attributes)) is said  # names leave out results only where all is set in one place
+
+
+@pytest.mark.parametrize("kind", ["agent", "component"])
+def test_the_input_is_captured_where_the_parameter_that_holds_it_is_named(captured: Exported, kind: str) -> None:
+    _pay(capture_arguments=["card"])[kind](7, "4111", note="secret")
+    written = captured.attributes(_SPANS[kind])[_INPUTS[kind]]
+    assert "4111" in written
+    assert "secret" not in written
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "given", "written"),
+    [
+        pytest.param("component", ["user"], (7, 8), '{"user":7}', id="an input without text is all that is named"),
+        pytest.param("component", ["note"], (7, 8), None, id="and unknown where nothing is"),
+        pytest.param("tool", [], (7, 8), None, id="nothing is named"),
+        pytest.param("tool", [], (), "{}", id="nothing is given"),
+    ],
+)
+def test_an_input_of_which_nothing_may_be_captured_is_unknown_and_one_that_is_empty_is_empty(
+    captured: Exported, kind: Any, names: list[str], given: tuple[int, ...], written: str | None
+) -> None:
+    @goldspan.trace(kind=kind, name="pay", capture_arguments=names)
+    def pay(user: object = None, card: object = None) -> None: ...
+
+    pay(*given)
+    assert captured.attributes(_SPANS[kind]).get(_INPUTS[kind]) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "arguments", "result"),
+    [
+        pytest.param("", {}, True, True, id="nothing is said"),
+        pytest.param("on", {}, True, True, id="on"),
+        pytest.param("off", {}, False, False, id="off"),
+        pytest.param("off", {"capture_arguments": True}, True, False, id="off, but for arguments"),
+        pytest.param("off", {"capture_result": True}, False, True, id="off, but for results"),
+        pytest.param("on", {"capture_arguments": False, "capture_result": False}, False, False, id="on, but not here"),
+    ],
+)
+def test_what_is_captured_is_said_in_one_place_where_the_decorator_does_not_say_it(
+    captured: Exported,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    options: dict[str, bool],
+    arguments: bool,
+    result: bool,
+) -> None:
+    pay = _pay(**options)["tool"]
+    monkeypatch.setenv("GOLDSPAN_CAPTURE_ARGUMENTS", text)  # it is read at the first call
+    pay(7, "4111")
+    monkeypatch.setenv("GOLDSPAN_CAPTURE_ARGUMENTS", "")  # and not again
+    pay(7, "4111")
+    for span in captured.spans:
+        assert ("gen_ai.tool.call.arguments" in (span.attributes or {})) is arguments
+        assert ("gen_ai.tool.call.result" in (span.attributes or {})) is result
+
+
+@pytest.mark.parametrize("names", ["city", 3, [3]], ids=str)
+def test_arguments_to_capture_that_are_no_list_of_names_are_refused(names: Any) -> None:
+    with pytest.raises(goldspan.ConfigurationError, match="a list of names"):
+        goldspan.trace(capture_arguments=names)
+
+
 # --- every kind of callable -------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry import _logs, metrics, trace
@@ -28,7 +29,7 @@ from capture.telemetry import Exported, Install
 from docs_examples import ROOT
 from goldspan import ExpectedTool, Golden, Goldens
 from goldspan.capture import processor as processor_module
-from goldspan.capture import setup
+from goldspan.capture import providers, setup
 from goldspan.capture.options import Options
 from goldspan.capture.settings import VARIABLES, Settings, captured, from_environment
 from goldspan.extraction import golden_ids
@@ -194,6 +195,9 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(
         pytest.param("GOLDSPAN_BACKGROUND", "maybe", "GOLDSPAN_BACKGROUND: 'maybe' is neither on nor off", id="switch"),
         pytest.param("GOLDSPAN_LATE", "-1", "GOLDSPAN_LATE: '-1' is not a number of at least 0", id="negative"),
         pytest.param("GOLDSPAN_IDLE", "0", "GOLDSPAN_IDLE: '0' is not a number of seconds above 0", id="no time"),
+        pytest.param(
+            "GOLDSPAN_SETTLE", "soon", "GOLDSPAN_SETTLE: 'soon' is not a number of at least 0", id="no number"
+        ),
         pytest.param("GOLDSPAN_BUDGET", "nan", "GOLDSPAN_BUDGET: 'nan'", id="not a number"),
         pytest.param("GOLDSPAN_RELOAD", "inf", "GOLDSPAN_RELOAD: 'inf'", id="no end"),
         pytest.param("GOLDSPAN_SAMPLE", "2", "GOLDSPAN_SAMPLE: '2' is not a share", id="share"),
@@ -221,6 +225,15 @@ def test_an_unknown_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         goldspan.instrument()
 
 
+@pytest.mark.parametrize(("protocol", "package"), [("", "grpc"), ("grpc", "grpc"), ("http/protobuf", "http")])
+def test_spans_go_out_over_the_protocol_asked_for(monkeypatch: pytest.MonkeyPatch, protocol: str, package: str) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
+    (exporter,) = providers.span_exporters()
+    assert f".otlp.proto.{package}." in type(exporter).__module__
+    exporter.shutdown()
+
+
 def test_a_provider_that_takes_no_processors_is_refused() -> None:
     trace.set_tracer_provider(NoOpTracerProvider())
     with pytest.raises(goldspan.ConfigurationError, match="NoOpTracerProvider"):
@@ -246,6 +259,11 @@ def test_a_setting_stands_in_for_an_argument_that_is_there() -> None:
     assert [name for name, of in rows if name not in inspect.signature(takers[of]).parameters] == []
 
 
+def test_every_limit_has_a_variable_whose_default_is_its_own() -> None:
+    rows = {row.name: row.metadata["default"] for row in fields(Settings) if row.metadata["of"] == "limits"}
+    assert rows == {limit.name: f"{limit.default:.12g}" for limit in fields(Limits)}
+
+
 def test_instrument_takes_every_option_of_the_processor() -> None:
     parameters = set(inspect.signature(goldspan.ScoringProcessor).parameters)
     assert set(Options.__annotations__) == parameters - {"goldens", "then"}
@@ -266,6 +284,7 @@ def test_several_values_are_separated_by_commas() -> None:
             "GOLDSPAN_MARGIN": "0",
             "GOLDSPAN_RELOAD": "off",
             "GOLDSPAN_BACKGROUND": "no",
+            "GOLDSPAN_UNITS": "request, conversation",
         }
     )
     assert settings.said("goldens") == {"near": None, "margin": 0}
@@ -274,6 +293,7 @@ def test_several_values_are_separated_by_commas() -> None:
         "golden_id_attributes": ("case.id",),
         "thresholds": {"tool_recall": 1.0, "tool_f1": 0.5},
         "background": False,
+        "units": ("request", "conversation"),
         "reload": None,
     }
     assert settings.goldens == ("a.yaml", "b.yaml")
@@ -332,6 +352,60 @@ def test_sinks_are_named_in_the_environment(
 
 
 @pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize(
+    ("given", "written"), [({}, False), ({"attributes": True}, True), ({"sinks": []}, True)], ids=str
+)
+def test_where_the_sinks_named_are_without_attributes_the_spans_stay_as_they_are(
+    exported: Exported,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    given: Any,
+    written: bool,
+) -> None:
+    caplog.set_level(logging.INFO, "goldspan")
+    monkeypatch.setenv("GOLDSPAN_SINKS", f"jsonl:{tmp_path}/a.jsonl")
+    goldspan.instrument(GOLDENS, then=exported.processor(), **given)
+    agent("hi")
+    assert ("goldspan.tools_used" in exported.attributes("invoke_agent agent")) is written
+    (record,) = caplog.records
+    places = ["attributes of runs' spans"] * written + ["other sinks"] * ("sinks" not in given)
+    assert record.getMessage().endswith(f"results go to {', '.join(places)}")
+
+
+@pytest.mark.usefixtures("quiet")
+def test_results_that_go_nowhere_are_told_to_go_nowhere(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "goldspan")
+    install()
+    goldspan.instrument(GOLDENS, sinks=[], background=True)
+    (record,) = caplog.records
+    assert record.getMessage().endswith("results go to nowhere")
+
+
+@pytest.mark.usefixtures("quiet")
+def test_every_run_is_scored_where_some_traces_are_exported(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    results = tmp_path / "results.jsonl"
+    monkeypatch.setenv("GOLDSPAN_SINKS", f"attributes,jsonl:{results}")
+    monkeypatch.setenv("GOLDSPAN_EXPORT_SAMPLE", "0.5")
+    running = goldspan.instrument(GOLDENS, then=exported.processor())
+    for _ in range(100):
+        agent("hi")
+    running.shutdown()
+    assert len(results.read_text().splitlines()) == 100
+    assert 0 < len(exported.spans) < 200
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_others_export_cannot_be_sampled(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_EXPORT_SAMPLE", "0.5")
+    goldspan.instrument(GOLDENS).shutdown()  # nothing is exported at all, and none of it is too much
+    with pytest.raises(goldspan.ConfigurationError, match="GOLDSPAN_EXPORT_SAMPLE"):
+        goldspan.instrument(GOLDENS)
+
+
+@pytest.mark.usefixtures("quiet")
 def test_sampling_and_limits_come_from_the_environment(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_SAMPLE", "0")
     monkeypatch.setenv("GOLDSPAN_SAMPLE_RULES", "agent=agent:1")
@@ -368,6 +442,20 @@ def test_running_a_notebooks_cell_again_doubles_nothing(exported: Exported) -> N
         exec(cell, {"GOLDENS": GOLDENS, "exported": exported.processor()})
         importlib.reload(setup)
     agent("hi")
+    assert exported.names == ["execute_tool search", "invoke_agent agent"]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_loading_the_processor_again_forgets_none_that_is_at_work(exported: Exported) -> None:
+    running = goldspan.instrument(GOLDENS, then=exported.processor())
+    (processor,) = at_work_now()
+    importlib.reload(processor_module)
+    assert processor_module.at_work()
+    assert at_work_now() == [processor]
+    assert not goldspan.instrument(GOLDENS).added
+    agent("hi")
+    running.shutdown()
+    assert not processor_module.at_work()
     assert exported.names == ["execute_tool search", "invoke_agent agent"]
 
 

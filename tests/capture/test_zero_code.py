@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -123,6 +124,10 @@ def test_goldens_are_not_needed(program: Program, received: tuple[str, Received]
             {"GOLDSPAN_GOLDENS": "goldens.yaml", "GOLDSPAN_DISABLED": "true", "OTEL_TRACES_EXPORTER": "goldspan"},
             id="disabled, with the exporter",
         ),
+        pytest.param(
+            {"GOLDSPAN_GOLDENS": "goldens.yaml", "GOLDSPAN_ENABLED": "0", "OTEL_TRACES_EXPORTER": "goldspan"},
+            id="switched off, with the exporter",
+        ),
     ],
 )
 def test_where_it_is_not_wanted_it_hands_on_and_scores_nothing(
@@ -153,18 +158,22 @@ def test_what_is_set_up_wrongly_is_logged_once_and_counted_and_the_program_goes_
     _, got = received
     assert done.stdout == "served\n"
     assert done.stderr.count("your application goes on") == 1
-    assert complaint in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "goldspan" in line]
+    assert complaint in line
+    assert "Traceback" not in done.stderr
     assert len(got.spans) == 3
     assert _evaluations(got) == 0
     (point,) = got.metrics["goldspan.internal_errors"].sum.data_points
     assert point.as_int == 1
 
 
-def test_a_wrong_exporter_behind_is_logged_and_the_program_goes_on(program: Program) -> None:
+def test_a_wrong_exporter_behind_is_told_to_lose_the_spans_and_the_program_goes_on(program: Program) -> None:
     done = program.run(OTEL_TRACES_EXPORTER="goldspan", GOLDSPAN_THEN_EXPORTER="oltp", GOLDSPAN_GOLDENS="goldens.yaml")
     assert done.stdout == "served\n"
-    assert done.stderr.count("your application goes on") == 1
-    assert "GOLDSPAN_THEN_EXPORTER: no exporter 'oltp' is installed" in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "goldspan" in line]
+    assert "no span of this process is exported, and nothing is scored" in line
+    assert "GOLDSPAN_THEN_EXPORTER: no exporter 'oltp' is installed" in line
+    assert "Traceback" not in done.stderr
 
 
 def test_both_doors_are_offered_by_name() -> None:
@@ -219,7 +228,7 @@ def test_a_request_that_comes_in_many_batches_is_scored_as_one(
     exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = tmp_path / "results.jsonl"
-    monkeypatch.setenv("GOLDSPAN_SINKS", f"jsonl:{results}")
+    monkeypatch.setenv("GOLDSPAN_SINKS", f"attributes,jsonl:{results}")
     provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
     _serve(provider, flush_after_each=True)
     assert exported.names == ["execute_tool search", "execute_tool book"]
@@ -285,9 +294,42 @@ def test_an_exporter_with_nothing_behind_says_so(install: Install, caplog: pytes
     assert "nothing receives the spans" in caplog.text
 
 
+def test_a_flush_goes_on_to_what_stands_behind(exported: Exported) -> None:
+    assert ScoringExporter(GOLDENS, then=exported.exporter).force_flush()
+
+
 class _Failing(SpanExporter):
     def export(self, spans: object) -> SpanExportResult:
         return SpanExportResult.FAILURE
+
+
+def test_an_exporter_scores_all_and_hands_on_some_traces_as_a_whole(
+    exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = tmp_path / "results.jsonl"
+    monkeypatch.setenv("GOLDSPAN_SINKS", f"jsonl:{results}")
+    monkeypatch.setenv("GOLDSPAN_EXPORT_SAMPLE", "0.5")
+    provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
+    for _ in range(64):
+        _serve(provider)
+        provider.force_flush()
+    provider.shutdown()
+    assert len(results.read_text().splitlines()) == 64
+    sizes = Counter(span.context.trace_id for span in exported.spans)
+    assert 0 < len(sizes) < 64
+    assert set(sizes.values()) == {4}
+
+
+def test_an_exporter_that_is_switched_off_only_hands_on(
+    exported: Exported, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_ENABLED", "0")
+    provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
+    start()
+    _serve(provider)
+    provider.force_flush()
+    assert len(exported.spans) == 4
+    assert not any(key.startswith("goldspan.score") for span in exported.spans for key in span.attributes or {})
 
 
 def test_what_fails_behind_is_told() -> None:

@@ -118,7 +118,7 @@ def test_goldens_are_laid_beside_traces(goldspan: Goldspan) -> None:
         "golden 'look-up-policy': the tool 'search_policies' was neither called nor offered in any run.",
         "golden 'look-up-policy': the tool 'read_policy' was neither called nor offered in any run.",
         "golden 'read-only': 'delete_*' is forbidden, and no known tool has a name like that.",
-        "golden 'look-up-policy' belongs to none of these runs, neither by id nor by input.",
+        "golden 'look-up-policy' belongs to none of these runs.",
         "4 goldens read: 5 found",
     ]
 

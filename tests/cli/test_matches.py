@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from goldspan.cli.app import run
+from goldspan.model import SpanRecord
+from spans import agent, in_trace, inside, span, tool
 
 TRACES = Path(__file__).parent.parent.parent / "examples" / "traces.jsonl"
 
@@ -24,7 +26,7 @@ TRACES = Path(__file__).parent.parent.parent / "examples" / "traces.jsonl"
         ),
         pytest.param(
             {"when": {"agent": "travel-*", "input": {"regex": "cheapest"}}, "tools": []},
-            "golden g by when",
+            "golden g by rule",
             {"how": "when", "similarity": 1.0},
             id="a rule",
         ),
@@ -49,3 +51,44 @@ def test_how_a_golden_was_found_is_shown(
     run()
     first, *_ = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["golden_match"] == match
+
+
+def as_otlp(record: SpanRecord) -> dict[str, object]:
+    return {
+        "traceId": record.trace_id,
+        "spanId": record.span_id,
+        "parentSpanId": record.parent_id or "",
+        "name": record.name,
+        "startTimeUnixNano": str(record.start_ns),
+        "endTimeUnixNano": str(record.end_ns),
+        "attributes": [{"key": key, "value": {"stringValue": text}} for key, text in record.attributes.items()],
+    }
+
+
+def test_what_a_goldens_name_does_not_tell_stands_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That its text is only near, which component was judged, and who brought expectations of their own."""
+    goldens = tmp_path / "g.yaml"
+    goldens.write_text(
+        "goldens:\n"
+        "- {id: hotel, input: Find me a hotel in Paris and book it, tools: [search]}\n"
+        "- {id: search-once, component: retrieval, tools: [search]}\n"
+    )
+    asked = agent("shop", asked="Find me a hotel in Paris, and book it!", end_ns=10**12)
+    part = span("part", goldspan__component__name="retrieval", end_ns=10**12, **inside(asked))
+    own = agent("clerk", asked="What time is it?", goldspan__expected_tools="clock", **in_trace(1))
+    named = {"goldspan__component__name": "booking", "goldspan__golden__id": "hotel"}
+    other = span("part", end_ns=10**12, **named, **inside(asked))
+    traces = tmp_path / "traces.json"
+    spans = [as_otlp(record) for record in (asked, part, other, tool("search", {"q": 1}, **inside(part)), own)]
+    traces.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    for unit in ("request", "component"):
+        command = ["goldspan", "score", str(traces), "-g", str(goldens), "--unit", unit]
+        monkeypatch.setattr(sys, "argv", command)
+        run()
+    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "✓ hotel (near text, 0.97)  Find me a hotel in Paris, and book it!" in said
+    assert "✗ clerk  What time is it?" in said
+    assert "✓ search-once" in said
+    assert "✗ hotel (component booking)" in said

@@ -56,3 +56,13 @@ def test_what_is_offered_lost_or_named_in_any_request_is_so_in_the_conversation(
     assert [tool.name for tool in run.available_tools] == ["x"]
     assert run.golden_id == "g1"
     assert (run.health.dropped_attributes, run.health.orphan_spans) == (5, 1)
+
+
+def test_what_began_late_in_any_request_did_so_in_the_conversation() -> None:
+    spans = []
+    for number in (1, 2):
+        request = agent("a", asked="Hello", start_ns=1_000, end_ns=10**9, **SESSION, **in_trace(number))
+        late = {"start_ns": 2 * 10**9, **inside(request)}
+        spans += [request, tool("x", {"n": 1}, **late), tool("y", {"n": 1}, **late)]
+    (run,) = extract(spans, unit="conversation")
+    assert run.health.began_late == 4

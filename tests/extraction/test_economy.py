@@ -62,3 +62,13 @@ def test_the_best_attribute_that_has_a_value_counts():
     both = span("x", **{"traceloop.span.kind": "agent", entity: "e", workflow: "w"})
     one = span("x", **{"traceloop.span.kind": "agent", entity: None, workflow: "w"})
     assert [installed().read(each).name for each in (both, one)] == ["e", "w"]
+
+
+def test_of_a_span_that_is_asked_about_several_times_in_a_row_the_reading_is_remembered():
+    conventions = installed()
+    one, other = tool("search"), tool("book")
+    first = conventions.read_again(one)
+    assert conventions.read_again(one) is first
+    assert [conventions.read_again(each).name for each in (other, one, copy.copy(other))] == ["book", "search", "book"]
+    assert conventions.read(one) == first
+    assert conventions.read(one) is not first

@@ -25,6 +25,8 @@ HEALTHS = st.builds(
     content_off=st.booleans(),
     lookalikes=st.lists(st.text(), max_size=2, unique=True).map(tuple),
     merged=COUNTS,
+    unended=COUNTS,
+    began_late=COUNTS,
 )
 
 
@@ -51,6 +53,10 @@ def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -
         pytest.param(Health(lookalikes=("tool call a",)), "1 unknown span that may be tools: tool call a", "@goldspan"),
         pytest.param(Health(stitched=2), "joined from 3 traces", "around each request"),
         pytest.param(Health(split=True), "cut out of a trace of several requests", "around each request"),
+        pytest.param(Health(unended=1), "1 span that had not ended", "end last"),
+        pytest.param(
+            Health(began_late=2), "2 spans begun after the run had ended", "contextvars.Context().run(worker.start)"
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -76,7 +82,7 @@ def test_of_a_family_that_writes_genai_attributes_only_its_own_switch_is_told() 
 
 
 def test_names_without_content_are_told_from_the_spans_themselves() -> None:
-    root = agent()
+    root = agent(end_ns=10**15)
     (run,) = extract([root, tool("search", parent_id=root.span_id)])
     (hint,) = advise(run)
     assert hint.found == "no content recorded"
@@ -84,7 +90,7 @@ def test_names_without_content_are_told_from_the_spans_themselves() -> None:
 
 
 def test_a_span_that_nobody_knows_is_told_where_the_model_was_offered_its_tool() -> None:
-    root = agent(asked="Where is it?", gen_ai__tool__definitions=messages({"name": "find_order"}))
+    root = agent(asked="Where is it?", end_ns=10**15, gen_ai__tool__definitions=messages({"name": "find_order"}))
     asked = model(answered=[asks_for("find_order", {"id": 1})], parent_id=root.span_id)
     (run,) = extract([root, asked, span("find_order", parent_id=root.span_id)])
     assert found(run) == ["1 unknown span that may be tools: find_order"]

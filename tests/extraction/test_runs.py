@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 
 from goldspan.extraction import extract, role_of
 from goldspan.model import SpanRecord
-from spans import TRACE, agent, answers, asks_for, messages, model, span, tool
+from spans import TRACE, agent, answers, asks_for, inside, messages, model, span, tool
 
 
 def only(spans: list[SpanRecord], **options: object):  # type: ignore[no-untyped-def]
@@ -306,3 +309,77 @@ def test_of_two_definitions_of_a_tool_each_adds_what_the_other_does_not_say() ->
     turns = [model(gen_ai__tool__definitions=messages(*offer), parent_id=root.span_id) for offer in offers]
     (found,) = only([root, *turns]).available_tools
     assert (found.name, found.parameters, found.read_only) == ("find", schema, True)
+
+
+MS = 1_000_000
+PROCESS = {"service.name": "shop", "service.instance.id": "1"}
+
+
+def late(after_ms: float, *, of: SpanRecord, **more: Any) -> SpanRecord:
+    """A tool that begins so many milliseconds after a span has ended."""
+    start = int((of.end_ns or 0) + after_ms * MS)
+    return tool("x", {"n": 1}, start_ns=start, **({"resource": of.resource} | inside(of) | more))
+
+
+def server_span() -> SpanRecord:
+    return span("POST /chat", kind=2, start_ns=MS, end_ns=900 * MS, resource=PROCESS)
+
+
+def request_in(around: SpanRecord) -> SpanRecord:
+    return agent(start_ns=2 * MS, end_ns=500 * MS, resource=PROCESS, **inside(around))
+
+
+def test_what_a_worker_that_keeps_the_context_of_a_request_does_for_others_began_late() -> None:
+    """The worker that the first request starts makes its spans inside of the first one's, whoever asks for them."""
+    request = agent(start_ns=MS, end_ns=500 * MS, resource=PROCESS)
+    job = agent("worker", start_ns=600 * MS, end_ns=800 * MS, resource=PROCESS, **inside(request))
+    run = only([request, late(-100, of=request), job, late(-50, of=job)])
+    assert (run.health.began_late, run.health.clean) == (2, False)
+    assert only([request, late(-100, of=request)]).health.clean
+
+
+def test_work_beside_the_agent_began_late_once_all_around_it_had_ended() -> None:
+    around = server_span()
+    request = request_in(around)
+    beside = {"resource": PROCESS, **inside(around)}
+    after_the_agent = late(100, of=request, **inside(around))
+    assert only([around, request, after_the_agent]).health.clean
+    assert only([around, request, after_the_agent, late(50, of=around, **beside)]).health.began_late == 1
+
+
+def test_an_agent_of_its_own_that_began_late_is_not_late_for_itself() -> None:
+    around = server_span()
+    first = request_in(around)
+    second = agent("second", start_ns=2_000 * MS, end_ns=3_000 * MS, resource=PROCESS, **inside(around))
+    runs = extract([around, first, second, late(-100, of=second)])
+    assert [run.health.began_late for run in runs] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "more", "counted"),
+    [
+        pytest.param(5, {}, 1, id="in one process"),
+        pytest.param(1, {}, 0, id="within the jitter of one clock"),
+        pytest.param(5, {"resource": {**PROCESS, "service.instance.id": "2"}}, 0, id="in another process"),
+        pytest.param(5, {"start_ns": None}, 0, id="at a time that nobody knows"),
+    ],
+)
+def test_times_are_compared_within_one_process(after_ms: float, more: dict[str, Any], counted: int) -> None:
+    request = agent(start_ns=MS, end_ns=500 * MS, resource=PROCESS)
+    begun = late(after_ms, of=request)
+    run = only([request, dataclasses.replace(begun, **more)])
+    assert run.health.began_late == counted
+    assert run.tools_used == ("x",)
+
+
+def test_a_request_that_has_not_ended_has_nothing_late() -> None:
+    request = dataclasses.replace(agent(start_ns=MS), end_ns=None)
+    assert only([request, tool("x", {"n": 1}, start_ns=10**12, **inside(request))]).health.clean
+
+
+def test_a_component_tells_what_began_after_it() -> None:
+    request = agent(start_ns=MS, end_ns=900 * MS)
+    part = span("part", goldspan__component__name="part", start_ns=2 * MS, end_ns=300 * MS, **inside(request))
+    spans = [request, part, late(100, of=part)]
+    assert only(spans).health.began_late == 0
+    assert only(spans, unit="component").health.began_late == 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan import Evaluation, Run, SpanRecord, extract
+from goldspan import Evaluation, Run, SpanRecord, evaluate, extract
 from goldspan.model import Unit
 from goldspan.online import Assembly, Counts, Limits, Pipeline, Portion
 from spans import span
@@ -284,6 +284,19 @@ def test_a_run_in_which_nothing_happens_any_more_is_scored_as_it_is_and_again_wh
     assert process.counts == Counts(unended=1, late=3)
 
 
+def test_work_below_a_root_that_lives_on_is_one_run_however_often_it_pauses() -> None:
+    process = Process(idle=300)
+    process.start(1, "bare")
+    for tool, told in ((2, "request 1: 1"), (3, "request 1: 2 (revision 2)"), (4, "request 1: 3 (revision 3)")):
+        process.start(tool, "tool", 1)
+        process.end(tool)
+        assert process.wait(300) == [told]
+    assert process.end(1) == []
+    assert process.wait(2) == []
+    assert process.runs[0].tool_calls == extract(process.ended)[0].tool_calls
+    assert process.counts == Counts(unended=3)
+
+
 def test_what_lives_for_too_long_is_let_go_even_if_it_is_busy() -> None:
     process = Process(idle=300, lifetime=1_000)
     process.start(1, "agent")
@@ -411,8 +424,11 @@ def test_live_runs_are_the_runs_of_the_whole_trace(shape: list[tuple[str, int]])
 
 
 @st.composite
-def _lives(draw: st.DrawFn) -> list[tuple[int, str, int | None] | int]:
-    """Starts (number, role, parent) and ends (number) of some spans, in an order that can happen."""
+def _lives(draw: st.DrawFn, *, inside_live: bool = False) -> list[tuple[int, str, int | None] | int]:
+    """Starts (number, role, parent) and ends (number) of some spans, in an order that can happen.
+
+    `inside_live`: none starts inside of what has ended, unless nothing else is there.
+    """
     roles = draw(st.lists(st.sampled_from(["agent", "tool", "bare", "component", "model"]), min_size=1, max_size=9))
     happened: list[tuple[int, str, int | None] | int] = []
     live: list[int] = []
@@ -420,7 +436,8 @@ def _lives(draw: st.DrawFn) -> list[tuple[int, str, int | None] | int]:
     for number, role in enumerate(roles, start=1):
         while live and draw(st.integers(0, 2)) == 0:
             happened.append(live.pop(draw(st.integers(0, len(live) - 1))))
-        parent = draw(st.sampled_from(started)) if started else None
+        around = live or started if inside_live else started
+        parent = draw(st.sampled_from(around)) if around else None
         happened.append((number, role, parent))
         live.append(number)
         started.append(number)
@@ -452,9 +469,51 @@ def test_in_the_end_each_run_is_what_the_whole_trace_says_whatever_ended_late(
         assert all(one.digest != next_one.digest for one, next_one in pairwise(evaluations))
 
 
+def _called(runs: list[Run]) -> int:
+    return sum(len(run.tool_calls) for run in runs if run.unit == "request")
+
+
 def _calls(run: Run) -> list[str | None]:
     return [call.span_id for call in run.tool_calls]
 
 
 def _place(run: Run) -> tuple[str, str]:
     return run.unit, run.run_id
+
+
+@st.composite
+def _slow_lives(draw: st.DrawFn) -> list[tuple[int, str, int | None] | int | float]:
+    """Lives between whose moments seconds pass."""
+    happened: list[tuple[int, str, int | None] | int | float] = []
+    for moment in draw(_lives(inside_live=True)):
+        happened.append(moment)
+        happened.extend(draw(st.lists(st.sampled_from([1.0, 3.0, 12.0, 25.0]), max_size=1)))
+    return happened
+
+
+@given(life=_slow_lives())
+def test_deadlines_that_strike_at_any_moment_lose_no_span_and_what_was_not_too_late_is_right_in_the_end(
+    life: list[tuple[int, str, int | None] | int | float],
+) -> None:
+    process = Process(idle=10, late=40)
+    ended = 0
+    for moment in life:
+        if isinstance(moment, float):
+            process.wait(moment)
+        elif isinstance(moment, int):
+            process.end(moment)
+            ended += 1
+        else:
+            process.start(*moment)
+        assert len(process.assembly) <= len(process.live) + ended
+    process.wait(2)
+    assert len(process.assembly) == 0
+    assert process.counts.duplicates == process.counts.unscored == process.counts.evicted == 0
+    filed = [run for unit in UNITS for run in extract(process.ended, unit=unit)]
+    if process.counts.too_late or process.counts.unended:  # what begins beside a run taken as it was is told apart
+        missed = _called(filed) - _called(process.runs)
+        assert missed <= process.counts.too_late
+    else:  # of the same content, since a late span that changes nothing of it is no revision
+        from_file = {_place(run): evaluate(run, None).digest for run in filed}
+        live = {_place(run): evaluate(run, None).digest for run in process.runs}
+        assert {place: digest for place, digest in live.items() if place in from_file} == from_file

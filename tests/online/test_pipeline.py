@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from goldspan import ConfigurationError, Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, _guard
-from goldspan.online import Ended, Pipeline
-from spans import agent, tool
+from goldspan import (
+    Comparison,
+    ConfigurationError,
+    Evaluation,
+    ExpectedTool,
+    Golden,
+    Goldens,
+    Run,
+    ToolCall,
+    _guard,
+    evaluate,
+    extract,
+)
+from goldspan.goldens.reloading import ReloadingGoldens
+from goldspan.model import SpanRecord
+from goldspan.online import Ended, Pipeline, Revised, check_units
+from goldspan.online.sampling import Sampling, SamplingRule
+from goldspan.online.sessions import Sessions
+from goldspan.sinks import BackgroundSink
+from spans import agent, inside, span, tool, trace_id
 
 GOLDENS = Goldens([Golden("g", tools=(ExpectedTool("search"),))])
 RUN = Run(run_id="r", golden_id="g", tool_calls=(ToolCall("search"),))
@@ -15,6 +38,10 @@ RUN = Run(run_id="r", golden_id="g", tool_calls=(ToolCall("search"),))
 class Kept:
     def __init__(self) -> None:
         self.evaluations: list[Evaluation] = []
+        self.adopted: list[list[str]] = []
+
+    def adopt(self, goldens: Goldens) -> None:
+        self.adopted.append([golden.id for golden in goldens])
 
     def submit(self, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
@@ -74,3 +101,262 @@ def test_the_attribute_that_names_the_golden_can_be_chosen() -> None:
     (evaluation,) = Pipeline(GOLDENS, golden_id_attributes=["my.case"]).conclude(Ended("request", (root,)))
     assert evaluation.match is not None
     assert evaluation.match.how == "id"
+
+
+# --- what may leave, and what is left out -----------------------------------------------------------------------------
+
+
+def withhold(evaluation: Evaluation) -> None:
+    return None
+
+
+def stumble(evaluation: Evaluation) -> Evaluation:
+    raise ValueError(evaluation.run.input)
+
+
+@pytest.mark.parametrize("redact", [withhold, stumble])
+def test_what_may_not_leave_reaches_nobody_and_is_known_to_the_pipeline(
+    redact: Callable[[Evaluation], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    kept = Kept()
+    seen: list[Run] = []
+    pipeline = Pipeline(GOLDENS, sinks=[kept], redact=redact)
+    root = agent(asked="a secret")
+    assert pipeline.conclude(Ended("request", (root,)), seen.append) == kept.evaluations == []
+    assert [run.input for run in seen] == ["a secret"]
+    assert sum(_guard.failures.values()) == (redact is stumble)
+
+
+def test_a_revision_of_what_may_not_leave_may_not_leave_either() -> None:
+    kept = Kept()
+    pipeline = Pipeline(sinks=[kept], redact=withhold)
+    root = agent()
+    late = Revised((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), {})
+    assert pipeline.conclude(late) == kept.evaluations == []
+
+
+def test_runs_that_the_sampling_leaves_out_are_counted_once_each() -> None:
+    kept = Kept()
+    pipeline = Pipeline(sinks=[kept], sampling=Sampling(1, [SamplingRule(0, agent="tester")]))
+    for name in ("tester", "helper", "tester"):
+        pipeline.conclude(Ended("request", (agent(name),)))
+    assert [evaluation.run.agent for evaluation in kept.evaluations] == ["helper"]
+    assert pipeline.sampled_out == 2
+    root = agent("tester")
+    late = Revised((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), {})
+    assert pipeline.conclude(late) == []
+    assert pipeline.sampled_out == 2
+
+
+def slow(comparison: Comparison) -> float:
+    time.sleep(0.02)
+    return 1.0
+
+
+def test_metrics_for_which_no_time_is_left_say_so_and_are_counted() -> None:
+    pipeline = Pipeline(GOLDENS, metrics=[slow, "tool_recall"], budget=0.01)
+    evaluation = pipeline.evaluate(RUN)
+    assert evaluation is not None
+    assert [(score.metric, score.value, score.error) for score in evaluation.scores] == [
+        ("slow", 1.0, None),
+        ("tool_recall", None, None),
+    ]
+    assert evaluation.scores[1].reason == "the time budget of the evaluation was used up"
+    assert pipeline.over_budget == 1
+    assert Pipeline(GOLDENS, metrics=["tool_recall"], budget=60).evaluate(RUN) is not None
+
+
+# --- units ------------------------------------------------------------------------------------------------------------
+
+
+def of_a_session(number: int, *tools: str) -> tuple[SpanRecord, ...]:
+    """The spans of one request of a conversation, in a trace of its own."""
+    root = agent(asked=f"question {number}", trace_id=trace_id(number), gen_ai__conversation__id="c")
+    return (root, *[tool(name, {"n": number}, **inside(root)) for name in tools])
+
+
+def test_only_components_where_only_these_are_asked_for() -> None:
+    pipeline = Pipeline(units=["component"])
+    root = agent()
+    step = span("ranking", goldspan__component__name="ranking", **inside(root))
+    found = tool("search", **inside(step))
+    spans = (root, step, found)
+    seen: list[Run] = []
+    assert pipeline.conclude(Ended("request", spans, root.span_id), seen.append) == seen == []
+    (judged,) = pipeline.conclude(Ended("component", spans, step.span_id))
+    assert (judged.run.component, judged.run.tools_used) == ("ranking", ("search",))
+    revised = Revised(spans[:2], spans, frozenset(each.span_id for each in spans), {})
+    assert [(each.run.unit, each.revision) for each in pipeline.conclude(revised)] == [("component", 2)]
+
+
+@pytest.mark.parametrize("units", [("conversation",), ("request", "conversation")])
+def test_each_request_makes_a_revision_of_its_conversation_and_the_last_is_the_one_of_a_file(units: Any) -> None:
+    kept, goldens = Kept(), Goldens([Golden("c", input="question 1", tools=(ExpectedTool("search"),) * 3)])
+    pipeline = Pipeline(goldens, sinks=[kept], units=check_units(units))
+    spans: tuple[SpanRecord, ...] = ()
+    for number, tools in ((1, ("search",)), (2, ("search", "book")), (3, ("search",))):
+        request = of_a_session(number, *tools)
+        spans += request
+        told = pipeline.conclude(Ended("request", request, request[0].span_id))
+        assert [each.run.unit for each in told] == ["request"] * ("request" in units)
+    said = [each for each in kept.evaluations if each.run.unit == "conversation"]
+    assert [each.revision for each in said] == [1, 2, 3]
+    (whole,) = extract(spans, unit="conversation")
+    from_file = evaluate(whole, goldens)
+    assert (said[-1].run, said[-1].scores, said[-1].digest) == (whole, from_file.scores, from_file.digest)
+    assert len(said[-1].run.tool_calls) == 4
+
+
+@pytest.mark.parametrize("units", [("conversation",), ("request", "conversation")])
+def test_a_request_that_became_more_makes_a_revision_of_its_conversation_and_one_that_did_not_makes_none(
+    units: Any,
+) -> None:
+    kept, known = Kept(), {}  # type: ignore[var-annotated]
+    pipeline = Pipeline(sinks=[kept], units=check_units(units))
+    spans = of_a_session(1, "search", "book")
+    there = frozenset(each.span_id for each in spans)
+    pipeline.conclude(Ended("request", spans[:2], spans[0].span_id, unended=1, known=known))
+    for _ in range(2):
+        pipeline.conclude(Revised(spans[:2], spans, there, known))
+    said = [(each.revision, each.run.tools_used) for each in kept.evaluations if each.run.unit == "conversation"]
+    assert said == [(1, ("search",)), (2, ("search", "book"))]
+
+
+def test_a_conversation_has_all_its_requests_whatever_the_sampling_says_of_these() -> None:
+    kept = Kept()
+    sampling = Sampling(0, [SamplingRule(1, unit="conversation")])
+    pipeline = Pipeline(sinks=[kept], units=["request", "conversation"], sampling=sampling)
+    for number in (1, 2):
+        spans = of_a_session(number, "search")
+        assert pipeline.conclude(Ended("request", spans, spans[0].span_id)) == []
+    assert [(each.run.unit, len(each.run.tool_calls)) for each in kept.evaluations] == [
+        ("conversation", 1),
+        ("conversation", 2),
+    ]
+    assert pipeline.sampled_out == 2
+
+
+def test_a_conversation_may_be_left_out_by_itself_and_counts_once() -> None:
+    kept = Kept()
+    sampling = Sampling(1, [SamplingRule(0, unit="conversation")])
+    pipeline = Pipeline(sinks=[kept], units=["request", "conversation"], sampling=sampling)
+    for number in (1, 2):
+        spans = of_a_session(number, "search")
+        pipeline.conclude(Ended("request", spans, spans[0].span_id))
+    assert [each.run.unit for each in kept.evaluations] == ["request", "request"]
+    assert pipeline.sampled_out == 1
+
+
+def test_a_request_of_no_session_is_no_conversation() -> None:
+    kept = Kept()
+    Pipeline(sinks=[kept], units=["conversation"]).conclude(Ended("request", (agent(),)))
+    assert kept.evaluations == []
+
+
+def test_of_very_many_sessions_and_requests_the_latest_are_kept() -> None:
+    sessions = Sessions(max_sessions=2)
+
+    def added(session: str, number: int) -> tuple[int, int]:
+        conversation = sessions.add(Run(f"{session} {number}", session_id=session, tool_calls=(ToolCall("search"),)))
+        assert conversation is not None
+        return len(conversation[0].tool_calls), conversation[1]
+
+    assert [added("a", 1), added("b", 1), added("a", 2), added("c", 1)] == [(1, 1), (1, 1), (2, 2), (1, 1)]
+    assert added("b", 2) == (1, 1)  # it was idle for longest
+    for number in range(300):
+        latest = added("d", number)
+    assert latest == (200, 300)
+
+
+@pytest.mark.parametrize("units", [(), ("trace",), ("request", "requests")])
+def test_units_that_do_not_exist_are_refused(units: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigurationError, match="units are some of request, component, conversation, not "):
+        check_units(units)
+
+
+def test_units_may_be_named_in_any_order_and_twice() -> None:
+    assert check_units(["conversation", "request", "request"]) == ("request", "conversation")
+
+
+# --- goldens that change ----------------------------------------------------------------------------------------------
+
+
+def written(path: Path, text: str) -> None:
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
+
+
+def test_goldens_that_were_read_again_are_taken_up_with_the_next_run_and_told_to_the_sinks(tmp_path: Path) -> None:
+    path = tmp_path / "goldens.yaml"
+    written(path, "goldens: [{id: g, tools: [search]}]")
+    source = ReloadingGoldens([path], interval=3_600)
+    plain, behind = Kept(), Kept()
+    pipeline = Pipeline(source, sinks=[plain, BackgroundSink(behind), Raising()])
+    assert plain.adopted == behind.adopted == [["g"]]
+    written(path, "goldens: [{id: g, tools: [search, book]}, {id: other, tools: []}]")
+    assert source.check_now()
+    assert plain.adopted == [["g"]]
+    root = agent(goldspan__golden__id="g")
+    with pytest.raises(OSError, match="disk full"):  # sinks fail aloud here
+        pipeline.conclude(Ended("request", (root,)))
+    assert plain.adopted == behind.adopted == [["g"], ["g", "other"]]
+    assert plain.evaluations[0].score("tool_recall").value == 0.0  # type: ignore[union-attr]
+    assert len(plain.evaluations[0].golden.tools) == 2  # type: ignore[union-attr]
+    pipeline.close()
+
+
+def test_goldens_that_cannot_be_used_are_counted_and_the_earlier_ones_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, kept = tmp_path / "goldens.yaml", Kept()
+    written(path, "goldens: [{id: g, tools: [search]}]")
+    source = ReloadingGoldens([path], interval=3_600)
+    pipeline = Pipeline(source, sinks=[kept])
+    for broken in ("goldens: [{id: g, tols: []}]", "goldens: [{id: new, tools: [], metrics: [no_such_metric]}]"):
+        written(path, broken)
+        source.check_now()
+        for _ in range(2):
+            pipeline.conclude(Ended("request", (agent(),)))
+    assert [golden.id for golden in pipeline.goldens] == ["g"]
+    assert (pipeline.reload_failures, kept.adopted) == (2, [["g"]])
+    assert "goldspan goes on with the goldens that it had" in caplog.text
+    source.close()
+
+
+def test_a_sink_that_stumbles_over_goldens_is_counted_and_gets_evaluations_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+
+    class Stumbling(Kept):
+        def adopt(self, goldens: Goldens) -> None:
+            raise KeyError("search")
+
+    kept = Stumbling()
+    Pipeline(GOLDENS, sinks=[kept]).evaluate(RUN)
+    assert len(kept.evaluations) == 1
+    assert _guard.failures == {"tell Stumbling of goldens": 1}
+
+
+def test_threads_that_find_new_goldens_at_once_take_them_up_once(tmp_path: Path) -> None:
+    path, kept = tmp_path / "goldens.yaml", Kept()
+    written(path, "goldens: [{id: g, tools: [search]}]")
+    source = ReloadingGoldens([path], interval=3_600)
+    pipeline = Pipeline(source, sinks=[kept])
+    written(path, "goldens: [{id: h, tools: [search]}]")
+    source.check_now()
+    together = threading.Barrier(8)
+
+    def work() -> None:
+        together.wait()
+        pipeline.conclude(Ended("request", (agent(),)))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert kept.adopted == [["g"], ["h"]]
+    assert len(kept.evaluations) == 8
+    source.close()

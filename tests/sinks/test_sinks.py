@@ -18,6 +18,7 @@ from goldspan import (
     ExpectedTool,
     Golden,
     Goldens,
+    Health,
     Match,
     Run,
     Score,
@@ -202,6 +203,18 @@ def test_tools_that_a_golden_file_only_declares_are_counted_by_name_too(tmp_path
     }
 
 
+def test_tools_of_goldens_that_were_read_again_are_counted_by_name(evaluation: Evaluation) -> None:
+    meter = Meter()
+    sink = MetricSink(meter.provider, vocabulary=["unheard_of"])
+    for goldens in (Goldens([GOLDEN]), Goldens([Golden("new", forbid=(), tools=(ExpectedTool("delete_order"),))])):
+        sink.adopt(goldens)
+        sink.submit(evaluation)
+    counted = meter.counts("goldspan.tools", "goldspan.tool", "goldspan.verdict")
+    assert counted["find_order", "expected"] == counted["other", "expected"] - 1 == 1
+    assert counted["delete_order", "forbidden"] == counted["other", "forbidden"] == 1
+    assert counted["unheard_of", "unexpected"] == 2
+
+
 def test_runs_are_counted_by_what_came_out(evaluation: Evaluation, unmatched: Evaluation) -> None:
     meter = Meter()
     sink = MetricSink(meter.provider)
@@ -229,6 +242,17 @@ def test_a_run_that_is_scored_again_is_counted_once_and_its_revisions_by_themsel
     assert meter.counts("goldspan.evaluations") == {(): 1}
     assert {point.count for point in meter.points("goldspan.score", "goldspan.metric").values()} == {1}
     assert sum(meter.counts("goldspan.tools", "goldspan.tool", "goldspan.verdict").values()) == 6
+
+
+def test_what_is_the_matter_with_the_telemetry_of_runs_is_counted(evaluation: Evaluation) -> None:
+    meter = Meter()
+    sink = MetricSink(meter.provider)
+    for health in (Health(), Health(merged=2), Health(stitched=1, unended=3), Health(stitched=4)):
+        sink.submit(replace(evaluation, run=replace(evaluation.run, health=health)))
+    assert meter.counts("goldspan.health", "goldspan.problem", "goldspan.unit") == {
+        ("stitched", "request"): 2,
+        ("unended", "request"): 1,
+    }
 
 
 def test_every_metric_carries_an_exemplar_that_points_at_the_runs_span(evaluation: Evaluation) -> None:

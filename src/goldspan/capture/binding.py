@@ -44,11 +44,10 @@ class Binder:
         return {**dict(zip(self._positional, args[:named], strict=True)), self._rest: list(args[named:]), **kwargs}
 
     def first_text(self, arguments: Arguments) -> str | None:
-        """The first argument that is text, in the order in which the function declares its parameters."""
+        """The name of the first argument that is text, in the order in which the function declares its parameters."""
         for name in (*self._names, *arguments):
-            value = arguments.get(name)
-            if isinstance(value, str):
-                return value
+            if isinstance(arguments.get(name), str):
+                return name
         return None
 
 

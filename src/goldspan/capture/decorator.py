@@ -37,8 +37,8 @@ def trace(
     name: str | None = None,
     golden: str | None = None,
     metrics: Iterable[MetricLike] | None = None,
-    capture_arguments: bool = True,
-    capture_result: bool = True,
+    capture_arguments: bool | Iterable[str] | None = None,
+    capture_result: bool | None = None,
 ) -> Decorator: ...
 
 
@@ -50,8 +50,8 @@ def trace(
     name: str | None = None,
     golden: str | None = None,
     metrics: Iterable[MetricLike] | None = None,
-    capture_arguments: bool = True,
-    capture_result: bool = True,
+    capture_arguments: bool | Iterable[str] | None = None,
+    capture_result: bool | None = None,
 ) -> F | Decorator:
     """Make a span of every call: of a tool by default, of an agent or a component where `kind` says so.
 
@@ -66,16 +66,20 @@ def trace(
     `golden` is the id of its golden. `metrics` are those to measure, by their names or as functions that
     `@goldspan.metric` registered; they go before those that the golden lists.
 
-    `name` is by default the function's own. `capture_arguments=False` and `capture_result=False` keep content out of
-    the span. The span of a generator begins with its first step and ends when it is exhausted, closed or collected;
-    its result is what it yielded. A call that is cancelled or otherwise interrupted ends with the status unset and no
-    result. Captured text is bounded: longer text ends in an ellipsis.
+    `capture_arguments=False` and `capture_result=False` keep content out of the span. Names are the only arguments that
+    may be captured; the input of an agent or a component is, where the parameter that holds it is named. What is left
+    out is as `GOLDSPAN_CAPTURE_ARGUMENTS` says: `on`, which is the default; `off` for neither; or names, and no result.
+
+    `name` is by default the function's own. The span of a generator begins with its first step and ends when it is
+    exhausted, closed or collected; its result is what it yielded. A call that is cancelled or otherwise interrupted
+    ends with the status unset and no result. Captured text is bounded: longer text ends in an ellipsis.
 
     Raises `ConfigurationError` on an unknown kind, a golden or metrics for a tool, a metric without a registered name,
-    and on what cannot be called.
+    arguments that are no list of names, and on what cannot be called.
     """
     _check(kind, golden, metrics)
     names = _metric_names(metrics)
+    arguments = _argument_names(capture_arguments)
 
     def decorate(function: F) -> F:
         plain, static = _callable(function)
@@ -85,7 +89,7 @@ def trace(
             name=name or _name_of(plain),
             golden=golden,
             metrics=names,
-            capture_arguments=capture_arguments,
+            capture_arguments=arguments,
             capture_result=capture_result,
             static=static,
         )
@@ -120,6 +124,18 @@ def _metric_names(metrics: Iterable[MetricLike] | None) -> tuple[str, ...]:
     from goldspan.scoring.registry import registered_name  # most decorators name none, and need not load it
 
     return tuple(dict.fromkeys(map(registered_name, metrics)))
+
+
+def _argument_names(captured: bool | Iterable[str] | None) -> bool | frozenset[str] | None:
+    """Whether arguments are captured, or only which."""
+    if captured is None or isinstance(captured, bool):
+        return captured
+    names = None if isinstance(captured, str) or not isinstance(captured, Iterable) else list(captured)
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(
+            f"@goldspan.trace(capture_arguments=...): True, False or a list of names, not {captured!r}"
+        )
+    return frozenset(names)
 
 
 def _callable(function: object) -> tuple[Callable[..., Any], bool]:

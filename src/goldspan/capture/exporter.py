@@ -18,13 +18,16 @@ from goldspan.capture import providers
 from goldspan.capture.gathering import Gathering, Spans
 from goldspan.capture.processor import ScoringProcessor
 from goldspan.capture.settings import Settings, from_environment
-from goldspan.capture.setup import instrument, processor_from, reason_to_stay_off
+from goldspan.capture.setup import Instrumentation, instrument, processor_from, reason_to_stay_off
 from goldspan.capture.sources import GoldensLike
+from goldspan.errors import GoldspanError
 from goldspan.online import Limits
+from goldspan.online.sampling import ExportSampling
 from goldspan.sinks import Losses
 from goldspan.sinks.forking import renew_in_forked_children
 
 _STARTING = "start from the environment, and scores nothing"
+_HANDING_ON = "hand spans on: no span of this process is exported, and nothing is scored"
 
 _log = logging.getLogger("goldspan")
 _SCORING = guard("score exported spans")
@@ -47,7 +50,7 @@ def start() -> None:
         if settings.enabled or (settings.enabled is None and settings.goldens):
             instrument()
     except Exception as error:  # noqa: BLE001 - the program would be left without its other instrumentation
-        _stay_off(error)
+        _tell(error, _STARTING)
 
 
 class ScoringExporter(SpanExporter):
@@ -59,7 +62,7 @@ class ScoringExporter(SpanExporter):
 
     `then` is an exporter or names of exporters, by default those of `GOLDSPAN_THEN_EXPORTER`. Nothing raises here: what
     is set up wrongly is counted, logged as one error, and nothing is scored. Nothing is scored twice either: where a
-    `ScoringProcessor` is at work in this process, the spans are only handed on.
+    `ScoringProcessor` is at work in this process, the spans are only handed on. So they are with `GOLDSPAN_ENABLED=0`.
     """
 
     def __init__(self, goldens: GoldensLike = None, *, then: SpanExporter | str | None = None) -> None:
@@ -69,7 +72,8 @@ class ScoringExporter(SpanExporter):
         self._processor: ScoringProcessor | None = None
         self._gathering = Gathering(Limits())
         self._copies = _Copies()
-        self._behind = [then] if isinstance(then, SpanExporter) else self._attempt(lambda _: _named(then)) or []
+        self._sampling = ExportSampling()
+        self._behind = [then] if isinstance(then, SpanExporter) else self._named(then)
         if not self._behind and not self._off:
             _log.warning(
                 "goldspan: nothing receives the spans; set OTEL_EXPORTER_OTLP_ENDPOINT, or %s to an exporter's name",
@@ -93,7 +97,10 @@ class ScoringExporter(SpanExporter):
                 for tree in self._trees(spans):
                     self._score(tree)
             copies = self._copies.take()
-        results = [exporter.export([copies.get(id(span), span) for span in spans]) for exporter in self._behind]
+        kept = [copies.get(id(span), span) for span in spans if self._sampling.exports(span.context.trace_id)]
+        if spans and not kept:
+            return SpanExportResult.SUCCESS
+        results = [exporter.export(kept) for exporter in self._behind]
         return SpanExportResult.FAILURE if SpanExportResult.FAILURE in results else SpanExportResult.SUCCESS
 
     def attend(self, provider: Any) -> None:
@@ -103,7 +110,7 @@ class ScoringExporter(SpanExporter):
             if self._off:
                 return
             self._finish()
-            made = self._attempt(lambda _: instrument(self._goldens, then=providers.in_batches(self._behind)))
+            made = self._attempt(self._instrument)
             self._attended = made is not None and made.added
 
     def shutdown(self) -> None:
@@ -125,11 +132,18 @@ class ScoringExporter(SpanExporter):
             self._processor = self._attempt(self._make)
         return () if self._processor is None else self._gathering.add(spans, time.monotonic())
 
+    def _instrument(self, settings: Settings) -> Instrumentation | None:
+        if settings.enabled is False:
+            return None
+        return instrument(self._goldens, then=providers.in_batches(self._behind))
+
     def _make(self, settings: Settings) -> ScoringProcessor | None:
-        if reason_to_stay_off(settings) is not None:
+        if settings.enabled is False or reason_to_stay_off(settings) is not None:
             return None
         self._gathering = Gathering(Limits(**settings.said("limits")))
-        return processor_from(settings, self._goldens, then=self._copies, background=False)
+        processor = processor_from(settings, self._goldens, then=self._copies, background=False)
+        self._sampling = ExportSampling(1.0 if settings.export_sample is None else settings.export_sample)
+        return processor
 
     def _score(self, tree: Spans) -> None:
         """Let the processor see a tree of spans, parents first, as if it happened now."""
@@ -149,12 +163,16 @@ class ScoringExporter(SpanExporter):
                 self._processor.shutdown()
             self._processor = None
 
-    def _attempt(self, make: Callable[[Settings], T]) -> T | None:
+    def _named(self, then: str | None) -> list[SpanExporter]:
+        names = None if then is None else [name.strip() for name in then.split(",")]
+        return self._attempt(lambda _: providers.span_exporters_behind(names), _HANDING_ON) or []
+
+    def _attempt(self, make: Callable[[Settings], T], doing: str = _STARTING) -> T | None:
         try:
             return make(from_environment())
         except Exception as error:  # noqa: BLE001 - an exporter of another package may raise anything when it is made
             self._off = True
-            _stay_off(error)
+            _tell(error, doing)
             return None
 
 
@@ -176,10 +194,6 @@ class _Copies(SpanProcessor):
         return kept
 
 
-def _stay_off(error: Exception) -> None:
+def _tell(error: Exception, doing: str) -> None:
     Losses()  # publishes the count: there is no processor that would
-    report(_STARTING, error)
-
-
-def _named(then: str | None) -> list[SpanExporter]:
-    return providers.span_exporters_behind(None if then is None else [name.strip() for name in then.split(",")])
+    report(doing, error, traceback=not isinstance(error, GoldspanError))

@@ -10,7 +10,7 @@ from opentelemetry.metrics import MeterProvider
 
 from goldspan.model import Unit
 from goldspan.online import Limits
-from goldspan.online.sampling import Sampling
+from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
 from goldspan.sinks import Redact, SinkLike
 
@@ -21,13 +21,16 @@ class Options(TypedDict, total=False):
     metrics: Iterable[MetricLike]
     thresholds: Mapping[str, float]
     sinks: Iterable[SinkLike]
+    attributes: bool
     logger_provider: LoggerProvider
     meter_provider: MeterProvider
     golden_id_attributes: Sequence[str]
     units: Sequence[Unit]
     redact: Redact
     sampling: Sampling
+    export: ExportSampling
     budget: float
     background: bool
+    threads: bool
     reload: float | None
     limits: Limits

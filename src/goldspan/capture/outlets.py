@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterable
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 
-from goldspan.capture.sources import tool_names
 from goldspan.errors import ConfigurationError
-from goldspan.goldens import Goldens
+from goldspan.online.figure_sink import FigureSink
 from goldspan.sinks import BackgroundSink, EventSink, JsonLinesSink, MetricSink, SinkLike, SpanSink
 
-FORMS = "attributes, events, metrics, spans, jsonl:PATH, store:PATH"
+FORMS = "attributes, events, metrics, figures, spans, jsonl:PATH, store:PATH"
 
 
 def sinks_from(
     names: Iterable[str],
-    goldens: Goldens,
     *,
     logger_provider: LoggerProvider | None = None,
     meter_provider: MeterProvider | None = None,
@@ -29,7 +27,8 @@ def sinks_from(
     """
     plain: dict[str, Callable[[], SinkLike]] = {
         "events": lambda: EventSink(logger_provider),
-        "metrics": lambda: MetricSink(meter_provider, vocabulary=tool_names(goldens)),
+        "metrics": lambda: MetricSink(meter_provider),
+        "figures": lambda: FigureSink(meter_provider, logger_provider),
         "spans": SpanSink,
     }
     made: list[SinkLike] = []

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import functools
-import os
+import atexit
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import Span as ApiSpan
 from opentelemetry.util.types import AttributeValue
 
 from goldspan import semconv
 from goldspan._guard import guard
-from goldspan.capture import closing
+from goldspan.capture import closing, handover
 from goldspan.capture.annotations import expected_attributes
 from goldspan.capture.records import record_of
-from goldspan.capture.sources import GoldensLike, goldens_from, now, tool_names
+from goldspan.capture.sources import GoldensLike, goldens_from
+from goldspan.capture.threads import carry_for, stop_carrying_for
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.model import SpanRecord, Unit
 from goldspan.online import Limits, Pipeline, Scorer, Worker, check_units
+from goldspan.online.defaults import usual_sinks
 from goldspan.scoring.metrics import MetricLike
-from goldspan.sinks import EventSink, Losses, MetricSink, SinkLike, as_sink, flush, result_attributes, shutdown
+from goldspan.sinks import Losses, SinkLike, as_sink, flush, result_attributes, shutdown
+from goldspan.sinks.forking import renew_in_forked_children
 
 if TYPE_CHECKING:
-    from goldspan.online.sampling import Sampling
-    from goldspan.sinks import Redact
+    from goldspan.online.sampling import ExportSampling, Sampling
+    from goldspan.sinks import Redact, Sink
 
 _STARTING = guard("take note of a span")
 _SCORING = guard("score a run")
@@ -40,12 +42,13 @@ _SCORING = guard("score a run")
 _PATIENCE_S = 30.0
 """How long `shutdown` waits for what is under way."""
 _USUAL_LIMITS = Limits()
-_IDLE_STARTS = (SpanProcessor.on_start, BatchSpanProcessor.on_start)
-"""Those of processors that do nothing when a span starts."""
 
 Results = dict[str, AttributeValue]
+_Seen: TypeAlias = "ReadableSpan | tuple[ReadableSpan]"
+"""A span that started; or one that ended, in a tuple: an ended span may be the same object, and one is made sooner."""
 
-_at_work: weakref.WeakSet[ScoringProcessor] = weakref.WeakSet()
+_at_work: weakref.WeakSet[ScoringProcessor] = globals().get("_at_work", weakref.WeakSet())
+"""They go on where somebody loads this module again, as is done in notebooks."""
 
 
 def at_work() -> bool:
@@ -59,8 +62,8 @@ class ScoringProcessor(SpanProcessor):
     With `then` (an exporter, which gets a `BatchSpanProcessor` of its own, or another processor) every span is handed
     on in order and unchanged, except that a run's span is handed on as a copy with the results among its attributes.
     Without `then`, beside other processors of a provider, the results are put on the spans of `@goldspan.trace`
-    functions just before these end. Either way they go to the `sinks`: by default events and metrics, through the given
-    or the global logger and meter providers.
+    functions just before these end. `attributes=False` leaves all spans as they are. Either way results go to the
+    `sinks`: by default events, metrics and figures, through the given or the global logger and meter providers.
 
     Where spans are exported in batches anyway, they are scored, and handed on, by a thread of their own, and the
     application only leaves them there; `force_flush` waits for it. Otherwise, or with `background=False`, a run is
@@ -70,7 +73,11 @@ class ScoringProcessor(SpanProcessor):
     that need no golden still come out. Files are looked at every `reload` seconds, and read again when they change.
     `redact` makes of each evaluation what may leave the process. `sampling` says which runs are scored, `budget` how
     many seconds the metrics of one may take, `units` what is scored. Spans that are recorded but not sampled are scored
-    too. Memory is bounded by `limits`.
+    too. `export` says which traces are handed on: all are scored. Memory is bounded by `limits`.
+
+    Unless `threads` is false, threads and thread pools keep the context they were started in, so that tools run there
+    stay part of their request. What is in flight when the program ends is scored before the providers that were made
+    earlier than the first span are shut down.
 
     Raises `GoldspanError` when made wrongly. After that nothing that goes wrong in here reaches the application or
     keeps a span from being handed on.
@@ -84,22 +91,26 @@ class ScoringProcessor(SpanProcessor):
         metrics: Iterable[MetricLike] | None = None,
         thresholds: Mapping[str, float] | None = None,
         sinks: Iterable[SinkLike] | None = None,
+        attributes: bool = True,
         logger_provider: LoggerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         golden_id_attributes: Sequence[str] | None = None,
         units: Sequence[Unit] = ("request", "component"),
         redact: Redact | None = None,
         sampling: Sampling | None = None,
+        export: ExportSampling | None = None,
         budget: float | None = None,
         background: bool | None = None,
+        threads: bool = True,
         reload: float | None = 1.0,
         limits: Limits = _USUAL_LIMITS,
     ) -> None:
-        self._then = _processor(then)
-        self._tells_starts = self._then is not None and type(self._then).on_start not in _IDLE_STARTS
+        behind = handover.processor_for(then)
+        self._then = behind if export is None else handover.sampled(behind, export)
+        self._tells_starts = handover.hears_starts(behind)
         found = goldens_from(goldens, reload=_seconds("reload", reload))
         if sinks is None:
-            sinks = (EventSink(logger_provider), MetricSink(meter_provider, vocabulary=tool_names(now(found))))
+            sinks = usual_sinks(logger_provider, meter_provider)
         pipeline = Pipeline(
             found,
             sinks=[as_sink(sink) for sink in sinks],
@@ -112,15 +123,18 @@ class ScoringProcessor(SpanProcessor):
             budget=_seconds("budget", budget),
         )
         self._scorer: Scorer[ReadableSpan] = Scorer(pipeline, record_of, limits, Losses(meter_provider))
-        self._worker: Worker[tuple[ReadableSpan, bool]] = Worker(
-            self._work, self._scorer.look, max_queue=limits.max_queue
-        )
-        self._in_background = _exports_in_batches(self._then) if background is None else background
+        self._worker: Worker[_Seen] = Worker(self._work, self._scorer.look, max_queue=limits.max_queue)
+        self._put = self._worker.put
+        self._in_background = handover.exports_in_batches(behind) if background is None else background
+        self._attributes = attributes
+        self._seen_any = False
         self._closed: set[int] = set()
-        _forget_in_forked_children()
-        if self._then is None and not self._in_background:
+        renew_in_forked_children(self)
+        if attributes and self._then is None and not self._in_background:
             closing.register(self)
         _at_work.add(self)
+        if threads:
+            carry_for(self)
 
     @property
     def goldens(self) -> Goldens:
@@ -128,21 +142,30 @@ class ScoringProcessor(SpanProcessor):
         return self._scorer.pipeline.goldens
 
     @property
-    def exports(self) -> bool:
-        """Whether spans are handed on, so that the results of any run can be put on its span."""
-        return self._then is not None
+    def sinks(self) -> tuple[Sink, ...]:
+        """Where evaluations go."""
+        return self._scorer.pipeline.sinks
+
+    @property
+    def annotates(self) -> Literal["runs", "traced", "none"]:
+        """On which spans results are put: those of all runs, of `@goldspan.trace` functions alone, or none."""
+        if not self._attributes:
+            return "none"
+        return "runs" if self._then is not None else "none" if self._in_background else "traced"
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Take note of where a span hangs, and write down what is expected of it."""
         # This is on the application's time, and a guard costs some of it even where there is nothing to guard against.
         try:
+            if not self._seen_any:
+                self._finish_before_others_do()
             expected = expected_attributes(parent_context, span.parent)
             if expected is not None:
                 span.set_attributes(expected)
             if not self._in_background:
                 self._started(span)
                 self._watch()
-            elif not self._worker.put((span, False)):
+            elif not self._put(span):
                 self._scorer.shed(span.context.trace_id)
         except Exception:  # the guard says what becomes of it
             with _STARTING:
@@ -160,7 +183,7 @@ class ScoringProcessor(SpanProcessor):
         """Hand the span on, with its results if it is a run's; at once, or as soon as the background comes to it."""
         if not self._in_background:
             self._end(span)
-        elif not self._worker.put((span, True)):
+        elif not self._put((span,)):
             self._scorer.shed(span.context.trace_id)
             if self._then is not None:
                 self._then.on_end(span)
@@ -175,6 +198,8 @@ class ScoringProcessor(SpanProcessor):
         """Score what is there, and stop; then shut down the sinks and the processor behind this one."""
         if self not in _at_work:
             return
+        atexit.unregister(self._finish)
+        stop_carrying_for(self)
         closing.unregister(self)
         _at_work.discard(self)
         self._worker.stop(_PATIENCE_S)
@@ -194,14 +219,34 @@ class ScoringProcessor(SpanProcessor):
         done = flush(self._scorer.pipeline.sinks, _left(until)) and done
         return (self._then is None or self._then.force_flush(_left(until))) and done
 
-    def _work(self, seen: tuple[ReadableSpan, bool]) -> None:
+    def renew(self) -> None:
+        """Begin anew in a forked child: what is in flight will end in the parent, and so perhaps will a lock."""
+        self._worker.forget()
+        self._scorer.forget()
+        self._closed = set()
+
+    def _finish_before_others_do(self) -> None:
+        """See to it that nothing is lost when the program ends.
+
+        What runs at exit runs in the reverse order of its registration. So this is done when the first span comes:
+        logger and meter providers, which must not be shut down before the last runs are scored, have been made by then.
+        """
+        self._seen_any = True
+        atexit.register(self._finish)
+
+    def _finish(self) -> None:
+        with _SCORING:
+            self._worker.flush(_PATIENCE_S)
+            self._scorer.release()
+            self.force_flush()
+
+    def _work(self, seen: _Seen) -> None:
         """What the worker does with a span that was left to it."""
-        span, ended = seen
-        if ended:
-            self._end(span)
+        if isinstance(seen, tuple):
+            self._end(*seen)
         else:
             with _STARTING:
-                self._started(span)
+                self._started(seen)
 
     def _started(self, span: ReadableSpan) -> None:
         context, parent = span.context, span.parent
@@ -219,7 +264,7 @@ class ScoringProcessor(SpanProcessor):
                 results = self._take_in(span)
         finally:
             if self._then is not None:
-                self._then.on_end(_enriched(span, results) if results else span)
+                self._then.on_end(handover.enriched(span, results) if results else span)
 
     def _take_in(self, span: ReadableSpan) -> Results:
         if _is_ours(span):
@@ -233,7 +278,7 @@ class ScoringProcessor(SpanProcessor):
         """Score what ended with a span; the results of the runs that stand on the span itself."""
         results: Results = {}
         for evaluation in self._scorer.ended(span.context.trace_id, span.context.span_id, record):
-            if evaluation.run.span_id == record.span_id:
+            if self._attributes and evaluation.run.span_id == record.span_id:
                 results.update(result_attributes(evaluation))
         return results
 
@@ -241,29 +286,6 @@ class ScoringProcessor(SpanProcessor):
         """See to it that deadlines are looked at."""
         if self._worker.asleep:
             self._worker.wake()
-
-    def _forget(self) -> None:
-        self._worker.forget()
-        self._scorer.forget()
-        self._closed = set()
-
-
-def _processor(then: object) -> SpanProcessor | None:
-    if then is None or isinstance(then, SpanProcessor):
-        return then
-    if isinstance(then, SpanExporter):
-        return BatchSpanProcessor(then)
-    raise ConfigurationError(
-        f"ScoringProcessor(then=...) takes a span exporter or a span processor, not {type(then).__name__}"
-    )
-
-
-def _exports_in_batches(then: SpanProcessor | None) -> bool:
-    """Whether spans leave later anyway, so that nobody waits for results when a span ends."""
-    inner = getattr(then, "_span_processors", None)  # how the SDK's own composites keep theirs
-    if inner:
-        return all(map(_exports_in_batches, inner))
-    return isinstance(then, BatchSpanProcessor)
 
 
 def _is_ours(span: ReadableSpan) -> bool:
@@ -281,33 +303,3 @@ def _seconds(name: str, value: float | None) -> float | None:
 def _left(until: float) -> int:
     """Milliseconds from now."""
     return max(0, int((until - time.monotonic()) * 1000))
-
-
-def _enriched(span: ReadableSpan, results: Results) -> ReadableSpan:
-    """A copy of an ended span with more attributes; the limit on their number has done its work before."""
-    return ReadableSpan(
-        name=span.name,
-        context=span.context,
-        parent=span.parent,
-        resource=span.resource,
-        attributes={**(span.attributes or {}), **results},
-        events=span.events,
-        links=span.links,
-        kind=span.kind,
-        status=span.status,
-        start_time=span.start_time,
-        end_time=span.end_time,
-        instrumentation_scope=span.instrumentation_scope,
-    )
-
-
-@functools.cache
-def _forget_in_forked_children() -> None:
-    """A forked child inherits spans that will end in the parent, and perhaps a lock that nobody will release."""
-
-    def forget() -> None:
-        for processor in _at_work:
-            processor._forget()
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=forget)

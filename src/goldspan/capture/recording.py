@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from goldspan import semconv
 from goldspan._guard import guard
 from goldspan._version import __version__
 from goldspan.capture import closing
-from goldspan.capture.binding import Binder
+from goldspan.capture.binding import Arguments, Binder
 from goldspan.capture.shapes import SHAPES, Kind
 
 _MAX_MESSAGE = 1_000
@@ -36,11 +37,15 @@ class Recorder:
     """
 
     __slots__ = (
+        "_allowed",
+        "_arguments",
         "_binder",
+        "_input_is_text",
         "_input_key",
         "_labels",
         "_output_key",
         "_provider",
+        "_result",
         "_span_name",
         "_takes_arguments",
         "_takes_result",
@@ -57,22 +62,24 @@ class Recorder:
         name: str,
         golden: str | None = None,
         metrics: tuple[str, ...] = (),
-        capture_arguments: bool = True,
-        capture_result: bool = True,
+        capture_arguments: bool | frozenset[str] | None = None,
+        capture_result: bool | None = None,
         static: bool = False,
     ) -> None:
         shape = SHAPES[kind]
         self._span_name = shape.prefix + name
         self._labels = shape.labels(name)
         self._input_key, self._write_input = shape.input_key, shape.write_input
+        self._input_is_text = shape.input_is_text
         self._output_key, self._write_output = shape.output_key, shape.write_output
         if golden is not None:
             self._labels[semconv.GOLDEN_ID] = golden
         if metrics:
             self._labels[semconv.METRICS] = metrics
         self._binder = Binder(function, static=static)
-        self._takes_arguments = capture_arguments
-        self._takes_result = capture_result
+        self._arguments, self._result = capture_arguments, capture_result
+        self._takes_arguments = self._takes_result = False
+        self._allowed: frozenset[str] | None = None
         self._provider: TracerProvider | None = None
         self._tracer: otel_trace.Tracer | None = None
 
@@ -91,6 +98,8 @@ class Recorder:
             if self._takes_arguments:
                 binder = self._binder
                 attributes[self._input_key] = self._write_input(binder, binder.bind(args, kwargs))
+            elif self._allowed is not None:
+                attributes.update(self._allowed_input(self._allowed, self._binder.bind(args, kwargs)))
             span = self._tracer.start_span(self._span_name, here, attributes=attributes)
             return span, set_span_in_context(span, here)
         except Exception:
@@ -129,6 +138,26 @@ class Recorder:
         self._provider = provider
         recording = not isinstance(provider, _NOT_RECORDING)
         self._tracer = provider.get_tracer("goldspan", __version__) if recording else None
+        arguments = _said() if self._arguments is None else self._arguments
+        self._takes_arguments = arguments is True
+        self._allowed = arguments if isinstance(arguments, frozenset) else None
+        self._takes_result = _said() is True if self._result is None else self._result
+
+    def _allowed_input(self, allowed: frozenset[str], arguments: Arguments) -> dict[str, str]:
+        """The input as far as it may be captured; no attribute where nothing of it may: unknown, not empty."""
+        text = self._binder.first_text(arguments) if self._input_is_text else None
+        whole = arguments if text is None else {text: arguments[text]}
+        part = {name: value for name, value in whole.items() if name in allowed}
+        return {self._input_key: self._write_input(self._binder, part)} if part or not whole else {}
+
+
+@functools.cache
+def _said() -> bool | frozenset[str]:
+    """What the environment says may be captured."""
+    from goldspan.capture.settings import captured  # at the first call that is captured, never at an import
+
+    names = captured()
+    return names if isinstance(names, bool) else frozenset(names)
 
 
 def _describe(span: Span, error: Exception) -> None:

@@ -153,23 +153,30 @@ class Settings:
     sinks: tuple[str, ...] | None = _setting(
         "SINKS",
         _list,
-        "where results go beside the run's own span, separated by commas: `events`, `metrics`, `spans`, `jsonl:PATH`, "
-        "`store:PATH`; `attributes` alone means nowhere else",
-        "`attributes,events,metrics`",
+        "where results go, separated by commas: `attributes` of the run's own span, `events`, `metrics`, `figures`, "
+        "`spans`, `jsonl:PATH`, `store:PATH`",
+        "`attributes,events,metrics,figures`",
     )
     capture_arguments: bool | tuple[str, ...] | None = _setting(
         "CAPTURE_ARGUMENTS",
         _captured,
-        "what `@goldspan.trace` captures where it is not told: `on`, `off`, or the names of the only arguments whose "
-        "values may be captured, separated by commas",
+        "what `@goldspan.trace` captures where it is not told: `on`, `off` for neither arguments nor results, or the "
+        "names of the only arguments that may be captured, separated by commas, and no results",
         "on",
     )
     threads: bool | None = _setting(
-        "THREADS", _switch, "whether threads and thread pools keep the request they were started in", "on"
+        "THREADS",
+        _switch,
+        "whether threads and thread pools keep the request they were started in",
+        "on",
+        of="processor",
     )
     sample: float | None = _setting("SAMPLE", _rate, "which share of the traces is scored, 0 to 1", "1")
     sample_rules: str | None = _setting(
         "SAMPLE_RULES", str, "other shares by rule, as `environment=test:0, agent=support:1`", "none"
+    )
+    export_sample: float | None = _setting(
+        "EXPORT_SAMPLE", _rate, "which share of the traces is handed on, 0 to 1; all are scored", "1"
     )
     budget: float | None = _setting(
         "BUDGET", _seconds, "seconds that the metrics of one run may take", "no limit", of="processor"
@@ -182,11 +189,29 @@ class Settings:
         of="processor",
     )
     max_traces: int | None = _setting(
-        "MAX_TRACES", _count, "traces in flight before the one idle for longest is given up", "10000", of="limits"
+        "MAX_TRACES",
+        _count,
+        "traces in flight before the one idle for longest is scored as it is",
+        "10000",
+        of="limits",
     )
     max_spans: int | None = _setting("MAX_SPANS", _count, "spans in flight before that", "100000", of="limits")
+    max_spans_per_trace: int | None = _setting(
+        "MAX_SPANS_PER_TRACE",
+        _count,
+        "spans of one trace in flight beyond which it is not scored",
+        "10000",
+        of="limits",
+    )
     max_bytes: int | None = _setting(
         "MAX_BYTES", _count, "bytes of ended spans kept before that", "67108864", of="limits"
+    )
+    max_queue: int | None = _setting(
+        "MAX_QUEUE",
+        _count,
+        "spans that wait to be scored in the background; the traces of those beyond are not scored",
+        "50000",
+        of="limits",
     )
     idle: float | None = _setting(
         "IDLE", _seconds, "seconds without a span after which a run is scored as it is", "300", of="limits"
@@ -197,6 +222,9 @@ class Settings:
     late: float | None = _setting(
         "LATE", _number, "seconds for which late spans can change a run that was scored", "60", of="limits"
     )
+    settle: float | None = _setting(
+        "SETTLE", _number, "seconds without a further late span before such a run is scored again", "1", of="limits"
+    )
     then_exporter: tuple[str, ...] | None = _setting(
         "THEN_EXPORTER",
         _list,
@@ -204,7 +232,10 @@ class Settings:
         "`otlp` where an end point is set, else `none`",
     )
     enabled: bool | None = _setting(
-        "ENABLED", _switch, "whether to score under `opentelemetry-instrument` without any goldens", "off"
+        "ENABLED",
+        _switch,
+        "`on`: score under `opentelemetry-instrument` also without any goldens; `off`: do not score there at all",
+        "on with goldens or `OTEL_TRACES_EXPORTER=goldspan`",
     )
     disabled: bool | None = _setting(
         "DISABLED", _switch, "whether `instrument()` and the ways without code do nothing", "off"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from opentelemetry import _logs, trace
@@ -19,11 +18,12 @@ from goldspan.capture.options import Options
 from goldspan.capture.outlets import sinks_from
 from goldspan.capture.processor import ScoringProcessor, at_work
 from goldspan.capture.settings import Settings, from_environment
-from goldspan.capture.sources import RELOAD_S, GoldensLike, Lookup, goldens_from, now
-from goldspan.capture.threads import carry_context_into_threads, stop_carrying
+from goldspan.capture.sources import RELOAD_S, GoldensLike, Lookup, goldens_from
 from goldspan.errors import ConfigurationError, GoldspanError
 from goldspan.online import Limits
-from goldspan.online.sampling import sampling_from_text
+from goldspan.online.figure_sink import FigureSink
+from goldspan.online.sampling import ExportSampling, sampling_from_text
+from goldspan.sinks import EventSink, MetricSink
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -46,7 +46,6 @@ class Instrumentation:
 
     _processor: ScoringProcessor | None = None
     _providers: tuple[_Part, ...] = ()
-    _carries: bool = False
 
     @property
     def added(self) -> bool:
@@ -62,10 +61,6 @@ class Instrumentation:
         """Send what has been recorded so far, and stop."""
         for part in self._parts:
             part.shutdown()
-        if self._processor is not None:
-            atexit.unregister(self._processor.force_flush)
-        if self._carries:
-            stop_carrying()
 
     @property
     def _parts(self) -> tuple[_Part, ...]:
@@ -76,7 +71,6 @@ def instrument(
     goldens: GoldensLike = None,
     *,
     then: SpanExporter | SpanProcessor | None = None,
-    threads: bool | None = None,
     **options: Unpack[Options],
 ) -> Instrumentation:
     """Score every run of this process from now on.
@@ -87,9 +81,8 @@ def instrument(
     `ScoringProcessor` is at work in this process, nothing is added; nor is it where `GOLDSPAN_DISABLED` or
     `OTEL_SDK_DISABLED` says so. The log says where results go, and warns where they would be lost.
 
-    Unless `threads` is false, threads and thread pools keep the context in which they were started, so that tools run
-    there stay part of their request. The other `options` are those of `ScoringProcessor`. The `GOLDSPAN_*` variables
-    stand in for what is not given here: see `goldspan.capture.settings`.
+    The `options` are those of `ScoringProcessor`. The `GOLDSPAN_*` variables stand in for what is not given here: see
+    `goldspan.capture.settings`.
 
     Raises `GoldspanError` when something is set up wrongly.
     """
@@ -104,20 +97,16 @@ def instrument(
         raise ConfigurationError(f"the tracer provider {_type(provider)} takes no span processors")
     if then is None and not beside:
         then = providers.in_batches(providers.span_exporters())
+        if then is None:
+            settings = replace(settings, export_sample=None)  # nothing is exported as it is
     processor = processor_from(settings, goldens, then=then, **options)
     if add is not None:
         add(processor)
         made: tuple[_Part, ...] = ()
     else:
         made = _make_providers(processor)
-    # What runs at exit runs in the reverse order, and the logger provider may have been made last: it would be shut
-    # down before the last runs are scored.
-    atexit.register(processor.force_flush)
-    carry = settings.threads is not False if threads is None else threads
-    if carry:
-        carry_context_into_threads()
     _say_where_results_go(provider if beside else None, processor)
-    return Instrumentation(processor, made, carry)
+    return Instrumentation(processor, made)
 
 
 def processor_from(
@@ -136,10 +125,10 @@ def processor_from(
             "GOLDSPAN_SINKS",
             sinks_from,
             settings.sinks,
-            now(found),
             logger_provider=chosen.get("logger_provider"),
             meter_provider=chosen.get("meter_provider"),
         )
+        chosen.setdefault("attributes", "attributes" in settings.sinks)
     return ScoringProcessor(found, then=then, **chosen)
 
 
@@ -152,6 +141,8 @@ def _derived(settings: Settings) -> Options:
         options["sampling"] = _naming(
             "GOLDSPAN_SAMPLE_RULES", sampling_from_text, settings.sample, settings.sample_rules
         )
+    if settings.export_sample is not None and settings.export_sample < 1:
+        options["export"] = ExportSampling(settings.export_sample)
     return options
 
 
@@ -190,19 +181,30 @@ def _make_providers(processor: ScoringProcessor) -> tuple[_Part, ...]:
 
 
 def _say_where_results_go(beside: object, processor: ScoringProcessor) -> None:
-    sinks = {
+    receives = {
         "events": _receives(_logs.get_logger_provider()),
         "metrics": _receives(api_metrics.get_meter_provider()),
     }
-    live = ["attributes of runs' spans" if processor.exports else "attributes of @goldspan.trace spans"]
-    live += [sink for sink, receives in sinks.items() if receives]
+    asked = [_received_as(sink) for sink in processor.sinks]
+    live = [_ANNOTATED[processor.annotates]] if processor.annotates != "none" else []
+    live += [name for name, does in receives.items() if does and name in asked]
+    live += ["other sinks"] if None in asked else []
     where = f"beside {_type(beside)}" if beside else "with providers made from the OTEL_* variables"
-    _log.info("goldspan scores %s; goldens: %d; results go to %s", where, len(processor.goldens), ", ".join(live))
-    for sink, receives in sinks.items():
-        if not receives:
-            _log.warning("goldspan: nothing receives %s: %s", sink, _REMEDIES[sink])
+    places = ", ".join(live) or "nowhere"
+    _log.info("goldspan scores %s; goldens: %d; results go to %s", where, len(processor.goldens), places)
+    for name, does in receives.items():
+        if name in asked and not does:
+            _log.warning("goldspan: nothing receives %s: %s", name, _REMEDIES[name])
 
 
+def _received_as(sink: object) -> str | None:
+    """Which provider must be there for what a sink makes; `None` for sinks that go elsewhere."""
+    if isinstance(sink, EventSink):
+        return "events"
+    return "metrics" if isinstance(sink, (MetricSink, FigureSink)) else None
+
+
+_ANNOTATED = {"runs": "attributes of runs' spans", "traced": "attributes of @goldspan.trace spans"}
 _REMEDIES = {
     "events": "this program has no OpenTelemetry logger provider, or OTEL_LOGS_EXPORTER is none",
     "metrics": "this program has no OpenTelemetry meter provider, or OTEL_METRICS_EXPORTER is none",

@@ -23,6 +23,8 @@ class Shape:
     labels: Callable[[str], dict[str, Any]]
     """The attributes that are the same for every call, given the function's name."""
     input_key: str
+    input_is_text: bool
+    """Whether the input is one argument, the first that is text, where there is one; else it is all of them."""
     write_input: Callable[[Binder, Arguments], str]
     output_key: str
     write_output: Callable[[Any], str]
@@ -47,8 +49,8 @@ def _arguments(_: Binder, arguments: Arguments) -> str:
 
 def _question(binder: Binder, arguments: Arguments) -> str:
     """The text a person asked with: the first argument that is text, else all arguments as JSON."""
-    text = binder.first_text(arguments)
-    return to_json(arguments) if text is None else clipped(text)
+    name = binder.first_text(arguments)
+    return to_json(arguments) if name is None else clipped(arguments[name])
 
 
 def _user_message(binder: Binder, arguments: Arguments) -> str:
@@ -84,6 +86,7 @@ SHAPES: dict[Kind, Shape] = {
         prefix=f"{semconv.EXECUTE_TOOL} ",
         labels=_tool_labels,
         input_key=semconv.TOOL_CALL_ARGUMENTS,
+        input_is_text=False,
         write_input=_arguments,
         output_key=semconv.TOOL_CALL_RESULT,
         write_output=_result,
@@ -92,6 +95,7 @@ SHAPES: dict[Kind, Shape] = {
         prefix=f"{semconv.INVOKE_AGENT} ",
         labels=_agent_labels,
         input_key=semconv.INPUT_MESSAGES,
+        input_is_text=True,
         write_input=_user_message,
         output_key=semconv.OUTPUT_MESSAGES,
         write_output=_assistant_message,
@@ -100,6 +104,7 @@ SHAPES: dict[Kind, Shape] = {
         prefix="",
         labels=_component_labels,
         input_key=semconv.COMPONENT_INPUT,
+        input_is_text=True,
         write_input=_question,
         output_key=semconv.COMPONENT_OUTPUT,
         write_output=_answer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
 from goldspan.errors import ConfigurationError
@@ -59,21 +59,10 @@ def goldens_from(
     raise _wrong(next((item for item in items if not isinstance(item, (Golden, str, os.PathLike))), source))
 
 
-def now(goldens: Goldens | ReloadingGoldens) -> Goldens:
-    """The goldens as they are now."""
-    return goldens if isinstance(goldens, Goldens) else goldens.current
-
-
 def _is_read_elsewhere(source: object) -> bool:
     """Whether it is `ReloadingGoldens`; where nobody has imported these, it is none."""
     module = sys.modules.get("goldspan.goldens.reloading")
     return module is not None and isinstance(source, module.ReloadingGoldens)
-
-
-def tool_names(goldens: Goldens) -> Iterator[str]:
-    """The names of tools that goldens expect, then those they declare: of two spellings the later one is the label."""
-    yield from (tool.name for golden in goldens for tool in golden.calls)
-    yield from (tool.name for tool in goldens.vocabulary.tools)
 
 
 def _listed(source: object) -> list[object]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -38,6 +39,8 @@ class _Patch(NamedTuple):
 _lock = threading.Lock()
 _patches: list[_Patch] = []
 _active = False
+_asked_by_the_application = False
+_askers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def carry_context_into_threads() -> None:
@@ -49,6 +52,26 @@ def carry_context_into_threads() -> None:
     Called twice, it does no more. Where the application has OpenTelemetry's own instrumentation of threads at work, it
     does nothing.
     """
+    global _asked_by_the_application
+    _asked_by_the_application = True
+    _carry()
+
+
+def carry_for(asker: object) -> None:
+    """The same for as long as somebody is at work: until `stop_carrying_for`. Never raises."""
+    _askers.add(asker)
+    _carry()
+
+
+def stop_carrying_for(asker: object) -> None:
+    """Take back what was done for somebody who needs it no longer, unless somebody else, or the application, does."""
+    if asker in _askers:
+        _askers.discard(asker)
+        if not _askers and not _asked_by_the_application:
+            stop_carrying()
+
+
+def _carry() -> None:
     global _active
     with _PATCHING, _lock:
         if _instrumented():
@@ -64,13 +87,14 @@ def carry_context_into_threads() -> None:
 
 
 def stop_carrying() -> None:
-    """Take back what `carry_context_into_threads` did, if it did anything. Threads under way keep their context.
+    """Take back what `carry_context_into_threads` did, whoever asked for it. Threads under way keep their context.
 
     What somebody else has wrapped since cannot be taken out any more; it stays, and does nothing.
     """
-    global _active
+    global _active, _asked_by_the_application
     with _PATCHING, _lock:
-        _active = False
+        _active = _asked_by_the_application = False
+        _askers.clear()
         for patch in [*_patches]:
             if getattr(patch.owner, patch.name) is patch.replacement:
                 setattr(patch.owner, patch.name, patch.original)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,7 @@ from goldspan.cli.console import clean, output
 from goldspan.cli.tables import conclusion, evaluation_block
 from goldspan.demo import REQUESTS, serve
 from goldspan.goldens import Goldens, load_goldens
-from goldspan.model import Evaluation
+from goldspan.model import Evaluation, MatchedBy
 
 EXAMPLES = """
 Examples:\n
@@ -32,6 +33,14 @@ Examples:\n
 """
 _GOLDENS = "goldens.yaml"
 _TRACES = "traces.pb"
+_WAYS: Mapping[MatchedBy, str] = {
+    "given": "said by the run itself",
+    "id": "by id",
+    "when": "by component or rule",
+    "input": "by text",
+    "near": "by near text",
+    "policy": "by policy",
+}
 
 
 def demo(
@@ -56,6 +65,7 @@ def demo(
     provider.shutdown()
 
     console.print(conclusion(shown.evaluations, what="requests and components"))
+    _show_matches(console, shown.evaluations)
     _show_span(console, received.spans)
     if out is not None:
         (out / _TRACES).write_bytes(encode_spans(received.spans).SerializeToString())
@@ -91,6 +101,12 @@ def _goldens(out: Path | None) -> Goldens:
             out.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, out / _GOLDENS)
         return load_goldens(path)
+
+
+def _show_matches(console: Console, evaluations: Sequence[Evaluation]) -> None:
+    """In which ways runs found their goldens, the usual one first."""
+    ways = Counter(_WAYS[evaluation.match.how] for evaluation in evaluations if evaluation.match)
+    console.print(Text("goldens found: " + ", ".join(f"{count} {way}" for way, count in ways.most_common())))
 
 
 def _show_span(console: Console, spans: Sequence[ReadableSpan]) -> None:

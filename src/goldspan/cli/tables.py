@@ -12,6 +12,7 @@ from rich.text import Text
 
 from goldspan.cli.console import clean
 from goldspan.extraction.hints import Hint, advise, gathered
+from goldspan.goldens.statements import ANONYMOUS
 from goldspan.model import COUNTED_KINDS, Evaluation, Match, Run, Score, ToolCall
 from goldspan.model.markup import Kind
 from goldspan.model.rendering import AGREES, DIFFERS, MARKS, MISPLACED, VERDICTS, Line, Mark, asked, line_of
@@ -62,7 +63,9 @@ def evaluation_block(
     for line in shown:
         expected = Text(clean(line.expected)) if line.expected is not None else _sign(_NOTHING, console)
         grid.add_row(expected, Text.assemble(" ", _sign(line.mark, console), " "), _called(line, console))
-    title = Text.assemble(_verdict(evaluation, console), " ", (clean(evaluation.name), "bold"), "  ")
+    title = Text.assemble(
+        _verdict(evaluation, console), " ", (clean(_name(evaluation)), "bold"), _beside(evaluation), "  "
+    )
     lines: list[RenderableType] = [title.append_text(_asked(evaluation.run)), _indented(grid)]
     lines.append(_indented(Text(clean(evaluation.reason), style="italic")))
     return Group(*lines, *(_details(evaluation, shown) if verbose else ()), Text())
@@ -79,6 +82,23 @@ def _details(evaluation: Evaluation, shown: Iterable[Line]) -> Iterable[Renderab
         yield _indented(_amiss(hints))
 
 
+def _name(evaluation: Evaluation) -> str:
+    """The golden or, where a run brought expectations of its own, what the run is."""
+    run, match = evaluation.run, evaluation.match
+    if match is not None and match.how == "given" and match.golden.id == ANONYMOUS:
+        return run.component or run.agent or run.service or evaluation.name
+    return evaluation.name
+
+
+def _beside(evaluation: Evaluation) -> tuple[str, str]:
+    """In brackets what the golden does not tell: the component, where it is for any, and that its text is only near."""
+    run, match = evaluation.run, evaluation.match
+    known = _name(evaluation) == run.component or (match is not None and match.golden.component is not None)
+    told = [f"component {run.component}"] if run.component and not known else []
+    told += [f"near text, {match.similarity:.2f}"] if match is not None and match.how == "near" else []
+    return clean(f" ({'; '.join(told)})" if told else ""), "dim"
+
+
 def _found(match: Match | None) -> str:
     """Which golden the run is judged by, and how it was found."""
     if match is None:
@@ -88,6 +108,8 @@ def _found(match: Match | None) -> str:
     name = match.golden.id
     if match.how == "near":
         return f"golden {name} by near text, {match.similarity:.2f}"
+    if match.how == "when":
+        return f"golden {name} by {'rule' if match.golden.when is not None else 'component'}"
     return f"policy {name}" if match.how == "policy" else f"golden {name} by {match.how}"
 
 

@@ -82,7 +82,7 @@ def read_policy(policy: str) -> str:
     return f"{policy}: free until 24 hours before arrival"
 
 
-@goldspan.trace(kind="component", golden="policy-lookup")
+@goldspan.trace(kind="component")
 def look_up_policy(topic: str) -> str:
     """A part of the agent that has a golden of its own. It answers from the title alone: it does not read."""
     return search_policies(topic)[0]
@@ -128,6 +128,11 @@ def _do_more_than_asked() -> str:
     return cancel_booking(booking.split()[0])
 
 
+def _tidy_up() -> str:
+    booking, *_ = list_bookings("ana")
+    return f"{cancel_booking(booking.split()[0])}; {send_email('ana@example.org', 'Your account is tidy')}"
+
+
 def _answer_from_the_title() -> str:
     return look_up_policy("cancellation")
 
@@ -141,13 +146,14 @@ def _make_a_joke() -> str:
 
 
 REQUESTS = {
-    "Find a hotel in Paris and book the cheapest one.": _book_cheapest,
+    "Please find a hotel in Paris and book the cheapest one!": _book_cheapest,
     "Book the Roma Inn and mail me the confirmation.": _forget_the_mail,
     "What is the weather in Oslo?": _use_the_wrong_tool,
     "How much is 100 EUR in USD?": _mix_up_the_currencies,
     "Check the weather in Lisbon, then book the Alfama House.": _book_before_looking,
     "Book the Casa do Porto.": _try_again,
     "Which bookings do I have?": _do_more_than_asked,
+    "Tidy up my account.": _tidy_up,
     "Can I cancel my booking for free?": _answer_from_the_title,
     "Thanks, that is all!": _say_goodbye,
     "Tell me a joke.": _make_a_joke,

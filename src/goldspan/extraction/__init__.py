@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from goldspan.extraction import golden_ids, histories, statements
 from goldspan.extraction.conventions import installed
@@ -20,7 +20,7 @@ from goldspan.extraction.tree import Node, fell, plant
 from goldspan.extraction.twins import without_twins
 from goldspan.model import ComponentSpans, Record, Run, SpanRecord, Unit
 
-__all__ = ["Role", "component_names", "extract", "role_of"]
+__all__ = ["Role", "component_names", "extract", "ids_of", "role_of"]
 
 
 def extract(
@@ -72,7 +72,14 @@ def _runs(planted: list[list[Node]], unit: Unit, golden_id_attributes: Sequence[
 
 def role_of(span: SpanRecord) -> Role | None:
     """What a single span is to a run, as far as it tells by itself."""
-    return installed().read(span).role
+    return installed().read_again(span).role
+
+
+def ids_of(span: SpanRecord) -> list[Hashable]:
+    """The ids by which a span may be known to belong to others of its service: of a request, of a conversation."""
+    reading = installed().read_again(span)
+    named = (("request", reading.request_id), ("session", reading.session_id))
+    return [(what, span.service, value) for what, value in named if value]
 
 
 def component_names(span: SpanRecord, components: Sequence[ComponentSpans] = ()) -> str | None:
@@ -80,7 +87,7 @@ def component_names(span: SpanRecord, components: Sequence[ComponentSpans] = ())
 
     That an agent's span is a component because it works inside a request, no span tells by itself.
     """
-    reading = installed().read(span)
+    reading = installed().read_again(span)
     if reading.role == "component":
         return reading.name or span.name
     return selection_of(tuple(components)).name_of(span) if components else None

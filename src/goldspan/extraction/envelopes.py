@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from goldspan.extraction.notation import Constructed, constructed, plain
-from goldspan.model import ABSENT
+from goldspan.model import ABSENT, drafted
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Result:
         return self.value if isinstance(self.value, str) and self.value else written(self.value)
 
 
+_Request, _Result = drafted(Request), drafted(Result)
 RequestEnvelope = Callable[[Any], Request | None]
 ResultEnvelope = Callable[[Any], Result | None]
 
@@ -57,12 +58,16 @@ def request(value: Any, *asked_for: RequestEnvelope, parameters: Mapping[str, An
     none.
     """
     read = plain(value)
-    if isinstance(read, dict) and not (parameters and set(read) <= set(properties(parameters))):
+    if (
+        isinstance(read, dict)
+        and (asked_for or not _SIGNS_OF_ARGUMENTS.isdisjoint(read))
+        and not (parameters and set(read) <= set(properties(parameters)))
+    ):
         for envelope in (*asked_for, *ARGUMENTS):
             opened = envelope(read)
             if opened is not None:
                 return opened
-    return Request(read)
+    return _Request(read)
 
 
 def result(value: Any, *asked_for: ResultEnvelope) -> Result:
@@ -71,12 +76,12 @@ def result(value: Any, *asked_for: ResultEnvelope) -> Result:
     if isinstance(read, str) and read.startswith(_MESSAGE_REPR):
         read = constructed(read) or read
     usual = (blocks,) if isinstance(read, list) else RESULTS
-    if isinstance(read, list) or (isinstance(read, dict) and (asked_for or not _SIGNS.isdisjoint(read))):
+    if isinstance(read, list) or (isinstance(read, dict) and (asked_for or not _SIGNS_OF_RESULTS.isdisjoint(read))):
         for envelope in (*asked_for, *usual):
             opened = envelope(read)
             if opened is not None:
                 return opened
-    return Result(read)
+    return _Result(read)
 
 
 def properties(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -165,6 +170,8 @@ def under(key: str) -> RequestEnvelope:
 
 ARGUMENTS: tuple[RequestEnvelope, ...] = (called, tool_call)
 """The envelopes around arguments whose shape nothing else has."""
+_SIGNS_OF_ARGUMENTS = frozenset({"kwargs", "type"})
+"""Of these keys, each of them has one."""
 
 
 # Results.
@@ -289,7 +296,7 @@ RESULTS: tuple[ResultEnvelope, ...] = (
     output,
 )
 """The envelopes around results whose shape nothing else has."""
-_SIGNS = frozenset(
+_SIGNS_OF_RESULTS = frozenset(
     {"lc", "data", "tool_call_id", "call_id", "raw_output", "toolUseId", "content", "response_type", "update", "output"}
 )
 """Of these keys, each of the envelopes above that is a dictionary has one."""

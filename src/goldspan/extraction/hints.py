@@ -43,6 +43,12 @@ _LOOKALIKES = (
     "If they are tools: put @goldspan.trace on their functions, or teach goldspan the attributes of these spans, as "
     "docs/conventions.md shows."
 )
+_UNENDED = "The run was scored before they ended. Let its own span end last, and look for spans that never end."
+_LATE = (
+    "Work that a request leaves running may be meant to. A long-lived worker that a request starts keeps its context, "
+    "though, and what it does for other requests counts here.\n"
+    "Start such workers outside of requests, or without their context: contextvars.Context().run(worker.start)."
+)
 _SHARED = "A golden that means one of them names the server, too: server_tool."
 
 
@@ -110,6 +116,10 @@ def _hints(run: Run) -> Iterator[Hint]:
         yield Hint("joined from {n} traces", _JOINED, health.stitched + 1)
     if health.split:
         yield Hint("cut out of a trace of several requests", _CUT)
+    if health.unended:
+        yield Hint("{n} span{s} that had not ended", _UNENDED, health.unended)
+    if health.began_late:
+        yield Hint("{n} span{s} begun after the run had ended", _LATE, health.began_late)
     if shared := _shared(run.tool_calls):
         yield Hint("{n} tool name{s} of several servers", _SHARED, len(shared), shared)
 

@@ -26,6 +26,8 @@ def plain(value: Any) -> Any:
     begin = value[:1]
     if begin not in _BEGINNINGS and not begin.isspace():
         return value  # words, as most texts are: not worth a closer look
+    if begin == "{" and len(value) <= DEEPEST and (read := _json(value)) is not ABSENT:
+        return read  # as most arguments are: in one go
     read = denoted(value)
     levels = 1
     # A quoted text that holds brackets was written twice; the one that holds `42` is a text that says so.

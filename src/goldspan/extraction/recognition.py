@@ -34,6 +34,7 @@ class Conventions:
             (semconv.EVALUATION_MARK,), *(convention.all_keys for convention in self.members)
         )
         self._shapes: dict[frozenset[str], _Shape] = {}
+        self._latest: tuple[SpanRecord, Reading] | None = None
 
     def read(self, span: SpanRecord) -> Reading:
         """Everything the conventions understand of one span, joined; `NOTHING` for a span that none of them knows.
@@ -45,6 +46,16 @@ class Conventions:
         if shape is None:
             shape = self._shape(present)
         return shape.read(span) if shape.fixed is None else shape.fixed
+
+    def read_again(self, span: SpanRecord) -> Reading:
+        """The same for whoever asks several things about one span: what was read last is remembered. Do not change it.
+
+        Only for spans of a living process: of a file, the one that is remembered would hold on to all of them.
+        """
+        latest = self._latest
+        if latest is None or latest[0] is not span:
+            latest = self._latest = (span, self.read(span))
+        return latest[1]
 
     def _shape(self, present: frozenset[str]) -> _Shape:
         if semconv.EVALUATION_MARK in present:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from goldspan import semconv
 from goldspan.extraction import values
-from goldspan.extraction.calls import call_of
+from goldspan.extraction.calls import JITTER_NS, call_of
 from goldspan.extraction.cutting import Portion
-from goldspan.extraction.dialogues import Dialogue
+from goldspan.extraction.dialogues import NEVER, Dialogue
 from goldspan.extraction.names import fold
 from goldspan.extraction.offers import definitions
 from goldspan.extraction.reading import MARKS, WORK, Messages, Written
@@ -208,7 +208,26 @@ def _health(portion: Portion, found: Reconciled, offered: Iterable[ToolDefinitio
         content_off=_content_off(nodes, found),
         lookalikes=_lookalikes(nodes, {fold(tool.name) for tool in offered}),
         merged=found.merged,
+        began_late=_began_late(nodes, portion.root),
     )
+
+
+def _began_late(nodes: list[Node], root: Node | None) -> int:
+    """How many spans began when the run's own had ended: of those beside it, when all that stands around had, too.
+
+    Only times of one process are compared, because the clocks of two differ; and only spans count that are something to
+    a run, whatever else golden files declare.
+    """
+    if root is None or root.span.end_ns is None:
+        return 0
+    over = root.span.end_ns + JITTER_NS
+    late = [node for node in nodes if over < node.place[0] < NEVER and node.role is not None]
+    late = [node for node in late if node.span.resource == root.span.resource]
+    if not late:
+        return 0
+    top = next(reversed([root, *root.ancestors()]))
+    all_over = NEVER if top.span.end_ns is None else top.span.end_ns + JITTER_NS
+    return sum([root.contains(node) or (all_over < node.place[0] and top.contains(node)) for node in late])
 
 
 def _content_off(nodes: list[Node], found: Reconciled) -> bool:

@@ -48,6 +48,8 @@ def stitch(portions: Iterable[Portion]) -> list[Portion]:
     lone: list[Portion] = []
     of_trace: dict[str, int] = {}
     given = list(portions)
+    if len(given) < 2:
+        return given
     for portion in given:
         of_trace[_trace(portion)] = of_trace.get(_trace(portion), 0) + 1
     for portion in given:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 Unit = Literal["request", "component", "conversation"]
@@ -101,22 +101,21 @@ class Health:
     """Further witnesses (spans or messages) of calls that were counted once."""
     unended: int = 0
     """Spans of it that had not ended when it was looked at: it may become more."""
+    began_late: int = 0
+    """Spans that began when the run's own had ended: work left running, or a worker that keeps the run's context."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The names of the fields that say that something is lost or guessed. Merged witnesses are normal."""
+        return tuple(name for name in _PROBLEMS if getattr(self, name))
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is known to be lost or guessed. Merged witnesses are normal and do not count."""
-        return not (
-            self.orphan_spans
-            or self.missing_root
-            or self.stitched
-            or self.split
-            or self.content_off
-            or self.lookalikes
-            or self.dropped_attributes
-            or self.arguments_absent
-            or self.arguments_unreadable
-            or self.unended
-        )
+        """Whether nothing is known to be lost or guessed."""
+        return not self.problems
+
+
+_PROBLEMS = tuple(each.name for each in fields(Health) if each.name != "merged")
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class Archive:
         given = trace.given_with(parent_id)
         if given is None:
             return trace.is_spent(parent_id) and trace.spend([span_id])
-        if parent_id not in given.pending and self._is_bare(given, parent_id):
+        if self._is_bare(given, parent_id):
             return False
         given.pending.add(span_id)
         return True
@@ -163,12 +163,20 @@ class Archive:
         return trace.given[-1]
 
     def _is_bare(self, given: Given, span_id: int) -> bool:
-        """Whether a span that was given out, and what stood around it, are of no run by themselves."""
+        """Whether a span that was given out, and what stood around it, are of no run by themselves.
+
+        What has not ended may be anything, and was taken for part of a run when it was given out.
+        """
         known = {record.span_id: record for record in self._packer.unpack("", given.rows + given.late)}
-        record = known.pop(f"{span_id:016x}", None)
-        while record is not None and role_of(record) in BARE:
-            record = known.pop(record.parent_id, None) if record.parent_id is not None else None
-        return record is None
+        above: int | None = span_id
+        while above is not None and above not in given.pending:
+            record = known.pop(f"{above:016x}", None)
+            if record is None:
+                return True
+            if role_of(record) not in BARE:
+                return False
+            above = int(record.parent_id, 16) if record.parent_id is not None else None
+        return above is None
 
     # --- revisions ---------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,11 @@ Spans that end later go to the archive, and the runs that they change are given 
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic
 
-from goldspan.extraction import Role, role_of
+from goldspan.extraction import role_of
 from goldspan.extraction.reading import BARE, MARKS, WORK
 from goldspan.model import SpanRecord
 from goldspan.online.archive import Archive
@@ -23,9 +22,12 @@ from goldspan.online.forest import Given, Live, Node, Trace
 from goldspan.online.limits import Limits
 from goldspan.online.packing import Packer, count
 from goldspan.online.portions import Counts, Ended, Portion, Revised
+from goldspan.online.trees import Trees, unended
 
 _SCORED_KEPT = 32
+"""Requests given out below one root whose spans are kept, to tell which work beside them is theirs."""
 _FEW = 4
+"""A trace with no more nodes than this has a dictionary of them that is as small as can be."""
 
 
 class Assembly(Generic[Live]):
@@ -42,11 +44,11 @@ class Assembly(Generic[Live]):
         *,
         watched: Callable[[SpanRecord], bool] = lambda _: False,
     ) -> None:
-        self._peek = peek
         self._limits = limits or Limits()
         self._watched = watched
         self.counts = Counts()
         self._packer = Packer()
+        self._trees = Trees(peek, self._packer)
         self._archive = Archive(self._packer, self._limits, self.counts)
         self._traces: dict[int, Trace[Live]] = {}  # by the time of what happened last
         self._ripe: list[Portion] = []
@@ -88,7 +90,8 @@ class Assembly(Generic[Live]):
         parent = None
         if parent_id is not None:
             parent = trace.holder_of(parent_id)
-            if parent is None and trace.given and self._archive.starts_late(trace, span_id, parent_id):
+            gone = parent is None or parent.scored  # a request that was given out keeps its own span, and no others
+            if gone and trace.given and self._archive.starts_late(trace, span_id, parent_id):
                 self._close_if_done(trace, now)
                 return
         if parent is not None and (parent.id != parent_id or parent.record is not None):
@@ -107,7 +110,7 @@ class Assembly(Generic[Live]):
         self._touch(trace, now)
         node.record, node.live, node.role = record, None, role_of(record)
         done: list[Portion] = []
-        outermost = node.role in MARKS and all(self._role(above) in BARE for above in node.ancestors())
+        outermost = node.role in MARKS and self._trees.is_in_the_open(node)
         if node.role == "component" or (node.role == "agent" and not outermost) or self._watched(record):
             done.append(self._component(trace, node, record))
         if node.parent is None:
@@ -164,48 +167,45 @@ class Assembly(Generic[Live]):
     # --- what came to its end ----------------------------------------------------------------------------------------
 
     def _component(self, trace: Trace[Live], node: Node[Live], record: SpanRecord) -> Ended:
-        unended = _unended(node)
-        trace.outgrown = trace.outgrown or unended > 0
-        return Ended("component", self._with_path(trace, node), record.span_id, unended=unended, known=trace.known)
+        missing = unended(node)
+        trace.outgrown = trace.outgrown or missing > 0
+        return Ended("component", self._with_path(trace, node), record.span_id, unended=missing, known=trace.known)
 
     def _whole(self, trace: Trace[Live], root: Node[Live], now: float) -> list[Portion]:
         """A local root ended: everything that is left in its tree."""
         nodes = list(root.walk())
         done: list[Portion] = []
-        if trace.lost or all(node.role in BARE or node.scored for node in nodes):
+        if trace.lost or all(self._trees.role(node) in BARE or node.scored for node in nodes):
             self._give(trace, root, now)
         elif (beside := self._given_beside(trace, root)) is not None:
-            live = [self._current(node) for node in nodes if node.record is None]
+            live = self._trees.live_ones(root)
             self._give(trace, root, now, late=beside)
             done.append(self._revised(trace, beside, live))
         else:
-            spans, unended = self._with_path(trace, root), _unended(root)
+            spans, missing = self._with_path(trace, root), unended(root)
             self._give(trace, root, now)
-            done.append(Ended("request", spans, unended=unended, known=trace.known if unended else None))
+            done.append(Ended("request", spans, unended=missing, known=trace.known))
         return done
 
     def _request(self, trace: Trace[Live], ended: Node[Live], record: SpanRecord, now: float) -> Portion:
         """The outermost agent ended: its spans, and the work beside it that belongs to it."""
-        around = list(self._surface(ended.root))
-        marks = sorted((node for node in around if self._role(node) in MARKS), key=self._start)
-        own = [node for node in around if node.record is not None and node.role in WORK]
-        own = [stray for stray in own if self._request_of(stray, marks) is ended]
+        surface = list(self._trees.surface(ended.root))
+        marks = self._trees.marks(surface)
+        own = self._trees.strays_of(ended, surface, marks)
         if (beside := self._given_beside(trace, ended.root, continued=True)) is not None:
-            live = [self._current(node) for node in ended.walk() if node.record is None]
+            live = self._trees.live_ones(ended)
             for stray in own:
                 self._give(trace, stray, now, late=beside)
             self._give(trace, ended, now, keep_itself=True, late=beside)
             done: Portion = self._revised(trace, beside, live)
         else:
             spans = [*self._with_path(trace, ended), *(span for stray in own for span in self._with_path(trace, stray))]
-            unended = _unended(ended)
+            missing = unended(ended)
             for stray in own:
                 self._give(trace, stray, now)
             self._give(trace, ended, now, keep_itself=True)
-            done = Ended(
-                "request", tuple(spans), record.span_id, unended=unended, known=trace.known if unended else None
-            )
-        self._tidy(trace, around, marks, now)
+            done = Ended("request", tuple(spans), record.span_id, unended=missing, known=trace.known)
+        self._tidy(trace, surface, marks, now)
         return done
 
     def _given_beside(self, trace: Trace[Live], root: Node[Live], *, continued: bool = False) -> Given | None:
@@ -216,68 +216,40 @@ class Assembly(Generic[Live]):
         """
         if not trace.given:
             return None
-        parent_id = self._current(root).parent_id
+        parent_id = self._trees.current(root).parent_id
         around = trace.given_with(int(parent_id, 16)) if parent_id is not None else None
         if around is not None:
             return around
         latest = trace.given[-1]
         same = latest.handed_over if continued else any(node.scored for node in root.walk())
-        return latest if same else None
+        return latest if same or (trace.released and not continued) else None
 
-    def _surface(self, root: Node[Live]) -> Iterator[Node[Live]]:
-        """The bare spans of a tree, and the first span with a role on each way down."""
-        pending = [root]
-        while pending:
-            node = pending.pop()
-            yield node
-            if node.children and self._role(node) in BARE:
-                pending.extend(node.children.values())
-
-    def _request_of(self, stray: Node[Live], marks: list[Node[Live]]) -> Node[Live]:
-        """Whose work a span beside the agents is, as extraction has it: of the one begun last before it."""
-        begun = bisect_right(marks, self._start(stray), key=self._start)
-        return marks[max(begun - 1, 0)]
-
-    def _tidy(self, trace: Trace[Live], around: list[Node[Live]], marks: list[Node[Live]], now: float) -> None:
+    def _tidy(self, trace: Trace[Live], surface: list[Node[Live]], marks: list[Node[Live]], now: float) -> None:
         """Put away what no request to come can need, so that a tree that never ends does not grow.
 
-        That is work of requests already given out, bare spans that have ended and hold nothing, and all but the latest
-        of the requests themselves.
+        That is work of requests already given out, and all but some of the bare spans that have ended and hold nothing
+        and of the requests themselves.
         """
-        for node in reversed(around):  # children before their parents
+        spent: list[Node[Live]] = []
+        for node in reversed(surface):  # children before their parents
             if node.record is None or node.parent is None or node.role in MARKS:
                 continue
             if node.role in BARE:
                 if not node.children:
-                    self._give(trace, node, now)
-            elif self._request_of(node, marks).scored:  # it came when its request had been given out
-                self._give(trace, node, now, late=trace.given[-1])
-                self._archive.await_more(trace, trace.given[-1], now)
+                    spent.append(node)
+            elif self._trees.request_of(node, marks).scored:  # it came when its request had been given out
+                self._give_late(trace, node, now)
+        for node in spent[:-_SCORED_KEPT]:  # work may still begin inside of what has ended just now
+            self._give(trace, node, now)
         for mark in [mark for mark in marks if mark.scored][:-_SCORED_KEPT]:
             self._cut(trace, mark)
-
-    def _role(self, node: Node[Live]) -> Role | None:
-        if node.role is None and node.record is None:
-            node.role = role_of(self._current(node))
-        return node.role
-
-    def _start(self, node: Node[Live]) -> int:
-        if node.start is None:
-            node.start = self._current(node).start_ns or 0
-        return node.start
-
-    def _current(self, node: Node[Live]) -> SpanRecord:
-        if node.record is not None:
-            return node.record
-        assert node.live is not None  # a node holds one or the other
-        return self._peek(node.live)
 
     # --- spans kept as rows ------------------------------------------------------------------------------------------
 
     def _fold(self, trace: Trace[Live], node: Node[Live]) -> None:
         """Make a row of an ended span below an agent, a tool or the like: nobody will ask where it stands."""
         parent, record = node.parent, node.record
-        if parent is None or record is None or all(self._role(above) in BARE for above in node.ancestors()):
+        if parent is None or record is None or self._trees.is_in_the_open(node):
             return
         row = self._packer.pack_if_possible(record)
         if not row:
@@ -296,24 +268,11 @@ class Assembly(Generic[Live]):
 
     def _with_path(self, trace: Trace[Live], node: Node[Live]) -> tuple[SpanRecord, ...]:
         """The spans of a subtree, and what stands around it."""
-        path = [self._current(above) for above in node.ancestors()]
-        top = path[-1] if path else self._current(node)
+        path = self._trees.path(node)
+        top = path[-1] if path else self._trees.current(node)
         given = list(self._archive.above(trace, top))
-        beyond = self._around(trace, given[-1]) if given else ()
-        return (*given, *beyond, *path, *self._records(node, top.trace_id))
-
-    def _records(self, node: Node[Live], trace_id: str) -> Iterator[SpanRecord]:
-        """The spans of a subtree, live ones as they are now: a tool that is still at work has been called."""
-        for below in node.walk():
-            yield self._current(below)
-            if below.folded:
-                yield from self._packer.unpack(trace_id, below.folded)
-
-    def _around(self, trace: Trace[Live], record: SpanRecord) -> Iterator[SpanRecord]:
-        """What stands around a span that has no node itself, from its parent upwards."""
-        node = trace.nodes.get(int(record.parent_id, 16)) if record.parent_id is not None else None
-        for above in (node, *node.ancestors()) if node is not None else ():
-            yield self._current(above)
+        beyond = self._trees.around(trace, given[-1]) if given else ()
+        return (*given, *beyond, *path, *self._trees.records(node))
 
     def _give(
         self,
@@ -340,10 +299,15 @@ class Assembly(Generic[Live]):
         self._cut(trace, node, keep_itself=keep_itself)
         self._archive.put(trace, rows, unsettled, pending, now, late=late)
 
+    def _give_late(self, trace: Trace[Live], node: Node[Live], now: float) -> None:
+        """Put work into the archive that belongs to a request already given out, which is looked at anew for it."""
+        self._give(trace, node, now, late=trace.given[-1])
+        self._archive.await_more(trace, trace.given[-1], now)
+
     def _revised(self, trace: Trace[Live], given: Given, live: list[SpanRecord] | None = None) -> Revised:
         """What was given out, with what came since, and what stands around both now."""
         revised = self._archive.revised(trace, given, live or ())
-        around = {above.span_id: above for record in revised.after for above in self._around(trace, record)}
+        around = {above.span_id: above for record in revised.after for above in self._trees.around(trace, record)}
         path = tuple([record for span_id, record in around.items() if span_id not in revised.there])
         return replace(revised, before=path + revised.before, after=path + revised.after)
 
@@ -378,13 +342,24 @@ class Assembly(Generic[Live]):
         A server's span, below which one request follows another, lives for as long as the server does.
         """
         roots = [node for node in trace.nodes.values() if node.parent is None]
-        surface = [node for root in roots for node in self._surface(root)]
-        working = [node for node in surface if self._role(node) not in BARE and not node.scored]
-        taken = [self._as_it_is(trace, root) for root in roots] if working and not trace.lost else []
+        surface = [node for root in roots for node in self._trees.surface(root)]
+        working = [node for node in surface if self._trees.role(node) not in BARE and not node.scored]
+        again = trace.given[-1] if trace.released and trace.given else None
+        live = [record for root in roots for record in self._trees.live_ones(root)]
+        takes = bool(working) and not trace.lost
+        taken = [self._as_it_is(trace, root) for root in roots] if takes and again is None else []
+        marks = self._trees.marks(surface)
+        strays = [node for node in surface if node.role in WORK and marks]
+        late = {stray.id for stray in strays if self._trees.request_of(stray, marks).scored}
         for node in reversed(surface):  # children before their parents
-            if node.record is not None or node.role not in BARE:
-                self._give(trace, node, now)
-        self._ripe += [replace(ended, known=trace.known) for ended in taken]
+            if node.id in late:
+                self._give_late(trace, node, now)
+            elif (node.record is not None or node.role not in BARE) and not self._tells(node):
+                self._give(trace, node, now, late=again)
+        self._ripe += taken
+        if takes and again is not None:
+            self._ripe.append(self._revised(trace, again, live))
+        trace.released = trace.released or takes
         if not working and now - trace.born >= self._limits.lifetime:
             for root in roots:
                 self._cut(trace, root)
@@ -393,12 +368,17 @@ class Assembly(Generic[Live]):
             trace.born = now
         self._touch(trace, now)
         self._close_if_done(trace, now)
-        return bool(working)
+        return takes
+
+    def _tells(self, node: Node[Live]) -> bool:
+        """Whether it holds a request given out, and more work may begin beside that, below a root that stays."""
+        stays = node.root.record is None and self._trees.role(node.root) in BARE
+        return stays and node.role in BARE | MARKS and any(below.scored for below in node.walk())
 
     def _as_it_is(self, trace: Trace[Live], root: Node[Live]) -> Ended:
         """A tree that nobody waits for any more."""
         given = frozenset(node.record.span_id for node in root.walk() if node.scored and node.record)
-        return Ended("request", self._with_path(trace, root), given=given, unended=_unended(root))
+        return Ended("request", self._with_path(trace, root), given=given, unended=unended(root), known=trace.known)
 
     def _keep_within_limits(self, trace: Trace[Live], now: float) -> None:
         limits = self._limits
@@ -415,7 +395,7 @@ class Assembly(Generic[Live]):
 
     def _evict(self, trace: Trace[Live], now: float) -> None:
         """Take a trace as it is, and keep nothing of it in flight."""
-        self.counts.evicted += 1
+        self.counts.evicted += bool(trace.nodes)  # there is nothing left of one that was lost before
         self._release(trace, now)
         for root in [node for node in trace.nodes.values() if node.parent is None]:
             self._cut(trace, root)
@@ -428,8 +408,3 @@ class Assembly(Generic[Live]):
         for root in [node for node in trace.nodes.values() if node.parent is None]:
             self._cut(trace, root)
         self.counts.unscored += before - self._spans
-
-
-def _unended(node: Node[Live]) -> int:
-    """How many spans of a subtree are live."""
-    return sum(below.record is None for below in node.walk())

@@ -111,7 +111,7 @@ class Given:
 class Trace(Generic[Live]):
     """What one process knows of one trace: the spans in flight, and those that were given out lately."""
 
-    __slots__ = ("_known", "_spent", "active", "born", "given", "id", "lost", "nodes", "outgrown")
+    __slots__ = ("_known", "_spent", "active", "born", "given", "id", "lost", "nodes", "outgrown", "released")
 
     def __init__(self, trace_id: int, now: float) -> None:
         self.id = trace_id
@@ -124,6 +124,8 @@ class Trace(Generic[Live]):
         self._known: Known | None = None
         self.outgrown = False
         """Spans started or ended in it inside of what had ended before: a component may have become more."""
+        self.released = False
+        """It was taken as it was before: what comes since belongs to what was given out then."""
         self.lost = False
         """Spans of it were not taken in: nothing that is said of it would be true."""
         self._spent: dict[int, None] | None = None

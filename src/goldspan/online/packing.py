@@ -53,8 +53,9 @@ class Packer:
         number = self._shapes.get(shape)
         if number is None:
             number = self._enter(shape)
+        # By key: attributes that are decoded as they are asked for keep no order.
         rest: tuple[Any, ...] = tuple(
-            [value for value, label in zip(attributes.values(), labels, strict=True) if label is None]
+            [attributes[key] for key, label in zip(keys, labels, strict=True) if label is None]
         )
         if number == _MAX_SHAPES or _says_more(record):
             events = tuple([(event.name, dict(event.attributes), event.time_ns) for event in record.events])

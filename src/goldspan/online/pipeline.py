@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from goldspan.scoring import evaluate
 from goldspan.scoring.evaluator import OUT_OF_TIME
 from goldspan.scoring.metrics import MetricLike
 from goldspan.scoring.registry import measured_by
-from goldspan.sinks import Redact, Sink, redacted
+from goldspan.sinks import Redact, Sink, adopt, redacted
 
 if TYPE_CHECKING:
     from goldspan.goldens.reloading import ReloadingGoldens
@@ -57,11 +58,11 @@ class Pipeline:
         self._thresholds = None if thresholds is None else dict(thresholds)
         self._golden_id_attributes = attributes_from(golden_id_attributes)
         self._units = frozenset(units)
-        self._sessions = Sessions() if "conversation" in self._units else None
         self._redact = redact
         self._sampling = sampling
         self._budget = budget
         self._unusable = 0
+        self.forget()
         self.sampled_out = 0
         """Runs that the sampling left unscored."""
         self.over_budget = 0
@@ -76,12 +77,18 @@ class Pipeline:
         self._offered = goldens if isinstance(goldens, Goldens) else self._source.current if self._source else Goldens()
         self._adopt(self._offered)
 
+    def forget(self) -> None:
+        """Begin anew: in a forked child, sessions are the parent's, and so are perhaps the locks."""
+        self._adopting = threading.Lock()
+        self._sessions = Sessions() if "conversation" in self._units else None
+
     def _adopt(self, goldens: Goldens) -> None:
         """Judge by these from now on. Raises `ConfigurationError` where one asks for a metric that does not exist."""
         for golden in goldens if self._metrics is None else ():
             measured_by(golden, self._thresholds)
         goldens.prepare()
         self.goldens = goldens
+        adopt(self.sinks, goldens)
 
     def _keep_up(self) -> None:
         """Take up goldens that were read again. Those that cannot be used leave the earlier ones as they are."""
@@ -89,23 +96,33 @@ class Pipeline:
             return
         offered = self._source.current
         if offered is not self._offered:
-            self._offered = offered
-            try:
-                self._adopt(offered)
-            except GoldspanError as error:
-                self._unusable += 1
-                _log.error("goldspan goes on with the goldens that it had: %s", error)
+            with self._adopting:
+                self._take_up(offered)
         self.reload_failures = self._source.failures + self._unusable
 
-    def conclude(self, portion: Portion) -> list[Evaluation]:
-        """Extract and evaluate the runs that came to their end, or that changed."""
+    def _take_up(self, offered: Goldens) -> None:
+        if offered is self._offered:
+            return  # another thread was here first
+        self._offered = offered
+        try:
+            self._adopt(offered)
+        except GoldspanError as error:
+            self._unusable += 1
+            _log.error("goldspan goes on with the goldens that it had: %s", error)
+
+    def conclude(self, portion: Portion, seen: Callable[[Run], object] = lambda _: None) -> list[Evaluation]:
+        """Extract and evaluate the runs that came to their end, or that changed.
+
+        `seen` is told of each of them, also of those that are not scored or of which nothing may leave.
+        """
         self._keep_up()
         if isinstance(portion, Revised):
-            return [evaluation for unit in ("request", "component") for evaluation in self._revise(portion, unit)]
-        if portion.unit not in self._units and not (portion.unit == "request" and self._sessions):
+            units: tuple[Unit, ...] = ("request", "component")
+            return [evaluation for unit in units for evaluation in self._revise(portion, unit, seen)]
+        if not self._asked_for(portion.unit):
             return []
         runs = (run for run in self._extract(portion.spans, portion.unit) if portion.holds(run))
-        return list(self._evaluated(portion, runs))
+        return list(self._evaluated(portion, runs, seen))
 
     def evaluate(self, run: Run, revision: int = 1) -> Evaluation | None:
         """Judge one run and submit the evaluation to every sink; `None`: nothing of it may leave.
@@ -116,7 +133,8 @@ class Pipeline:
 
     def watches(self, span: SpanRecord) -> bool:
         """Whether somebody asks for the component that a span stands for, though it is not marked as one."""
-        return component_names(span, self.goldens.components) is not None
+        components = self.goldens.components
+        return bool(components) and component_names(span, components) is not None
 
     def close(self) -> None:
         """Look at the files of the goldens no more."""
@@ -131,29 +149,34 @@ class Pipeline:
             components=self.goldens.components,
         )
 
-    def _evaluated(self, portion: Ended, runs: Iterable[Run]) -> Iterator[Evaluation]:
+    def _evaluated(self, portion: Ended, runs: Iterable[Run], seen: Callable[[Run], object]) -> Iterator[Evaluation]:
         for run in runs:
-            if not self._keeps(run):
-                continue
+            seen(run)
             if portion.unended:
                 run = replace(run, health=replace(run.health, unended=portion.unended))
-            if run.unit in self._units:
+            scored = self._keeps(run)
+            if scored or (self._sessions and portion.grows):
                 judged = self._judge(run)
-                if portion.known is not None:
+                if portion.grows:
                     portion.known[run.unit, run.run_id] = (1, judged.digest)
-                if submitted := self._submit(judged, 1):
+                if scored and (submitted := self._submit(judged, 1)):
                     yield submitted
             self._continue_session(run)
 
-    def _revise(self, portion: Revised, unit: Unit) -> Iterator[Evaluation]:
+    def _revise(self, portion: Revised, unit: Unit, seen: Callable[[Run], object]) -> Iterator[Evaluation]:
         """The runs that are others now than they were before, and those that were not there."""
-        if unit not in self._units:
+        if not self._asked_for(unit):
             return
         before = {run.run_id: run for run in self._extract(portion.before, unit)}
-        for run in self._extract(portion.after, unit):
+        runs = {run.run_id: run for run in self._extract(portion.after, unit)}
+        for run in runs.values():
             place = (unit, run.run_id)
             known, there = portion.known.get(place), before.get(run.run_id)
-            if (known is None and there is None and run.span_id not in portion.there) or not self._keeps(run):
+            new = known is None and there is None
+            if new and run.span_id not in portion.there:
+                continue
+            scored = self._keeps(run, new=new)
+            if not (scored or self._sessions):
                 continue
             if known is None and there is not None:
                 known = (1, self._judge(there).digest)
@@ -163,20 +186,33 @@ class Pipeline:
             # Noted even where nothing changed: what it is laid beside the next time may not be all that was seen now.
             portion.known[place] = (revision, judged.digest)
             if changed:
-                if submitted := self._submit(judged, revision):
+                seen(run)
+                if scored and (submitted := self._submit(judged, revision)):
                     yield submitted
                 self._continue_session(run)
+        for run_id, run in before.items():
+            if run_id not in runs:  # what is missing around it makes it part of another one; it may come back
+                portion.known.setdefault((unit, run_id), (1, self._judge(run).digest))
 
     def _continue_session(self, request: Run) -> None:
         """Judge the conversation that the request is part of."""
         conversation = self._sessions.add(request) if self._sessions and request.unit == "request" else None
         if conversation is not None:
-            self.evaluate(*conversation)
+            run, revision = conversation
+            if self._keeps(run, new=revision == 1):
+                self.evaluate(run, revision)
 
-    def _keeps(self, run: Run) -> bool:
+    def _asked_for(self, unit: Unit) -> bool:
+        """Whether such runs must be known: to be scored, or as parts of conversations."""
+        return unit in self._units or (unit == "request" and self._sessions is not None)
+
+    def _keeps(self, run: Run, *, new: bool = True) -> bool:
+        """Whether a run is scored. One that is not is counted when it is `new`."""
+        if run.unit not in self._units:
+            return False
         if self._sampling is None or self._sampling.keeps(run):
             return True
-        self.sampled_out += 1
+        self.sampled_out += new
         return False
 
     def _judge(self, run: Run) -> Evaluation:

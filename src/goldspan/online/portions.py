@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from goldspan.model import Run, SpanRecord, Unit
@@ -22,8 +22,13 @@ class Ended:
     given: frozenset[str] = frozenset()
     unended: int = 0
     """Spans of it that have not ended."""
-    known: Known | None = None
-    """Where to note what is given out, so that it can be told later whether it changed; `None`: nowhere."""
+    known: Known = field(default_factory=dict)
+    """What was given out of its trace and may change. To be kept up to date."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether it is likely to change, so that what is given out of it is to be noted."""
+        return self.unended > 0 or self.unit == "component"
 
     def holds(self, run: Run) -> bool:
         """Whether the run came to its end here, and not before or somewhere else."""
@@ -39,7 +44,7 @@ class Revised:
     there: frozenset[str]
     """The spans that have ended. Runs that stand on others are still in flight, unless they were given out before."""
     known: Known
-    """What was given out of runs that were not complete then, or changed since. To be kept up to date."""
+    """What was given out of its trace and may change, or changed before. To be kept up to date."""
 
 
 Portion: TypeAlias = Ended | Revised

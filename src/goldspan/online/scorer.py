@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from typing import Generic
 
 from goldspan import semconv
-from goldspan.model import Evaluation, SpanRecord
+from goldspan.model import Evaluation, Run, SpanRecord
 from goldspan.online.assembly import Assembly
 from goldspan.online.clock import AwakeClock
 from goldspan.online.forest import Live
 from goldspan.online.limits import Limits
 from goldspan.online.pipeline import Pipeline
 from goldspan.online.portions import Counts, Portion
+from goldspan.online.strays import Strays
 from goldspan.sinks import Losses
 
 _COUNTERS = {
@@ -46,9 +47,11 @@ class Scorer(Generic[Live]):
 
     def forget(self) -> None:
         """Begin anew: in a forked child, what is in flight is the parent's, and so is perhaps the lock."""
+        self.pipeline.forget()
         self._lock = threading.Lock()
         self._clock = AwakeClock()
         self._assembly: Assembly[Live] = Assembly(self._peek, self._limits, watched=self.pipeline.watches)
+        self._strays = Strays(self._limits)
         self._shed: deque[int] = deque(maxlen=_SHED_KEPT)
         self._told = dict.fromkeys(_COUNTERS, 0)
 
@@ -77,6 +80,8 @@ class Scorer(Generic[Live]):
         with self._lock:
             self._take_losses()
             done = self._assembly.ended(trace_id, span_id, record, self._clock.now())
+            if done:
+                done = self._strays.route(done, self._clock.now())
         return self._concluded(done, trace_id) if done else []
 
     def shed(self, trace_id: int) -> None:
@@ -90,23 +95,31 @@ class Scorer(Generic[Live]):
         """
         with self._lock:
             self._take_losses()
-            due = self._assembly.due(self._clock.now(), everything=everything)
+            now = self._clock.now()
+            due = self._strays.route(self._assembly.due(now, everything=everything), now) + self._strays.due(now)
         self._concluded(due)
         self._publish()
-        return self._assembly.waits
+        return self._assembly.waits or self._strays.waits
 
     def release(self) -> None:
         """Score everything that is in flight as it is: the process is about to end."""
         with self._lock:
-            due = self._assembly.release(self._clock.now())
+            now = self._clock.now()
+            due = self._strays.route(self._assembly.release(now), now) + self._strays.due(now, everything=True)
         self._concluded(due)
         self._publish()
 
     def _concluded(self, portions: Iterable[Portion], trace_id: int | None = None) -> list[Evaluation]:
-        evaluations = [evaluation for portion in portions for evaluation in self.pipeline.conclude(portion)]
-        if trace_id is not None and any(_hands_over(evaluation) for evaluation in evaluations):
-            with self._lock:
-                self._assembly.expect_successor(trace_id)
+        evaluations: list[Evaluation] = []
+        for portion in portions:
+            runs: list[Run] = []
+            evaluations += self.pipeline.conclude(portion, runs.append)
+            hands_over = trace_id is not None and any(map(_hands_over, runs))
+            if hands_over or any(run.session_id is not None for run in runs):
+                with self._lock:
+                    self._strays.remember(portion, runs, self._clock.now())
+                    if hands_over and trace_id is not None:
+                        self._assembly.expect_successor(trace_id)
         return evaluations
 
     def _take_losses(self) -> None:
@@ -125,5 +138,5 @@ class Scorer(Generic[Live]):
                 self._losses.add(_COUNTERS[name], number)
 
 
-def _hands_over(evaluation: Evaluation) -> bool:
-    return any(call.kind == "handoff" for call in evaluation.run.tool_calls)
+def _hands_over(run: Run) -> bool:
+    return any(call.kind == "handoff" for call in run.tool_calls)

@@ -9,7 +9,7 @@ from goldspan.sinks.events import EventSink
 from goldspan.sinks.instruments import MetricSink
 from goldspan.sinks.lines import JsonLinesSink
 from goldspan.sinks.losses import Losses
-from goldspan.sinks.protocol import Sink, SinkLike, flush, shutdown
+from goldspan.sinks.protocol import Sink, SinkLike, adopt, flush, shutdown
 from goldspan.sinks.redaction import ArgumentFilter, Redact, redacted
 from goldspan.sinks.spans import SpanSink
 
@@ -25,6 +25,7 @@ __all__ = [
     "Sink",
     "SinkLike",
     "SpanSink",
+    "adopt",
     "as_sink",
     "flush",
     "redacted",

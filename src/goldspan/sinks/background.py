@@ -13,6 +13,7 @@ from opentelemetry.metrics import MeterProvider
 
 from goldspan import _guard, semconv
 from goldspan.errors import ConfigurationError
+from goldspan.goldens import Goldens
 from goldspan.model import Evaluation
 from goldspan.sinks import protocol
 from goldspan.sinks.forking import renew_in_forked_children
@@ -71,6 +72,10 @@ class BackgroundSink:
                 self._see_to_it()
         if not room:
             self._count_dropped(1)
+
+    def adopt(self, goldens: Goldens) -> None:
+        """Tell the sink at once, on the calling thread, by which goldens runs are judged from now on."""
+        protocol.adopt((self._sink,), goldens)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait until the sink has everything, and flush it too; `False` where the time did not suffice."""

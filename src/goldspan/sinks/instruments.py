@@ -14,10 +14,11 @@ from opentelemetry.metrics import MeterProvider, get_meter
 from goldspan import semconv
 from goldspan._version import __version__
 from goldspan.extraction.names import fold
+from goldspan.goldens import Goldens
 from goldspan.model import Evaluation, Row
 from goldspan.sinks.correlation import context_of
 from goldspan.sinks.events import label_of
-from goldspan.sinks.labels import Bounded
+from goldspan.sinks.labels import Bounded, tool_names
 
 BOUNDARIES = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1)
 """Buckets for scores from 0 to 1: all wrong and all right have one of their own."""
@@ -34,13 +35,14 @@ Labels = dict[str, str]
 class MetricSink:
     """Records scores and counts tools through a meter provider, the global one by default.
 
-    `vocabulary` holds the tool names that may become labels, normally those of the goldens; others count as `other`,
-    and so do environments after the first ten. Exemplars point at the run's span.
+    Tools become labels where the goldens that runs are judged by expect or declare them, or where `vocabulary` names
+    them; others count as `other`, and so do environments after the first ten. Exemplars point at the run's span.
     """
 
     def __init__(self, meter_provider: MeterProvider | None = None, *, vocabulary: Iterable[str] = ()) -> None:
         meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
-        self._known = {fold(name): name for name in vocabulary}
+        self._vocabulary = tuple(vocabulary)
+        self._known = {fold(name): name for name in self._vocabulary}
         self._environment = Bounded(MOST_ENVIRONMENTS)
         self._scores = meter.create_histogram(
             semconv.SCORE_HISTOGRAM,
@@ -64,6 +66,15 @@ class MetricSink:
             description="Tools of runs with a golden that were expected, missing, unexpected or forbidden, "
             "and calls of any run that failed, as the runs were first scored.",
         )
+        self._health = meter.create_counter(
+            semconv.HEALTH_COUNTER,
+            unit="{run}",
+            description="Runs whose telemetry lacks something or was put together by guess, by what is the matter.",
+        )
+
+    def adopt(self, goldens: Goldens) -> None:
+        """Let the tools of these goldens be labels from now on, in place of those of earlier ones."""
+        self._known = {fold(name): name for name in (*tool_names(goldens), *self._vocabulary)}
 
     def submit(self, evaluation: Evaluation) -> None:
         """Record every known score, count the run and its tools; of a later revision only that there is one."""
@@ -74,6 +85,9 @@ class MetricSink:
             return
         how = evaluation.match.how if evaluation.match else _UNMATCHED
         self._evaluations.add(1, {**outcome, semconv.GOLDEN_MATCH: how}, context)
+        for problem in evaluation.health.problems:
+            labels = {semconv.PROBLEM_LABEL: problem, semconv.UNIT_LABEL: evaluation.run.unit, **common}
+            self._health.add(1, labels, context)
         self._record_scores(evaluation, common, context)
         for (tool, verdict), count in self._counts(evaluation.comparison.rows).items():
             self._tools.add(count, {semconv.TOOL_LABEL: tool, semconv.VERDICT_LABEL: verdict, **common}, context)

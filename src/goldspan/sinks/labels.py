@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 from goldspan import semconv
+from goldspan.goldens import Goldens
 
 
 class Bounded:
@@ -23,3 +25,9 @@ class Bounded:
             if len(self._known) < self._most:
                 self._known.add(value)
             return value if value in self._known else semconv.OTHER
+
+
+def tool_names(goldens: Goldens) -> Iterator[str]:
+    """The names of tools that goldens expect, then those they declare: of two spellings the later one is the label."""
+    yield from (tool.name for golden in goldens for tool in golden.calls)
+    yield from (tool.name for tool in goldens.vocabulary.tools)

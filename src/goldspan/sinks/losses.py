@@ -48,7 +48,7 @@ LOSSES = (
     Loss(
         semconv.EVICTED_COUNTER,
         "{trace}",
-        "Traces given up unscored because too many spans were in flight. Should be zero: "
+        "Traces scored as they were because too much was in flight, and let go. Should be zero: "
         "raise GOLDSPAN_MAX_TRACES or GOLDSPAN_MAX_SPANS, or look for spans that are never ended.",
     ),
     Loss(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias
 
 from goldspan._guard import guard
+from goldspan.goldens import Goldens
 from goldspan.model import Evaluation
 
 
@@ -17,8 +18,9 @@ class Sink(Protocol):
     be quick, or be wrapped in a `BackgroundSink`. If it raises, the error is counted and logged, and the other sinks
     still receive the evaluation.
 
-    It may also have `force_flush(timeout_millis)`, which returns `False` where something is still under way, and
-    `shutdown()`, after which nothing is submitted any more.
+    It may also have `force_flush(timeout_millis)`, which returns `False` where something is still under way,
+    `shutdown()`, after which nothing is submitted any more, and `adopt(goldens)`, which is called with what runs are
+    judged by: before the first evaluation, and each time that other goldens were read.
     """
 
     def submit(self, evaluation: Evaluation) -> None:
@@ -28,6 +30,15 @@ class Sink(Protocol):
 
 SinkLike: TypeAlias = "Sink | Callable[[Evaluation], Any]"
 """A sink, or a function of an evaluation; either may be asynchronous."""
+
+
+def adopt(sinks: Iterable[Any], goldens: Goldens) -> None:
+    """Tell the sinks that want to know it by which goldens runs are judged from now on. Never raises."""
+    for sink in sinks:
+        adopt_one = getattr(sink, "adopt", None)
+        if adopt_one is not None:
+            with guard(f"tell {type(sink).__name__} of goldens"):
+                adopt_one(goldens)
 
 
 def flush(sinks: Iterable[Any], timeout_millis: int = 30_000) -> bool:

@@ -138,11 +138,12 @@ def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
 def _is_copilot(span: SpanRecord) -> bool:
     """Whether Copilot made a span: users may rename its scope and its service, but the provider they do not name."""
     attributes = span.attributes
+    event = attributes.get(_EVENT)
     return (
         span.scope in _SCOPES
-        or span.service in _SERVICES
         or attributes.get(_PROVIDER) == "github"
-        or str(attributes.get(_EVENT)).startswith(_CHAT_EVENTS)
+        or (event is not None and str(event).startswith(_CHAT_EVENTS))
+        or span.service in _SERVICES
     )
 
 

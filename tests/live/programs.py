@@ -1,0 +1,81 @@
+"""Programs under a scoring processor, and the same spans read back from a file."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import Tracer
+
+import goldspan
+from goldspan import Evaluation, Goldens
+from goldspan.model import Unit
+
+AGENT = {"gen_ai.operation.name": "invoke_agent"}
+TOOL = {"gen_ai.operation.name": "execute_tool"}
+
+Place = tuple[str, str]
+"""The unit and the id of a run."""
+
+
+class Program:
+    """An application's tracer, with every evaluation of what it does and every span that it exports."""
+
+    def __init__(self, goldens: Any = None, **options: Any) -> None:
+        self.evaluations: list[Evaluation] = []
+        self.exporter = InMemorySpanExporter()
+        self.processor = goldspan.ScoringProcessor(
+            goldens, then=self.exporter, sinks=[self.evaluations.append], **options
+        )
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(self.processor)
+
+    @property
+    def tracer(self) -> Tracer:
+        """What its spans are made with, beside those of the decorator."""
+        return self.provider.get_tracer("app")
+
+    @property
+    def goldens(self) -> Goldens:
+        """What it is judged by."""
+        return self.processor.goldens
+
+    def latest(self, *units: Unit) -> dict[Place, Evaluation]:
+        """What was said last of each run, when everything has been scored."""
+        assert self.processor.force_flush()
+        in_order = sorted(self.evaluations, key=lambda each: each.revision)
+        return {place_of(each): each for each in in_order if not units or each.run.unit in units}
+
+    def exported(self) -> list[ReadableSpan]:
+        """The spans as they were exported."""
+        assert self.processor.force_flush()
+        return list(self.exporter.get_finished_spans())
+
+    def from_file(self, path: Path, *units: Unit, shuffled: random.Random | None = None) -> dict[Place, Evaluation]:
+        """What is said of each run when the exported spans are written to a file and read from there."""
+        spans = self.exported()
+        if shuffled is not None:
+            shuffled.shuffle(spans)
+        path.write_bytes(encode_spans(spans).SerializeToString())
+        return evaluated(path, self.goldens, *units)
+
+    def close(self) -> None:
+        """End the application."""
+        self.provider.shutdown()
+
+
+def evaluated(path: Path, goldens: Goldens, *units: Unit) -> dict[Place, Evaluation]:
+    """The evaluations of the runs in a file."""
+    found: Iterable[Unit] = units or ("request", "component")
+    runs = [run for unit in found for run in goldspan.load_runs(path, unit=unit, components=goldens.components)]
+    return {place_of(each): each for each in (goldspan.evaluate(run, goldens) for run in runs)}
+
+
+def place_of(evaluation: Evaluation) -> Place:
+    """Of which run it is."""
+    return evaluation.run.unit, evaluation.run.run_id

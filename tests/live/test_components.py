@@ -1,0 +1,190 @@
+"""What a golden says of components, and how goldens are found, is the same live and from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+
+import goldspan
+from goldspan import Evaluation, expect
+from live.programs import AGENT, TOOL, Program
+
+FILE = """
+components:
+  retriever: {span: "vector *"}
+  reranker: {attributes: {app.step: rerank}}
+goldens:
+  - {id: request, input: Where is my order?, tools: [search, rank, look_up, book]}
+  - {id: ranking, component: ranking, tools: [{name: rank, arguments: {by: price}}]}
+  - {id: billing, component: billing, tools: [book]}
+  - {id: retrieving, component: retriever, tools: [search]}
+  - {id: reranking, component: reranker, tools: [rank], metrics: [tool_recall]}
+  - {id: vip, when: {agent: "vip*"}, tools: [search]}
+  - {id: near, input: How long do I have to send back the shoes that I bought?, tools: [search]}
+  - {id: careful, forbid: ["delete_*"], max_calls: 3}
+"""
+
+
+@goldspan.trace
+def search(words: str) -> str:
+    return words
+
+
+@goldspan.trace
+def rank(by: str) -> str:
+    return by
+
+
+@goldspan.trace
+def book(hotel: str) -> str:
+    return hotel
+
+
+@goldspan.trace
+def delete_user(name: str) -> str:
+    return name
+
+
+@goldspan.trace(kind="component")
+def ranking(by: str) -> str:
+    return rank(by)
+
+
+@goldspan.trace(kind="agent")
+def billing(question: str) -> str:
+    return book("Ritz")
+
+
+@pytest.fixture(params=[True, False], ids=["in the background", "on the thread"])
+def program(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Program]:
+    path = tmp_path / "goldens.yaml"
+    path.write_text(FILE)
+    made = Program(path, background=request.param)
+    trace.set_tracer_provider(made.provider)
+    yield made
+    made.close()
+
+
+def the_same(program: Program, path: Path) -> dict[str, Evaluation]:
+    """The evaluations, which are those of the exported spans read as a file, by the golden found."""
+    live = program.latest()
+    assert live == program.from_file(path / "traces.pb")
+    assert all(each.revision == 1 for each in live.values())
+    return {each.golden.id if each.golden else "none": each for each in live.values()}
+
+
+def test_a_decorated_component_has_its_golden(program: Program, tmp_path: Path) -> None:
+    @goldspan.trace(kind="agent")
+    def support(question: str) -> None:
+        ranking("price")
+        search("orders")
+
+    support("Where is my order?")
+    judged = the_same(program, tmp_path)
+    assert (judged["ranking"].run.unit, judged["ranking"].passed) == ("component", True)
+    assert judged["ranking"].match is not None
+    assert judged["ranking"].match.how == "when"
+    assert judged["request"].run.tools_used == ("rank", "search")
+
+
+def test_an_agent_inside_a_request_is_a_component_by_its_name(program: Program, tmp_path: Path) -> None:
+    @goldspan.trace(kind="agent")
+    def support(question: str) -> None:
+        billing("a hotel")
+
+    support("Where is my order?")
+    judged = the_same(program, tmp_path)
+    assert (judged["billing"].run.component, judged["billing"].passed) == ("billing", True)
+    assert judged["request"].passed is False
+
+
+def test_spans_of_others_are_components_by_their_names_and_by_their_attributes(
+    program: Program, tmp_path: Path
+) -> None:
+    with program.tracer.start_as_current_span("invoke_agent", attributes=AGENT):
+        with program.tracer.start_as_current_span("vector query", attributes={"db.system": "qdrant"}):
+            search("orders")
+        with program.tracer.start_as_current_span("step 2", attributes={"app.step": "rerank"}):
+            rank("price")
+        with program.tracer.start_as_current_span("step 3", attributes={"app.step": "other"}):
+            rank("price")
+    judged = the_same(program, tmp_path)
+    assert (judged["retrieving"].run.component, judged["retrieving"].run.tools_used) == ("retriever", ("search",))
+    assert (judged["reranking"].run.component, judged["reranking"].run.tools_used) == ("reranker", ("rank",))
+    assert [score.metric for score in judged["reranking"].scores] == ["tool_recall"]
+    assert sum(each.run.unit == "component" for each in judged.values()) == 2
+    exported = {span.name: span.attributes or {} for span in program.exported()}
+    assert exported["vector query"]["goldspan.golden.id"] == "retrieving"
+    assert exported["step 2"]["goldspan.score.tool_recall"] == 1.0
+
+
+def test_a_selected_span_of_a_tool_is_a_tool_to_its_request_and_a_component_of_its_own(
+    program: Program, tmp_path: Path
+) -> None:
+    with program.tracer.start_as_current_span("invoke_agent", attributes=AGENT):
+        looking = {**TOOL, "gen_ai.tool.name": "look_up", "app.step": "rerank"}
+        with program.tracer.start_as_current_span("execute_tool look_up", attributes=looking):
+            rank("price")
+    judged = the_same(program, tmp_path)
+    assert judged["reranking"].run.tools_used == ("rank",)
+    assert {each.run.tools_used for each in judged.values() if each.run.unit == "request"} == {("look_up", "rank")}
+
+
+def test_what_a_program_expects_of_itself_goes_before_every_golden(program: Program, tmp_path: Path) -> None:
+    @goldspan.trace(kind="component", metrics=["tool_recall", "tool_precision"])
+    def measuring() -> None:
+        rank("price")
+
+    @goldspan.trace(kind="component")
+    def saying() -> None:
+        goldspan.update_current_span(expected_tools=["search", "book", {"name": "rank", "arguments": {"by": "price"}}])
+        rank("price")
+
+    with expect(tools=["rank"]):
+        ranking("name")
+    with program.tracer.start_as_current_span("invoke_agent", attributes=AGENT):
+        measuring()
+        saying()
+    live = program.latest("component")
+    assert live == program.from_file(tmp_path / "traces.pb", "component")
+    judged = {str(each.run.component): each for each in live.values()}
+    assert (judged["ranking"].passed, judged["saying"].passed) == (True, False)
+    found = {name: each.match.how if each.match else None for name, each in judged.items()}
+    assert found["ranking"] == found["saying"]
+    assert [score.metric for score in judged["measuring"].scores] == ["tool_recall", "tool_precision"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "asked", "found", "how"),
+    [
+        pytest.param("support", "WHERE is my order? ", "request", "input", id="the same text"),
+        pytest.param(
+            "support", "How long do I have to send back the shoe that I bought?", "near", "near", id="near text"
+        ),
+        pytest.param("vip desk", "Anything.", "vip", "when", id="a rule"),
+        pytest.param("support", "Anything.", "careful", "policy", id="a policy"),
+    ],
+)
+def test_the_golden_is_found_as_it_is_from_a_file(
+    program: Program, tmp_path: Path, agent: str, asked: str, found: str, how: str
+) -> None:
+    @goldspan.trace(kind="agent", name=agent)
+    def answering(question: str) -> None:
+        search("orders")
+        delete_user("Ada")
+
+    answering(asked)
+    judged = the_same(program, tmp_path)
+    match = judged[found].match
+    assert match is not None
+    assert match.how == how
+    if how == "near":
+        assert match.similarity is not None
+        assert 0.9 < match.similarity < 1
+        (agents,) = [span.attributes or {} for span in program.exported() if span.name == "invoke_agent support"]
+        assert agents["goldspan.golden.similarity"] == match.similarity
+    if how == "policy":
+        assert judged[found].passed is False

@@ -1,0 +1,141 @@
+"""Whatever an application does, what is said of it live is what the spans say that it exported."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry import context
+from opentelemetry.sdk.trace import Span
+from opentelemetry.trace import StatusCode, Tracer, set_span_in_context
+
+from goldspan import Evaluation, ExpectedTool, Golden
+from goldspan.online import Counts
+from live.programs import AGENT, TOOL, Program, place_of
+
+GOLDENS = [
+    Golden("team", tools=(ExpectedTool("search"), ExpectedTool("book"))),
+    Golden("helper", tools=(ExpectedTool("search", {"n": 1}),)),
+    Golden("ranking", component="ranking", tools=(ExpectedTool("book"),)),
+    Golden("careful", forbid=("delete",), policy=True),
+]
+ROLES: dict[str, dict[str, Any]] = {
+    "agent": {**AGENT, "gen_ai.agent.name": "helper"},
+    "agent with a golden": {**AGENT, "gen_ai.agent.name": "team", "goldspan.golden.id": "team"},
+    "component": {"goldspan.component.name": "ranking"},
+    "bare": {},
+    "search": {**TOOL, "gen_ai.tool.name": "search", "gen_ai.tool.call.arguments": '{"n": 1}'},
+    "book": {**TOOL, "gen_ai.tool.name": "book"},
+    "delete": {**TOOL, "gen_ai.tool.name": "delete"},
+    "aside": {"gen_ai.operation.name": "create_agent"},
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that a program does: a span, and what happens inside."""
+
+    role: str
+    inside: tuple[Step, ...] = ()
+    threaded: bool = False
+    """It runs on a thread of its own beside the steps that follow, until what stands around it ends."""
+    late: bool = False
+    """Its span ends when everything else has ended."""
+    fails: bool = False
+
+
+def _steps(inside: st.SearchStrategy[tuple[Step, ...]]) -> st.SearchStrategy[Step]:
+    return st.builds(
+        Step,
+        st.sampled_from(sorted(ROLES)),
+        inside,
+        threaded=st.booleans(),
+        late=st.sampled_from([False, False, False, True]),
+        fails=st.sampled_from([False, False, True]),
+    )
+
+
+steps = st.recursive(_steps(st.just(())), lambda inner: _steps(st.lists(inner, max_size=4).map(tuple)), max_leaves=10)
+programs = st.lists(steps, min_size=1, max_size=3)
+
+
+class Doing:
+    """Runs steps, with the spans that have yet to end."""
+
+    def __init__(self, tracer: Tracer, chance: random.Random) -> None:
+        self._tracer = tracer
+        self._chance = chance
+        self._late: list[Span] = []
+
+    def do(self, step: Step, around: context.Context) -> None:
+        """Do a step and what is inside it."""
+        span: Any = self._tracer.start_span(step.role, around, attributes=ROLES[step.role])
+        here = set_span_in_context(span, around)
+        threads: list[threading.Thread] = []
+        for inner in step.inside:
+            if inner.threaded:
+                thread = threading.Thread(target=self.do, args=(inner, here))
+                thread.start()
+                threads.append(thread)
+            else:
+                self.do(inner, here)
+        for thread in threads:
+            thread.join()
+        if step.fails:
+            span.set_status(StatusCode.ERROR, "out of order")
+        if step.late:
+            self._late.append(span)
+        else:
+            span.end()
+
+    def finish(self) -> None:
+        """End what has not ended."""
+        self._chance.shuffle(self._late)
+        for span in self._late:
+            span.end()
+
+
+@pytest.mark.parametrize("background", [True, False], ids=["in the background", "on the thread"])
+@settings(max_examples=60)
+@given(steps=programs, seed=st.integers(0, 2**32))
+def test_what_is_said_last_of_each_run_is_what_its_exported_spans_say(
+    background: bool, steps: list[Step], seed: int
+) -> None:
+    chance = random.Random(seed)
+    program = Program(GOLDENS, background=background)
+    doing = Doing(program.tracer, chance)
+    for step in steps:
+        doing.do(step, context.Context())
+    doing.finish()
+    live = program.latest()
+    with tempfile.TemporaryDirectory() as folder:
+        filed = program.from_file(Path(folder) / "traces.pb", shuffled=chance)
+    assert {place: _told(each) for place, each in live.items()} == {place: _told(each) for place, each in filed.items()}
+    _revisions_are_numbered(program.evaluations)
+    counts = program.processor._scorer.counts
+    assert counts == Counts(late=counts.late)
+    assert len(program.processor._scorer) == 0
+    program.close()
+
+
+def _told(evaluation: Evaluation) -> tuple[Any, ...]:
+    """What an evaluation says: the calls, the scores, and the digest of it all."""
+    calls = [call.span_id for call in evaluation.run.tool_calls]
+    golden = evaluation.golden.id if evaluation.golden else None
+    return golden, calls, evaluation.passed, evaluation.scores, evaluation.digest
+
+
+def _revisions_are_numbered(evaluations: list[Evaluation]) -> None:
+    """Each from 1 on, once; threads that score at once may hand them over in another order."""
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for each in evaluations:
+        numbers.setdefault(place_of(each), []).append(each.revision)
+    for found in numbers.values():
+        assert sorted(found) == list(range(1, len(found) + 1))

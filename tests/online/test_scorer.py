@@ -1,0 +1,219 @@
+"""Spans of a live process in, evaluations and counts out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goldspan import Evaluation, Run, extract
+from goldspan.model import SpanRecord
+from goldspan.online import Counts, Limits, Pipeline, Scorer, Worker
+from goldspan.online.sampling import Sampling, SamplingRule
+from goldspan.otlp import read_records
+from goldspan.sinks import Losses
+from meters import Meter
+from spans import agent, inside, span, tool, trace_id
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+STITCHED = {
+    "copilot-cli-async",
+    "langfuse-openai-one-trace",
+    "traceloop-cohere-retry",
+    "traceloop-langgraph-js-parallel",
+}
+"""Requests that only their messages hold together: what is no longer in flight cannot be joined."""
+
+
+def _recorded() -> dict[str, Path]:
+    """Recordings whose spans say everything, by name."""
+    found = [*(FIXTURES / "families").glob("*.pb.gz"), *(FIXTURES / "families").glob("*.jsonl.gz")]
+    found += (FIXTURES / "captures").iterdir()
+    logs = {path.name.partition(".")[0] for path in found if ".logs." in path.name}
+    names = {path.name.partition(".")[0]: path for path in sorted(found)}
+    return {name: path for name, path in names.items() if name not in logs | STITCHED}
+
+
+RECORDED = _recorded()
+
+
+class Live:
+    """A scorer, what it says, and what it counts."""
+
+    def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
+        self.meter = Meter()
+        self.evaluations: list[Evaluation] = []
+        self.pipeline = Pipeline(sinks=[self], **options)
+        self.scorer: Scorer[SpanRecord] = Scorer(
+            self.pipeline, lambda live: live, limits or Limits(), Losses(self.meter.provider)
+        )
+
+    def submit(self, evaluation: Evaluation) -> None:
+        self.evaluations.append(evaluation)
+
+    def start(self, record: SpanRecord) -> None:
+        parent = None if record.parent_id is None else int(record.parent_id, 16)
+        live = replace(record, end_ns=None)
+        self.scorer.started(int(record.trace_id, 16), int(record.span_id, 16), parent, live)
+
+    def end(self, record: SpanRecord) -> list[Evaluation]:
+        return self.scorer.ended(int(record.trace_id, 16), int(record.span_id, 16), record)
+
+    def replay(self, records: Iterable[SpanRecord]) -> None:
+        """Start and end spans in the order of their times; at one time, parents start first and end last."""
+        by_id = {record.span_id: record for record in records}
+        moments: list[tuple[int, bool, int, str]] = []
+        for record in by_id.values():
+            depth = _depth(record, by_id)
+            moments.append((record.start_ns or 0, False, depth, record.span_id))
+            moments.append((record.end_ns or 0, True, -depth, record.span_id))
+        for _, is_end, _, span_id in sorted(moments):
+            if is_end:
+                self.end(by_id[span_id])
+            else:
+                self.start(by_id[span_id])
+
+    @property
+    def latest(self) -> list[Run]:
+        return list({evaluation.run.run_id: evaluation.run for evaluation in self.evaluations}.values())
+
+
+def _depth(record: SpanRecord, by_id: dict[str, SpanRecord]) -> int:
+    parent = by_id.get(record.parent_id or "")
+    return 0 if parent is None else 1 + _depth(parent, by_id)
+
+
+# --- recorded applications --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_application_gives_the_same_runs_while_it_runs_as_from_its_file(name: str) -> None:
+    live, records = Live(units=("request",)), list(read_records([RECORDED[name]]))
+    live.replay([record for record in records if isinstance(record, SpanRecord)])
+    live.scorer.release()
+    from_file = {run.run_id: (run.tool_calls, run.input, run.output) for run in extract(records)}
+    assert {run.run_id: (run.tool_calls, run.input, run.output) for run in live.latest} == from_file
+    counts = live.scorer.counts
+    assert counts == Counts(late=counts.late)
+
+
+def handed_over() -> list[SpanRecord]:
+    """An agent beside the first one, to which that handed over."""
+    root = span("workflow")
+    first = agent("triage", **inside(root))
+    asked = tool("search", **inside(first))
+    handoff = span("handoff", gen_ai__operation__name="handoff", gen_ai__handoff__to_agent="billing", **inside(first))
+    second = agent("billing", **inside(root))
+    paid = tool("pay", **inside(second))
+    ends = {each.span_id: each for each in (root, first, second)}
+    last = (paid.end_ns or 0) + 3
+    ends[root.span_id] = replace(root, end_ns=last)
+    ends[first.span_id] = replace(first, end_ns=(handoff.end_ns or 0) + 1)
+    ends[second.span_id] = replace(second, end_ns=last - 1)
+    return [*ends.values(), asked, handoff, paid]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="scored"),
+        pytest.param({"redact": lambda _: None}, id="nothing may leave"),
+        pytest.param({"sampling": Sampling(0)}, id="not sampled"),
+    ],
+)
+def test_a_hand_off_is_seen_whatever_becomes_of_the_run(options: dict[str, Any]) -> None:
+    seen: list[Run] = []
+    live, spans = Live(units=("request",), **options), handed_over()
+    conclude = live.pipeline.conclude
+
+    def listening(portion: Any, tell: Callable[[Run], object]) -> list[Evaluation]:
+        return conclude(portion, lambda run: (tell(run), seen.append(run)))
+
+    live.pipeline.conclude = listening  # type: ignore[method-assign,assignment]
+    live.replay(spans)
+    (whole,) = extract(spans)
+    assert {run.run_id for run in seen} == {whole.run_id}
+    assert [evaluation.revision for evaluation in live.evaluations] == ([1, 2] if not options else [])
+    if not options:
+        assert live.evaluations[-1].run.tool_calls == whole.tool_calls
+
+
+# --- counters ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_did_not_come_as_it_should_is_counted_once() -> None:
+    sampling = Sampling(1, [SamplingRule(0, agent="tester")])
+    live = Live(limits=Limits(max_spans=4, settle=0), sampling=sampling)
+    root = agent()
+    late = tool("search", **inside(root))
+    live.start(root)
+    live.start(late)
+    live.end(root)
+    live.end(late)  # late
+    live.end(late)  # a duplicate
+    live.end(tool("search", trace_id=trace_id(9)))  # its start was never seen
+    tested = agent("tester", trace_id=trace_id(1))
+    live.start(tested)
+    live.end(tested)  # sampled out
+    live.scorer.shed(int(trace_id(2), 16))  # unscored
+    live.scorer.look()
+    for number in range(3, 8):  # one too many
+        live.start(agent(trace_id=trace_id(number)))
+    live.scorer.look(everything=True)
+    expected = {
+        "goldspan.spans.late": 1,
+        "goldspan.spans.duplicate": 1,
+        "goldspan.spans.too_late": 1,
+        "goldspan.runs.sampled_out": 1,
+        "goldspan.spans.unscored": 1,
+        "goldspan.traces.evicted": 1,
+    }
+    for _ in range(2):
+        assert {name: live.meter.counts(name)[()] for name in expected} == expected
+        assert set(live.meter.metrics()) == set(expected)
+        live.scorer.look(everything=True)
+    assert live.scorer.counts.late == 1
+    assert len(live.scorer) == 4
+    live.scorer.release()
+    assert live.meter.counts("goldspan.runs.unended") == {(): 4}
+    assert len(live.scorer) == 0
+
+
+def test_in_a_forked_child_everything_begins_anew() -> None:
+    live = Live(units=("conversation",))
+    request = agent(gen_ai__conversation__id="c")
+    live.start(request)
+    assert live.scorer.knows(int(request.trace_id, 16), int(request.span_id, 16))
+    with live.scorer._lock, live.pipeline._adopting, live.pipeline._sessions._lock:  # type: ignore[union-attr]
+        live.scorer.forget()  # as in a child of a process in which other threads are in the middle of things
+    assert not live.scorer.knows(int(request.trace_id, 16), int(request.span_id, 16))
+    live.start(request)
+    live.end(request)
+    assert [evaluation.revision for evaluation in live.evaluations] == [1]
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_never_ends_is_scored_as_it_is_by_whoever_looks_at_deadlines() -> None:
+    live = Live(limits=Limits(idle=0.2))
+    told = threading.Event()
+    live.submit = lambda evaluation: (live.evaluations.append(evaluation), told.set())  # type: ignore[method-assign,assignment,func-returns-value]
+    worker: Worker[SpanRecord] = Worker(live.start, live.scorer.look)
+    request = agent()
+    worker.put(request)
+    worker.put(tool("search", **inside(request)))
+    assert told.wait(60)
+    (evaluation,) = live.evaluations
+    assert (evaluation.run.tools_used, evaluation.run.health.unended) == (("search",), 2)
+    for _ in range(6_000):
+        if live.meter.counts("goldspan.runs.unended"):
+            break
+        time.sleep(0.01)
+    assert live.meter.counts("goldspan.runs.unended") == {(): 1}
+    worker.stop(60)
