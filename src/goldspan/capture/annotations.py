@@ -95,8 +95,8 @@ class expect:  # noqa: N801 - reads as a statement: `with goldspan.expect(golden
         self._tokens: list[Any] = []
 
     def __enter__(self) -> None:
-        global _in_use
-        _in_use = True
+        global in_use
+        in_use = True
         here = get_current()
         entered_in = get_current_span(here).get_span_context().span_id
         around = here.get(_EXPECTED)
@@ -161,7 +161,7 @@ class _Expected:
 
 
 _EXPECTED = create_key("goldspan-expected")
-_in_use = False
+in_use = False
 """Whether this process has ever said what it expects: most never do, and each of their spans would be asked."""
 
 
@@ -173,7 +173,7 @@ def expected_attributes(context: Context | None, parent: SpanContext | None) -> 
     change it.
     """
     inside = parent is not None and not parent.is_remote
-    if inside and not _in_use:
+    if inside and not in_use:
         return None
     here = get_current() if context is None else context
     expected = here.get(_EXPECTED)

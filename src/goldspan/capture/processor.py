@@ -18,6 +18,7 @@ from opentelemetry.util.types import AttributeValue
 
 from goldspan import semconv
 from goldspan._guard import guard
+from goldspan.capture import annotations as saying
 from goldspan.capture import closing, handover
 from goldspan.capture.annotations import expected_attributes
 from goldspan.capture.records import record_of
@@ -157,11 +158,9 @@ class ScoringProcessor(SpanProcessor):
         """Take note of where a span hangs, and write down what is expected of it."""
         # This is on the application's time, and a guard costs some of it even where there is nothing to guard against.
         try:
-            if not self._seen_any:
-                self._finish_before_others_do()
-            expected = expected_attributes(parent_context, span.parent)
-            if expected is not None:
-                span.set_attributes(expected)
+            parent = span.parent
+            if parent is None or parent.is_remote or saying.in_use:
+                self._expect(span, parent_context)
             if not self._in_background:
                 self._started(span)
                 self._watch()
@@ -174,6 +173,13 @@ class ScoringProcessor(SpanProcessor):
             if self._tells_starts:
                 self._then.on_start(span, parent_context)  # type: ignore[union-attr]
 
+    def _expect(self, span: Span, parent_context: Context | None) -> None:
+        if not self._seen_any:
+            self._finish_before_others_do()
+        expected = expected_attributes(parent_context, span.parent)
+        if expected is not None:
+            span.set_attributes(expected)
+
     def _on_ending(self, span: Span) -> None:
         # Private in the SDK and of no use to us; the processor behind may think otherwise.
         if self._then is not None:
@@ -183,7 +189,7 @@ class ScoringProcessor(SpanProcessor):
         """Hand the span on, with its results if it is a run's; at once, or as soon as the background comes to it."""
         if not self._in_background:
             self._end(span)
-        elif not self._put((span,)):
+        elif not self._put(span if type(span) is ReadableSpan else (span,)):
             self._scorer.shed(span.context.trace_id)
             if self._then is not None:
                 self._then.on_end(span)
@@ -244,6 +250,8 @@ class ScoringProcessor(SpanProcessor):
         """What the worker does with a span that was left to it."""
         if isinstance(seen, tuple):
             self._end(*seen)
+        elif type(seen) is ReadableSpan:
+            self._end(seen)
         else:
             with _STARTING:
                 self._started(seen)
