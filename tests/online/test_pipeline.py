@@ -26,6 +26,7 @@ from goldspan import (
 from goldspan.goldens.reloading import ReloadingGoldens
 from goldspan.model import SpanRecord
 from goldspan.online import Ended, Pipeline, Revised, check_units
+from goldspan.online.portions import Known
 from goldspan.online.sampling import Sampling, SamplingRule
 from goldspan.online.sessions import Sessions
 from goldspan.sinks import BackgroundSink
@@ -139,12 +140,12 @@ def test_a_revision_of_what_may_not_leave_may_not_leave_either() -> None:
 def test_runs_that_the_sampling_leaves_out_are_counted_once_each() -> None:
     kept = Kept()
     pipeline = Pipeline(sinks=[kept], sampling=Sampling(1, [SamplingRule(0, agent="tester")]))
-    for name in ("tester", "helper", "tester"):
-        pipeline.conclude(Ended("request", (agent(name),)))
+    known: Known = {}
+    for root in (agent("tester"), agent("helper"), agent("tester")):
+        pipeline.conclude(Ended("request", (root,), known=known))
     assert [evaluation.run.agent for evaluation in kept.evaluations] == ["helper"]
     assert pipeline.sampled_out == 2
-    root = agent("tester")
-    late = Revised((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), {})
+    late = Revised((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), known)
     assert pipeline.conclude(late) == []
     assert pipeline.sampled_out == 2
 
@@ -184,9 +185,10 @@ def test_only_components_where_only_these_are_asked_for() -> None:
     spans = (root, step, found)
     seen: list[Run] = []
     assert pipeline.conclude(Ended("request", spans, root.span_id), seen.append) == seen == []
-    (judged,) = pipeline.conclude(Ended("component", spans, step.span_id))
-    assert (judged.run.component, judged.run.tools_used) == ("ranking", ("search",))
-    revised = Revised(spans[:2], spans, frozenset(each.span_id for each in spans), {})
+    known: Known = {}
+    (judged,) = pipeline.conclude(Ended("component", spans[:2], step.span_id, known=known))
+    assert (judged.run.component, judged.run.tools_used) == ("ranking", ())
+    revised = Revised(spans[:2], spans, frozenset(each.span_id for each in spans), known)
     assert [(each.run.unit, each.revision) for each in pipeline.conclude(revised)] == [("component", 2)]
 
 

@@ -155,10 +155,10 @@ class Pipeline:
             if portion.unended:
                 run = replace(run, health=replace(run.health, unended=portion.unended))
             scored = self._keeps(run)
+            portion.known[run.unit, run.run_id] = (0, None)
             if scored or (self._sessions and portion.grows):
                 judged = self._judge(run)
-                if portion.grows:
-                    portion.known[run.unit, run.run_id] = (1, judged.digest)
+                portion.known[run.unit, run.run_id] = (1, judged.digest if portion.grows else None)
                 if scored and (submitted := self._submit(judged, 1)):
                     yield submitted
             self._continue_session(run)
@@ -171,15 +171,14 @@ class Pipeline:
         runs = {run.run_id: run for run in self._extract(portion.after, unit)}
         for run in runs.values():
             place = (unit, run.run_id)
-            known, there = portion.known.get(place), before.get(run.run_id)
-            new = known is None and there is None
-            if new and run.span_id not in portion.there:
+            known = portion.known.get(place)
+            if known is None and run.span_id not in portion.there:
                 continue
-            scored = self._keeps(run, new=new)
+            scored = self._keeps(run, new=known is None)
             if not (scored or self._sessions):
                 continue
-            if known is None and there is not None:
-                known = (1, self._judge(there).digest)
+            if known is not None and known[1] is None:
+                known = (known[0], self._digest(before.get(run.run_id)))
             judged = self._judge(run)
             changed = known is None or known[1] != judged.digest
             revision = (known[0] if known else 0) + changed
@@ -191,8 +190,13 @@ class Pipeline:
                     yield submitted
                 self._continue_session(run)
         for run_id, run in before.items():
-            if run_id not in runs:  # what is missing around it makes it part of another one; it may come back
-                portion.known.setdefault((unit, run_id), (1, self._judge(run).digest))
+            revision, digest = portion.known.get((unit, run_id), (0, ""))
+            if run_id not in runs and digest is None:
+                # What is missing around it makes it part of another one; it may come back.
+                portion.known[unit, run_id] = (revision, self._digest(run))
+
+    def _digest(self, run: Run | None) -> str:
+        return "" if run is None else self._judge(run).digest
 
     def _continue_session(self, request: Run) -> None:
         """Judge the conversation that the request is part of."""

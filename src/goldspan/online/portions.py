@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from goldspan.model import Run, SpanRecord, Unit
 
-Known: TypeAlias = "dict[tuple[Unit, str], tuple[int, str]]"
-"""The latest revision and its digest, by the unit and the id of the run."""
+Known: TypeAlias = "dict[tuple[Unit, str], tuple[int, str | None]]"
+"""The latest revision that was given out and its digest, by the unit and the id of the run. `None`: its digest is that
+of the run as the spans show it that were there before. Revision 0: it was not to be scored."""
 
 
 @dataclass(frozen=True, slots=True)

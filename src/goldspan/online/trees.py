@@ -85,8 +85,22 @@ class Trees(Generic[Live]):
         return [self.current(below) for below in node.walk() if below.record is None]
 
     def path(self, node: Node[Live]) -> list[SpanRecord]:
-        """What stands around a span, from its parent upwards."""
-        return [self.current(above) for above in node.ancestors()]
+        """What stands around a span, from its parent upwards; among it what has ended and was folded since."""
+        path: list[SpanRecord] = []
+        record = self.current(node)
+        for above in node.ancestors():
+            if record.parent_id is not None and above.id != int(record.parent_id, 16):
+                path += self._folded_between(above, record)
+            record = self.current(above)
+            path.append(record)
+        return path
+
+    def _folded_between(self, above: Node[Live], record: SpanRecord) -> Iterator[SpanRecord]:
+        """What stands between a span and the node that its parent was folded into, from the parent upwards."""
+        folded = {each.span_id: each for each in self._packer.unpack(record.trace_id, above.folded)}
+        while record.parent_id is not None and (parent := folded.pop(record.parent_id, None)) is not None:
+            yield parent
+            record = parent
 
     def around(self, trace: Trace[Live], record: SpanRecord) -> list[SpanRecord]:
         """What stands around a span that has no node itself, from its parent upwards."""
