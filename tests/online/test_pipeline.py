@@ -133,14 +133,14 @@ def test_a_revision_of_what_may_not_leave_may_not_leave_either() -> None:
     kept = Kept()
     pipeline = Pipeline(sinks=[kept], redact=withhold)
     root = agent()
-    late = Revised((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), {})
+    late = Revised((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), Known())
     assert pipeline.conclude(late) == kept.evaluations == []
 
 
 def test_runs_that_the_sampling_leaves_out_are_counted_once_each() -> None:
     kept = Kept()
     pipeline = Pipeline(sinks=[kept], sampling=Sampling(1, [SamplingRule(0, agent="tester")]))
-    known: Known = {}
+    known = Known()
     for root in (agent("tester"), agent("helper"), agent("tester")):
         pipeline.conclude(Ended("request", (root,), known=known))
     assert [evaluation.run.agent for evaluation in kept.evaluations] == ["helper"]
@@ -185,7 +185,7 @@ def test_only_components_where_only_these_are_asked_for() -> None:
     spans = (root, step, found)
     seen: list[Run] = []
     assert pipeline.conclude(Ended("request", spans, root.span_id), seen.append) == seen == []
-    known: Known = {}
+    known = Known()
     (judged,) = pipeline.conclude(Ended("component", spans[:2], step.span_id, known=known))
     assert (judged.run.component, judged.run.tools_used) == ("ranking", ())
     revised = Revised(spans[:2], spans, frozenset(each.span_id for each in spans), known)
@@ -214,7 +214,7 @@ def test_each_request_makes_a_revision_of_its_conversation_and_the_last_is_the_o
 def test_a_request_that_became_more_makes_a_revision_of_its_conversation_and_one_that_did_not_makes_none(
     units: Any,
 ) -> None:
-    kept, known = Kept(), {}  # type: ignore[var-annotated]
+    kept, known = Kept(), Known()
     pipeline = Pipeline(sinks=[kept], units=check_units(units))
     spans = of_a_session(1, "search", "book")
     there = frozenset(each.span_id for each in spans)
@@ -362,3 +362,15 @@ def test_threads_that_find_new_goldens_at_once_take_them_up_once(tmp_path: Path)
     assert kept.adopted == [["g"], ["h"]]
     assert len(kept.evaluations) == 8
     source.close()
+
+
+def test_what_was_seen_earlier_changes_nothing_that_another_thread_has_concluded_meanwhile() -> None:
+    pipeline, known = Pipeline(), Known()
+    root = agent()
+    tools = tool("search", **inside(root)), tool("book", **inside(root))
+    there = frozenset(each.span_id for each in (root, *tools))
+    early = Revised((root,), (root, tools[0]), there, known, number=1)
+    later = Revised((root, tools[0]), (root, *tools), there, known, number=2)
+    assert [each.run.tools_used for each in pipeline.conclude(later)] == [("search", "book")]
+    assert pipeline.conclude(early) == []
+    assert pipeline.conclude(Ended("request", (root,), root.span_id, known=known)) == []

@@ -34,6 +34,7 @@ class Archive:
         self._finished: dict[int, _Trace] = {}
         self._forgotten: dict[int, None] = {}
         self._changed: dict[int, _Trace] = {}
+        self._revised = 0
         self.size = 0
         """Bytes of all rows in here."""
 
@@ -209,4 +210,5 @@ class Archive:
         given.rows += given.late
         given.late, given.changed = bytearray(), None
         there = frozenset(record.span_id for record in (*before, *late))
-        return Revised(tuple(before), (*before, *late, *live), there, trace.known)
+        self._revised += 1
+        return Revised(tuple(before), (*before, *late, *live), there, trace.known, self._revised)

@@ -134,7 +134,7 @@ class Trace(Generic[Live]):
     def known(self) -> Known:
         """What was given out of components, of runs that were not complete then, and of those that changed since."""
         if self._known is None:  # most traces need none
-            self._known = {}
+            self._known = Known()
         return self._known
 
     def holder_of(self, span_id: int) -> Node[Live] | None:

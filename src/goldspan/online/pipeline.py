@@ -154,8 +154,10 @@ class Pipeline:
             seen(run)
             if portion.unended:
                 run = replace(run, health=replace(run.health, unended=portion.unended))
+            if (run.unit, run.run_id) in portion.known:
+                continue  # another thread has concluded meanwhile what was seen later
             scored = self._keeps(run)
-            portion.known[run.unit, run.run_id] = (0, None)
+            portion.known[run.unit, run.run_id] = (int(scored), None)
             if scored or (self._sessions and portion.grows):
                 judged = self._judge(run)
                 portion.known[run.unit, run.run_id] = (1, judged.digest if portion.grows else None)
@@ -165,8 +167,9 @@ class Pipeline:
 
     def _revise(self, portion: Revised, unit: Unit, seen: Callable[[Run], object]) -> Iterator[Evaluation]:
         """The runs that are others now than they were before, and those that were not there."""
-        if not self._asked_for(unit):
+        if not self._asked_for(unit) or portion.is_outdated():
             return
+        portion.known.latest = portion.number
         before = {run.run_id: run for run in self._extract(portion.before, unit)}
         runs = {run.run_id: run for run in self._extract(portion.after, unit)}
         for run in runs.values():
@@ -180,6 +183,8 @@ class Pipeline:
             if known is not None and known[1] is None:
                 known = (known[0], self._digest(before.get(run.run_id)))
             judged = self._judge(run)
+            if portion.is_outdated():
+                return
             changed = known is None or known[1] != judged.digest
             revision = (known[0] if known else 0) + changed
             # Noted even where nothing changed: what it is laid beside the next time may not be all that was seen now.

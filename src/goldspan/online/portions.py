@@ -7,9 +7,20 @@ from typing import TypeAlias
 
 from goldspan.model import Run, SpanRecord, Unit
 
-Known: TypeAlias = "dict[tuple[Unit, str], tuple[int, str | None]]"
-"""The latest revision that was given out and its digest, by the unit and the id of the run. `None`: its digest is that
-of the run as the spans show it that were there before. Revision 0: it was not to be scored."""
+
+class Known(dict[tuple[Unit, str], tuple[int, "str | None"]]):
+    """What was given out of one trace: the latest revision and its digest, by the unit and the id of the run.
+
+    `None` for the digest: it is that of the run as the spans show it that were there before. Revision 0: the run was
+    not to be scored.
+    """
+
+    __slots__ = ("latest",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latest = 0
+        """The number of the latest portion that was concluded: what was seen earlier says less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +34,7 @@ class Ended:
     given: frozenset[str] = frozenset()
     unended: int = 0
     """Spans of it that have not ended."""
-    known: Known = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
     """What was given out of its trace and may change. To be kept up to date."""
 
     @property
@@ -46,6 +57,12 @@ class Revised:
     """The spans that have ended. Runs that stand on others are still in flight, unless they were given out before."""
     known: Known
     """What was given out of its trace and may change, or changed before. To be kept up to date."""
+    number: int = 0
+    """Grows with each of a process."""
+
+    def is_outdated(self) -> bool:
+        """Whether another thread has concluded meanwhile what was seen later."""
+        return self.number < self.known.latest
 
 
 Portion: TypeAlias = Ended | Revised

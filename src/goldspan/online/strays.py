@@ -98,7 +98,8 @@ class Strays:
                 self._requests[key] = replace(request, spans=before + stray.spans, at=now)
                 self._claim(before[0].trace_id, stray.spans)
                 after = before + stray.spans
-                return Revised(before, after, frozenset(span.span_id for span in after), request.known)
+                there = frozenset(span.span_id for span in after)
+                return Revised(before, after, there, request.known, request.known.latest)
         self._waiting[self._number] = (stray, now)
         self._number += 1
         return None
