@@ -41,7 +41,7 @@ MISS_BUDGET = 1 / 1.1
 
 CUTOFF = 90.0
 LOWER = 80.0
-"""A cutoff for which there is no budget."""
+"""A cutoff at which little can be left out: there is no budget for a hit."""
 MARGIN = 5.0
 """How far below the best the next best is asked for, where it is."""
 MISTYPED = tuple(percent / 100 for percent in range(1, 9))
@@ -86,7 +86,7 @@ def _measured(corpus: Words, number: int, queries: int, rounds: int) -> Iterator
         ("miss", CUTOFF, 0.0, MISS_BUDGET),
         ("near hit", CUTOFF, MARGIN, None),
         ("near hit", LOWER, 0.0, None),
-        ("miss", LOWER, 0.0, None),
+        ("miss", LOWER, 0.0, MISS_BUDGET),
     ):
         made = corpus.near if asked == "near hit" else corpus.far
         found = duel(near_texts, texts, made, Asked(cutoff, margin, asked == "near hit"), queries, rounds)

@@ -30,6 +30,10 @@ _AT_ONCE = 32
 """How many of them are counted before it is seen whether that is enough."""
 _WORTH = 100
 """How many texts of a band cost as much to compare as some more kinds cost to count."""
+_TRIALS = 4
+"""In how many bands a likely text is looked for before it is seen whether counting tells anything."""
+_SCATTERED = 2 / 3
+"""What share of the texts costs as much in order of length, here and there in memory, as all do in order of theirs."""
 _LIKELY = 8
 """How many of the likeliest texts are compared before all that are likely enough."""
 _SLACK = 1e-6
@@ -94,9 +98,11 @@ class NearTexts:
 class _Index:
     """The different texts, the shortest first, in bands."""
 
-    __slots__ = ("_frequencies", "bands", "first", "texts")
+    __slots__ = ("_frequencies", "bands", "first", "given", "texts")
 
     def __init__(self, texts: Sequence[str]) -> None:
+        self.given = texts
+        """All of them as they were given, which is how they most likely stand in memory."""
         first: dict[str, int] = {}
         for index, text in enumerate(texts):
             first.setdefault(text, index)
@@ -171,8 +177,9 @@ class _Search:
         """
         found = None
         start, end = self._index.window(len(self._text), ratio)
-        middle = self._index.window(len(self._text), 100)[0]
-        for part in sorted(self._parts(ratio), key=lambda part: abs(part.start + part.end - 2 * middle)):
+        for tried, part in enumerate(self._nearest_in_length(ratio)):
+            if tried == _TRIALS and found is None and not self._tells(ratio):
+                return None
             if part.start >= end or part.end <= start or (tally := self._tally(part)) is None:
                 continue
             count, having = greatest(tally.counts, part.bits)
@@ -186,6 +193,9 @@ class _Search:
 
     def _best(self, ratio: float) -> float | None:
         """The best ratio of all texts, if one of them reaches this one."""
+        start, end = self._index.window(len(self._text), ratio)
+        if end - start > _SCATTERED * len(self._index.given) and not self._tells(ratio):
+            return self._compared(self._index.given, ratio)
         return self._compared([text for texts, _ in self._candidates(ratio) for text in texts], ratio)
 
     def _compared(self, texts: Sequence[str], ratio: float) -> float | None:
@@ -239,6 +249,16 @@ class _Search:
         if start < end:
             for band in range(start // _BAND, min(len(self._index.bands), (end - 1) // _BAND + 1)):
                 yield _Part(band, max(start, band * _BAND), min(end, (band + 1) * _BAND))
+
+    def _nearest_in_length(self, ratio: float) -> list[_Part]:
+        """The parts, the one with lengths most like the text's first."""
+        middle = self._index.window(len(self._text), 100)[0]
+        return sorted(self._parts(ratio), key=lambda part: abs(part.start + part.end - 2 * middle))
+
+    def _tells(self, ratio: float) -> bool:
+        """Whether counting leaves few of the texts whose lengths are most like the text's: if not, then of none."""
+        large = (part for part in self._nearest_in_length(ratio) if part.end - part.start > _WORTH)
+        return (part := next(large, None)) is not None and self._near(part, ratio) is not None
 
     def _tally(self, part: _Part) -> _Tally | None:
         """The counts of a band; `None` where so little of it comes into question that comparing is as fast."""
