@@ -61,13 +61,14 @@ def evaluations(draw: st.DrawFn) -> Evaluation:
     return replace(evaluate(draw(_runs), draw(st.sampled_from(GOLDENS))), revision=draw(st.integers(1, 3)))
 
 
+_roles = st.sampled_from(("called", "expected", "missing", "unexpected", "forbidden", "failed"))
 filters = st.builds(
-    RunFilter,
+    lambda tool, **said: RunFilter(**tool, **said),
+    tool=st.just({}) | st.fixed_dictionaries({"tool": st.sampled_from(TOOLS), "tool_role": _roles}),
+    covered=st.none() | st.booleans(),
     verdict=st.none() | st.sampled_from(("pass", "fail", "not_evaluated")),
     agent=_names,
     golden=st.none() | st.sampled_from(("g1", "=g3", "no such")),
-    tool=st.none() | st.sampled_from(TOOLS),
-    tool_role=st.sampled_from(("called", "expected", "missing", "unexpected", "forbidden", "failed")),
     service=_names,
     unit=st.none() | st.sampled_from(("request", "component")),
     environment=_names,
@@ -137,6 +138,7 @@ def _is_meant(kept: Kept, wanted: RunFilter) -> bool:
         (wanted.session_id, run.session_id == wanted.session_id),
         (wanted.unit, run.unit == wanted.unit),
         (wanted.golden, match is not None and match.golden.id == wanted.golden),
+        (wanted.covered, (match is not None) == wanted.covered),
         (wanted.trace_id, wanted.trace_id in run.trace_ids),
         (wanted.metric, score is not None),
         (wanted.below, value is not None and wanted.below is not None and value < wanted.below),

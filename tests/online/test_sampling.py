@@ -91,6 +91,7 @@ def test_a_unit_that_does_not_exist_is_refused() -> None:
          [SamplingRule(1.0, agent="support"), SamplingRule(0.0, environment="test")]),
         (" environment=test   unit=request : 0.5 ", [SamplingRule(0.5, environment="test", unit="request")]),
         ('agent="a, b: c":0.1', [SamplingRule(0.1, agent="a, b: c")]),
+        ('agent="v:1" unit=request:1', [SamplingRule(1.0, agent="v:1", unit="request")]),
         ("agent=urn:x:1", [SamplingRule(1.0, agent="urn:x")]),
     ],
 )  # fmt: skip
@@ -118,7 +119,9 @@ def test_everything_is_scored_where_nothing_is_said(rate: str | None) -> None:
         (None, "agnt=a:1", "'agnt=a' is not one of agent=..., service=..., environment=..., golden=..., unit=..."),
         (None, "agent:1", "'agent' is not one of agent=..."),
         (None, "agent=:1", "'agent=' is not one of agent=..."),
-        (None, "agent=a agent=b:1", "'agent=b' is not one of"),
+        (None, "agent=a agent=b:1", "sampling rule 'agent=a agent=b:1': agent is named twice"),
+        (None, "environment=test:0 agent=a:1", "write a comma behind 'environment=test:0', or quotes around its value"),
+        (None, 'agent="a:1', """the quotes in 'agent="a' do not end"""),
         (None, "unit=trace:1", "sampling rule 'unit=trace:1': unit is request"),
     ],
 )

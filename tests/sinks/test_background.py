@@ -315,3 +315,65 @@ def test_a_sink_that_hangs_does_not_keep_a_process_from_ending() -> None:
 def _surroundings() -> dict[str, str]:
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return {**os.environ, "PYTHONPATH": here}
+
+
+class Connected:
+    """An asynchronous sink with something to flush and to close, in the loop in which it was opened."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.loops: set[asyncio.AbstractEventLoop] = set()
+        self.answer: object = None
+
+    async def submit(self, evaluation: Evaluation) -> None:
+        await self._say("submit")
+
+    async def force_flush(self, timeout_millis: int) -> object:
+        await self._say("flush")
+        return self.answer
+
+    async def shutdown(self) -> None:
+        await self._say("shutdown")
+
+    async def _say(self, what: str) -> None:
+        self.loops.add(asyncio.get_running_loop())
+        await asyncio.sleep(0)
+        self.said.append(what)
+
+
+def test_an_asynchronous_sink_is_flushed_and_shut_down_in_its_own_loop() -> None:
+    connected = Connected()
+    sink = BackgroundSink(connected)
+    sink.submit(ONE)
+    assert sink.force_flush()
+    sink.submit(ONE)
+    sink.shutdown()
+    sink.shutdown()
+    assert sink.force_flush()
+    assert connected.said == ["submit", "flush", "submit", "shutdown"]
+    assert len(connected.loops) == 1
+    assert _guard.failures == {}
+
+
+def test_an_asynchronous_sink_that_got_nothing_is_flushed_and_shut_down_too() -> None:
+    connected = Connected()
+    sink = BackgroundSink(connected)
+    assert sink.force_flush()
+    sink.shutdown()
+    assert connected.said == ["flush", "shutdown"]
+
+
+def test_an_asynchronous_flush_that_fails_or_is_not_done_says_so() -> None:
+    connected = Connected()
+    connected.answer = False
+    sink = BackgroundSink(connected, name="mine")
+    assert not sink.force_flush()
+
+    async def fail(timeout_millis: int) -> None:
+        raise ConnectionError("gone")
+
+    connected.force_flush = fail  # type: ignore[method-assign, assignment]
+    assert not sink.force_flush()
+    assert _guard.failures == {"force_flush of mine": 1}
+    sink.shutdown()
+    assert connected.said[-1] == "shutdown"

@@ -56,6 +56,13 @@ def test_a_coroutine_function_is_refused_where_nobody_would_await_it(function: o
         CallableSink(function)  # type: ignore[arg-type]
 
 
+def test_a_coroutine_that_a_plain_function_returns_is_not_passed_over() -> None:
+    sink = as_sink(lambda one: save(one))
+    assert isinstance(sink, CallableSink)
+    with pytest.raises(ConfigurationError, match=r"never await <lambda>: give it to goldspan\.sinks\.BackgroundSink"):
+        sink.submit(evaluation())
+
+
 @pytest.mark.parametrize(
     ("thing", "complaint"),
     [

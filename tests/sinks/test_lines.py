@@ -49,6 +49,28 @@ def test_values_of_arguments_are_written_only_where_that_is_asked_for(tmp_path: 
     assert json.loads(with_them)["tool_calls"][0]["arguments"] == {"q": "secret-7"}
 
 
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise TypeError("no words for it")
+
+
+ENDLESS: dict[str, Any] = {}
+ENDLESS["self"] = ENDLESS
+
+
+@pytest.mark.parametrize(
+    "arguments", [ENDLESS, {"n": 10**5000}, {"u": Unspeakable()}], ids=["endless", "long number", "unspeakable"]
+)
+def test_arguments_that_cannot_be_written_cost_the_values_and_not_the_line(tmp_path: Path, arguments: Any) -> None:
+    sink = JsonLinesSink(tmp_path / "evaluations.jsonl", arguments=True)
+    sink.submit(evaluate(Run("1:2", tool_calls=(ToolCall("search", arguments=arguments),)), None))
+    sink.submit(secret())
+    sink.close()
+    without, whole = read(tmp_path / "evaluations.jsonl")
+    assert (without["tools_used"], "tool_calls" in without) == (["search"], False)
+    assert whole["tool_calls"][0]["arguments"] == {"q": "secret-7"}
+
+
 def test_what_is_there_already_is_kept_and_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
     path = tmp_path / "evaluations.jsonl"
     path.write_text('{"span_id": "before"}\n{"span_')

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from goldspan import (
     AnyOf,
     Comparison,
+    ConfigurationError,
     Evaluation,
     ExpectedTool,
     Golden,
@@ -127,6 +128,38 @@ def test_names_scores_and_rows_stay(evaluation: Evaluation) -> None:
     )  # fmt: skip
     assert copy.golden is not None
     assert [item.name for item in copy.golden.tools] == [item.name for item in GOLDEN.tools]
+
+
+def test_whose_fault_it_is_stays_what_it_was(evaluation: Evaluation) -> None:
+    other = ExpectedTool("pay", {"amount": SECRET}, agent="billing")
+    calls = (ToolCall("pay", arguments={"amount": SECRET}, agent="support"), ToolCall("log", agent="support"))
+    run = Run("r", agent="support", tool_calls=calls)
+    by_another = evaluate(run, Golden("g", order="exact", tools=(other, ExpectedTool("audit"))))
+    assert [fault.kind for fault in by_another.faults] == ["wrong_agent", "wrong_tool"]
+    for one in (by_another, evaluation):
+        copy = ArgumentFilter(texts=False)(one)
+        assert copy.faults == one.faults
+        assert not any(SECRET in text for text in texts(copy))
+
+
+@pytest.mark.parametrize(
+    ("allow", "told"),
+    [
+        (["city"], r'allow is arguments by tool, {"book": \["city"\]}, .*, not \[\'city\'\]'),
+        ("city", "not 'city'"),
+        ({"book": 7}, "what is allowed of 'book' is a list of names of arguments, not 7"),
+        ({"book": ["city", None]}, "'book' is a list of names"),
+        ({None: ["city"]}, "what is allowed of None"),
+    ],
+)
+def test_what_allows_nothing_in_particular_is_refused(allow: Any, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        ArgumentFilter(allow)
+
+
+def test_what_is_allowed_may_come_from_any_iterable(evaluation: Evaluation) -> None:
+    copy = ArgumentFilter({"book": iter(["city"])})(evaluation)
+    assert copy.run.tool_calls[0].arguments == {"city": SHOWN, "guest": HIDDEN}
 
 
 def test_what_is_allowed_by_tool_and_path_stays(evaluation: Evaluation) -> None:

@@ -136,8 +136,19 @@ def test_a_metric_that_failed_tells_the_type_of_the_error_and_nothing_of_its_tex
     assert "secret-7" not in str(attributes)
 
 
-def test_the_events_of_a_run_without_a_span_hang_on_no_span(evaluation: Evaluation) -> None:
-    homeless = replace(evaluation, run=replace(RUN, span_id=None))
+@pytest.mark.parametrize(
+    "ids",
+    [
+        {"span_id": None},
+        {"trace_ids": ()},
+        {"trace_ids": ("order-17",)},
+        {"span_id": "first step"},
+        {"trace_ids": ("f" * 33,)},
+    ],
+    ids=["no span", "no trace", "no trace id", "no span id", "too long"],
+)
+def test_the_events_of_a_run_without_a_span_hang_on_no_span(evaluation: Evaluation, ids: dict[str, Any]) -> None:
+    homeless = replace(evaluation, run=replace(RUN, **ids))
     with TracerProvider().get_tracer("app").start_as_current_span("something else"):
         events = _events(homeless)
     assert {(event.trace_id, event.span_id) for event in events.values()} == {(0, 0)}

@@ -84,6 +84,8 @@ def test_all_runs_are_written_and_it_says_how_many(goldspan: Goldspan, filled: P
         (["--metric", "tool_recall", "--below", "0.8"], ["run-2", "run-0"]),
         (["--agent", "travel"], ["run-3", "run-1"]),
         (["--golden", "no-such"], []),
+        (["--covered", "--agent", "travel"], ["run-3", "run-1"]),
+        (["--uncovered"], []),
         (["--tool", "Refund"], ["run-3", "run-1"]),
         (["--tool", "refund", "--tool-role", "missing"], ["run-2", "run-0"]),
         (["--environment", "test"], ["run-3"]),
@@ -127,6 +129,7 @@ def test_a_file_that_is_there_needs_force(goldspan: Goldspan, filled: Path, tmp_
     [
         (["--since", "yesterday"], "--since: 'yesterday' is no time; write it as 2026-01-31"),
         (["--below", "0.5"], "`below` needs the `metric`"),
+        (["--tool-role", "missing"], "`tool_role` 'missing' needs the `tool`"),
         (["--verdict", "bad"], "'bad' is not one of 'pass', 'fail'"),
     ],
 )
@@ -147,6 +150,16 @@ def test_a_store_that_is_none_and_a_format_that_is_none_end_with_2(
     said = goldspan("export", filled, tmp_path / "runs.xls")
     assert (said.status, "its name does not say the format" in said.err) == (2, True)
     assert not (tmp_path / "no.db").exists()
+
+
+def test_a_place_that_cannot_be_written_is_named_by_the_name_that_was_given(
+    goldspan: Goldspan, filled: Path, tmp_path: Path
+) -> None:
+    for target in (tmp_path / "no" / "runs.csv", filled / "runs.csv"):
+        said = goldspan("export", filled, target)
+        assert (said.status, said.out) == (2, "")
+        assert f"{target}: it cannot be written: " in said.err
+        assert ".part" not in said.err
 
 
 def test_help_has_examples(goldspan: Goldspan) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -75,8 +76,9 @@ def test_hostile_texts_come_back_from_every_format_and_are_never_a_formula(
     for run, row, values, document in zip(runs, rows, table, lines, strict=True):
         assert document == run.current.document
         assert values["input"] == utf8(document["input"])
-        assert row["input"].removeprefix("'") == _readable(document["input"]).removeprefix("'")
+        assert _unmarked(row["input"]) == _unmarked(_readable(document["input"]))
         assert not any(cell.lstrip(" ")[:1] in set("=+-@\t\r\n＝＋－＠") - {""} for cell in _texts(row))
+        assert not any(part.lstrip(" ")[:1] in set("=+-@＝＋－＠") for part in _parts(row) if part.strip(" "))
         for metric in ("tool_recall", "tool_correctness"):
             score = next(score["value"] for score in document["scores"] if score["metric"] == metric)
             assert values[f"score.{metric}"] == score
@@ -85,6 +87,16 @@ def test_hostile_texts_come_back_from_every_format_and_are_never_a_formula(
 
 def _texts(row: dict[str, str]) -> list[str]:
     return [cell for name, cell in row.items() if not name.startswith("score.")]
+
+
+def _parts(row: dict[str, str]) -> list[str]:
+    """What a spreadsheet makes cells of that separates them by semicolons or tabs, and knows no quotes."""
+    return [part for cell in _texts(row) for part in re.split(r"[;\t\r\n]", cell)]
+
+
+def _unmarked(text: str) -> str:
+    """A text without the apostrophes that stand where a cell may begin."""
+    return re.sub(r"(^|(?<=[;\t\r\n]))'", "", text)
 
 
 def _readable(text: str) -> str:
@@ -101,6 +113,23 @@ def test_a_negative_number_stays_a_number_and_a_text_that_looks_like_one_stays_a
     store.export(file, format="csv")
     (row,) = rows_of(file.getvalue())
     assert (row["score.tool_recall"], row["input"]) == ("-0.5", "'-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("Refund;=cmd|' /C calc'!A0;", "Refund;'=cmd|' /C calc'!A0;"),
+        ("a; +1\t@x\r\n- b\n  =2", "a;' +1\t'@x\r\n'- b\n'  =2"),
+        ("\t=1", "'\t'=1"),
+        ("a - b, =c: x@y.z; it's 1+1", "a - b, =c: x@y.z; it's 1+1"),
+    ],
+)
+def test_no_formula_begins_where_semicolons_or_tabs_separate_cells(store: SqliteStore, text: str, cell: str) -> None:
+    store.submit(evaluate(replace(RUN, input=text), GOLDEN))
+    file = io.BytesIO()
+    store.export(file, format="csv")
+    (row,) = rows_of(file.getvalue())
+    assert row["input"] == cell
 
 
 def test_parquet_has_types(store: SqliteStore, tmp_path: Path) -> None:
@@ -172,6 +201,20 @@ def test_a_name_that_says_no_format_is_refused(store: SqliteStore, tmp_path: Pat
             store.export(target)
     with (tmp_path / "runs.jsonl").open("wb") as file:
         assert store.export(file) == 0
+
+
+def test_a_format_that_does_not_exist_is_refused(store: SqliteStore, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a store is written as csv, parquet, jsonl, not as 'xlsx'"):
+        store.export(tmp_path / "runs.csv", format="xlsx")  # type: ignore[arg-type]
+    assert list(tmp_path.glob("runs*")) == []
+
+
+def test_a_place_that_cannot_be_written_is_a_store_error(store: SqliteStore, tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    for target in (tmp_path / "no" / "runs.csv", store.path / "runs.csv", tmp_path / "folder.csv"):
+        with pytest.raises(StoreError, match=f"^{target}: it cannot be written: "):
+            store.export(target, overwrite=True)
+    assert [file.name for file in tmp_path.iterdir() if file.name.endswith(".part")] == []
 
 
 def test_without_pyarrow_the_extra_is_named_and_no_file_begun(

@@ -65,6 +65,29 @@ def test_a_file_keeps_to_its_size_and_the_newest_runs_stay(path: Path) -> None:
     assert limit / 2 < path.stat().st_size <= limit
 
 
+@pytest.mark.parametrize("at_once", [512, 1200])
+def test_a_file_keeps_to_its_size_however_many_are_stored_at_once(path: Path, at_once: int) -> None:
+    limit = 400_000
+    with open_store(path, retention=Retention(max_bytes=limit), clock=lambda: NOW) as store:
+        stored = 0
+        left: list[int] = []
+        for _ in range(5):
+            runs = (replace(RUN, run_id=str(at), start_ns=at + 1) for at in range(stored, stored + at_once))
+            store.submit_many(replace(EVALUATION, run=run) for run in runs)
+            stored += at_once
+            left.append(store.count().total)
+        assert max(left[1:]) <= left[0]
+
+
+def test_the_file_itself_is_smaller_when_it_was_pruned_and_not_only_when_it_is_closed(path: Path) -> None:
+    with open_store(path, clock=lambda: NOW) as store:
+        store.submit_many(of_days(600))
+    before = path.stat().st_size
+    with open_store(path, retention=Retention(max_bytes=before // 4), clock=lambda: NOW) as store:
+        store.prune()
+        assert path.stat().st_size <= before // 4
+
+
 def test_a_file_becomes_smaller_when_its_retention_does(path: Path) -> None:
     with open_store(path, clock=lambda: NOW) as store:
         store.submit_many(of_days(600))
@@ -81,8 +104,10 @@ def test_where_nothing_fits_nothing_is_kept_and_storing_goes_on(path: Path) -> N
         assert store.count().total == 0
 
 
-@pytest.mark.parametrize("wrong", [{"max_age": timedelta(0)}, {"max_bytes": 0}])
-def test_a_retention_that_keeps_nothing_is_a_mistake(wrong: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"max_age": timedelta(0)}, {"max_bytes": 0}, {"max_age": 30}, {"max_age": "30d"}, {"max_bytes": "2 GB"}]
+)
+def test_a_retention_that_keeps_nothing_or_is_none_is_a_mistake(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match=r"max_(age|bytes) must be"):
         Retention(**wrong)  # type: ignore[arg-type]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import tempfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan import ConfigurationError, ExpectedTool, Golden, Run, ToolCall, evaluate
+from goldspan.errors import StoreError
 from goldspan.model import Evaluation, Health
 from goldspan.sinks import Sink
 from goldspan.store import Counts, RunFilter, SqliteStore, Store, open_store
@@ -207,6 +210,30 @@ def test_deleting_a_trace_deletes_its_runs_and_leaves_no_trace_in_the_file(path:
     assert all(secret not in content for secret in (b"secret-7", b"Smith", b"where is my money"))
 
 
+def test_a_deletion_that_leaves_something_in_the_log_says_so_and_can_be_finished(path: Path) -> None:
+    with open_store(path, keep_arguments=True, timeout=0.05) as store:
+        store.submit(evaluate(RUN, GOLDEN))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM runs").fetchone()
+            with pytest.raises(StoreError, match=r"the runs are deleted, but .* is still in the log beside the file"):
+                store.delete_trace("t")
+            assert store.run("t:s") is None
+        assert store.delete_trace("t") == 0
+        content = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert b"secret-7" not in content
+
+
+def test_the_key_of_a_deleted_evaluation_is_not_given_again(path: Path) -> None:
+    with open_store(path) as store:
+        for number in range(3):
+            store.submit(evaluate(replace(RUN, run_id=f"t{number}:s", trace_ids=(f"t{number}",)), GOLDEN))
+        store.delete_trace("t2")
+        store.submit(evaluate(replace(RUN, run_id="t3:s"), GOLDEN))
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT key FROM evaluations ORDER BY key").fetchall() == [(1,), (2,), (4,)]
+
+
 def test_the_names_of_metrics_are_those_of_which_there_is_a_score(store: SqliteStore) -> None:
     assert store.metrics() == ()
     store.submit(evaluate(RUN, GOLDEN, metrics=["tool_recall", "tool_f1"]))
@@ -221,6 +248,28 @@ def test_a_limit_of_nothing_and_a_made_up_cursor_are_refused(store: SqliteStore)
     with pytest.raises(ConfigurationError, match="`below` needs the `metric`"):
         RunFilter(below=0.5)
     assert store.runs(cursor=f"{'9' * 19}-{'9' * 19}").items == ()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"verdict": "failed"}, "`verdict` is pass, fail or not_evaluated, not 'failed'"),
+        ({"unit": "requests"}, "`unit` is request, component or conversation, not 'requests'"),
+        ({"tool": "search", "tool_role": "used"}, "`tool_role` is called, expected, .* or failed, not 'used'"),
+        ({"tool_role": "missing"}, "`tool_role` 'missing' needs the `tool`"),
+    ],
+)
+def test_a_filter_that_is_misspelt_is_refused_and_does_not_mean_no_runs_or_all(
+    wrong: dict[str, object], told: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        RunFilter(**wrong)  # type: ignore[arg-type]
+
+
+def test_runs_that_no_golden_covers_are_found(store: SqliteStore) -> None:
+    store.submit_many([evaluate(RUN, GOLDEN), evaluate(replace(RUN, run_id="u:s"), None)])
+    found = {covered: [run.run_id for run in store.runs(RunFilter(covered=covered)).items] for covered in (True, False)}
+    assert found == {True: ["t:s"], False: ["u:s"]}
 
 
 def test_no_page_is_longer_than_a_thousand_runs(store: SqliteStore) -> None:

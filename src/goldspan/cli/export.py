@@ -39,6 +39,9 @@ def export(
         float | None, typer.Option("--below", metavar="X", help="Runs whose score of --metric is less.")
     ] = None,
     golden: Annotated[str | None, typer.Option("--golden", metavar="ID", help="Runs judged by that golden.")] = None,
+    covered: Annotated[
+        bool | None, typer.Option("--covered/--uncovered", help="Runs for which there was a golden, or was none.")
+    ] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of that agent.")] = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Runs in which that tool ...")] = None,
     tool_role: Annotated[ToolRole, typer.Option("--tool-role", help="... was that.")] = "called",
@@ -68,6 +71,7 @@ def export(
         metric=metric,
         below=below,
         golden=golden,
+        covered=covered,
         agent=agent,
         tool=tool,
         tool_role=tool_role,

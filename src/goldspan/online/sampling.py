@@ -100,19 +100,29 @@ def _rule(text: str) -> SamplingRule:
     pairs, colon, rate = text.rpartition(":")
     if not colon or not pairs.strip():
         raise ConfigurationError(f"sampling rule {text!r}: write NAME=VALUE:RATE, for instance environment=test:0")
+    parts = _parted(pairs, r"\s")
     named: dict[str, Any] = {}
-    for pair in _parted(pairs, r"\s"):
-        name, equals, value = pair.partition("=")
-        value = _unquoted(value)
-        if name not in _NAMES or not equals or not value or name in named:
-            raise ConfigurationError(
-                f"sampling rule {text!r}: {pair!r} is not one of {', '.join(f'{known}=...' for known in _NAMES)}"
-            )
-        named[name] = value
     try:
+        for place, pair in enumerate(parts, start=1):
+            name, value = _pair(pair, last=place == len(parts))
+            if name in named:
+                raise ConfigurationError(f"{name} is named twice")
+            named[name] = value
         return SamplingRule(_number(rate, "the rate"), **named)
     except ConfigurationError as error:
         raise ConfigurationError(f"sampling rule {text!r}: {error}") from None
+
+
+def _pair(text: str, *, last: bool) -> tuple[str, str]:
+    """The name and the value of `NAME=VALUE`; what no rule could match, or where two rules run into one, is refused."""
+    name, _, value = text.partition("=")
+    if name not in _NAMES or not _unquoted(value):
+        raise ConfigurationError(f"{text!r} is not one of {', '.join(f'{known}=...' for known in _NAMES)}")
+    if value.count('"') % 2:
+        raise ConfigurationError(f"the quotes in {text!r} do not end")
+    if not last and re.search(r":[0-9.]+$", value):
+        raise ConfigurationError(f"write a comma behind {text!r}, or quotes around its value")
+    return name, _unquoted(value)
 
 
 _NAMES = tuple(each.name for each in fields(SamplingRule) if each.name != "rate")

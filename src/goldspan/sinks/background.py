@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.metrics import MeterProvider
@@ -33,7 +34,8 @@ class BackgroundSink:
     `submit` only puts them in a queue. When that holds `max_queue` of them, the newest is dropped and counted in
     `goldspan.sink.dropped` under `name`, by default the type of the sink: what is under way is not disturbed. A sink
     that has `submit_many(evaluations)` gets lists, any other one evaluation at a time, in the order of submission.
-    Coroutine functions, and sinks whose methods are, run one after another in an event loop of the thread's.
+    Coroutine functions, and `submit`, `submit_many`, `force_flush` and `shutdown` where they are such, run one after
+    another in an event loop of the thread's.
 
     What the sink raises is counted and logged; the thread goes on. `force_flush` and `shutdown` wait for what is in
     the queue; what is there when the process ends without either is lost. After a fork the parent's queue stays with
@@ -87,11 +89,19 @@ class BackgroundSink:
                 self._see_to_it()
             if not self._idle.wait_for(self._is_idle, timeout_millis / 1000):
                 return False
-        return protocol.flush((self._sink,), max(0, int((until - time.monotonic()) * 1000)))
+        left_millis = max(0, int((until - time.monotonic()) * 1000))
+        if not self._awaits("force_flush"):
+            return protocol.flush((self._sink,), left_millis)
+        with self._lock:
+            errand = None if self._closed else self._send("force_flush", left_millis)
+        return errand is None or (errand.done.wait(left_millis / 1000) and errand.answer is not False)
 
     def shutdown(self, timeout_millis: int = 30_000) -> None:
         """Take nothing more, wait until the sink has everything, and shut it down too; what is left over is dropped."""
+        awaits = self._awaits("shutdown")
         with self._lock:
+            if awaits and not self._closed:
+                self._send("shutdown")
             self._closed = True
             thread = self._thread
             self._more.notify()
@@ -102,7 +112,8 @@ class BackgroundSink:
             self._queue.clear()
         if left:
             self._count_dropped(left)
-        protocol.shutdown((self._sink,))
+        if not awaits:
+            protocol.shutdown((self._sink,))
 
     def renew(self) -> None:
         """Begin with nothing in the queue: what is in it belongs to the process that this one was forked from."""
@@ -110,6 +121,7 @@ class BackgroundSink:
         self._more = threading.Condition(self._lock)
         self._idle = threading.Condition(self._lock)
         self._queue: deque[Evaluation] = deque()
+        self._errands: deque[_Errand] = deque()
         self._busy = False
         self._thread: threading.Thread | None = None
 
@@ -119,6 +131,16 @@ class BackgroundSink:
             self._thread = threading.Thread(target=self._work, name=f"goldspan {self.name}", daemon=True)
             self._thread.start()
         self._more.notify()
+
+    def _send(self, method: str, *arguments: object) -> _Errand:
+        """Have the thread call another method of the sink when the queue is empty; the lock is held."""
+        errand = _Errand(f"{method} of {self.name}", partial(getattr(self._sink, method), *arguments))
+        self._errands.append(errand)
+        self._see_to_it()
+        return errand
+
+    def _awaits(self, method: str) -> bool:
+        return inspect.iscoroutinefunction(getattr(self._sink, method, None))
 
     def _is_idle(self) -> bool:
         return not self._queue and not self._busy
@@ -133,29 +155,49 @@ class BackgroundSink:
         # two processes share what it waits on.
         waiter = _Waiter()
         while batch := self._next():
-            if self._take_many is not None:
+            if isinstance(batch, _Errand):
+                self._attempt(waiter, batch, waiter, batch.name)
+            elif self._take_many is not None:
                 self._attempt(waiter, self._take_many, batch)
             else:
                 for evaluation in batch:
                     self._attempt(waiter, self._take, evaluation)
         self._attempt(waiter, _Waiter.close, waiter)
 
-    def _next(self) -> list[Evaluation]:
+    def _next(self) -> list[Evaluation] | _Errand:
         """What is to be done next; nothing after the end."""
         with self._lock:
             self._busy = False
             if not self._queue:
                 self._idle.notify_all()
-            while not self._queue and not self._closed:
+            while not (self._queue or self._errands or self._closed):
                 self._more.wait()
+            if self._errands and not self._queue:
+                return self._errands.popleft()
             self._busy = bool(self._queue)
             return [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
 
-    def _attempt(self, waiter: _Waiter, take: Callable[..., Any], what: object) -> None:
+    def _attempt(self, waiter: _Waiter, take: Callable[..., Any], what: object, action: str | None = None) -> None:
         try:
             waiter.wait_for(take(what))
         except BaseException as error:  # noqa: BLE001 - nobody is above this thread, and nothing may end it
-            _guard.report(f"submit to {self.name}", error)
+            _guard.report(action or f"submit to {self.name}", error)
+
+
+class _Errand:
+    """What the thread is to do besides, and what came of it; `answer` is `False` where it failed."""
+
+    def __init__(self, name: str, do: Callable[[], Any]) -> None:
+        self.name = name
+        self._do = do
+        self.answer: object = False
+        self.done = threading.Event()
+
+    def __call__(self, waiter: _Waiter) -> None:
+        try:
+            self.answer = waiter.wait_for(self._do())
+        finally:
+            self.done.set()
 
 
 class _Waiter:
@@ -164,13 +206,15 @@ class _Waiter:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def wait_for(self, returned: object) -> None:
-        if inspect.isawaitable(returned):
-            if self._loop is None:
-                import asyncio
+    def wait_for(self, returned: object) -> object:
+        """What comes of it; what need not be awaited is that itself."""
+        if not inspect.isawaitable(returned):
+            return returned
+        if self._loop is None:
+            import asyncio
 
-                self._loop = asyncio.new_event_loop()
-            self._loop.run_until_complete(_outcome(returned))
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(_outcome(returned))
 
     def close(self) -> None:
         """Cancel what they left running, as `asyncio.run` does."""
@@ -186,8 +230,8 @@ class _Waiter:
         self._loop.close()
 
 
-async def _outcome(awaitable: Any) -> None:
-    await awaitable
+async def _outcome(awaitable: Any) -> object:
+    return await awaitable
 
 
 def taker_of(sink: SinkLike) -> Callable[[Evaluation], Any]:

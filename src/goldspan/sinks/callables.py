@@ -22,15 +22,25 @@ class CallableSink:
         if not callable(function):
             raise ConfigurationError(f"CallableSink takes a function of an evaluation, not {type(function).__name__}")
         if is_asynchronous(function):
-            raise ConfigurationError(
-                f"CallableSink would never await {getattr(function, '__name__', 'that coroutine function')}: "
-                "give it to goldspan.sinks.BackgroundSink, which has an event loop"
-            )
+            raise ConfigurationError(_never_awaited(function))
         self._function = function
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Call the function; what it returns is of no interest, what it raises is counted and logged."""
-        self._function(evaluation)
+        """Call the function; what it returns is of no interest, what it raises is counted and logged.
+
+        Raises `ConfigurationError` where that turns out to be a coroutine.
+        """
+        returned = self._function(evaluation)
+        if inspect.iscoroutine(returned):
+            returned.close()
+            raise ConfigurationError(_never_awaited(self._function))
+
+
+def _never_awaited(function: Callable[..., Any]) -> str:
+    return (
+        f"CallableSink would never await {getattr(function, '__name__', 'that coroutine function')}: "
+        "give it to goldspan.sinks.BackgroundSink, which has an event loop"
+    )
 
 
 def as_sink(thing: SinkLike) -> Sink:

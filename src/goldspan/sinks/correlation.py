@@ -19,9 +19,14 @@ def context_of(run: Run) -> Context:
 
     Never empty, even where the run has no span: an empty context would be taken for the application's current one.
     """
-    if not run.trace_ids or run.span_id is None:
-        return set_span_in_context(NonRecordingSpan(INVALID_SPAN_CONTEXT), Context())
-    span = SpanContext(
-        int(run.trace_ids[0], 16), int(run.span_id, 16), is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
-    )
-    return set_span_in_context(NonRecordingSpan(span), Context())
+    return set_span_in_context(NonRecordingSpan(_span_of(run)), Context())
+
+
+def _span_of(run: Run) -> SpanContext:
+    """The run's span, or none; runs that were made by hand may have ids that no span has."""
+    try:
+        trace_id, span_id = int(run.trace_ids[0], 16), int(run.span_id or "", 16)
+    except (IndexError, ValueError):
+        return INVALID_SPAN_CONTEXT
+    span = SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    return span if span.is_valid else INVALID_SPAN_CONTEXT

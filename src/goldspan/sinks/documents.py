@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -65,6 +66,18 @@ def evaluation_document(evaluation: Evaluation, *, arguments: bool = False) -> d
         calls = [_call_document(call) for call in run.tool_calls]
         document |= {"input": run.input, "output": run.output, "tool_calls": calls}
     return document
+
+
+def written(document: Callable[[bool], dict[str, Any]], *, values: bool) -> str:
+    """A document as JSON; `document` makes it, with the values or without.
+
+    Values that cannot be written (arguments that hold themselves, numbers of thousands of digits, objects whose `repr`
+    raises) cost the values and nothing else.
+    """
+    try:
+        return to_json(document(values))
+    except Exception:  # noqa: BLE001 - it is not our code that runs there
+        return to_json(document(False))
 
 
 def to_json(document: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from goldspan.errors import ConfigurationError
 from goldspan.model import Evaluation
-from goldspan.sinks.documents import evaluation_document, to_json
+from goldspan.sinks.documents import evaluation_document, written
 from goldspan.sinks.forking import renew_in_forked_children
 
 if sys.platform != "win32":
@@ -56,7 +56,8 @@ class JsonLinesSink:
 
     def submit(self, evaluation: Evaluation) -> None:
         """Write one line. Raises `OSError` where that fails, and `ValueError` after `close`."""
-        line = to_json(evaluation_document(evaluation, arguments=self._arguments)).encode() + b"\n"
+        text = written(lambda values: evaluation_document(evaluation, arguments=values), values=self._arguments)
+        line = text.encode() + b"\n"
         with self._lock:
             if self._closed:
                 raise ValueError(f"{self._path} has been closed")

@@ -6,12 +6,13 @@ arguments, and sinks of one's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from goldspan import _guard
+from goldspan.errors import ConfigurationError
 from goldspan.extraction.names import fold
 from goldspan.model import (
     ABSENT,
@@ -76,16 +77,18 @@ class ArgumentFilter:
     alike. With `results` results and the texts of errors stay; without `texts` what was asked and answered, metadata
     and the inputs of goldens go too. Attributes of the run's span always go: they hold messages.
 
-    A redacted evaluation has the scores, rows and names of the original, and a digest of its own.
+    A redacted evaluation has the scores, rows, faults and names of the original, and a digest of its own.
+
+    Raises `ConfigurationError` where `allow` does not name arguments by tool.
     """
 
     def __init__(
         self, allow: Mapping[str, Iterable[str]] | None = None, *, results: bool = False, texts: bool = True
     ) -> None:
         self._allowed: dict[str, _Paths] = {}
-        for name, paths in (allow or {}).items():
+        for name, paths in _by_tool(allow or {}):
             tool = name if name == ALL else fold(name)
-            self._allowed[tool] = self._allowed.get(tool, _NONE).union([paths] if isinstance(paths, str) else paths)
+            self._allowed[tool] = self._allowed.get(tool, _NONE) | paths
         self._results = results
         self._texts = texts
         self._golden_of = lru_cache(maxsize=1024)(self._golden)  # they stay the same from run to run
@@ -96,13 +99,15 @@ class ArgumentFilter:
         golden = evaluation.golden and self._golden_of(evaluation.golden)
         match = evaluation.match and replace(evaluation.match, golden=self._golden_of(evaluation.match.golden))
         seen = evaluation.comparison
-        rows = tuple([self._row(row, seen.run, run) for row in seen.rows])
+        row = partial(self._row, before=seen.run, after=run)
+        rows = tuple(map(row, seen.rows))
+        by_others = tuple([(row(due), row(made)) for due, made in seen.by_others])
         copy = replace(
             evaluation,
             run=run,
             golden=golden,
             match=match,
-            comparison=Comparison(golden, rows, run, seen.approximate),
+            comparison=Comparison(golden, rows, run, seen.approximate, by_others),
             scores=tuple(map(_score, evaluation.scores)),
         )
         # Of what is left and of the verdict: two runs that differ only in what is hidden may be judged differently, and
@@ -202,6 +207,19 @@ class ArgumentFilter:
 
 _NONE: _Paths = frozenset()
 _EVERYTHING: _Paths = frozenset((ALL,))
+
+
+def _by_tool(allow: object) -> Iterator[tuple[str, _Paths]]:
+    """What is allowed, tool by tool; a path that stands alone is a list of one."""
+    if not isinstance(allow, Mapping):
+        raise ConfigurationError(
+            f'allow is arguments by tool, {{"book": ["city"]}}, or {{"*": ["city"]}} for all tools, not {allow!r}'
+        )
+    for name, told in allow.items():
+        paths = list(told) if isinstance(told, Iterable) and not isinstance(told, str) else [told]
+        if not all(isinstance(each, str) for each in (name, *paths)):
+            raise ConfigurationError(f"what is allowed of {name!r} is a list of names of arguments, not {told!r}")
+        yield name, frozenset(paths)
 
 
 def _filtered(value: Any, allowed: _Paths, *, keep_keys: bool = False) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from goldspan.extraction.names import fold
 from goldspan.model import AnyOf, Evaluation, ExpectedTool, Item
-from goldspan.sinks.documents import to_json
+from goldspan.sinks.documents import written
 from goldspan.store.documents import kept_input, stored_document
 from goldspan.store.protocol import ToolRole
 
@@ -53,7 +53,7 @@ def entry_of(evaluation: Evaluation, *, now_ns: int, keep_arguments: bool) -> En
             storable(score.metric): None if score.value is None else float(score.value) for score in evaluation.scores
         },
         traces=frozenset(map(storable, run.trace_ids)),
-        document=_written(evaluation, keep_arguments),
+        document=written(lambda values: stored_document(evaluation, keep_arguments=values), values=keep_arguments),
     )
 
 
@@ -99,10 +99,3 @@ def _names(item: Item) -> Iterator[str]:
     inner = [each for option in item.options for each in option] if isinstance(item, AnyOf) else item.items
     for each in inner:
         yield from _names(each)
-
-
-def _written(evaluation: Evaluation, keep_arguments: bool) -> str:
-    try:
-        return to_json(stored_document(evaluation, keep_arguments=keep_arguments))
-    except Exception:  # noqa: BLE001 - arguments that hold themselves, and whatever the `repr` of an object raises
-        return to_json(stored_document(evaluation, keep_arguments=False))

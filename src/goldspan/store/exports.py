@@ -7,7 +7,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias, cast, get_args
@@ -27,7 +27,9 @@ def exported(
     runs: Iterable[StoredRun], target: Target, form: Format | None, *, metrics: Iterable[str], overwrite: bool
 ) -> int:
     """Write runs to a file or a binary stream, a column for the score of each metric; how many there were."""
-    form = form or _form_of(target)
+    form = _form_of(target) if form is None else form
+    if form not in get_args(Format):
+        raise ConfigurationError(f"a store is written as {', '.join(get_args(Format))}, not as {form!r}")
     columns = columns_with(metrics)
     if form == "parquet":
         check_installed()
@@ -75,13 +77,16 @@ def _opened(target: Target, overwrite: bool) -> Iterator[IO[bytes]]:
         with unfinished.open("wb") as file:
             yield file
         unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        raise StoreError(f"{path}: it cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):  # it has its name by now, or there never was one
+            unfinished.unlink()
 
 
-_FORMULA = re.compile(r" *[=+\-@\t\r\n＝＋－＠]")
-"""How a cell begins that a spreadsheet may take for a formula (OWASP, CSV injection)."""
+_FORMULA = re.compile(r"\A(?= *[=+\-@\t\r\n＝＋－＠])|(?<=[;\t\r\n])(?= *[=+\-@＝＋－＠])")
+"""Where a cell begins that a spreadsheet may take for a formula (OWASP, CSV injection). In half of the world cells are
+separated by semicolons, and one begins in the middle of a text, quoted or not."""
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -104,4 +109,4 @@ def _cell(value: Any) -> Any:
         return value.isoformat(timespec="microseconds")
     text = value if isinstance(value, str) else ", ".join(value)
     text = _UNREADABLE.sub("\ufffd", storable(text))
-    return f"'{text}" if _FORMULA.match(text) else text
+    return _FORMULA.sub("'", text)

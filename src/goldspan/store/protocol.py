@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from goldspan.errors import ConfigurationError
 from goldspan.model import Evaluation, Unit
@@ -14,6 +14,11 @@ Verdict = Literal["pass", "fail", "not_evaluated"]
 ToolRole = Literal["called", "expected", "missing", "unexpected", "forbidden", "failed"]
 """How a tool stands in a run: `called` at all; `expected`, called or not; expected and `missing`; called and
 `unexpected` or `forbidden`; called, and the call `failed`."""
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "verdict": get_args(Verdict), "tool_role": get_args(ToolRole), "unit": get_args(Unit)
+}  # fmt: skip
+"""What the fields of a filter that take one word may say."""
 
 MOST_AT_ONCE = 1000
 """So many runs a page has at most."""
@@ -31,6 +36,8 @@ class RunFilter:
     agent: str | None = None
     golden: str | None = None
     """The id of the golden by which it was judged."""
+    covered: bool | None = None
+    """Whether there was a golden to judge it by."""
     tool: str | None = None
     """A tool's name; case and separators do not matter."""
     tool_role: ToolRole = "called"
@@ -49,9 +56,14 @@ class RunFilter:
     """Runs before that time."""
 
     def __post_init__(self) -> None:
-        """Refuse a limit of no metric."""
+        """Refuse what means no runs, or all of them, only because it is misspelt or alone."""
         if self.below is not None and self.metric is None:
             raise ConfigurationError("`below` needs the `metric` whose score it limits")
+        if self.tool_role != "called" and self.tool is None:
+            raise ConfigurationError(f"`tool_role` {self.tool_role!r} needs the `tool` that was it")
+        for name, known in _WORDS.items():
+            if (said := getattr(self, name)) is not None and said not in known:
+                raise ConfigurationError(f"`{name}` is {', '.join(known[:-1])} or {known[-1]}, not {said!r}")
 
 
 EVERY_RUN = RunFilter()
@@ -115,11 +127,13 @@ class Retention:
     """What the file may hold; a write-ahead log of about 4 MiB may stand beside it. `None`: no limit."""
 
     def __post_init__(self) -> None:
-        """Refuse limits under which nothing could be kept."""
-        if self.max_age is not None and self.max_age <= timedelta(0):
-            raise ConfigurationError(f"max_age must be more than nothing, not {self.max_age}")
-        if self.max_bytes is not None and self.max_bytes <= 0:
-            raise ConfigurationError(f"max_bytes must be at least 1, not {self.max_bytes}")
+        """Refuse limits under which nothing could be kept, and what is no limit."""
+        age: object = self.max_age
+        if age is not None and not (isinstance(age, timedelta) and age > timedelta(0)):
+            raise ConfigurationError(f"max_age must be more than nothing, as in timedelta(days=30), not {age!r}")
+        size: object = self.max_bytes
+        if size is not None and not (isinstance(size, (int, float)) and size > 0):
+            raise ConfigurationError(f"max_bytes must be a number of at least 1, not {size!r}")
 
 
 class Store(Protocol):

@@ -8,9 +8,9 @@ from datetime import timedelta
 from goldspan.store.protocol import Retention
 
 _BATCH = 500
-"""So many runs are deleted at once."""
+"""So many runs are deleted at once, or twice as many as were just stored at once: it must keep up."""
 _EVERY = 250
-"""So many evaluations are stored from one look to the next: fewer than are deleted at once, so that it keeps up."""
+"""So many evaluations are stored from one look to the next, at least where they come one by one."""
 _OFTEN_NS = 60 * 10**9
 """And where few are stored, so much time passes at most."""
 
@@ -29,19 +29,19 @@ class Pruning:
         if self._stored < _EVERY and now_ns - self._looked_ns < _OFTEN_NS:
             return 0
         self._looked_ns = now_ns
-        deleted = self.batch(connection, now_ns)
+        deleted = self.batch(connection, now_ns, max(_BATCH, 2 * stored))
         self._stored = _EVERY if deleted else 0  # where something had to go there may be more, and the next call looks
         return deleted
 
-    def batch(self, connection: sqlite3.Connection, now_ns: int) -> int:
-        """Delete the oldest runs that are too old or too much, but not many; how many."""
+    def batch(self, connection: sqlite3.Connection, now_ns: int, most: int = _BATCH) -> int:
+        """Delete the oldest runs that are too old or too much, but so many at most; how many."""
         deleted = 0
         if self._retention.max_age is not None:
             before = max(0, now_ns - self._retention.max_age // timedelta(microseconds=1) * 1000)
-            deleted = connection.execute(_TOO_OLD, (before, _BATCH)).rowcount
+            deleted = connection.execute(_TOO_OLD, (before, most)).rowcount
         if self._retention.max_bytes is not None and (share := self._excess(connection)) > 0:
             (runs,) = connection.execute("SELECT count(*) FROM runs").fetchone()
-            deleted += connection.execute(_OLDEST, (min(_BATCH, int(runs * share) + 1),)).rowcount
+            deleted += connection.execute(_OLDEST, (min(most - deleted, int(runs * share) + 1),)).rowcount
         return deleted
 
     def _excess(self, connection: sqlite3.Connection) -> float:

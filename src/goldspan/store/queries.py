@@ -73,6 +73,8 @@ class Query:
         for name in _COLUMNS:
             if (value := getattr(wanted, name)) is not None:
                 self._add(f"runs.{name} = ?", storable(value))
+        if wanted.covered is not None:
+            self._add("(runs.golden IS NOT NULL) = ?", wanted.covered)
         if wanted.text:
             self._add("instr(runs.text, ?) > 0", searched(wanted.text))
 

@@ -31,8 +31,9 @@ FIRST = (
     """CREATE INDEX runs_listed ON runs (
         time_ns, key, passed, unit, golden, agent, service, environment, session_id
     )""",
+    # A key is never given twice, so whoever has seen all up to one of them knows what came after it.
     """CREATE TABLE evaluations (
-        key INTEGER PRIMARY KEY,
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
         run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
         revision INTEGER NOT NULL,
         digest TEXT NOT NULL,

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeAlias
 
-from goldspan.errors import ConfigurationError
+from goldspan.errors import ConfigurationError, StoreError
 from goldspan.model import Evaluation
 from goldspan.store.connections import Connections
 from goldspan.store.entries import Entry, entry_of, storable
@@ -145,13 +145,22 @@ class SqliteStore:
             return tuple(name for (name,) in connection.execute(_METRICS).fetchall())
 
     def delete_trace(self, trace_id: str) -> int:
-        """Delete every run with spans in a trace. What stood in the file is overwritten, in the log beside it too."""
+        """Delete every run with spans in a trace. What stood in the file is overwritten, in the log beside it too.
+
+        Raises `StoreError` also where the runs are deleted and somebody else reads the file for so long that the log
+        cannot be emptied; called once more, it empties the log.
+        """
         with self._connections.transaction() as connection:
             deleted = connection.execute(_DELETE_TRACE, (storable(trace_id),)).rowcount
         if deleted:
             self._give_room_back()
-            with self._connections.writer() as connection:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        with self._connections.writer() as connection:
+            busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StoreError(
+                f"{self.path}: the runs are deleted, but what stood in them is still in the log beside the file, which "
+                "another program reads; end that and delete the trace once more"
+            )
         return deleted
 
     def prune(self) -> int:
@@ -162,8 +171,11 @@ class SqliteStore:
                 batch = self._pruning.batch(connection, self._clock())
             deleted += batch
             if not batch:
-                return deleted
+                break
             self._give_room_back()
+        with self._connections.writer() as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # only now is the file itself shorter
+        return deleted
 
     def check(self) -> None:
         """Read the whole file; raises `StoreError` where it is damaged."""
