@@ -127,6 +127,22 @@ def test_long_texts_are_cut_as_captured_ones_are(captured: Exported) -> None:
     assert captured.attributes("work")["goldspan.output"] == "x" * 32_768 + "…"
 
 
+def test_every_exporter_can_write_what_is_said(captured: Exported) -> None:
+    with trace.get_tracer("app").start_as_current_span("work"):
+        goldspan.update_current_span(
+            input="half a \ud83d",
+            golden="g\ud83d",
+            metadata={"great": 1 << 63, "least": -(1 << 63), "k\ud83d": "\ud83d"},
+        )
+    assert captured.attributes("work") == {
+        "goldspan.input": "half a ?",
+        "goldspan.golden.id": "g?",
+        "goldspan.metadata.great": "9223372036854775808",
+        "goldspan.metadata.least": -(1 << 63),
+        "goldspan.metadata.k?": "?",
+    }
+
+
 def test_without_a_span_that_records_nothing_happens_and_nothing_is_looked_at() -> None:
     class Untouchable:
         def __iter__(self) -> Iterator[Any]:
@@ -312,6 +328,70 @@ def test_one_block_may_be_entered_again_while_it_is_entered(expecting: Exported)
     assert goldens_of(expecting) == {"a": "g1", "b": None}
 
 
+def test_threads_that_share_a_block_end_their_own_part_of_it(
+    expecting: Exported, caplog: pytest.LogCaptureFixture
+) -> None:
+    block = goldspan.expect("g1")
+    first_inside, second_inside = threading.Event(), threading.Event()
+
+    def enters_first_and_leaves_first() -> None:
+        with block:
+            first_inside.set()
+            assert second_inside.wait(timeout=60)
+        work("after the first")
+
+    def enters_second_and_leaves_second() -> None:
+        assert first_inside.wait(timeout=60)
+        with block:
+            second_inside.set()
+            first.result(timeout=60)
+            work("in the second")
+        work("after the second")
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(enters_first_and_leaves_first)
+        pool.submit(enters_second_and_leaves_second).result(timeout=60)
+    assert goldens_of(expecting) == {"after the first": None, "in the second": "g1", "after the second": None}
+    assert not caplog.records
+
+
+def test_tasks_that_share_a_block_end_their_own_part_of_it(
+    expecting: Exported, caplog: pytest.LogCaptureFixture
+) -> None:
+    block = goldspan.expect("g1")
+
+    async def task(name: str, inside: asyncio.Event, left: asyncio.Event) -> None:
+        async with block:
+            inside.set()
+            await left.wait()
+            work(name)
+        work(f"after {name}")
+
+    async def main() -> None:
+        first, second, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        tasks = [asyncio.create_task(task("a", first, second)), asyncio.create_task(task("b", second, left))]
+        await tasks[0]
+        left.set()
+        await tasks[1]
+
+    asyncio.run(main())
+    assert goldens_of(expecting) == {"a": "g1", "after a": None, "b": "g1", "after b": None}
+    assert not caplog.records
+
+
+def test_a_block_that_is_left_in_another_context_than_it_was_entered_in_changes_nothing_there(
+    expecting: Exported, caplog: pytest.LogCaptureFixture
+) -> None:
+    block = goldspan.expect("g1")
+    contextvars.Context().run(block.__enter__)
+    with goldspan.expect("g2"):
+        block.__exit__(None, None, None)
+        work("a")
+    work("b")
+    assert goldens_of(expecting) == {"a": "g2", "b": None}
+    assert not caplog.records
+
+
 def test_what_is_wrong_with_a_block_leaves_the_rest_of_it(
     expecting: Exported, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -332,6 +412,56 @@ def test_as_a_decorator_it_is_for_every_call(expecting: Exported) -> None:
     assert (plain("a"), plain("b"), plain.__name__, plain.__doc__) == ("a", "b", "plain", "What it does.")
     work("c")
     assert goldens_of(expecting) == {"a": "g1", "b": "g1", "c": None}
+
+
+def test_as_a_decorator_it_is_for_methods_of_every_sort(expecting: Exported) -> None:
+    class Suite:
+        @goldspan.expect("g1")
+        def plain(self, name: str) -> None:
+            work(name)
+
+        @goldspan.expect("g1")
+        @classmethod
+        def of_class(cls, name: str) -> None:
+            work(name)
+
+        @goldspan.expect("g1")
+        @staticmethod
+        def static(name: str) -> None:
+            work(name)
+
+    Suite().plain("a")
+    Suite.of_class("b")
+    Suite().static("c")
+    assert goldens_of(expecting) == dict.fromkeys("abc", "g1")
+
+
+def test_a_function_that_calls_itself_is_expected_so_at_every_depth(expecting: Exported) -> None:
+    @goldspan.expect("g1")
+    def counted(number: int) -> None:
+        if number:
+            counted(number - 1)
+        work(str(number))
+
+    counted(2)
+    work("after")
+    assert goldens_of(expecting) == {"0": "g1", "1": "g1", "2": "g1", "after": None}
+
+
+@pytest.mark.parametrize(
+    ("decorated", "told"),
+    [
+        (goldspan.expect, "the id of a golden, as in @goldspan.expect('refund'), or tools"),
+        (goldspan.expect("g1"), "decorate a class's methods one by one"),
+    ],
+)
+def test_a_decorator_that_would_keep_what_it_is_on_from_running_is_refused(decorated: Any, told: str) -> None:
+    class Suite:
+        """Its tests would not be found any more."""
+
+    with pytest.raises(goldspan.ConfigurationError) as raised:
+        decorated(Suite)
+    assert told in str(raised.value)
 
 
 def test_calls_of_coroutine_functions_at_the_same_time_do_not_mix(expecting: Exported) -> None:

@@ -146,6 +146,19 @@ def test_an_agent_for_whom_another_is_a_mere_frame_speaks_for_the_request() -> N
     assert only([*busy, tool("book", {}, **inside(frame))]).golden_id is None
 
 
+def test_of_several_agents_for_whom_one_divides_the_work_none_speaks_for_the_request() -> None:
+    boss = agent("boss")
+    writer = agent("writer", goldspan__golden__id="g1", **SAID, **inside(boss))
+    critic = agent("critic", **inside(boss))
+    spans = [boss, writer, tool("write", {}, **inside(writer)), critic, tool("judge", {}, **inside(critic))]
+    run = only(spans)
+    assert (run.golden_id, run.expected_tools, run.metrics) == (None, None, None)
+    assert {part.component: part.golden_id for part in extract(spans, unit="component")} == {
+        "writer": "g1",
+        "critic": None,
+    }
+
+
 def test_what_is_said_of_a_request_is_not_said_of_the_components_in_it() -> None:
     root = agent("planner", goldspan__golden__id="whole", goldspan__metadata__tenant="t1", **SAID)
     part = span("part", goldspan__component__name="part", **inside(root))

@@ -88,6 +88,15 @@ def test_a_golden_says_which_component_and_an_expected_call_which_agent(tmp_path
         pytest.param({"when": {"attributes": {"n": {"one_of": [{"approx": 1}]}}}},
                      ", when.attributes.n: the matcher 'approx' is for arguments and results; here may stand any, "
                      "contains, equal, folded, one_of, regex or similar.", id="a matcher of numbers among others"),
+        pytest.param({"when": {"attributes": {"tags": ["a", {"regex": "b"}]}}},
+                     ", when.attributes.tags: the matcher 'regex' may stand by itself or in 'one_of', not in a list, "
+                     "a mapping or another matcher.", id="a matcher in a list"),
+        pytest.param({"when": {"attributes": {"tags": {"one_of": [{"contains": [{"folded": "b"}]}]}}}},
+                     ", when.attributes.tags: the matcher 'folded' may stand by itself or in 'one_of', not in a list, "
+                     "a mapping or another matcher.", id="a matcher in another"),
+        pytest.param({"when": {"attributes": {"tag": {"k": {"any": True}}}}},
+                     ", when.attributes.tag: the matcher 'any' may stand by itself or in 'one_of', not in a list, "
+                     "a mapping or another matcher.", id="a matcher in a mapping"),
         pytest.param({"component": 3}, ": component must be text, not 3. Write it in quotes.", id="component"),
         pytest.param({"components": "a"}, ": unknown key 'components'. Did you mean 'component'?", id="components"),
         pytest.param({"policy": "yes"}, ": policy must be true or false, not 'yes'.", id="policy in words"),
@@ -151,10 +160,14 @@ RETRIEVER = ComponentSpans("retriever", "vector*", {"db.system": "qdrant"})
 
 
 def test_a_head_declares_which_spans_are_components(tmp_path: Path) -> None:
-    said = {"retriever": {"span": "vector*", "attributes": {"db.system": "qdrant"}}, "ranker": {"span": "rank"}}
+    said: dict[str, Any] = {"retriever": {"span": "vector*", "attributes": {"db.system": "qdrant"}}}
+    said["ranker"] = {"span": "rank", "attributes": {"regex": "a name"}}
     one = written(tmp_path, {"components": said, "goldens": [{"id": "g", "tools": []}]}, "one.json")
     two = written(tmp_path, {"components": {"retriever": said["retriever"]}}, "two.json")
-    assert load_goldens(one, two).components == (RETRIEVER, ComponentSpans("ranker", "rank"))
+    assert load_goldens(one, two).components == (
+        RETRIEVER,
+        ComponentSpans("ranker", "rank", {"regex": "a name"}),
+    )
 
 
 def test_a_first_line_of_json_may_declare_components(tmp_path: Path) -> None:
@@ -177,6 +190,11 @@ def test_two_files_cannot_declare_a_component_differently(tmp_path: Path) -> Non
         pytest.param({"a": {}}, "component 'a': says nothing; it has span, attributes or both.", id="no span"),
         pytest.param({"a": "x"}, "components.a: must be a mapping with 'span', 'attributes' or both, not 'x'.", id="x"),
         pytest.param({"a": {"spans": "x"}}, "components.a: unknown key 'spans'. Did you mean 'span'?", id="a slip"),
+        pytest.param(
+            {"a": {"attributes": {"k": {"regex": "x"}}}},
+            "component 'a', attributes.k: values are compared as they are here, and 'regex' is a matcher.",
+            id="a matcher",
+        ),
         pytest.param({"": {"span": "x"}}, "components: the name of a component must be text, not ''.", id="no name"),
     ],
 )

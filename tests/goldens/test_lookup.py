@@ -112,6 +112,20 @@ def test_an_id_can_be_taken_once() -> None:
         Goldens([BOOK, REFUND, Golden("book")])
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("g.yaml", "goldens are a list of Golden, not of 'g'; load_goldens reads them from files."),
+        ([{"id": "a"}], "goldens are a list of Golden, not of {'id': 'a'}; load_goldens reads them from files."),
+        ([Golden("a", input=7)], "golden 'a': input must be text, not 7."),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_golden_is_refused(given: Any, told: str) -> None:
+    with pytest.raises(GoldenError) as raised:
+        Goldens(given)
+    assert str(raised.value) == told
+
+
 def test_goldens_can_be_counted_walked_through_and_asked_for() -> None:
     goldens = Goldens([BOOK, REFUND])
     assert (len(goldens), list(goldens), goldens["refund"]) == (2, [BOOK, REFUND], REFUND)
@@ -228,9 +242,11 @@ def test_what_a_run_expects_is_read_with_the_vocabulary_of_the_goldens(item: Any
         pytest.param(("",), "expected_tools[0]: name must not be empty", id="no name"),
         pytest.param(
             ({"name": "a", "argument": {}},),
-            "expected_tools[0]: unknown key 'argument'. Did you mean 'arguments'?",
+            "expected_tools[0]: unknown key 'argument' (did you mean 'arguments'?)",
             id="a slip",
         ),
+        pytest.param(('[{"name": "a"',), "expected_tools is no JSON", id="no JSON"),
+        pytest.param(('[{"name": "a…',), "expected_tools is too long, and cut off", id="too long"),
     ],
 )
 def test_what_cannot_be_read_is_no_golden_and_shows_no_value(expected: tuple[Any, ...], told: str) -> None:
@@ -322,6 +338,23 @@ def test_components_have_goldens_of_their_own_for_an_input() -> None:
         assert (match.golden.id, match.how) == (golden_id, how)
 
 
+def test_of_a_component_the_golden_of_the_input_goes_before_the_one_of_all_inputs() -> None:
+    mine = Golden("mine", component="Doc Retriever", input=BOOK.input, tools=(ExpectedTool("embed"),))
+    strict = Golden("strict", component="Doc Retriever", when=When(agent="clerk"), tools=())
+    goldens = Goldens([RETRIEVER, mine, strict])
+    for looked_up, golden_id, how in (
+        (component("doc_retriever", BOOK.input), "mine", "input"),
+        (component("doc_retriever", "Another question."), "retriever", "when"),
+        (component("doc_retriever"), "retriever", "when"),
+    ):
+        match = goldens.find(looked_up)
+        assert match is not None
+        assert (match.golden.id, match.how) == (golden_id, how)
+    assert goldens.explain(component("doc_retriever", BOOK.input, agent="clerk")) == (
+        "2 goldens fit this run and disagree (retriever, strict)"
+    )
+
+
 # --- policies ---------------------------------------------------------------------------------------------------------
 
 
@@ -379,6 +412,26 @@ CANCEL = "Please cancel my order and refund the money"
         pytest.param("I want my money back for order 8", "I want my money back for order 7", False, id="a number"),
         pytest.param("I want the money back for order 7", "I want my money back for order 7", True, id="same number"),
         pytest.param("Move my booking from day 3 to day 5", "Move my booking from day 5 to day 3", False, id="order"),
+        pytest.param("I want my money back for order AB17", "I want my money back for order AC17", False, id="a code"),
+        pytest.param("I want my money back for order 17a", "I want my money back for order 17b", False, id="an ending"),
+        pytest.param("I want my money back for ORD-17 please", "I want my money back for INV-17 please", False,
+                     id="a code with a hyphen"),
+        pytest.param("I want the money back for order AB17", "I want my money back for order ab17", True,
+                     id="the same code"),
+        pytest.param("Set the temperature in the hall to -5 degrees", "Set the temperature in the hall to 5 degrees",
+                     False, id="a sign"),
+        pytest.param("Refund ½ of what I have paid for the order", "Refund ¼ of what I have paid for the order", False,
+                     id="a fraction"),
+        pytest.param("Wake me up tomorrow at 7 pm in my room", "Wake me up tomorrow at 7 am in my room", False,
+                     id="the half of a day"),
+        pytest.param("Wake me up tomorrow at 7 p.m. in my room", "Wake me up tomorrow at 7pm in my room", True,
+                     id="the same half of a day"),
+        pytest.param("Pay back $70 of what I have paid for it", "Pay back €70 of what I have paid for it", False,
+                     id="a currency"),
+        pytest.param("Pay back 70 € of what I have paid for it", "Pay back 70 % of what I have paid for it", False,
+                     id="a unit behind"),
+        pytest.param("Pay me back 70€ of what I have paid for it", "Pay me back 70 € of what I have paid for it", True,
+                     id="the same unit"),
         pytest.param("Book a room for three nights in Paris", "Book a room for two nights in Paris", False, id="words"),
         pytest.param("Bestelle das Buch bitte auf keinen Fall jetzt gleich",
                      "Bestelle das Buch bitte auf jeden Fall jetzt gleich", False, id="German"),

@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from goldspan import _guard
-from goldspan.errors import GoldenError
+from goldspan.errors import ConfigurationError, GoldenError
 from goldspan.goldens import Goldens
 from goldspan.goldens.reloading import ReloadingGoldens
 
@@ -69,6 +70,20 @@ def test_what_is_wrong_at_the_start_is_loud(tmp_path: Path) -> None:
         ReloadingGoldens([tmp_path / "none.yaml"])
 
 
+@pytest.mark.parametrize("interval", [0, -1, float("nan"), "1", None, True])
+def test_what_is_no_interval_is_refused(file: Path, interval: Any) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        ReloadingGoldens(file, interval=interval)
+    assert str(raised.value) == f"interval must be a number of seconds above 0, not {interval!r}."
+
+
+def test_a_single_file_needs_no_list(file: Path) -> None:
+    for path in (file, str(file)):
+        goldens = ReloadingGoldens(path, interval=NEVER)
+        assert ids(goldens.current) == ["a"]
+        goldens.close()
+
+
 def test_a_file_that_did_not_change_is_not_read_again(reloading: ReloadingGoldens) -> None:
     before = reloading.current
     assert not reloading.check_now()
@@ -81,6 +96,18 @@ def test_a_changed_file_is_read_again(reloading: ReloadingGoldens, file: Path) -
     assert reloading.check_now()
     assert ids(reloading.current) == ["a", "b"]
     assert (reloading.reloads, reloading.failures) == (1, 0)
+
+
+def test_a_changed_file_is_read_again_wherever_the_process_has_moved_to(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    goldens = ReloadingGoldens(file.name, interval=NEVER)
+    monkeypatch.chdir("/")
+    write(file, golden("a", "b"))
+    assert goldens.check_now()
+    assert ids(goldens.current) == ["a", "b"]
+    goldens.close()
 
 
 def test_a_file_that_another_replaces_is_read_again(reloading: ReloadingGoldens, file: Path) -> None:
@@ -216,6 +243,16 @@ def test_a_thread_reads_a_changed_file_again(file: Path) -> None:
     goldens.close()
     assert ids(goldens.current) == ["c"]
     assert not watchers()
+
+
+def test_an_interval_that_is_longer_than_a_thread_can_wait_is_waited_for(file: Path) -> None:
+    goldens = ReloadingGoldens(file, interval=float("inf"))
+    assert ids(goldens.current) == ["a"]
+    thread = goldens._thread
+    assert thread is not None
+    thread.join(0.05)  # it would have ended with an error at once, which fails this test
+    assert thread.is_alive()
+    goldens.close()
 
 
 def test_many_threads_that_ask_at_once_start_one(file: Path) -> None:

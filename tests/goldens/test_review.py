@@ -56,6 +56,14 @@ def called(*names: str, offered: Sequence[str] = (), golden_id: str | None = Non
         pytest.param(
             [{"id": "a", "when": {"agent": "x"}}, {"id": "b", "when": {"service": "x"}, "tools": ["t"]}], [], id="rules"
         ),
+        pytest.param(
+            [
+                {"id": "a", "when": {"agent": "Sup*", "input": "Hi  you"}},
+                {"id": "b", "when": {"agent": "sup*", "input": "hi you"}, "tools": ["t"]},
+            ],
+            ["disagreement"],
+            id="rules that differ in case",
+        ),
         pytest.param([{"id": "a", "tools": ["t"], "forbid": ["u*", "t*"]}], ["contradiction"], id="contradiction"),
         pytest.param([{"id": "a", "tools": ["t"], "forbid": ["u*"]}], [], id="forbidden and not expected"),
         pytest.param([{"id": "a", "metrics": ["tool_f2"]}], ["unknown_metric"], id="unknown metric"),

@@ -351,3 +351,9 @@ def test_an_evaluation_is_the_same_after_a_journey() -> None:
         arrived = pickle.loads(pickle.dumps(before))
         assert (arrived, arrived.digest) == (result, result.digest)
         assert replace(arrived, revision=2).digest == result.digest
+
+
+def test_an_input_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        evaluate(["search"], ["search"], input=7)  # type: ignore[arg-type]
+    assert str(raised.value) == "input must be the text of the request, not 7."

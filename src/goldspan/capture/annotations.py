@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from opentelemetry import baggage
 from opentelemetry.context import Context, attach, create_key, detach, get_current, set_value
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from goldspan.model import ToolDefinition
     from goldspan.scoring.calls import ToolLike
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, ..., Any] | staticmethod[..., Any]")
 
 Attributes = dict[str, AttributeValue]
 
@@ -76,13 +76,16 @@ class expect:  # noqa: N801 - reads as a statement: `with goldspan.expect(golden
     `golden` is the id of a golden; it also travels to other services, as the baggage `goldspan.golden.id`. `tools` are
     the expected calls themselves, as in a golden's `tools`, and go before every golden. `metadata` is kept with the
     run. A `ScoringProcessor` puts them on the outermost spans that start inside. Blocks inside each other add up, and
-    of two that say the same thing the inner one counts.
+    of two that say the same thing the inner one counts. One block may be entered often, also by threads and tasks at
+    the same time.
 
-    Nothing is raised when a block is entered: what cannot be written is logged once and left out. As a decorator it
-    raises `ConfigurationError` for generators, whose consumer is outside: put the block around their consumption.
+    Nothing is raised when a block is entered: what cannot be written is logged once and left out. As a decorator it is
+    for functions, coroutine functions and methods of every sort. It raises `ConfigurationError` for generators, whose
+    consumer is outside (put the block around their consumption), for classes, and where it says nothing of what is
+    expected, as `@goldspan.expect` without parentheses.
     """
 
-    __slots__ = ("_attributes", "_tokens")
+    __slots__ = ("_attributes",)
 
     def __init__(
         self,
@@ -91,8 +94,11 @@ class expect:  # noqa: N801 - reads as a statement: `with goldspan.expect(golden
         tools: Iterable[ToolLike] | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> None:
+        if callable(golden):  # it would take the place of the function, which would never run
+            raise ConfigurationError(
+                "@goldspan.expect says what is expected: the id of a golden, as in @goldspan.expect('refund'), or tools"
+            )
         self._attributes = _written({"golden": golden, "expected_tools": tools, "metadata": metadata})
-        self._tokens: list[Any] = []
 
     def __enter__(self) -> None:
         global in_use
@@ -106,12 +112,16 @@ class expect:  # noqa: N801 - reads as a statement: `with goldspan.expect(golden
         inside = set_value(_EXPECTED, _Expected(attributes, entered_in), here)
         if semconv.GOLDEN_ID in self._attributes:
             inside = baggage.set_baggage(semconv.GOLDEN_ID, self._attributes[semconv.GOLDEN_ID], inside)
-        self._tokens.append(attach(inside))
+        _entered.set((*_entered.get(), (self, attach(inside))))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        detach(self._tokens.pop())
+        entered = _entered.get()
+        at = next((at for at in reversed(range(len(entered))) if entered[at][0] is self), None)
+        if at is not None:  # otherwise it was entered in another context, which ended with its thread or task
+            detach(entered[at][1])
+            _entered.set(entered[:at] + entered[at + 1 :])
 
     async def __aenter__(self) -> None:
         self.__enter__()
@@ -121,34 +131,45 @@ class expect:  # noqa: N801 - reads as a statement: `with goldspan.expect(golden
     ) -> None:
         self.__exit__(kind, error, traceback)
 
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+    def __call__(self, function: F) -> F:
         """The function with a block around each of its calls."""
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ConfigurationError(
-                f"@goldspan.expect is for functions and coroutine functions, and {shown(function)} is a generator; "
-                "put `with goldspan.expect(...):` around the loop that consumes it"
-            )
+        if isinstance(function, (classmethod, staticmethod)):
+            return cast(F, type(function)(self(function.__func__)))
+        _check(function)
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
-                with self._again():
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with self:
                     return await function(*args, **kwargs)
 
-            return cast(Callable[P, R], awaited)
+            return cast(F, awaited)
 
         @functools.wraps(function)
-        def called(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self._again():
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with self:
                 return function(*args, **kwargs)
 
-        return called
+        return cast(F, called)
 
-    def _again(self) -> expect:
-        """One for a single call: calls may be under way at the same time."""
-        fresh = expect()
-        fresh._attributes = self._attributes
-        return fresh
+
+_entered: ContextVar[tuple[tuple[expect, Any], ...]] = ContextVar("goldspan-entered", default=())
+"""The blocks that were entered here, each with what its end gives back. Threads and tasks may share a block, and each
+of them ends its own."""
+
+
+def _check(function: object) -> None:
+    """Refuse what cannot be called inside a block."""
+    if inspect.isclass(function) or not callable(function):
+        raise ConfigurationError(
+            f"@goldspan.expect is for functions and methods, not for {shown(function)}; "
+            "decorate a class's methods one by one"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(
+            f"@goldspan.expect is for functions and coroutine functions, and {shown(function)} is a generator; "
+            "put `with goldspan.expect(...):` around the loop that consumes it"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +229,18 @@ def _output(value: object) -> Attributes:
 
 
 def _text(value: object) -> str:
-    return clipped(value) if isinstance(value, str) else to_json(value)
+    return clipped(_whole(value)) if isinstance(value, str) else to_json(value)
+
+
+def _whole(text: str) -> str:
+    """The text as UTF-8 can hold it: exporters leave out an attribute with half a surrogate pair in it."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _golden(value: object) -> Attributes:
     if not isinstance(value, str) or not value:
         raise ConfigurationError(f"a golden is named by its id, a text, not by {shown(value)}")
-    return {semconv.GOLDEN_ID: value}
+    return {semconv.GOLDEN_ID: _whole(value)}
 
 
 def _expected_tools(value: object) -> Attributes:
@@ -232,11 +258,17 @@ def _available_tools(value: object) -> Attributes:
 def _metadata(value: object) -> Attributes:
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"metadata is a dictionary, not {shown(value)}")
-    return {f"{semconv.METADATA_PREFIX}{key}": _scalar(each) for key, each in value.items() if each is not None}
+    return {_whole(f"{semconv.METADATA_PREFIX}{key}"): _scalar(each) for key, each in value.items() if each is not None}
 
 
 def _scalar(value: object) -> AttributeValue:
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        return to_json(value)
     return value if isinstance(value, bool | int | float) else _text(value)
+
+
+_INT64 = 1 << 63
+"""OTLP has no greater numbers."""
 
 
 _WRITERS: Mapping[str, tuple[Callable[[object], Attributes], guard]] = {

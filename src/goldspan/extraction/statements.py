@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -73,11 +74,16 @@ def _inside(portion: Portion) -> list[Node]:
     if not noted:
         return noted
     busy = {node.owner for node in portion.nodes if node.role in WORK}
+    agents = Counter(node.owner for node in portion.nodes if node.role == "agent")
+    busy.update(owner for owner, number in agents.items() if number > 1)  # it divides the work among them
     return [node for node in noted if node.component is own and not _of_sub_agent(node, portion.root, busy)]
 
 
 def _of_sub_agent(node: Node, root: Node | None, busy: set[Node | None]) -> bool:
-    """Whether a span is, or is inside, an agent that works for a tool or for an agent that works itself."""
+    """Whether a span is, or is inside, an agent that works for a tool, or for an agent that is no mere frame of it.
+
+    `busy` are those who work themselves, or have several agents work for them.
+    """
     for step in (node, *node.ancestors()):
         if step is root:
             return False

@@ -13,7 +13,7 @@ from goldspan.goldens.conditions import MATCHERS_OF_TEXTS
 from goldspan.goldens.matchers import check_plain, read
 from goldspan.goldens.words import did_you_mean, listed, shown
 from goldspan.model import ComponentSpans, When
-from goldspan.model.matchers import MATCHERS, OneOf
+from goldspan.model.matchers import MATCHERS, Contains, OneOf
 from goldspan.model.values import MATCHER_WORDS
 
 
@@ -82,12 +82,16 @@ def _input(written: Conditions, where: str) -> Any:
 
 
 def _check(value: Any, place: str) -> None:
-    """Refuse matchers that say nothing of a text."""
+    """Refuse matchers that say nothing of a text, and those that would be compared as they are."""
     for part in _parts(value):
         if isinstance(part, MATCHERS) and not isinstance(part, MATCHERS_OF_TEXTS):
             words = listed(WORDS_OF_TEXTS, last="or")
             told = f"the matcher {MATCHER_WORDS[type(part)]!r} is for arguments and results; here may stand {words}"
             raise GoldenError(f"{place}: {told}.")
+        held = part.part if isinstance(part, Contains) else None if isinstance(part, MATCHERS) else part
+        for matcher in _matchers(held):
+            told = "may stand by itself or in 'one_of', not in a list, a mapping or another matcher"
+            raise GoldenError(f"{place}: the matcher {MATCHER_WORDS[type(matcher)]!r} {told}.")
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -97,9 +101,22 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from _parts(option)
 
 
+def _matchers(value: Any) -> Iterator[Any]:
+    """The outermost matchers that a value is or holds."""
+    if isinstance(value, MATCHERS):
+        yield value
+    elif isinstance(value, list | tuple | Mapping):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _matchers(part)
+
+
 def read_component(name: str, written: DeclaredComponent, where: str) -> ComponentSpans:
     """The spans that are meant. Raises `GoldenError` for what can mean nothing."""
     check_plain(written.attributes, where, "attributes")
+    for key, value in written.attributes.items():
+        for matcher in _matchers(read(value, where, f"attributes.{key}")):
+            told = f"values are compared as they are here, and {MATCHER_WORDS[type(matcher)]!r} is a matcher"
+            raise GoldenError(f"{where}, attributes.{key}: {told}.")
     if written.span is None and not written.attributes:
         raise GoldenError(f"{where}: says nothing; it has span, attributes or both.")
     return ComponentSpans(name, written.span, written.attributes)

@@ -31,6 +31,7 @@ class Candidates(NamedTuple):
 
 _VALUES = re.compile(r", not |: regex '")
 """Where messages about what is wrong begin to repeat it."""
+_DID_YOU_MEAN = ". Did you mean "
 
 
 class Goldens:
@@ -40,7 +41,7 @@ class Goldens:
     golden of that id. A `vocabulary` is that of every golden that has none of its own; `components` are the spans that
     golden files declare to be components. From which similarity on, in per cent, a text is `near` that of a golden may
     be set (`None`: never), and by which `margin` it must be nearer than to that of any other. Raises `GoldenError` for
-    an id that is there twice, and `ConfigurationError` for a number that is out of bounds.
+    an id that is there twice and for what is no golden, and `ConfigurationError` for a number that is out of bounds.
     """
 
     __slots__ = (
@@ -77,6 +78,12 @@ class Goldens:
             self._add(golden)
 
     def _add(self, golden: Golden) -> None:
+        if not isinstance(golden, Golden):
+            raise GoldenError(
+                f"goldens are a list of Golden, not of {shown(golden)}; load_goldens reads them from files."
+            )
+        if not isinstance(golden.input, str | None):
+            raise GoldenError(f"golden {shown(golden.id)}: input must be text, not {shown(golden.input)}.")
         if golden.id in self._by_id:
             raise GoldenError(f"golden {golden.id!r} is there twice; ids must differ.")
         if self.vocabulary is not NO_VOCABULARY and golden.vocabulary is NO_VOCABULARY:
@@ -160,7 +167,9 @@ class Goldens:
             return Candidates("id", (golden,))
         text = normalized(run.input) if text is None else text
         same = [golden for golden in self._by_input.get(text, ()) if self._is_for(golden, run)]
-        if fitting := [golden for golden in same if golden.when is not None] or self._fitting(run):
+        fitting = [golden for golden in same if golden.when is not None] or self._fitting(run)
+        # What says no more than the component stands back behind what says its input, too.
+        if fitting and not (same and all(golden.when is None for golden in fitting)):
             return _agreed("when", fitting, "fit this run")
         if same:
             return _agreed("input", same, "share this input")
@@ -213,7 +222,8 @@ class Goldens:
             golden = stated(run.expected_tools or (), named, run.golden_id, self.vocabulary)
         except GoldenError as error:
             # What follows may be a value, and stands in the telemetry anyway.
-            told = _VALUES.split(str(error), maxsplit=1)[0].rstrip(" .")
+            told, meant, hint = _VALUES.split(str(error), maxsplit=1)[0].rstrip(" .").partition(_DID_YOU_MEAN)
+            told += f" (did you mean {hint.rstrip('?')}?)" if meant else ""
             return Candidates("given", (), trouble=f"what the run itself says is expected cannot be read: {told}")
         return Candidates("given", (golden,))
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from goldspan._guard import guard, report
-from goldspan.errors import GoldspanError
+from goldspan.errors import ConfigurationError, GoldspanError
 from goldspan.goldens.files import load_goldens
 from goldspan.goldens.lookup import MARGIN, NEAR, Goldens
+from goldspan.goldens.words import shown
 
 _log = logging.getLogger("goldspan")
 
@@ -24,11 +25,12 @@ _PATIENCE = 1.0
 
 
 class ReloadingGoldens:
-    """The goldens of some files, read again whenever one of the files changed.
+    """The goldens of a file, or of several, read again whenever one of them changed.
 
-    Making one reads the files, and raises `GoldspanError` where they cannot be read: what is wrong at the start should
-    be loud. From then on nothing raises. A file that is broken keeps the goldens as they were, counts as one of the
-    `failures`, is logged once for each problem, and is tried again when it changes next.
+    Making one reads the files, and raises `GoldspanError` where they cannot be read, or the interval is no positive
+    number of seconds: what is wrong at the start should be loud. From then on nothing raises. A file that is broken
+    keeps the goldens as they were, counts as one of the `failures`, is logged once for each problem, and is tried again
+    when it changes next.
 
     Who asks for the `current` goldens for the first time, also in a forked child, starts a daemon thread that looks at
     the files every `interval` seconds and reads them when a change is that old. It ends with `close`, or when nobody
@@ -38,7 +40,7 @@ class ReloadingGoldens:
 
     def __init__(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         interval: float = 1.0,
         near: float | None = NEAR,
@@ -46,8 +48,8 @@ class ReloadingGoldens:
         on_reload: Callable[[Goldens], None] | None = None,
         on_failure: Callable[[str], None] | None = None,
     ) -> None:
-        self._paths = tuple(Path(path) for path in paths)
-        self._interval = interval
+        self._paths = tuple(map(Path, [paths] if isinstance(paths, str | os.PathLike) else paths))
+        self._interval = _seconds(interval)
         self._near = near
         self._margin = margin
         self._on_reload = on_reload
@@ -61,6 +63,7 @@ class ReloadingGoldens:
         """How often they could not be."""
         self._state = _state_of(self._paths)  # taken first: what changes while the files are read is seen the next time
         self._current = self._read(None)
+        self._paths = tuple(path.absolute() for path in self._paths)  # the process may move to another folder
         _alive.add(self)
 
     @property
@@ -142,6 +145,13 @@ class ReloadingGoldens:
         goldens = load_goldens(*self._paths, near=self._near, margin=self._margin, on_warning=on_warning)
         goldens.prepare()
         return goldens
+
+
+def _seconds(interval: float) -> float:
+    """As long as a thread can wait, at most. Raises `ConfigurationError` for what is no time to wait."""
+    if isinstance(interval, bool) or not isinstance(interval, int | float) or not interval > 0:  # type: ignore[redundant-expr]
+        raise ConfigurationError(f"interval must be a number of seconds above 0, not {shown(interval)}.")
+    return min(interval, threading.TIMEOUT_MAX)
 
 
 def _tell(listener: Callable[[Any], None] | None, what: Any) -> None:

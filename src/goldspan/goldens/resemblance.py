@@ -129,7 +129,8 @@ def _folded(component: str | None) -> str | None:
 def telling(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The numbers of a normalized text, in their order, and the words before which something is negated.
 
-    Numbers are told in digits, and by the words of English; negations by the words of a few languages.
+    Numbers are told in digits, with whatever makes another one of them (`-5`, `ab-17`, `7 pm`, `$7`), and by the words
+    of English; negations by the words of a few languages.
     """
     numbers: list[str] = []
     negated: list[str] = []
@@ -138,14 +139,21 @@ def telling(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if after_negation:
             negated.append(word)
         after_negation = _NEGATION.fullmatch(word) is not None
-        if word[0].isdigit() or _NUMBER.fullmatch(word):
-            numbers.append(word)
+        if _NUMBER.fullmatch(word) or not (word.isalpha() or _DIGIT.search(word) is None):
+            numbers.append(_LOOSE.sub("", word))
     if after_negation:
         negated.append("")
     return tuple(numbers), tuple(negated)
 
 
-_WORDS = re.compile(r"\d+|[^\W\d_]+(?:['’][^\W\d_]+)*")
+_DIGITS = r"[\d¼-¾⅐-⅞]+"
+_REST = r"(?: ?[ap]\.?m\b| ?[%$¢£¤¥₠-₿]|[^\W\d_]+)?"
+_BEFORE = r"(?:(?<!\S)[-−]|[$¢£¤¥₠-₿] ?)"
+_WORDS = re.compile(rf"[^\W\d_]+(?:[-_]?{_DIGITS}{_REST}|(?:['’][^\W\d_]+)*)|{_BEFORE}?{_DIGITS}{_REST}")
+"""Words, numbers, and what is both."""
+_DIGIT = re.compile(_DIGITS)
+_LOOSE = re.compile(r"[ .]")
+"""What may be left out between a number and its unit."""
 _NUMBER = re.compile(
     "t(?:wo|hree|en|welve|hirteen|wenty|hirty|housand)|f(?:our|ive|ourteen|ifteen|orty|ifty)|million|dozen"
     "|s(?:ix|even|ixteen|eventeen|ixty|eventy)|e(?:ight|leven|ighteen|ighty)|nine(?:teen|ty)?|hundred|first|third|both"

@@ -24,7 +24,8 @@ def stated(expected: Sequence[Any], named: Golden | None, golden_id: str | None,
     base = named or _bare(golden_id or ANONYMOUS, vocabulary)
     names = tuple(expected)
     if len(names) == 1 and isinstance(names[0], str) and names[0].lstrip().startswith(("[", "{")):
-        raise GoldenError("expected_tools is no JSON")  # handed on as it was, because it could not be read
+        # It was handed on as it was, because it could not be read. What is too long to be captured ends in an ellipsis.
+        raise GoldenError("expected_tools is " + ("too long, and cut off" if names[0].endswith("…") else "no JSON"))
     if all(type(name) is str and name for name in names):
         return _of_names(base, names)
     return replace(base, tools=_items(names, vocabulary), policy=False)

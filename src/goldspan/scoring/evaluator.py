@@ -9,7 +9,9 @@ from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
+from goldspan.errors import ConfigurationError
 from goldspan.goldens.lookup import Goldens
+from goldspan.goldens.words import shown
 from goldspan.model import Comparison, Evaluation, Golden, Match, Run, Score
 from goldspan.scoring.calls import CallLike, ToolLike, as_calls, as_golden
 from goldspan.scoring.explanation import reason
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_METRICS", "SCORING_VERSION", "evaluate"]
 
-SCORING_VERSION = 3
+SCORING_VERSION = 4
 """Rises whenever any number can change."""
 
 OUT_OF_TIME = "the time budget of the evaluation was used up"
@@ -61,11 +63,14 @@ def evaluate(
 
     Without `metrics`, those are measured that the run's own telemetry asks for, else those of the golden. A metric that
     raises becomes a score with an `error`, and so does an unknown one that telemetry asks for. Raises `GoldspanError`
-    for a metric that does not exist otherwise and for lists that hold something else than tools.
+    for a metric that does not exist otherwise, for lists that hold something else than tools, and for an input that is
+    no text.
 
         >>> evaluate(["search", "cancel"], ["search", "book"]).score("tool_correctness").value
         0.5
     """
+    if not isinstance(input, str | None):
+        raise ConfigurationError(f"input must be the text of the request, not {shown(input)}.")
     deadline = None if budget is None else perf_counter() + budget
     asked = resolve(metrics, thresholds)
     if not isinstance(run, Run):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from goldspan.errors import ConfigurationError
@@ -13,7 +13,7 @@ from goldspan.goldens.lookup import Goldens
 from goldspan.goldens.naming import Keys, naming
 from goldspan.goldens.texts import normalized
 from goldspan.goldens.words import listed, nearest
-from goldspan.model import ExpectedTool, Golden, Run, ToolCall, Vocabulary, content_digest
+from goldspan.model import ExpectedTool, Golden, Run, ToolCall, Vocabulary, When, content_digest
 from goldspan.scoring.identity import is_forbidden
 from goldspan.scoring.registry import find
 from goldspan.scoring.suggestions import difference
@@ -62,8 +62,15 @@ def _runs_of(golden: Golden) -> Hashable:
     """What two goldens have in common that are for the same runs; `None` for one that is found by its id only."""
     text = "" if golden.policy else normalized(golden.input)
     component = None if golden.component is None else fold(golden.component)
-    when = None if golden.when is None else content_digest(golden.when)
+    when = None if golden.when is None else content_digest(_folded(golden.when))
     return (golden.policy, text, component, when) if golden.policy or text or component or when else None
+
+
+def _folded(when: When) -> When:
+    """Conditions in the form in which they are compared with runs."""
+    agent, service, span = (None if name is None else name.casefold() for name in (when.agent, when.service, when.span))
+    asked = normalized(when.input) if isinstance(when.input, str) else when.input
+    return replace(when, agent=agent, service=service, span=span, input=asked)
 
 
 def _of_the_same_runs(same: Sequence[Golden]) -> Finding:
