@@ -125,10 +125,27 @@ def test_what_is_too_much_is_exported_all_the_same_and_its_requests_are_not_scor
     scored = len(kept.evaluations)
     assert 1 <= scored < 50
     assert all(evaluation.run.tools_used == ("search", "book") for evaluation in kept.evaluations)
-    assert processor._scorer.counts.unscored > 0
+    assert processor._scorer.counts.unscored == 150 - 3 * scored
     booking("A hotel!")
     assert processor.force_flush()
     assert len(kept.evaluations) == scored + 1
+
+
+def test_a_request_of_which_only_a_part_was_taken_in_is_never_scored_however_much_follows_it(
+    exported: Exported, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("goldspan.online.scorer._SHED_KEPT", 3)
+    kept = Kept()
+    kept.waiting.clear()
+    then = BatchSpanProcessor(exported.exporter, max_queue_size=10_000)
+    processor = goldspan.ScoringProcessor(GOLDENS, then=then, sinks=[kept], limits=Limits(max_queue=33))
+    install(processor)
+    for _ in range(100):
+        booking("A hotel!")
+    kept.waiting.set()
+    processor.shutdown()  # whatever is there is scored as it is
+    assert {evaluation.run.tools_used for evaluation in kept.evaluations} == {("search", "book")}
+    assert processor._scorer.counts.unscored == 300 - 3 * len(kept.evaluations)
 
 
 def test_the_last_requests_are_scored_before_a_shutdown(exported: Exported, install: Install) -> None:

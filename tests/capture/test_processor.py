@@ -455,6 +455,23 @@ def test_after_shutdown_decorated_spans_are_left_alone(exported: Exported, insta
     assert "goldspan.tools_used" not in exported.attributes("invoke_agent booking")
 
 
+@pytest.mark.parametrize("background", [True, False])
+def test_after_shutdown_nothing_is_scored_any_more(install: Install, background: bool) -> None:
+    told: list[Evaluation] = []
+    processor = goldspan.ScoringProcessor(GOLDENS, sinks=[told.append], background=background)
+    install(processor)
+    booking("A hotel!", search)
+    processor.shutdown()
+    assert len(told) == 1
+    booking("A hotel!", search)
+    processor.renew()  # as in a child that was forked afterwards
+    booking("A hotel!", search)
+    assert processor.force_flush()
+    processor.shutdown()
+    assert len(told) == 1
+    assert len(processor._scorer) == 0
+
+
 def test_an_exporter_gets_a_batch_processor_of_its_own(exported: Exported, install: Install) -> None:
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter)
     assert isinstance(processor._then, BatchSpanProcessor)
@@ -509,11 +526,27 @@ def _numbers() -> Iterator[Any]:
         pytest.param({"goldens": "no/such/file.yaml"}, "no/such/file.yaml", id="missing file"),
         pytest.param({"goldens": 3}, "not int", id="goldens of a wrong type"),
         pytest.param({"goldens": _numbers()}, "not int", id="goldens of a wrong type, listed"),
-        pytest.param({"goldens": [GOLDENS[0], "goldens.yaml"]}, "not list", id="goldens of two types"),
+        pytest.param({"goldens": [GOLDENS[0], "goldens.yaml"]}, "not some of each", id="goldens of two types"),
+        pytest.param({"goldens": b"goldens.yaml"}, "not bytes", id="a path as bytes"),
         pytest.param({"sinks": ["events"]}, "submit", id="a sink that cannot take anything"),
         pytest.param({"units": ["trace"]}, "'trace'", id="an unknown unit"),
         pytest.param({"units": []}, "none", id="no unit"),
-        pytest.param({"budget": 0}, "budget", id="no time"),
+        pytest.param({"units": "request"}, "units= takes a list, not 'request'", id="a unit that is no list"),
+        pytest.param({"metrics": "tool_recall"}, "metrics= takes a list, not 'tool_recall'", id="a metric"),
+        pytest.param({"golden_id_attributes": "id"}, "golden_id_attributes= takes a list", id="an attribute"),
+        pytest.param({"thresholds": 1}, "thresholds= takes a mapping of metrics to numbers, not 1", id="a threshold"),
+        pytest.param({"sinks": print}, "sinks= takes a list, not <built-in", id="a sink that is no list"),
+        pytest.param({"redact": True}, "redact= takes a function of an evaluation, not True", id="no redaction"),
+        pytest.param({"sampling": 0.1}, "sampling= takes a Sampling, not 0.1", id="a rate for a sampling"),
+        pytest.param(
+            {"export": 0.1, "then": SimpleSpanProcessor(InMemorySpanExporter())},
+            "export= takes an ExportSampling, not 0.1",
+            id="a rate for what is exported",
+        ),
+        pytest.param({"limits": {"idle": 1}}, "limits= takes a Limits", id="limits as a mapping"),
+        pytest.param({"limits": None}, "limits= takes a Limits, not None", id="no limits"),
+        pytest.param({"budget": 0}, "budget= takes a number of seconds above 0, not 0", id="no time"),
+        pytest.param({"reload": "1s"}, "reload= takes a number of seconds above 0, not '1s'", id="a time as text"),
     ],
 )
 def test_a_wrongly_made_processor_says_so_at_once(options: dict[str, Any], message: str) -> None:

@@ -121,6 +121,21 @@ def test_it_can_be_started_again_after_a_shutdown(exported: Exported) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
+def test_beside_an_existing_provider_what_was_shut_down_says_nothing_when_it_is_started_again(
+    exported: Exported, install: Install
+) -> None:
+    install(exported.processor())
+    told: list[tuple[str, bool | None]] = []
+    for name in ("first", "second"):
+        sink = lambda evaluation, name=name: told.append((name, evaluation.passed))  # noqa: E731
+        running = goldspan.instrument(GOLDENS, sinks=[sink])
+        agent("hi")
+        running.shutdown()
+    agent("hi")
+    assert told == [("first", True), ("second", True)]
+
+
+@pytest.mark.usefixtures("quiet")
 def test_goldens_metrics_and_thresholds_may_come_from_the_environment(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -187,11 +202,11 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(
             "no exporter 'oltp' is installed; there are console, goldspan, otlp",
             id="exporter",
         ),
-        pytest.param("GOLDSPAN_METRICS", "tool_recal", "tool_recal", id="metric"),
+        pytest.param("GOLDSPAN_METRICS", "tool_recal", "GOLDSPAN_METRICS: unknown metric 'tool_recal'", id="metric"),
         pytest.param("GOLDSPAN_THRESHOLDS", "tool_recall:1", "'tool_recall:1' is not of the form", id="threshold"),
         pytest.param("GOLDSPAN_MAX_SPANS", "many", "GOLDSPAN_MAX_SPANS: 'many'", id="number"),
         pytest.param("GOLDSPAN_MAX_TRACES", "0", "at least 1", id="zero"),
-        pytest.param("GOLDSPAN_GOLDENS", "none.yaml", "none.yaml", id="file"),
+        pytest.param("GOLDSPAN_GOLDENS", "none.yaml", "GOLDSPAN_GOLDENS: none.yaml: cannot be read", id="file"),
         pytest.param("GOLDSPAN_BACKGROUND", "maybe", "GOLDSPAN_BACKGROUND: 'maybe' is neither on nor off", id="switch"),
         pytest.param("GOLDSPAN_LATE", "-1", "GOLDSPAN_LATE: '-1' is not a number of at least 0", id="negative"),
         pytest.param("GOLDSPAN_IDLE", "0", "GOLDSPAN_IDLE: '0' is not a number of seconds above 0", id="no time"),
@@ -206,6 +221,25 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(
         pytest.param("GOLDSPAN_SINKS", "evnets", "GOLDSPAN_SINKS: there is no sink 'evnets'", id="sink"),
         pytest.param("GOLDSPAN_SINKS", "jsonl:", "GOLDSPAN_SINKS: there is no sink 'jsonl:'", id="sink without a path"),
         pytest.param("GOLDSPAN_THEN_EXPORTER", "otlp,goldspan", "stand behind itself", id="behind itself"),
+        pytest.param("GOLDSPAN_SAMPLE", "10%", "GOLDSPAN_SAMPLE: '10%' is not a share from 0 to 1", id="percent"),
+        pytest.param(
+            "GOLDSPAN_RELOAD", "0", "GOLDSPAN_RELOAD: '0' is not a number of seconds above 0, nor off", id="or off"
+        ),
+        pytest.param(
+            "GOLDSPAN_NEAR", "101", "GOLDSPAN_NEAR: '101' is not a number from 0 to 100, nor off", id="similarity"
+        ),
+        pytest.param(
+            "GOLDSPAN_THRESHOLDS",
+            "tool_recal=1",
+            "GOLDSPAN_THRESHOLDS: unknown metric 'tool_recal'",
+            id="threshold of no metric",
+        ),
+        pytest.param(
+            "GOLDSPAN_THRESHOLDS",
+            "tool_recall=nan",
+            "GOLDSPAN_THRESHOLDS: the threshold for the metric 'tool_recall' must be a number",
+            id="threshold that is no number",
+        ),
     ],
 )
 def test_a_wrong_variable_is_named_and_leaves_the_program_as_it_was(
@@ -217,6 +251,28 @@ def test_a_wrong_variable_is_named_and_leaves_the_program_as_it_was(
     with pytest.raises(goldspan.GoldspanError, match=message):
         goldspan.instrument()
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def test_what_is_given_in_code_is_not_asked_of_the_environment(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("GOLDSPAN_METRICS", "GOLDSPAN_THRESHOLDS", "GOLDSPAN_GOLDENS"):
+        monkeypatch.setenv(variable, "no_such_thing=1")
+    running = goldspan.instrument([], metrics=["tool_recall"], thresholds={"tool_recall": 1})
+    assert running.added
+    running.shutdown()
+
+
+def test_a_variable_that_is_nearly_a_setting_is_told(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for variable in ("GOLDSPAN_GOLDEN", "GOLDSPAN_SAMPEL", "GOLDSPAN_SERVICE_HOST", "GOLDSPAN_PORT"):
+        monkeypatch.setenv(variable, "1")  # the last two are what Kubernetes sets for a service of that name
+    goldspan.instrument().shutdown()
+    assert [line for line in caplog.messages if "no setting" in line] == [
+        "goldspan: there is no setting GOLDSPAN_GOLDEN; did you mean GOLDSPAN_GOLDENS?",
+        "goldspan: there is no setting GOLDSPAN_SAMPEL; did you mean GOLDSPAN_SAMPLE?",
+    ]
 
 
 def test_an_unknown_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,6 +344,7 @@ def test_several_values_are_separated_by_commas() -> None:
         }
     )
     assert settings.said("goldens") == {"near": None, "margin": 0}
+    assert from_environment({"GOLDSPAN_NEAR": "87.5"}).said("goldens") == {"near": 87.5}
     assert settings.said("limits") == {"max_traces": 5}
     assert settings.said("processor") == {
         "golden_id_attributes": ("case.id",),
@@ -371,6 +428,14 @@ def test_where_the_sinks_named_are_without_attributes_the_spans_stay_as_they_are
     (record,) = caplog.records
     places = ["attributes of runs' spans"] * written + ["other sinks"] * ("sinks" not in given)
     assert record.getMessage().endswith(f"results go to {', '.join(places)}")
+
+
+@pytest.mark.usefixtures("quiet")
+def test_attributes_of_spans_that_nobody_exports_are_no_place_for_results(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "goldspan")
+    goldspan.instrument(GOLDENS, sinks=[]).shutdown()
+    (record,) = caplog.records
+    assert record.getMessage().endswith("goldens: 1; results go to nowhere")
 
 
 @pytest.mark.usefixtures("quiet")

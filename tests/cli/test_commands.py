@@ -507,7 +507,7 @@ def test_the_demo_keeps_its_traces_where_it_is_told_and_they_score_the_same_agai
 def test_help_shows_examples_and_version_says_which() -> None:
     overview = " ".join(in_its_own_process("--help").out.split())
     assert "Exit status: 0 fine, 1 a gate failed, 2 wrong use or unreadable input." in overview
-    for command in ("score", "extract", "demo"):
+    for command in ("score", "extract", "export", "demo"):
         shown = in_its_own_process(command, "--help").out
         assert f"goldspan {command}" in shown
         assert "Examples:" in shown
@@ -518,6 +518,86 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -m goldspan extract {TRACES} {CAPTURES} --json | head -c 10"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ('{"unit": "', "")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+@pytest.mark.parametrize(("least", "status"), [("0.1", 0), ("0.9", 1)])
+def test_a_gate_decides_though_the_reader_has_seen_enough(form: str, least: str, status: int) -> None:
+    said = _to_a_closed_pipe("score", TRACES, "-g", GOLDENS, "--format", form, "--fail-under", f"passed={least}")
+    assert (said.status, "gate failed" in said.err, "Traceback" in said.err) == (status, bool(status), False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["extract", TRACES], id="tables"),
+        pytest.param(["extract", CAPTURES, "--json"], id="documents"),
+        pytest.param(["goldens", "schema"], id="schema"),
+    ],
+)
+def test_a_reader_that_has_gone_before_anything_came_is_no_error(arguments: list[object]) -> None:
+    said = _to_a_closed_pipe(*arguments)
+    assert (said.status, "rror" in said.err) == (0, False)
+
+
+def _to_a_closed_pipe(*arguments: object) -> Said:
+    """What a command says whose output nobody reads."""
+    command = [sys.executable, "-m", "goldspan", *map(str, arguments)]
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": ""}  # what is short waits for the end of the command
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", env=surroundings
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        err = process.stderr.read()
+    return Said(process.returncode, "", err)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["--version"], id="a line"),
+        pytest.param(["score", TRACES, "-g", GOLDENS], id="tables"),
+        pytest.param(["score", TRACES, "-g", GOLDENS, "--json"], id="documents"),
+        pytest.param(["goldens", "schema"], id="more than is held back"),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_told_in_a_sentence_and_is_no_failed_gate(arguments: list[object], unbuffered: str) -> None:
+    command = [sys.executable, "-m", "goldspan", *map(str, arguments)]
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=surroundings)
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+
+
+def test_the_demo_shows_the_same_whatever_the_shell_says_of_telemetry() -> None:
+    usual = in_its_own_process("demo")
+    settings = {
+        "GOLDSPAN_CAPTURE_ARGUMENTS": "off",
+        "OTEL_TRACES_SAMPLER": "always_off",
+        "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "10",
+    }
+    assert in_its_own_process("demo", **settings).lines == usual.lines
+
+
+def test_a_file_in_place_of_the_demos_folder_is_told(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.touch()
+    said = in_its_own_process("demo", "--out", taken)
+    assert (said.status, said.out, "it is a file; name a folder" in said.err) == (2, "", True)
+
+
+def test_trace_files_with_nothing_in_them_are_said_to_be_empty(goldspan: Goldspan, tmp_path: Path) -> None:
+    (tmp_path / "traces.jsonl").touch()
+    said = goldspan("extract", tmp_path / "traces.jsonl")
+    assert (said.status, said.err) == (2, "error: no request found in traces.jsonl: nothing was written there\n")
+
+
+def test_one_run_that_is_not_shown_is_one(goldspan: Goldspan) -> None:
+    assert "1 more run; --limit 0 shows all" in goldspan("score", TRACES, "-g", GOLDENS, "--limit", 3).lines
 
 
 def test_a_terminal_without_unicode_gets_plain_signs() -> None:
@@ -578,5 +658,5 @@ def test_goldens_of_declared_components_are_not_reported_as_matching_no_run(
     goldspan: Goldspan, declared: tuple[Path, Path]
 ) -> None:
     traces, goldens = declared
-    said = goldspan("goldens", "check", goldens, "--traces", traces)
-    assert "retrieve" not in said.out
+    said = goldspan("goldens", "check", goldens, traces)
+    assert (said.status, said.out, said.err) == (0, "1 golden read: nothing found\n", "")

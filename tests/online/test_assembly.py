@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan import Evaluation, Run, SpanRecord, evaluate, extract
+from goldspan import ConfigurationError, Evaluation, Run, SpanRecord, evaluate, extract
 from goldspan.model import Unit
 from goldspan.online import Assembly, Counts, Limits, Pipeline, Portion
 from spans import span
@@ -343,6 +343,46 @@ def test_at_the_limit_of_spans_whole_traces_are_given_up() -> None:
     assert process.end(1, trace=OTHER) == ["request 1: 1"]
 
 
+def test_at_the_limit_of_bytes_what_was_scored_is_forgotten_before_anything_in_flight_is_given_up() -> None:
+    process = Process(max_bytes=400)
+
+    def request(trace: int, *, ends: bool) -> None:
+        process.start(1, "agent", trace=trace)
+        process.start(2, "tool", 1, trace=trace)
+        process.end(2, trace=trace)
+        if ends:
+            assert process.end(1, trace=trace) == ["request 1: 1"]
+
+    for trace in range(1, 50):
+        request(trace, ends=True)
+    assert process.assembly.bytes_in_flight < 600
+    assert process.counts == Counts()
+    for trace in range(50, 100):
+        request(trace, ends=False)
+    assert process.assembly.bytes_in_flight < 600
+    assert 0 < len(process.assembly) < 50
+    assert process.counts.evicted > 0
+    assert process.end(1, trace=99) == ["request 1: 1"]  # the last one was spared
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_spans": 0}, "max_spans is a number of at least 1, not 0"),
+        ({"max_traces": "many"}, "max_traces is a number of at least 1, not 'many'"),
+        ({"max_queue": True}, "max_queue is a number of at least 1, not True"),
+        ({"idle": 0}, "idle is a number of more than 0, not 0"),
+        ({"lifetime": float("nan")}, "lifetime is a number of more than 0, not nan"),
+        ({"settle": -1}, "settle is a number of 0 or more, not -1"),
+    ],
+    ids=str,
+)
+def test_a_limit_that_is_none_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Limits(**wrong)
+    assert Limits(late=0, settle=0).late == 0
+
+
 def test_one_trace_that_is_too_large_does_not_push_out_the_others() -> None:
     process = Process(max_spans=10, max_spans_per_trace=5)
     process.start(1, "agent", trace=OTHER)
@@ -350,7 +390,7 @@ def test_one_trace_that_is_too_large_does_not_push_out_the_others() -> None:
     for number in range(2, 50):
         process.start(number, "tool", 1)
         assert process.end(number) == []
-    assert process.counts.unscored >= 6
+    assert process.counts.unscored == 49
     assert process.end(1, trace=OTHER) == ["request 1: 0"]
 
 
@@ -364,8 +404,33 @@ def test_what_is_not_taken_in_makes_its_trace_unscored_whatever_else_comes() -> 
     process.assembly.lose(OTHER, process.now)
     process.start(1, "agent", trace=OTHER)
     assert process.end(1, trace=OTHER) == []
-    assert process.counts == Counts(unscored=4)
+    assert process.counts == Counts(unscored=3)  # what was in flight, and what came afterwards
     assert len(process.assembly) == 0
+
+
+def test_a_late_span_of_a_trace_that_is_lost_meanwhile_counts_as_not_scored() -> None:
+    process = Process()
+    process.start(1, "agent")
+    process.start(2, "tool", 1)
+    assert process.end(1) == ["request 1: 1"]
+    process.assembly.lose(TRACE, process.now)
+    assert process.end(2) == []
+    assert process.wait(400) == process.wait(400) == []
+    assert process.counts == Counts(unscored=1)
+    assert not process.assembly.waits
+
+
+def test_a_run_of_a_trace_that_is_lost_meanwhile_is_not_scored_again() -> None:
+    process = Process()
+    process.start(1, "agent")
+    process.start(2, "tool", 1)
+    process.start(3, "tool", 1)
+    assert process.end(1) == ["request 1: 2"]
+    process.start(4, "tool", 1)
+    process.end(4)
+    process.assembly.lose(TRACE, process.now)  # a fifth, perhaps
+    assert process.wait(400) == process.wait(0, everything=True) == []
+    assert process.counts == Counts(late=1, unscored=2)
 
 
 def test_an_agent_that_takes_over_beside_the_first_continues_its_request() -> None:

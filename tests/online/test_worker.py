@@ -123,16 +123,20 @@ def test_stopping_does_what_is_left_and_takes_nothing_more(work: Work) -> None:
     assert work.done == list(range(5))
 
 
-def test_without_a_thread_a_flush_does_the_work_itself(work: Work) -> None:
+def test_without_a_thread_a_flush_does_the_work_itself(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert work.worker.flush(0)  # nothing was ever put
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert work.worker.put(1)
     assert work.worker.flush(0)
-    assert threading.active_count() >= 1
-    assert work.done == []
+    assert work.done == [1]
+
+
+def refuse(thread: threading.Thread) -> None:
+    """What Python does where no thread can start any more."""
+    raise RuntimeError("can't create new thread at interpreter shutdown")
 
 
 def test_where_no_thread_can_start_any_more_stopping_does_the_work(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't create new thread at interpreter shutdown")
-
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert work.worker.put(1)
     work.worker.stop(30)

@@ -76,7 +76,8 @@ class ScoringExporter(SpanExporter):
         self._behind = [then] if isinstance(then, SpanExporter) else self._named(then)
         if not self._behind and not self._off:
             _log.warning(
-                "goldspan: nothing receives the spans; set OTEL_EXPORTER_OTLP_ENDPOINT, or %s to an exporter's name",
+                "goldspan: nothing stands behind OTEL_TRACES_EXPORTER=goldspan to receive the spans and what is put on "
+                "them; set OTEL_EXPORTER_OTLP_ENDPOINT, or %s to an exporter's name",
                 providers.THEN_EXPORTER,
             )
         self.renew()

@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.util.types import AttributeValue
 
+from goldspan.capture.options import one_of
 from goldspan.errors import ConfigurationError
 from goldspan.online.sampling import ExportSampling
 
@@ -65,9 +66,10 @@ def sampled(then: SpanProcessor | None, sampling: ExportSampling) -> SpanProcess
     """What is handed only the traces to be exported. Raises `ConfigurationError` where nothing is handed on at all."""
     if then is None:
         raise ConfigurationError(
-            "export= (GOLDSPAN_EXPORT_SAMPLE) needs then=: what others at the same provider export is not its to choose"
+            "export= (GOLDSPAN_EXPORT_SAMPLE) needs then=, or OTEL_TRACES_EXPORTER=goldspan with "
+            "GOLDSPAN_THEN_EXPORTER: what others at the same provider export is not its to choose"
         )
-    return _Sampled(then, sampling)
+    return _Sampled(then, one_of("export", sampling, ExportSampling, "an ExportSampling"))
 
 
 class _Sampled(SpanProcessor):

@@ -1,18 +1,21 @@
-"""The keyword arguments that everything that makes a `ScoringProcessor` hands on to it."""
+"""The keyword arguments that everything that makes a `ScoringProcessor` hands on to it, and whether they are such."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 
+from goldspan.errors import ConfigurationError
 from goldspan.model import Unit
 from goldspan.online import Limits
 from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
 from goldspan.sinks import Redact, SinkLike
+
+T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
@@ -34,3 +37,30 @@ class Options(TypedDict, total=False):
     threads: bool
     reload: float | None
     limits: Limits
+
+
+def listed(name: str, value: Iterable[T]) -> list[T]:
+    """What was given as a list. Raises `ConfigurationError` for what is none, such as a single text."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise _wrong(name, "a list", value)
+    return list(value)
+
+
+def one_of(name: str, value: T, kind: Any, wanted: str) -> T:
+    """What was given. Raises `ConfigurationError` where it is of another type than is wanted."""
+    if not isinstance(value, kind):
+        raise _wrong(name, wanted, value)
+    return value
+
+
+def seconds(name: str, value: float | None) -> float | None:
+    """A time that was given, if it was. Raises `ConfigurationError` for what is none."""
+    wanted = "a number of seconds above 0"
+    one_of(name, value, int | float | None, wanted)
+    if value is not None and not value > 0:  # nan is none either
+        raise _wrong(name, wanted, value)
+    return value
+
+
+def _wrong(name: str, wanted: str, value: object) -> ConfigurationError:
+    return ConfigurationError(f"{name}= takes {wanted}, not {value!r}")

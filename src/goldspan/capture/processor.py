@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from opentelemetry._logs import LoggerProvider
@@ -21,20 +21,20 @@ from goldspan._guard import guard
 from goldspan.capture import annotations as saying
 from goldspan.capture import closing, handover
 from goldspan.capture.annotations import expected_attributes
+from goldspan.capture.options import listed, one_of, seconds
 from goldspan.capture.records import record_of
 from goldspan.capture.sources import GoldensLike, goldens_from
 from goldspan.capture.threads import carry_for, stop_carrying_for
-from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.model import SpanRecord, Unit
 from goldspan.online import Limits, Pipeline, Scorer, Worker, check_units
 from goldspan.online.defaults import usual_sinks
+from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
 from goldspan.sinks import Losses, SinkLike, as_sink, flush, result_attributes, shutdown
 from goldspan.sinks.forking import renew_in_forked_children
 
 if TYPE_CHECKING:
-    from goldspan.online.sampling import ExportSampling, Sampling
     from goldspan.sinks import Redact, Sink
 
 _STARTING = guard("take note of a span")
@@ -109,19 +109,22 @@ class ScoringProcessor(SpanProcessor):
         behind = handover.processor_for(then)
         self._then = behind if export is None else handover.sampled(behind, export)
         self._tells_starts = handover.hears_starts(behind)
-        found = goldens_from(goldens, reload=_seconds("reload", reload))
+        one_of("limits", limits, Limits, "a Limits")
+        found = goldens_from(goldens, reload=seconds("reload", reload))
         if sinks is None:
             sinks = usual_sinks(logger_provider, meter_provider)
         pipeline = Pipeline(
             found,
-            sinks=[as_sink(sink) for sink in sinks],
-            metrics=metrics,
-            thresholds=thresholds,
-            golden_id_attributes=golden_id_attributes,
-            units=check_units(units),
-            redact=redact,
-            sampling=sampling,
-            budget=_seconds("budget", budget),
+            sinks=[as_sink(sink) for sink in listed("sinks", sinks)],
+            metrics=None if metrics is None else listed("metrics", metrics),
+            thresholds=one_of("thresholds", thresholds, Mapping | None, "a mapping of metrics to numbers"),
+            golden_id_attributes=(
+                None if golden_id_attributes is None else listed("golden_id_attributes", golden_id_attributes)
+            ),
+            units=check_units(listed("units", units)),
+            redact=one_of("redact", redact, Callable | None, "a function of an evaluation"),
+            sampling=one_of("sampling", sampling, Sampling | None, "a Sampling"),
+            budget=seconds("budget", budget),
         )
         self._scorer: Scorer[ReadableSpan] = Scorer(pipeline, record_of, limits, Losses(meter_provider))
         self._worker: Worker[_Seen] = Worker(self._work, self._scorer.look, max_queue=limits.max_queue)
@@ -129,6 +132,7 @@ class ScoringProcessor(SpanProcessor):
         self._in_background = handover.exports_in_batches(behind) if background is None else background
         self._attributes = attributes
         self._seen_any = False
+        self._stopped = False
         self._closed: set[int] = set()
         renew_in_forked_children(self)
         if attributes and self._then is None and not self._in_background:
@@ -165,7 +169,7 @@ class ScoringProcessor(SpanProcessor):
                 self._started(span)
                 self._watch()
             elif not self._put(span):
-                self._scorer.shed(span.context.trace_id)
+                self._shed(span, spans=1)
         except Exception:  # the guard says what becomes of it
             with _STARTING:
                 raise
@@ -190,7 +194,7 @@ class ScoringProcessor(SpanProcessor):
         if not self._in_background:
             self._end(span)
         elif not self._put(span if type(span) is ReadableSpan else (span,)):
-            self._scorer.shed(span.context.trace_id)
+            self._shed(span, spans=0)  # it counts where its start is met
             if self._then is not None:
                 self._then.on_end(span)
 
@@ -209,6 +213,7 @@ class ScoringProcessor(SpanProcessor):
         closing.unregister(self)
         _at_work.discard(self)
         self._worker.stop(_PATIENCE_S)
+        self._stopped = True  # a provider goes on telling of spans, and another processor may have taken over
         with _SCORING:
             self._scorer.release()
         self._scorer.pipeline.close()
@@ -258,7 +263,7 @@ class ScoringProcessor(SpanProcessor):
 
     def _started(self, span: ReadableSpan) -> None:
         context, parent = span.context, span.parent
-        if _is_ours(span):
+        if self._stopped or _is_ours(span):
             return
         if parent is None:
             self._scorer.started(context.trace_id, context.span_id, None, span)
@@ -275,7 +280,7 @@ class ScoringProcessor(SpanProcessor):
                 self._then.on_end(handover.enriched(span, results) if results else span)
 
     def _take_in(self, span: ReadableSpan) -> Results:
-        if _is_ours(span):
+        if self._stopped or _is_ours(span):
             return {}
         if self._closed and span.context.span_id in self._closed:
             self._closed.discard(span.context.span_id)
@@ -290,6 +295,11 @@ class ScoringProcessor(SpanProcessor):
                 results.update(result_attributes(evaluation))
         return results
 
+    def _shed(self, span: ReadableSpan, *, spans: int) -> None:
+        """Take note of what found no place in the queue."""
+        if not self._stopped:
+            self._scorer.shed(span.context.trace_id, spans=spans)
+
     def _watch(self) -> None:
         """See to it that deadlines are looked at."""
         if self._worker.asleep:
@@ -300,12 +310,6 @@ def _is_ours(span: ReadableSpan) -> bool:
     """Whether it is an evaluation put down as a span, which is nobody's work."""
     scope = span.instrumentation_scope
     return scope is not None and scope.name == "goldspan" and semconv.EVALUATION_MARK in (span.attributes or {})
-
-
-def _seconds(name: str, value: float | None) -> float | None:
-    if value is not None and not value > 0:
-        raise ConfigurationError(f"{name} is a number of seconds above 0, not {value!r}")
-    return value
 
 
 def _left(until: float) -> int:

@@ -5,11 +5,12 @@ Nothing is loaded here that an application without goldens would have to pay for
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from goldspan.errors import ConfigurationError
 
@@ -17,9 +18,19 @@ Owner = Literal["goldens", "processor", "limits"]
 """Whose argument of the same name a setting stands in for: `Goldens`, `ScoringProcessor` or `Limits`."""
 
 
-def _setting(variable: str, read: Callable[[str], Any], meaning: str, default: str, of: Owner | None = None) -> Any:
-    row = {"variable": f"GOLDSPAN_{variable}", "read": read, "meaning": meaning, "default": default, "of": of}
+_PREFIX = "GOLDSPAN_"
+_Read: TypeAlias = Callable[[str], Any]
+
+
+def _setting(read: _Read, meaning: str, default: str, *, of: Owner | None = None, variable: str | None = None) -> Any:
+    """A row of the table. The variable is called as the setting is, unless it is told."""
+    row = {"read": read, "meaning": meaning, "default": default, "of": of, "variable": variable}
     return field(default=None, metadata=row)
+
+
+_of_goldens = functools.partial(_setting, of="goldens")
+_of_processor = functools.partial(_setting, of="processor")
+_of_limits = functools.partial(_setting, of="limits")
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -74,18 +85,23 @@ def _float(text: str) -> float:
 
 
 def _rate(text: str) -> float:
-    rate = _number(text)
-    if rate > 1:
+    rate = _float(text)
+    if not 0 <= rate <= 1:
         raise ValueError(f"{text!r} is not a share from 0 to 1")
     return rate
+
+
+def _similarity(text: str) -> float:
+    similarity = _float(text)
+    if not 0 <= similarity <= 100:
+        raise ValueError(f"{text!r} is not a number from 0 to 100")
+    return similarity
 
 
 _SWITCH = {
     **dict.fromkeys(("on", "true", "1", "yes"), True),
     **dict.fromkeys(("off", "false", "0", "no"), False),
 }
-
-
 _OFF = ("off", "false", "no")
 
 
@@ -95,13 +111,19 @@ def _switch(text: str) -> bool:
     return _SWITCH[text.lower()]
 
 
-def _number_or_off(text: str) -> float | Literal[False]:
-    """`False`: off. Zero is a number here."""
-    return False if text.lower() in _OFF else _number(text)
+def _or_off(read: _Read) -> _Read:
+    """A number, or `False`: off. Zero is a number here."""
 
+    def read_or_off(text: str) -> float | Literal[False]:
+        if text.lower() in _OFF:
+            return False
+        try:
+            number: float = read(text)
+        except ValueError as error:
+            raise ValueError(f"{error}, nor off") from None
+        return number
 
-def _seconds_or_off(text: str) -> float | Literal[False]:
-    return False if text.lower() in _OFF else _seconds(text)
+    return read_or_off
 
 
 def _captured(text: str) -> bool | tuple[str, ...]:
@@ -112,137 +134,78 @@ def _captured(text: str) -> bool | tuple[str, ...]:
 class Settings:
     """What the environment says. `None`: nothing."""
 
-    goldens: tuple[str, ...] | None = _setting("GOLDENS", _list, "golden files, separated by commas", "none")
-    reload: float | Literal[False] | None = _setting(
-        "RELOAD",
-        _seconds_or_off,
-        "seconds between two looks at whether golden files have changed; or `off`",
-        "1",
-        of="processor",
+    goldens: tuple[str, ...] | None = _setting(_list, "golden files, separated by commas", "none")
+    reload: float | Literal[False] | None = _of_processor(
+        _or_off(_seconds), "seconds between two looks at whether golden files have changed; or `off`", "1"
     )
-    near: float | Literal[False] | None = _setting(
-        "NEAR",
-        _number_or_off,
-        "from which similarity on, 0 to 100, a request's text is that of a golden; or `off`",
-        "90",
-        of="goldens",
+    near: float | Literal[False] | None = _of_goldens(
+        _or_off(_similarity), "from which similarity on, 0 to 100, a request's text is that of a golden; or `off`", "90"
     )
-    margin: float | None = _setting(
-        "MARGIN", _number, "how much nearer that golden must be than any other", "3", of="goldens"
-    )
-    golden_id_attributes: tuple[str, ...] | None = _setting(
-        "GOLDEN_ID_ATTRIBUTE",
+    margin: float | None = _of_goldens(_number, "how much nearer that golden must be than any other", "3")
+    golden_id_attributes: tuple[str, ...] | None = _of_processor(
         _list,
         "span attributes that name a golden, separated by commas, in the order tried",
         "`goldspan.golden.id`, `test.case.name`",
-        of="processor",
+        variable="GOLDEN_ID_ATTRIBUTE",
     )
-    metrics: tuple[str, ...] | None = _setting(
-        "METRICS", _list, "names of metrics, separated by commas", "all", of="processor"
+    metrics: tuple[str, ...] | None = _of_processor(_list, "names of metrics, separated by commas", "all")
+    thresholds: Mapping[str, float] | None = _of_processor(
+        _thresholds, "`metric=number`, separated by commas", "those of the goldens"
     )
-    thresholds: Mapping[str, float] | None = _setting(
-        "THRESHOLDS", _thresholds, "`metric=number`, separated by commas", "those of the goldens", of="processor"
-    )
-    units: tuple[str, ...] | None = _setting(
-        "UNITS",
-        _units,
-        "what is scored: `request`, `component`, `conversation`, separated by commas",
-        "`request,component`",
-        of="processor",
+    units: tuple[str, ...] | None = _of_processor(
+        _units, "what is scored: `request`, `component`, `conversation`, separated by commas", "`request,component`"
     )
     sinks: tuple[str, ...] | None = _setting(
-        "SINKS",
         _list,
         "where results go, separated by commas: `attributes` of the run's own span, `events`, `metrics`, `figures`, "
         "`spans`, `jsonl:PATH`, `store:PATH`",
         "`attributes,events,metrics,figures`",
     )
     capture_arguments: bool | tuple[str, ...] | None = _setting(
-        "CAPTURE_ARGUMENTS",
         _captured,
         "what `@goldspan.trace` captures where it is not told: `on`, `off` for neither arguments nor results, or the "
         "names of the only arguments that may be captured, separated by commas, and no results",
         "on",
     )
-    threads: bool | None = _setting(
-        "THREADS",
-        _switch,
-        "whether threads and thread pools keep the request they were started in",
-        "on",
-        of="processor",
+    threads: bool | None = _of_processor(
+        _switch, "whether threads and thread pools keep the request they were started in", "on"
     )
-    sample: float | None = _setting("SAMPLE", _rate, "which share of the traces is scored, 0 to 1", "1")
-    sample_rules: str | None = _setting(
-        "SAMPLE_RULES", str, "other shares by rule, as `environment=test:0, agent=support:1`", "none"
+    sample: float | None = _setting(_rate, "which share of the traces is scored, 0 to 1", "1")
+    sample_rules: str | None = _setting(str, "other shares by rule, as `environment=test:0, agent=support:1`", "none")
+    export_sample: float | None = _setting(_rate, "which share of the traces is handed on, 0 to 1; all are scored", "1")
+    budget: float | None = _of_processor(_seconds, "seconds that the metrics of one run may take", "no limit")
+    background: bool | None = _of_processor(
+        _switch, "whether runs are scored by a thread of their own", "on where spans are exported in batches"
     )
-    export_sample: float | None = _setting(
-        "EXPORT_SAMPLE", _rate, "which share of the traces is handed on, 0 to 1; all are scored", "1"
+    max_traces: int | None = _of_limits(
+        _count, "traces in flight before the one idle for longest is scored as it is", "10000"
     )
-    budget: float | None = _setting(
-        "BUDGET", _seconds, "seconds that the metrics of one run may take", "no limit", of="processor"
+    max_spans: int | None = _of_limits(_count, "spans in flight before that", "100000")
+    max_spans_per_trace: int | None = _of_limits(
+        _count, "spans of one trace in flight beyond which it is not scored", "10000"
     )
-    background: bool | None = _setting(
-        "BACKGROUND",
-        _switch,
-        "whether runs are scored by a thread of their own",
-        "on where spans are exported in batches",
-        of="processor",
+    max_bytes: int | None = _of_limits(_count, "bytes of ended spans kept before that", "67108864")
+    max_queue: int | None = _of_limits(
+        _count, "spans that wait to be scored in the background; the traces of those beyond are not scored", "50000"
     )
-    max_traces: int | None = _setting(
-        "MAX_TRACES",
-        _count,
-        "traces in flight before the one idle for longest is scored as it is",
-        "10000",
-        of="limits",
-    )
-    max_spans: int | None = _setting("MAX_SPANS", _count, "spans in flight before that", "100000", of="limits")
-    max_spans_per_trace: int | None = _setting(
-        "MAX_SPANS_PER_TRACE",
-        _count,
-        "spans of one trace in flight beyond which it is not scored",
-        "10000",
-        of="limits",
-    )
-    max_bytes: int | None = _setting(
-        "MAX_BYTES", _count, "bytes of ended spans kept before that", "67108864", of="limits"
-    )
-    max_queue: int | None = _setting(
-        "MAX_QUEUE",
-        _count,
-        "spans that wait to be scored in the background; the traces of those beyond are not scored",
-        "50000",
-        of="limits",
-    )
-    idle: float | None = _setting(
-        "IDLE", _seconds, "seconds without a span after which a run is scored as it is", "300", of="limits"
-    )
-    lifetime: float | None = _setting(
-        "LIFETIME", _seconds, "seconds after which it is, however busy", "3600", of="limits"
-    )
-    late: float | None = _setting(
-        "LATE", _number, "seconds for which late spans can change a run that was scored", "60", of="limits"
-    )
-    settle: float | None = _setting(
-        "SETTLE", _number, "seconds without a further late span before such a run is scored again", "1", of="limits"
+    idle: float | None = _of_limits(_seconds, "seconds without a span after which a run is scored as it is", "300")
+    lifetime: float | None = _of_limits(_seconds, "seconds after which it is, however busy", "3600")
+    late: float | None = _of_limits(_number, "seconds for which late spans can change a run that was scored", "60")
+    settle: float | None = _of_limits(
+        _number, "seconds without a further late span before such a run is scored again", "1"
     )
     then_exporter: tuple[str, ...] | None = _setting(
-        "THEN_EXPORTER",
         _list,
         "where `OTEL_TRACES_EXPORTER=goldspan` hands the spans on: names of exporters, separated by commas, or `none`",
         "`otlp` where an end point is set, else `none`",
     )
     enabled: bool | None = _setting(
-        "ENABLED",
         _switch,
         "`on`: score under `opentelemetry-instrument` also without any goldens; `off`: do not score there at all",
         "on with goldens or `OTEL_TRACES_EXPORTER=goldspan`",
     )
-    disabled: bool | None = _setting(
-        "DISABLED", _switch, "whether `instrument()` and the ways without code do nothing", "off"
-    )
-    strict: bool | None = _setting(
-        "STRICT", _switch, "`1`: failures of goldspan's own are raised, for its own tests", "off"
-    )
+    disabled: bool | None = _setting(_switch, "whether `instrument()` and the ways without code do nothing", "off")
+    strict: bool | None = _setting(_switch, "`1`: failures of goldspan's own are raised, for its own tests", "off")
 
     def said(self, of: Owner) -> dict[str, Any]:
         """What is said of the arguments of `Goldens`, `ScoringProcessor` or `Limits`; `None` for a number: off."""
@@ -264,30 +227,51 @@ class Variable:
     default: str
 
 
+def variable_of(setting: str) -> str:
+    """The variable that says a setting."""
+    return _PREFIX + (_row(setting)["variable"] or setting.upper())
+
+
+def _row(setting: str) -> Mapping[str, Any]:
+    return Settings.__dataclass_fields__[setting].metadata
+
+
 VARIABLES = tuple(
-    Variable(row.metadata["variable"], row.metadata["meaning"], row.metadata["default"]) for row in fields(Settings)
+    Variable(variable_of(row.name), row.metadata["meaning"], row.metadata["default"]) for row in fields(Settings)
 )
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the variables. Raises `ConfigurationError`, naming the variable, for what cannot be understood."""
-    return Settings(**{row.name: _read(environment, row.metadata) for row in fields(Settings)})
+    return Settings(**{row.name: _read(environment, row.name) for row in fields(Settings)})
 
 
 def captured(environment: Mapping[str, str] = os.environ) -> bool | tuple[str, ...]:
     """What decorated functions capture where they are not told; names: of the arguments only those called so."""
-    said: bool | tuple[str, ...] | None = _read(
-        environment, Settings.__dataclass_fields__["capture_arguments"].metadata
-    )
+    said: bool | tuple[str, ...] | None = _read(environment, "capture_arguments")
     return True if said is None else said
 
 
-def _read(environment: Mapping[str, str], row: Mapping[str, Any]) -> Any:
-    text = environment.get(row["variable"], "").strip()
+def mistyped(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """A sentence about every variable that is nearly one of ours, and so says nothing."""
+    known = {variable.name.removeprefix(_PREFIX) for variable in VARIABLES}
+    odd = [name.removeprefix(_PREFIX) for name in environment if name.startswith(_PREFIX)]
+    odd = [name for name in odd if name not in known]
+    if not odd:
+        return []
+    from goldspan.goldens.words import is_slip, nearest  # only mistakes need it
+
+    meant = {name: nearest(name, known) for name in sorted(odd) if is_slip(name, known)}
+    return [f"there is no setting {_PREFIX}{name}; did you mean {_PREFIX}{word}?" for name, word in meant.items()]
+
+
+def _read(environment: Mapping[str, str], setting: str) -> Any:
+    variable = variable_of(setting)
+    text = environment.get(variable, "").strip()
     if not text:
         return None
     try:
-        value = row["read"](text)
+        value = _row(setting)["read"](text)
     except ValueError as error:
-        raise ConfigurationError(f"{row['variable']}: {error}") from None
+        raise ConfigurationError(f"{variable}: {error}") from None
     return None if value == () else value

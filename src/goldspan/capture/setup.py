@@ -17,12 +17,13 @@ from goldspan.capture import providers
 from goldspan.capture.options import Options
 from goldspan.capture.outlets import sinks_from
 from goldspan.capture.processor import ScoringProcessor, at_work
-from goldspan.capture.settings import Settings, from_environment
+from goldspan.capture.settings import Settings, from_environment, mistyped, variable_of
 from goldspan.capture.sources import RELOAD_S, GoldensLike, Lookup, goldens_from
 from goldspan.errors import ConfigurationError, GoldspanError
 from goldspan.online import Limits
 from goldspan.online.figure_sink import FigureSink
 from goldspan.online.sampling import ExportSampling, sampling_from_text
+from goldspan.scoring.registry import resolve
 from goldspan.sinks import EventSink, MetricSink
 
 if TYPE_CHECKING:
@@ -117,12 +118,18 @@ def processor_from(
     **options: Unpack[Options],
 ) -> ScoringProcessor:
     """A processor as the settings have it, but for what is given. Raises `GoldspanError` when something is wrong."""
+    for complaint in mistyped():
+        _log.warning("goldspan: %s", complaint)
+    _check_metrics(settings, options)
     chosen: dict[str, Any] = {"reload": RELOAD_S, **settings.said("processor"), **_derived(settings), **options}
-    source = settings.goldens if goldens is None else goldens
-    found = goldens_from(source, reload=chosen["reload"], **cast(Lookup, settings.said("goldens")))
+    lookup = cast(Lookup, settings.said("goldens"))
+    if goldens is None:
+        found = _naming("goldens", goldens_from, settings.goldens, reload=chosen["reload"], **lookup)
+    else:
+        found = goldens_from(goldens, reload=chosen["reload"], **lookup)
     if "sinks" not in chosen and settings.sinks is not None:
         chosen["sinks"] = _naming(
-            "GOLDSPAN_SINKS",
+            "sinks",
             sinks_from,
             settings.sinks,
             logger_provider=chosen.get("logger_provider"),
@@ -138,20 +145,26 @@ def _derived(settings: Settings) -> Options:
     if limits := settings.said("limits"):
         options["limits"] = Limits(**limits)
     if settings.sample is not None or settings.sample_rules is not None:
-        options["sampling"] = _naming(
-            "GOLDSPAN_SAMPLE_RULES", sampling_from_text, settings.sample, settings.sample_rules
-        )
+        options["sampling"] = _naming("sample_rules", sampling_from_text, settings.sample, settings.sample_rules)
     if settings.export_sample is not None and settings.export_sample < 1:
         options["export"] = ExportSampling(settings.export_sample)
     return options
 
 
-def _naming(variable: str, make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What is made of a variable. Raises `ConfigurationError`, naming the variable."""
+def _check_metrics(settings: Settings, options: Options) -> None:
+    """Raise `ConfigurationError`, naming the variable, for metrics that there are not."""
+    metrics = None if "metrics" in options else settings.metrics
+    _naming("metrics", resolve, metrics)
+    if "thresholds" not in options:
+        _naming("thresholds", resolve, metrics, settings.thresholds)
+
+
+def _naming(setting: str, make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What is made of a setting. Raises `ConfigurationError`, naming its variable."""
     try:
         return make(*args, **kwargs)
     except GoldspanError as error:
-        raise ConfigurationError(f"{variable}: {error}") from error
+        raise ConfigurationError(f"{variable_of(setting)}: {error}") from error
 
 
 def reason_to_stay_off(settings: Settings) -> str | None:
@@ -186,7 +199,9 @@ def _say_where_results_go(beside: object, processor: ScoringProcessor) -> None:
         "metrics": _receives(api_metrics.get_meter_provider()),
     }
     asked = [_received_as(sink) for sink in processor.sinks]
-    live = [_ANNOTATED[processor.annotates]] if processor.annotates != "none" else []
+    annotates = processor.annotates
+    exported = beside is not None or annotates == "runs"  # the provider that was made has no other processor
+    live = [_ANNOTATED[annotates]] if annotates != "none" and exported else []
     live += [name for name, does in receives.items() if does and name in asked]
     live += ["other sinks"] if None in asked else []
     where = f"beside {_type(beside)}" if beside else "with providers made from the OTEL_* variables"

@@ -56,7 +56,9 @@ def goldens_from(
         from goldspan.goldens import load_goldens
 
         return load_goldens(*paths, **lookup)
-    raise _wrong(next((item for item in items if not isinstance(item, (Golden, str, os.PathLike))), source))
+    if len(made) + len(paths) == len(items):
+        raise ConfigurationError("goldens are all paths or all Golden, not some of each")
+    raise _wrong(next(item for item in items if not isinstance(item, (Golden, str, os.PathLike))))
 
 
 def _is_read_elsewhere(source: object) -> bool:
@@ -66,7 +68,7 @@ def _is_read_elsewhere(source: object) -> bool:
 
 
 def _listed(source: object) -> list[object]:
-    if isinstance(source, Iterable):
+    if isinstance(source, Iterable) and not isinstance(source, bytes):
         return list(source)
     raise _wrong(source)
 

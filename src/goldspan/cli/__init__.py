@@ -1,4 +1,4 @@
-"""The command line: `goldspan score`, `goldspan extract`, `goldspan demo`."""
+"""The command line: `goldspan score`, `extract`, `export`, `goldens` and `demo`."""
 
 from __future__ import annotations
 

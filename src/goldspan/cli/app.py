@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from io import TextIOWrapper
@@ -12,7 +11,7 @@ import typer
 
 from goldspan._version import __version__
 from goldspan.cli import demo, export, extract, goldens, score
-from goldspan.cli.console import fail, warn
+from goldspan.cli.console import fail, flush, silence, warn
 from goldspan.errors import GoldspanError, GoldspanWarning
 
 WRONG_USE = 2
@@ -62,21 +61,34 @@ def run() -> int:
         try:
             app()
         except SystemExit as left:
-            return left.code if isinstance(left.code, int) else int(left.code is not None)
+            return _delivered(left.code if isinstance(left.code, int) else int(left.code is not None))
         except GoldspanError as error:
             fail(str(error))
             return WRONG_USE
         except KeyboardInterrupt:
             return INTERRUPTED
-        except BrokenPipeError:
-            # The reader of a pipe has seen enough (`goldspan score ... | head`); Python must not complain at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
-            if error.filename is None:
-                raise
-            fail(f"{error.filename}: {error.strerror}")
-            return WRONG_USE
-    return 0
+            return _failed(error)
+    return _delivered(0)
+
+
+def _delivered(status: int) -> int:
+    """The exit status, once all that was written has arrived, so that Python has nothing to complain of at its exit."""
+    try:
+        flush()
+    except OSError as error:
+        return _failed(error)
+    return status
+
+
+def _failed(error: OSError) -> int:
+    """Say what the system would not do."""
+    try:
+        flush()
+    except OSError:
+        silence()  # as on a disk that is full
+    fail(f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error))
+    return WRONG_USE
 
 
 def _show(

@@ -19,9 +19,38 @@ _EVERY = 100
 """So many items from one sign of progress to the next."""
 
 
-def output() -> Console:
+class Results(Console):
+    """Standard output. Its reader may have seen enough (`goldspan score ... | head`): then it is `quiet`."""
+
+    def put(self, text: str) -> None:
+        """Write a line as it is, whatever its length and its characters."""
+        try:
+            self.file.write(text + "\n")
+        except BrokenPipeError:
+            self.on_broken_pipe()
+
+    def on_broken_pipe(self) -> None:
+        """Write nothing more and go on, where rich would leave with the exit status of a gate that failed."""
+        self.quiet = True
+        silence()
+
+
+def output() -> Results:
     """Where results go."""
-    return Console(soft_wrap=False, highlight=False, width=_width())
+    return Results(soft_wrap=False, highlight=False, width=_width())
+
+
+def flush() -> None:
+    """Let everything arrive that was written so far."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence()
+
+
+def silence() -> None:
+    """Take standard output away from a reader that is gone or a disk that is full, so that Python can leave quietly."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _width() -> int | None:
@@ -31,7 +60,7 @@ def _width() -> int | None:
 
 def messages() -> Console:
     """Where everything goes that is not the result, behind the results so far where both go to one place."""
-    sys.stdout.flush()
+    flush()
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 

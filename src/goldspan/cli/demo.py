@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from goldspan.capture.processor import ScoringProcessor
 from goldspan.cli.console import clean, output
 from goldspan.cli.tables import conclusion, evaluation_block
 from goldspan.demo import REQUESTS, serve
+from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens, load_goldens
 from goldspan.model import Evaluation, MatchedBy
 
@@ -52,6 +54,7 @@ def demo(
     ] = None,
 ) -> None:
     """Watch a small scripted agent being scored, request by request. Nothing leaves this machine."""
+    _set_apart()
     console = output()
     received = _BackEnd()
     shown = _Printer(console)
@@ -70,6 +73,13 @@ def demo(
     if out is not None:
         (out / _TRACES).write_bytes(encode_spans(received.spans).SerializeToString())
         console.print(f"\nThe traces are kept. Score them again:\n  goldspan score {out / _TRACES} -g {out / _GOLDENS}")
+
+
+def _set_apart() -> None:
+    """Forget what the shell says of sampling, limits and capture: the demo shows the same everywhere."""
+    for name in list(os.environ):
+        if name.startswith(("OTEL_", "GOLDSPAN_")) and name != "GOLDSPAN_STRICT":
+            del os.environ[name]
 
 
 class _BackEnd(SpanExporter):
@@ -98,6 +108,8 @@ class _Printer:
 def _goldens(out: Path | None) -> Goldens:
     with as_file(files("goldspan.demo") / _GOLDENS) as path:
         if out is not None:
+            if out.exists() and not out.is_dir():
+                raise ConfigurationError(f"--out {out}: it is a file; name a folder")
             out.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, out / _GOLDENS)
         return load_goldens(path)

@@ -39,7 +39,9 @@ def extract(
     console = output()
     if as_json:
         for run in runs:
-            console.file.write(to_json(run_document(run)) + "\n")
+            console.put(to_json(run_document(run)))
+            if console.quiet:
+                break
     else:
         found = list(runs)
         console.print(runs_table(found))

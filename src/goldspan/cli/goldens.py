@@ -42,7 +42,7 @@ def goldens() -> None:
     """Look after golden files."""
 
 
-@app.command(epilog=CHECK_EXAMPLES)
+@app.command(epilog=CHECK_EXAMPLES, short_help="Say what is wrong or odd about goldens, also beside traces.")
 def check(
     paths: Annotated[
         list[str],
@@ -85,7 +85,7 @@ def check(
 @app.command(epilog=SCHEMA_EXAMPLES)
 def schema() -> None:
     """Print the JSON Schema of golden files, for editors and other programs."""
-    output().file.write(json.dumps(language_schema(), indent=2, sort_keys=True) + "\n")
+    output().put(json.dumps(language_schema(), indent=2, sort_keys=True))
 
 
 def _sorted(paths: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -124,7 +124,7 @@ def _show(findings: Sequence[Finding], library: Library, *, as_json: bool) -> No
     if as_json:
         for finding in findings:
             document = {"finding": finding.kind, "goldens": list(finding.goldens), "message": finding.sentence}
-            console.file.write(to_json(document) + "\n")
+            console.put(to_json(document))
         return
     for finding in findings:
         console.print(Text(clean(finding.sentence)), soft_wrap=True)

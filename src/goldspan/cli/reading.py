@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -52,6 +53,7 @@ _WHY_NONE: dict[Unit, str] = {
     "component": "no span in it is marked or declared as one, and no agent works inside another; docs/components.md "
     "says how",
 }
+_EMPTY = "nothing was written there"
 _TOLD, _WRONG = 5, 20
 """So many places of a file, and wrong rows, are told one by one."""
 
@@ -80,7 +82,12 @@ def runs_in(
         _tell(losses)
     if none:
         named = ", ".join("standard input" if path == "-" else Path(path).name or path for path in paths)
-        raise TraceFileError(f"no {unit} found in {named}: {_WHY_NONE[unit]}")
+        raise TraceFileError(f"no {unit} found in {named}: {_EMPTY if _are_empty(paths) else _WHY_NONE[unit]}")
+
+
+def _are_empty(paths: list[str]) -> bool:
+    """Whether all of them are files with nothing in them, as an exporter leaves them that was never shut down."""
+    return all(os.path.isfile(path) and not os.path.getsize(path) for path in paths)
 
 
 def cases_in(paths: list[str], goldens: Goldens | None) -> tuple[list[Case], list[str]]:

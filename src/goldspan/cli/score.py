@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from goldspan.cases.judging import Case, judge_of
 from goldspan.cases.workers import in_order
 from goldspan.cli import judging
-from goldspan.cli.console import counted, output, warn
+from goldspan.cli.console import Results, counted, output, warn
 from goldspan.cli.gates import all_met, check_gates, limits
 from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, PathsIfAny, UnitOption, cases_in, runs_in, tell_wrong
 from goldspan.cli.tables import capture_notice, conclusion, evaluation_blocks, summary, summary_table
@@ -79,14 +78,19 @@ def score(
     unit: UnitOption = "request",
     golden_id_attribute: GoldenIdAttribute = None,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, help="Runs judged at once, for metrics of your own that wait.")
+        int,
+        typer.Option(
+            "--concurrency", metavar="N", min=1, help="Runs judged at once, for metrics of your own that wait."
+        ),
     ] = 1,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Runs shown, failed ones first; 0 shows all.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="Runs shown, failed ones first; 0 shows all.")
+    ] = 20,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Every score, how it came about, and the values that differ.")
     ] = False,
     format: Annotated[  # noqa: A002 - the name of the option
-        Format, typer.Option("--format", help="How results are written.")
+        Format, typer.Option("--format", metavar="FORM", help="How results are written: text, json or markdown.")
     ] = "text",
     as_json: JsonFlag = False,
 ) -> None:
@@ -137,31 +141,37 @@ def _written(judged: Iterable[Evaluation], form: Format, *, limit: int, verbose:
     evaluations = []
     for evaluation in judged:
         evaluations.append(evaluation)
-        console.file.write(to_json(evaluation_document(evaluation)) + "\n")
+        console.put(to_json(evaluation_document(evaluation)))
     return evaluations
 
 
-def _show(evaluations: Sequence[Evaluation], console: Console, *, limit: int, verbose: bool) -> None:
+def _show(evaluations: Sequence[Evaluation], console: Results, *, limit: int, verbose: bool) -> None:
     shown = _most_urgent(evaluations, limit)
     console.print(evaluation_blocks(shown, console, verbose=verbose))
-    if len(shown) < len(evaluations):
-        console.print(Text(f"{len(evaluations) - len(shown)} more runs; --limit 0 shows all", style="dim"))
+    if left := _left(shown, evaluations):
+        console.print(Text(f"{left}; --limit 0 shows all", style="dim"))
     console.print()
     console.print(summary_table(evaluations))
     console.print()
     console.print(conclusion(evaluations))
 
 
-def _show_markdown(evaluations: Sequence[Evaluation], console: Console, *, limit: int, verbose: bool) -> None:
+def _show_markdown(evaluations: Sequence[Evaluation], console: Results, *, limit: int, verbose: bool) -> None:
     shown = _most_urgent(evaluations, limit)
     rows = tuple(tuple((Span(cell),) for cell in row) for row in summary(evaluations))
     pieces = [
         markdown([(Span(conclusion(evaluations).plain),), Table(("metric", "mean", "runs", "passed"), rows)]),
         *(evaluation.to_markdown(values=verbose) for evaluation in shown),
     ]
-    if len(shown) < len(evaluations):
-        pieces.append(f"{len(evaluations) - len(shown)} more runs")
-    console.file.write("\n\n".join(pieces) + "\n")
+    if left := _left(shown, evaluations):
+        pieces.append(left)
+    console.put("\n\n".join(pieces))
+
+
+def _left(shown: Sequence[Evaluation], evaluations: Sequence[Evaluation]) -> str:
+    """How many are not shown; empty where all are."""
+    number = len(evaluations) - len(shown)
+    return f"{number} more run{'s' * (number != 1)}" if number else ""
 
 
 def _most_urgent(evaluations: Sequence[Evaluation], limit: int) -> Sequence[Evaluation]:

@@ -18,16 +18,15 @@ from goldspan.extraction import role_of
 from goldspan.extraction.reading import BARE, MARKS, WORK
 from goldspan.model import SpanRecord
 from goldspan.online.archive import Archive
+from goldspan.online.flight import Flight
 from goldspan.online.forest import Given, Live, Node, Trace
 from goldspan.online.limits import Limits
-from goldspan.online.packing import Packer, count
+from goldspan.online.packing import Packer
 from goldspan.online.portions import Counts, Ended, Portion, Revised
 from goldspan.online.trees import Trees, unended
 
 _SCORED_KEPT = 32
 """Requests given out below one root whose spans are kept, to tell which work beside them is theirs."""
-_FEW = 4
-"""A trace with no more nodes than this has a dictionary of them that is as small as can be."""
 
 
 class Assembly(Generic[Live]):
@@ -47,32 +46,30 @@ class Assembly(Generic[Live]):
         self._limits = limits or Limits()
         self._watched = watched
         self.counts = Counts()
-        self._packer = Packer()
-        self._trees = Trees(peek, self._packer)
-        self._archive = Archive(self._packer, self._limits, self.counts)
-        self._traces: dict[int, Trace[Live]] = {}  # by the time of what happened last
+        packer = Packer()
+        self._trees = Trees(peek, packer)
+        self._archive = Archive(packer, self._limits, self.counts)
+        self._flight = Flight(packer, self._trees, self._archive)
         self._ripe: list[Portion] = []
-        self._spans = 0
-        self._bytes = 0
         self._aged = 0.0
 
     def __len__(self) -> int:
         """The number of spans in flight: those that have started and whose run has not been given out."""
-        return self._spans
+        return self._flight.spans
 
     @property
     def bytes_in_flight(self) -> int:
         """The bytes of ended spans that are folded away, and of runs that were given out lately."""
-        return self._bytes + self._archive.size
+        return self._flight.bytes + self._archive.size
 
     @property
     def waits(self) -> bool:
         """Whether anything in here depends on the time."""
-        return bool(self._traces or self._ripe or self._archive.waits)
+        return bool(self._flight or self._ripe or self._archive.waits)
 
     def knows(self, trace_id: int, span_id: int) -> bool:
         """Whether that span is in flight here."""
-        trace = self._traces.get(trace_id)
+        trace = self._flight.get(trace_id)
         return trace is not None and span_id in trace.nodes
 
     # --- spans -------------------------------------------------------------------------------------------------------
@@ -83,31 +80,31 @@ class Assembly(Generic[Live]):
         """Take note of a span that started. `remote`: its parent is in another process, as far as is known."""
         if not remote and parent_id is not None and self._archive.is_forgotten(trace_id):
             return
-        trace = self._opened(trace_id, now)
+        trace = self._flight.opened(trace_id, now)
         if trace.lost or span_id in trace.nodes:
+            self.counts.unscored += trace.lost
             return
-        self._touch(trace, now)
+        self._flight.touch(trace, now)
         parent = None
         if parent_id is not None:
             parent = trace.holder_of(parent_id)
             gone = parent is None or parent.scored  # a request that was given out keeps its own span, and no others
             if gone and trace.given and self._archive.starts_late(trace, span_id, parent_id):
-                self._close_if_done(trace, now)
+                self._flight.close_if_done(trace, now)
                 return
         if parent is not None and (parent.id != parent_id or parent.record is not None):
             trace.outgrown = True  # it starts inside of what has ended
-        trace.add(span_id, parent, live)
-        self._spans += 1
+        self._flight.add(trace, span_id, parent, live)
         self._keep_within_limits(trace, now)
 
     def ended(self, trace_id: int, span_id: int, record: SpanRecord, now: float = 0.0) -> list[Portion]:
         """Take in a span that ended; what came to its end with it: nothing, mostly, else a component or requests."""
-        trace = self._traces.get(trace_id)
+        trace = self._flight.get(trace_id)
         node = trace.nodes.get(span_id) if trace is not None else None
         if trace is None or node is None or node.record is not None:
             self._archive.ended(trace, trace_id, span_id, record, now)
             return []
-        self._touch(trace, now)
+        self._flight.touch(trace, now)
         node.record, node.live, node.role = record, None, role_of(record)
         done: list[Portion] = []
         outermost = node.role in MARKS and self._trees.is_in_the_open(node)
@@ -115,23 +112,22 @@ class Assembly(Generic[Live]):
             done.append(self._component(trace, node, record))
         if node.parent is None:
             done += self._whole(trace, node, now)
-            self._close_if_done(trace, now)
+            self._flight.close_if_done(trace, now)
         elif outermost:
             done.append(self._request(trace, node, record, now))
         elif not node.children:
-            self._fold(trace, node)
+            self._flight.fold(trace, node)
         return done
 
     def expect_successor(self, trace_id: int) -> None:
         """Take note that an agent handed over: the next one beside it continues the same request."""
-        trace = self._traces.get(trace_id)
+        trace = self._flight.get(trace_id)
         if trace is not None and trace.given:
             trace.given[-1].handed_over = True
 
     def lose(self, trace_id: int, now: float) -> None:
-        """Take note that a span of that trace never comes in here: none of its runs could be told rightly."""
-        self.counts.unscored += 1
-        trace = self._opened(trace_id, now)
+        """Take note that not all of a trace comes in here: none of its runs could be told rightly."""
+        trace = self._flight.opened(trace_id, now)
         if not trace.lost:
             self._lose(trace)
 
@@ -144,15 +140,16 @@ class Assembly(Generic[Live]):
         """
         limits = self._limits
         for trace, given in self._archive.changed(now, everything=everything):
-            self._ripe.append(self._revised(trace, given))
-        while self._traces:
-            trace = next(iter(self._traces.values()))
+            if not trace.lost:
+                self._ripe.append(self._revised(trace, given))
+        while self._flight:
+            trace = self._flight.idle_longest()
             if now - trace.active < limits.idle:
                 break
             self.counts.unended += self._release(trace, now)
         if now >= self._aged:
             self._aged = now + limits.lifetime / 60
-            for trace in [trace for trace in self._traces.values() if now - trace.born >= limits.lifetime]:
+            for trace in [trace for trace in self._flight if now - trace.born >= limits.lifetime]:
                 self.counts.unended += self._release(trace, now)
         self._archive.forget_old(now)
         ripe, self._ripe = self._ripe, []
@@ -160,7 +157,7 @@ class Assembly(Generic[Live]):
 
     def release(self, now: float) -> list[Portion]:
         """Take everything that is in flight as it is: the process is about to end."""
-        for trace in list(self._traces.values()):
+        for trace in self._flight:
             self.counts.unended += self._release(trace, now)
         return self.due(now, everything=True)
 
@@ -176,14 +173,14 @@ class Assembly(Generic[Live]):
         nodes = list(root.walk())
         done: list[Portion] = []
         if trace.lost or all(self._trees.role(node) in BARE or node.scored for node in nodes):
-            self._give(trace, root, now)
+            self._flight.give(trace, root, now)
         elif (beside := self._given_beside(trace, root)) is not None:
             live = self._trees.live_ones(root)
-            self._give(trace, root, now, late=beside)
+            self._flight.give(trace, root, now, late=beside)
             done.append(self._revised(trace, beside, live))
         else:
             spans, missing = self._with_path(trace, root), unended(root)
-            self._give(trace, root, now)
+            self._flight.give(trace, root, now)
             done.append(Ended("request", spans, unended=missing, known=trace.known))
         return done
 
@@ -195,15 +192,15 @@ class Assembly(Generic[Live]):
         if (beside := self._given_beside(trace, ended.root, continued=True)) is not None:
             live = self._trees.live_ones(ended)
             for stray in own:
-                self._give(trace, stray, now, late=beside)
-            self._give(trace, ended, now, keep_itself=True, late=beside)
+                self._flight.give(trace, stray, now, late=beside)
+            self._flight.give(trace, ended, now, keep_itself=True, late=beside)
             done: Portion = self._revised(trace, beside, live)
         else:
             spans = [*self._with_path(trace, ended), *(span for stray in own for span in self._with_path(trace, stray))]
             missing = unended(ended)
             for stray in own:
-                self._give(trace, stray, now)
-            self._give(trace, ended, now, keep_itself=True)
+                self._flight.give(trace, stray, now)
+            self._flight.give(trace, ended, now, keep_itself=True)
             done = Ended("request", tuple(spans), record.span_id, unended=missing, known=trace.known)
         self._tidy(trace, surface, marks, now)
         return done
@@ -240,31 +237,11 @@ class Assembly(Generic[Live]):
             elif self._trees.request_of(node, marks).scored:  # it came when its request had been given out
                 self._give_late(trace, node, now)
         for node in spent[:-_SCORED_KEPT]:  # work may still begin inside of what has ended just now
-            self._give(trace, node, now)
+            self._flight.give(trace, node, now)
         for mark in [mark for mark in marks if mark.scored][:-_SCORED_KEPT]:
-            self._cut(trace, mark)
+            self._flight.cut(trace, mark)
 
     # --- spans kept as rows ------------------------------------------------------------------------------------------
-
-    def _fold(self, trace: Trace[Live], node: Node[Live]) -> None:
-        """Make a row of an ended span below an agent, a tool or the like: nobody will ask where it stands."""
-        parent, record = node.parent, node.record
-        if parent is None or record is None or self._trees.is_in_the_open(node):
-            return
-        row = self._packer.pack_if_possible(record)
-        if not row:
-            return
-        parent.fold(row)
-        if node.folded:
-            parent.fold(node.folded)
-        self._bytes += len(row)
-        node.unhook()
-        del trace.nodes[node.id]
-        if len(trace.nodes) <= _FEW:
-            # A dictionary never shrinks by itself, a copy of it is no smaller, and thousands of them are in flight.
-            trace.nodes = {span_id: kept for span_id, kept in trace.nodes.items()}  # noqa: C416
-        if parent.record is not None and not parent.children:
-            self._fold(trace, parent)
 
     def _with_path(self, trace: Trace[Live], node: Node[Live]) -> tuple[SpanRecord, ...]:
         """The spans of a subtree, and what stands around it."""
@@ -274,34 +251,9 @@ class Assembly(Generic[Live]):
         beyond = self._trees.around(trace, given[-1]) if given else ()
         return (*given, *beyond, *path, *self._trees.records(node))
 
-    def _give(
-        self,
-        trace: Trace[Live],
-        node: Node[Live],
-        now: float,
-        *,
-        keep_itself: bool = False,
-        late: Given | None = None,
-    ) -> None:
-        """Put a subtree into the archive; `late`: beside what was given out before, which it may change."""
-        rows, unsettled, pending = bytearray(), bytearray(), set()
-        live: set[int] = set()
-        for below in node.walk():  # parents first
-            if below.record is None:
-                pending.add(below.id)
-            if below.record is None or (below is not node and below.parent is not None and below.parent.id in live):
-                live.add(below.id)
-            kept = unsettled if below.id in live else rows
-            if below.record is not None and not below.scored:
-                kept += self._packer.pack_if_possible(below.record)
-            kept += below.folded
-        node.scored = True
-        self._cut(trace, node, keep_itself=keep_itself)
-        self._archive.put(trace, rows, unsettled, pending, now, late=late)
-
     def _give_late(self, trace: Trace[Live], node: Node[Live], now: float) -> None:
         """Put work into the archive that belongs to a request already given out, which is looked at anew for it."""
-        self._give(trace, node, now, late=trace.given[-1])
+        self._flight.give(trace, node, now, late=trace.given[-1])
         self._archive.await_more(trace, trace.given[-1], now)
 
     def _revised(self, trace: Trace[Live], given: Given, live: list[SpanRecord] | None = None) -> Revised:
@@ -310,29 +262,6 @@ class Assembly(Generic[Live]):
         around = {above.span_id: above for record in revised.after for above in self._trees.around(trace, record)}
         path = tuple([record for span_id, record in around.items() if span_id not in revised.there])
         return replace(revised, before=path + revised.before, after=path + revised.after)
-
-    def _cut(self, trace: Trace[Live], node: Node[Live], *, keep_itself: bool = False) -> None:
-        folded = [below.folded for below in node.walk() if below.folded]
-        before = len(trace.nodes)
-        trace.cut(node, keep_itself=keep_itself)
-        self._bytes -= sum(map(len, folded))
-        self._spans -= before - len(trace.nodes) + sum(map(count, folded))
-
-    def _opened(self, trace_id: int, now: float) -> Trace[Live]:
-        """A trace in which something happens, for the first time or again."""
-        trace = self._traces.get(trace_id)
-        if trace is None:
-            trace = self._traces[trace_id] = self._archive.reopen(trace_id) or Trace(trace_id, now)
-        return trace
-
-    def _touch(self, trace: Trace[Live], now: float) -> None:
-        """Take note that something happened in a trace."""
-        trace.active = now
-        self._traces[trace.id] = self._traces.pop(trace.id)
-
-    def _close_if_done(self, trace: Trace[Live], now: float) -> None:
-        if not trace.nodes and self._traces.pop(trace.id, None) is not None:
-            self._archive.finish(trace, now)
 
     # --- limits ------------------------------------------------------------------------------------------------------
 
@@ -355,19 +284,19 @@ class Assembly(Generic[Live]):
             if node.id in late:
                 self._give_late(trace, node, now)
             elif (node.record is not None or node.role not in BARE) and not self._tells(node):
-                self._give(trace, node, now, late=again)
+                self._flight.give(trace, node, now, late=again)
         self._ripe += taken
         if takes and again is not None:
             self._ripe.append(self._revised(trace, again, live))
         trace.released = trace.released or takes
         if not working and now - trace.born >= self._limits.lifetime:
             for root in roots:
-                self._cut(trace, root)
+                self._flight.cut(trace, root)
         trace.active = now
         if working:
             trace.born = now
-        self._touch(trace, now)
-        self._close_if_done(trace, now)
+        self._flight.touch(trace, now)
+        self._flight.close_if_done(trace, now)
         return takes
 
     def _tells(self, node: Node[Live]) -> bool:
@@ -386,25 +315,29 @@ class Assembly(Generic[Live]):
             self._lose(trace)
         while self.bytes_in_flight > limits.max_bytes and self._archive.make_room():
             pass
-        while len(self._traces) > 1 and (
-            self._spans > limits.max_spans
-            or len(self._traces) > limits.max_traces
+        flight = self._flight
+        while len(flight) > 1 and (
+            flight.spans > limits.max_spans
+            or len(flight) > limits.max_traces
             or self.bytes_in_flight > limits.max_bytes
         ):
-            self._evict(next(iter(self._traces.values())), now)
+            self._evict(flight.idle_longest(), now)
 
     def _evict(self, trace: Trace[Live], now: float) -> None:
         """Take a trace as it is, and keep nothing of it in flight."""
         self.counts.evicted += bool(trace.nodes)  # there is nothing left of one that was lost before
         self._release(trace, now)
         for root in [node for node in trace.nodes.values() if node.parent is None]:
-            self._cut(trace, root)
-        self._close_if_done(trace, now)
+            self._flight.cut(trace, root)
+        self._flight.close_if_done(trace, now)
 
     def _lose(self, trace: Trace[Live]) -> None:
         """Score nothing of a trace any more: not all of it was seen."""
         trace.lost = True
-        before = self._spans
+        for given in trace.given:
+            self.counts.unscored += len(given.pending)
+            given.pending.clear()
+        before = self._flight.spans
         for root in [node for node in trace.nodes.values() if node.parent is None]:
-            self._cut(trace, root)
-        self.counts.unscored += before - self._spans
+            self._flight.cut(trace, root)
+        self.counts.unscored += before - self._flight.spans

@@ -154,10 +154,6 @@ class Trace(Generic[Live]):
         """Whether a span was given out so long ago that it is no longer kept."""
         return self._spent is not None and span_id in self._spent
 
-    def add(self, span_id: int, parent: Node[Live] | None, live: Live) -> None:
-        """Hang a span that started under its parent; without one it is a root."""
-        self.nodes[span_id] = Node(span_id, parent, live)
-
     def cut(self, node: Node[Live], *, keep_itself: bool = False) -> None:
         """Drop everything below a node, and the node."""
         for gone in list(node.walk()):

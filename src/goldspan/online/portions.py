@@ -83,4 +83,4 @@ class Counts:
     unended: int = 0
     """Traces that were taken as they were because nothing had happened in them for long."""
     unscored: int = 0
-    """Spans that were not taken in, and those in flight of the same traces."""
+    """Spans that were not taken in, and those in flight of the same traces: each counts once."""

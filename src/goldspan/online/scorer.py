@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic
 
@@ -30,6 +29,7 @@ _COUNTERS = {
     "reload_failures": semconv.RELOAD_FAILURES_COUNTER,
 }
 _SHED_KEPT = 100_000
+"""Traces of which something was shed while one run was judged. Beyond it nothing is noted of further ones."""
 
 
 class Scorer(Generic[Live]):
@@ -52,7 +52,9 @@ class Scorer(Generic[Live]):
         self._clock = AwakeClock()
         self._assembly: Assembly[Live] = Assembly(self._peek, self._limits, watched=self.pipeline.watches)
         self._strays = Strays(self._limits)
-        self._shed: deque[int] = deque(maxlen=_SHED_KEPT)
+        self._shedding = threading.RLock()  # a signal may come while it is held, and its handler may make spans
+        self._shed: set[int] = set()
+        self._refused = 0
         self._told = dict.fromkeys(_COUNTERS, 0)
 
     @property
@@ -84,9 +86,15 @@ class Scorer(Generic[Live]):
                 done = self._strays.route(done, self._clock.now())
         return self._concluded(done, trace_id) if done else []
 
-    def shed(self, trace_id: int) -> None:
-        """Take note, without waiting, that a span of a trace will not be taken in."""
-        self._shed.append(trace_id)
+    def shed(self, trace_id: int, *, spans: int = 1) -> None:
+        """Take note, without waiting for what is under way, that not all of a trace will be taken in.
+
+        `spans`: how many of it start and are not taken in; none where one will only be missed as it ends.
+        """
+        with self._shedding:
+            self._refused += spans
+            if len(self._shed) < _SHED_KEPT:
+                self._shed.add(trace_id)
 
     def look(self, *, everything: bool = False) -> bool:
         """Score what the time has brought about; whether anything still waits for its time.
@@ -123,8 +131,14 @@ class Scorer(Generic[Live]):
         return evaluations
 
     def _take_losses(self) -> None:
-        while self._shed:
-            self._assembly.lose(self._shed.popleft(), self._clock.now())
+        if not self._shed:
+            return
+        with self._shedding:
+            shed, self._shed = self._shed, set()
+            refused, self._refused = self._refused, 0
+        self._assembly.counts.unscored += refused
+        for trace_id in shed:
+            self._assembly.lose(trace_id, self._clock.now())
 
     def _publish(self) -> None:
         """Count what was lost since the last time."""
