@@ -50,6 +50,6 @@ def report(doing: str, error: BaseException, *, traceback: bool = True) -> None:
         if first:
             _logged.add((doing, kind))
     if first:
-        why = "" if traceback else f": {' '.join(str(error).split())}"
+        why = "" if traceback else f": {' '.join(str(error).split()).rstrip('.')}"
         shown = error if traceback else None
         _log.error("goldspan could not %s%s; your application goes on, this is logged once", doing, why, exc_info=shown)

@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import pydantic
 import pytest
 from opentelemetry import context, trace
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
@@ -21,6 +22,19 @@ from goldspan.capture.records import record_of
 from goldspan.scoring import registry
 
 HOTELS = [{"name": "Ritz", "price": 900}]
+MESSAGES = [
+    {"role": "system", "content": "You are a concierge."},
+    {"role": "user", "content": "Hello."},
+    {"role": "assistant", "content": "Where to?"},
+    {"role": "user", "content": [{"type": "text", "text": "Paris?"}]},
+]
+
+
+class Said(pydantic.BaseModel):
+    """A message of a user with the fields that LangChain's has."""
+
+    content: str
+    type: str = "human"
 
 
 @goldspan.trace
@@ -73,18 +87,36 @@ def test_an_agent_is_an_invoke_agent_span_with_messages(captured: Exported) -> N
         pytest.param(((), {"user": "u1", "question": "Paris?"}), "Paris?", id="first text in the order of declaration"),
         pytest.param(((3, "u1"), {}), "u1", id="the first that is text"),
         pytest.param(((3,), {"user": 4}), '{"question":3,"user":4}', id="no text: the arguments as JSON"),
+        pytest.param(((3,), {"messages": MESSAGES, "user": "u1"}), "Paris?", id="messages go before a text"),
+        pytest.param((("Rome?",), {"history": MESSAGES}), "Rome?", id="other lists of messages go behind it"),
+        pytest.param((("Rome?",), {"messages": []}), "Rome?", id="no message yet"),
+        pytest.param(((MESSAGES,), {}), "Paris?", id="messages by another name"),
+        pytest.param((({"messages": MESSAGES, "step": 1},), {}), "Paris?", id="a state that holds messages"),
+        pytest.param((([Said(content="Oslo?")],), {}), "Oslo?", id="messages that are objects"),
+        pytest.param((({"parts": [1]},), {}), '{"question":{"parts":[1]}}', id="nothing that anybody said"),
+        pytest.param(((["x" * 40_000, {"content": ""}],), {}), '{"question": ["' + "x" * 32_753 + "…", id="too long"),
     ],
 )
-def test_the_input_of_an_agent_is_its_first_text(
+def test_the_input_of_an_agent_is_what_somebody_asked(
     captured: Exported, arguments: tuple[tuple[Any, ...], dict[str, Any]], told: str
 ) -> None:
     @goldspan.trace(kind="agent")
-    def agent(question: Any, user: Any) -> None: ...
+    def agent(question: Any, user: Any = None, **rest: Any) -> None: ...
 
     args, kwargs = arguments
     agent(*args, **kwargs)
     (message,) = json.loads(captured.attributes("invoke_agent agent")["gen_ai.input.messages"])
     assert message["parts"][0]["content"] == told
+
+
+@pytest.mark.parametrize("kind", ["agent", "component"])
+def test_what_was_called_with_nothing_has_no_input(captured: Exported, kind: Any) -> None:
+    @goldspan.trace(kind=kind, name="idle")
+    def idle() -> None: ...
+
+    idle()
+    (span,) = captured.spans
+    assert not [key for key in span.attributes or {} if "input" in key]
 
 
 def test_a_component_carries_its_name_input_and_output(captured: Exported) -> None:

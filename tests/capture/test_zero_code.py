@@ -149,6 +149,16 @@ def test_where_it_is_not_wanted_it_hands_on_and_scores_nothing(
         pytest.param(
             {"GOLDSPAN_GOLDENS": "none.yaml", "OTEL_TRACES_EXPORTER": "goldspan"}, "none.yaml", id="with the exporter"
         ),
+        pytest.param(
+            {"GOLDSPAN_IDLE": "soon", "OTEL_TRACES_EXPORTER": "goldspan"},
+            "'soon'",
+            id="a time, with the exporter",
+        ),
+        pytest.param(
+            {"GOLDSPAN_ENABLED": "perhaps", "OTEL_TRACES_EXPORTER": "goldspan"},
+            "GOLDSPAN_ENABLED: 'perhaps'",
+            id="whether it is wanted, with the exporter",
+        ),
     ],
 )
 def test_what_is_set_up_wrongly_is_logged_once_and_counted_and_the_program_goes_on(

@@ -160,7 +160,8 @@ def test_every_sign_of_a_legend_is_there_once() -> None:
 
 def test_calls_of_which_nothing_was_expected_bear_no_note() -> None:
     assert line_of(compare(["a"], None).rows[0]).notes == ()
-    assert Comparison(None, ()).to_markdown() == "Nothing was expected and nothing was called."
+    assert Comparison(None, ()).to_markdown() == "Nothing was called."
+    assert compare([], []).to_markdown() == "Nothing was expected and nothing was called."
 
 
 def test_a_long_comparison_is_cut_and_says_so() -> None:

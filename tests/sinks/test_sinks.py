@@ -117,6 +117,13 @@ def test_a_score_that_has_nothing_to_say_is_explained_by_the_evaluation() -> Non
     right = evaluate(replace(RUN, tool_calls=(ToolCall("find_order"), ToolCall("refund"))), GOLDEN)
     explanations = _events(right)["tool_recall"].attributes
     assert explanations["gen_ai.evaluation.explanation"] == right.reason
+    wrong = evaluate(replace(RUN, tool_calls=(ToolCall("find_order"),)), GOLDEN)
+    events = _events(wrong)
+    assert events["tool_recall"].attributes["gen_ai.evaluation.explanation"] == wrong.reason
+    assert events["tool_success"].attributes["gen_ai.evaluation.score.value"] == 1.0
+    assert "gen_ai.evaluation.explanation" not in events["tool_success"].attributes
+    unknown = evaluate(RUN, None)
+    assert "gen_ai.evaluation.explanation" not in _events(unknown)["tool_success"].attributes
     bare = evaluate(RUN, GOLDEN, reasons=False)
     assert not any("gen_ai.evaluation.explanation" in event.attributes for event in _events(bare).values())
 

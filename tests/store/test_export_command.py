@@ -128,7 +128,7 @@ def test_a_file_that_is_there_needs_force(goldspan: Goldspan, filled: Path, tmp_
     ("options", "sentence"),
     [
         (["--since", "yesterday"], "--since: 'yesterday' is no time; write it as 2026-01-31"),
-        (["--below", "0.5"], "`below` needs the `metric`"),
+        (["--below", "0.5"], "--below needs --metric"),
         (["--tool-role", "missing"], "`tool_role` 'missing' needs the `tool`"),
         (["--verdict", "bad"], "'bad' is not one of 'pass', 'fail'"),
     ],

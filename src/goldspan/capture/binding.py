@@ -9,6 +9,7 @@ from typing import Any
 Arguments = dict[str, Any]
 """The arguments of one call by parameter name, as they were passed: defaults that were not passed are not in it."""
 
+_MESSAGES = "messages"
 _RECEIVERS = frozenset({"self", "cls", "mcs", "metacls"})
 
 
@@ -43,8 +44,10 @@ class Binder:
         named = len(self._positional)
         return {**dict(zip(self._positional, args[:named], strict=True)), self._rest: list(args[named:]), **kwargs}
 
-    def first_text(self, arguments: Arguments) -> str | None:
-        """The name of the first argument that is text, in the order in which the function declares its parameters."""
+    def question(self, arguments: Arguments) -> str | None:
+        """The name of the argument that somebody asked with: `messages`, else the first that is text, as declared."""
+        if arguments.get(_MESSAGES) and isinstance(arguments[_MESSAGES], (list, tuple)):
+            return _MESSAGES
         for name in (*self._names, *arguments):
             if isinstance(arguments.get(name), str):
                 return name

@@ -59,8 +59,9 @@ def trace(
     methods, above or below `@classmethod` and `@staticmethod`. The decorated function looks, runs and raises as before.
 
     - `kind="tool"`: one tool being executed, with its arguments and its result as JSON.
-    - `kind="agent"`: a request: the tools called inside are what is scored. The first argument that is text is the
-      input by which a golden is found, unless `golden` names one.
+    - `kind="agent"`: a request: the tools called inside are what is scored. Its input, by which a golden is found
+      unless `golden` names one, is what the user said last in the argument `messages`; else the first argument that is
+      text, else messages by another name or in a state, else all arguments as JSON.
     - `kind="component"`: an inner part that is scored by itself as well.
 
     `golden` is the id of its golden. `metrics` are those to measure, by their names or as functions that

@@ -111,7 +111,7 @@ class ScoringExporter(SpanExporter):
             if self._off:
                 return
             self._finish()
-            made = self._attempt(self._instrument)
+            made = self._attempt(lambda: self._instrument(from_environment()))
             self._attended = made is not None and made.added
 
     def shutdown(self) -> None:
@@ -130,7 +130,7 @@ class ScoringExporter(SpanExporter):
 
     def _trees(self, spans: Sequence[ReadableSpan]) -> Iterable[Spans]:
         if self._processor is None and not self._off:
-            self._processor = self._attempt(self._make)
+            self._processor = self._attempt(lambda: self._make(from_environment()))
         return () if self._processor is None else self._gathering.add(spans, time.monotonic())
 
     def _instrument(self, settings: Settings) -> Instrumentation | None:
@@ -166,11 +166,11 @@ class ScoringExporter(SpanExporter):
 
     def _named(self, then: str | None) -> list[SpanExporter]:
         names = None if then is None else [name.strip() for name in then.split(",")]
-        return self._attempt(lambda _: providers.span_exporters_behind(names), _HANDING_ON) or []
+        return self._attempt(lambda: providers.span_exporters_behind(names), _HANDING_ON) or []
 
-    def _attempt(self, make: Callable[[Settings], T], doing: str = _STARTING) -> T | None:
+    def _attempt(self, make: Callable[[], T], doing: str = _STARTING) -> T | None:
         try:
-            return make(from_environment())
+            return make()
         except Exception as error:  # noqa: BLE001 - an exporter of another package may raise anything when it is made
             self._off = True
             _tell(error, doing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
 from opentelemetry._logs import LoggerProvider
@@ -44,6 +44,26 @@ def listed(name: str, value: Iterable[T]) -> list[T]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise _wrong(name, "a list", value)
     return list(value)
+
+
+def check(**given: object) -> None:
+    """Raise `ConfigurationError` for the first argument, by its name, that is of another type than it should be."""
+    for name, value in given.items():
+        one_of(name, value, *_WANTED[name])
+
+
+_SWITCH = "True or False"
+_WANTED: Mapping[str, tuple[Any, str]] = {
+    "attributes": (bool, _SWITCH),
+    "background": (bool | None, _SWITCH),
+    "limits": (Limits, "a Limits"),
+    "logger_provider": (LoggerProvider | None, "a logger provider"),
+    "meter_provider": (MeterProvider | None, "a meter provider"),
+    "redact": (Callable | None, "a function of an evaluation"),
+    "sampling": (Sampling | None, "a Sampling"),
+    "threads": (bool, _SWITCH),
+    "thresholds": (Mapping | None, "a mapping of metrics to numbers"),
+}
 
 
 def one_of(name: str, value: T, kind: Any, wanted: str) -> T:

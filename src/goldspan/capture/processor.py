@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from opentelemetry._logs import LoggerProvider
@@ -21,7 +21,7 @@ from goldspan._guard import guard
 from goldspan.capture import annotations as saying
 from goldspan.capture import closing, handover
 from goldspan.capture.annotations import expected_attributes
-from goldspan.capture.options import listed, one_of, seconds
+from goldspan.capture.options import check, listed, seconds
 from goldspan.capture.records import record_of
 from goldspan.capture.sources import GoldensLike, goldens_from
 from goldspan.capture.threads import carry_for, stop_carrying_for
@@ -109,7 +109,8 @@ class ScoringProcessor(SpanProcessor):
         behind = handover.processor_for(then)
         self._then = behind if export is None else handover.sampled(behind, export)
         self._tells_starts = handover.hears_starts(behind)
-        one_of("limits", limits, Limits, "a Limits")
+        check(limits=limits, thresholds=thresholds, redact=redact, sampling=sampling, logger_provider=logger_provider)
+        check(meter_provider=meter_provider, background=background, threads=threads, attributes=attributes)
         found = goldens_from(goldens, reload=seconds("reload", reload))
         if sinks is None:
             sinks = usual_sinks(logger_provider, meter_provider)
@@ -117,13 +118,13 @@ class ScoringProcessor(SpanProcessor):
             found,
             sinks=[as_sink(sink) for sink in listed("sinks", sinks)],
             metrics=None if metrics is None else listed("metrics", metrics),
-            thresholds=one_of("thresholds", thresholds, Mapping | None, "a mapping of metrics to numbers"),
+            thresholds=thresholds,
             golden_id_attributes=(
                 None if golden_id_attributes is None else listed("golden_id_attributes", golden_id_attributes)
             ),
             units=check_units(listed("units", units)),
-            redact=one_of("redact", redact, Callable | None, "a function of an evaluation"),
-            sampling=one_of("sampling", sampling, Sampling | None, "a Sampling"),
+            redact=redact,
+            sampling=sampling,
             budget=seconds("budget", budget),
         )
         self._scorer: Scorer[ReadableSpan] = Scorer(pipeline, record_of, limits, Losses(meter_provider))

@@ -18,7 +18,7 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.trace import SpanProcessor, SynchronousMultiSpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
-from goldspan.capture.settings import from_environment
+from goldspan.capture.settings import then_exporter
 from goldspan.errors import ConfigurationError
 
 Signal = Literal["traces", "logs", "metrics"]
@@ -45,7 +45,7 @@ def span_exporters_behind(names: Iterable[str] | None = None) -> list[SpanExport
     end point that is, else none: most programs have nothing at OTLP's default end point, and would log that forever.
     """
     if names is None:
-        names = from_environment().then_exporter
+        names = then_exporter()
     if names is None:
         names = ("otlp",) if any(map(os.environ.get, _END_POINTS)) else ()
     if OWN in names:

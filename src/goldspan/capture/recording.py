@@ -40,7 +40,7 @@ class Recorder:
         "_allowed",
         "_arguments",
         "_binder",
-        "_input_is_text",
+        "_input_is_question",
         "_input_key",
         "_labels",
         "_output_key",
@@ -70,7 +70,7 @@ class Recorder:
         self._span_name = shape.prefix + name
         self._labels = shape.labels(name)
         self._input_key, self._write_input = shape.input_key, shape.write_input
-        self._input_is_text = shape.input_is_text
+        self._input_is_question = shape.input_is_question
         self._output_key, self._write_output = shape.output_key, shape.write_output
         if golden is not None:
             self._labels[semconv.GOLDEN_ID] = golden
@@ -97,7 +97,9 @@ class Recorder:
             attributes = self._labels.copy()
             if self._takes_arguments:
                 binder = self._binder
-                attributes[self._input_key] = self._write_input(binder, binder.bind(args, kwargs))
+                written = self._write_input(binder, binder.bind(args, kwargs))
+                if written is not None:
+                    attributes[self._input_key] = written
             elif self._allowed is not None:
                 attributes.update(self._allowed_input(self._allowed, self._binder.bind(args, kwargs)))
             span = self._tracer.start_span(self._span_name, here, attributes=attributes)
@@ -145,10 +147,11 @@ class Recorder:
 
     def _allowed_input(self, allowed: frozenset[str], arguments: Arguments) -> dict[str, str]:
         """The input as far as it may be captured; no attribute where nothing of it may: unknown, not empty."""
-        text = self._binder.first_text(arguments) if self._input_is_text else None
-        whole = arguments if text is None else {text: arguments[text]}
+        question = self._binder.question(arguments) if self._input_is_question else None
+        whole = arguments if question is None else {question: arguments[question]}
         part = {name: value for name, value in whole.items() if name in allowed}
-        return {self._input_key: self._write_input(self._binder, part)} if part or not whole else {}
+        written = self._write_input(self._binder, part) if part or not whole else None
+        return {} if written is None else {self._input_key: written}
 
 
 @functools.cache

@@ -252,6 +252,12 @@ def captured(environment: Mapping[str, str] = os.environ) -> bool | tuple[str, .
     return True if said is None else said
 
 
+def then_exporter(environment: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
+    """The exporters to which spans are handed on. No other setting, if it is wrong, may keep spans from these."""
+    names: tuple[str, ...] | None = _read(environment, "then_exporter")
+    return names
+
+
 def mistyped(environment: Mapping[str, str] = os.environ) -> list[str]:
     """A sentence about every variable that is nearly one of ours, and so says nothing."""
     known = {variable.name.removeprefix(_PREFIX) for variable in VARIABLES}

@@ -23,9 +23,10 @@ class Shape:
     labels: Callable[[str], dict[str, Any]]
     """The attributes that are the same for every call, given the function's name."""
     input_key: str
-    input_is_text: bool
-    """Whether the input is one argument, the first that is text, where there is one; else it is all of them."""
-    write_input: Callable[[Binder, Arguments], str]
+    input_is_question: bool
+    """Whether the input is what somebody asked with one of the arguments, where there is one; else it is all."""
+    write_input: Callable[[Binder, Arguments], str | None]
+    """`None` where there is no input."""
     output_key: str
     write_output: Callable[[Any], str]
     """Given what the function returned, or the `Pieces` of what it yielded."""
@@ -47,14 +48,38 @@ def _arguments(_: Binder, arguments: Arguments) -> str:
     return to_json(arguments)
 
 
-def _question(binder: Binder, arguments: Arguments) -> str:
-    """The text a person asked with: the first argument that is text, else all arguments as JSON."""
-    name = binder.first_text(arguments)
-    return to_json(arguments) if name is None else clipped(arguments[name])
+def _question(binder: Binder, arguments: Arguments) -> str | None:
+    """What somebody asked: a text, or the last words of a user among messages; else all arguments as JSON."""
+    if not arguments:
+        return None
+    name = binder.question(arguments)
+    if name is not None and isinstance(arguments[name], str):
+        return clipped(arguments[name])
+    return _last_words(arguments if name is None else {name: arguments[name]}) or to_json(arguments)
 
 
-def _user_message(binder: Binder, arguments: Arguments) -> str:
-    return f'[{{"role": "user", "parts": [{_text_part(_question(binder, arguments))}]}}]'
+def _last_words(arguments: Arguments) -> str | None:
+    """What a user said last in the first arguments that are messages, or hold `messages`; `None` without any."""
+    written = to_json(arguments)
+    if '"content"' not in written and '"parts"' not in written:  # then nothing needs to be loaded
+        return None
+    from goldspan.extraction.messages import conversation
+
+    try:
+        values = json.loads(written).values()
+    except ValueError:
+        return None  # it was too long and is cut
+    for value in values:
+        found = conversation(value.get("messages") if isinstance(value, dict) else value)
+        said: str | None = next((each.text for each in reversed(found) if each.from_user and each.text), None)
+        if said:
+            return said
+    return None
+
+
+def _user_message(binder: Binder, arguments: Arguments) -> str | None:
+    question = _question(binder, arguments)
+    return None if question is None else f'[{{"role": "user", "parts": [{_text_part(question)}]}}]'
 
 
 def _result(result: Any) -> str:
@@ -86,7 +111,7 @@ SHAPES: dict[Kind, Shape] = {
         prefix=f"{semconv.EXECUTE_TOOL} ",
         labels=_tool_labels,
         input_key=semconv.TOOL_CALL_ARGUMENTS,
-        input_is_text=False,
+        input_is_question=False,
         write_input=_arguments,
         output_key=semconv.TOOL_CALL_RESULT,
         write_output=_result,
@@ -95,7 +120,7 @@ SHAPES: dict[Kind, Shape] = {
         prefix=f"{semconv.INVOKE_AGENT} ",
         labels=_agent_labels,
         input_key=semconv.INPUT_MESSAGES,
-        input_is_text=True,
+        input_is_question=True,
         write_input=_user_message,
         output_key=semconv.OUTPUT_MESSAGES,
         write_output=_assistant_message,
@@ -104,7 +129,7 @@ SHAPES: dict[Kind, Shape] = {
         prefix="",
         labels=_component_labels,
         input_key=semconv.COMPONENT_INPUT,
-        input_is_text=True,
+        input_is_question=True,
         write_input=_question,
         output_key=semconv.COMPONENT_OUTPUT,
         write_output=_answer,

@@ -66,6 +66,8 @@ def export(
     """
     if out.exists() and not force:
         raise StoreError(f"{out}: it is there already; --force replaces it")
+    if below is not None and metric is None:
+        raise ConfigurationError("--below needs --metric, whose scores it limits")
     wanted = RunFilter(
         verdict=verdict,
         metric=metric,

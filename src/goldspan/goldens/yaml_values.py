@@ -47,7 +47,10 @@ def values(text: str) -> Any:
         return _Builder(most=_VALUES_FREE + _VALUES_A_BYTE * len(text)).built(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise YamlError(f"not YAML: {error.problem or error.context}", mark.line + 1 if mark else None) from None
+        told = f"not YAML: {error.problem or error.context}"
+        if mark and any(line.lstrip(" ").startswith("\t") for line in text.split("\n")[mark.line : mark.line + 1]):
+            told += "; indent with spaces, not with tabs"
+        raise YamlError(told, mark.line + 1 if mark else None) from None
     except yaml.reader.ReaderError as error:
         raise YamlError(f"not YAML: the character {chr(error.character)!r} is not allowed") from None
 

@@ -81,7 +81,10 @@ class Comparison(Displayed):
     def _blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
         from goldspan.model import rendering
 
-        return rendering.comparison(self.rows, approximate=self.approximate, values=values, redact=redact)
+        of_golden = self.golden is not None
+        return rendering.comparison(
+            self.rows, of_golden=of_golden, approximate=self.approximate, values=values, redact=redact
+        )
 
 
 _PLURAL: Mapping[Verdict, str] = {

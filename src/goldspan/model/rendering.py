@@ -126,14 +126,19 @@ def heading(mark: Mark, name: str, request: str | None, redact: Redaction | None
 
 
 def comparison(
-    rows: Sequence[Row], *, approximate: str | None = None, values: bool = False, redact: Redaction | None = None
+    rows: Sequence[Row],
+    *,
+    of_golden: bool = True,
+    approximate: str | None = None,
+    values: bool = False,
+    redact: Redaction | None = None,
 ) -> Iterator[Block]:
-    """Expected and called side by side."""
+    """Expected and called side by side; `of_golden`: whether anybody has said what was expected."""
     lines = [line_of(row, values=values, redact=redact) for row in rows[:_ROWS]]
     if lines:
         yield Table(("expected", "", "called", ""), tuple(map(_cells, lines)))
     else:
-        yield (Span("Nothing was expected and nothing was called.", "quiet"),)
+        yield (Span(f"Nothing was {'expected and nothing was ' if of_golden else ''}called.", "quiet"),)
     if len(rows) > len(lines):
         yield (Span(f"{len(rows) - len(lines)} more rows", "quiet"),)
     if approximate:

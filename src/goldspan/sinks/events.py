@@ -53,7 +53,9 @@ def score_attributes(evaluation: Evaluation, score: Score) -> dict[str, Attribut
         attributes[semconv.EVALUATION_VALUE] = float(score.value)
     if label := label_of(score):
         attributes[semconv.EVALUATION_LABEL] = label
-    if explanation := score.reason or evaluation.reason:
+    # What is said of the whole run explains what is wrong with it, and so no full score of a run with faults.
+    told = evaluation.golden is not None and (score.value != 1 or not evaluation.comparison.faults)
+    if explanation := score.reason or (evaluation.reason if told else None):
         attributes[semconv.EVALUATION_EXPLANATION] = explanation
     if score.error is not None:
         attributes[semconv.ERROR_TYPE] = error_type(score.error)

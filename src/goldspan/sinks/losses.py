@@ -42,8 +42,9 @@ LOSSES = (
     Loss(
         semconv.UNSCORED_SPANS_COUNTER,
         "{span}",
-        "Spans that nobody looked at because the queue before the scoring was full; they were exported all the same. "
-        "Should be zero: lower the rate of runs that are scored, measure fewer metrics, or make the queue longer.",
+        "Spans of traces of which not all could be taken in: the queue before the scoring was full, or a trace had "
+        "more spans than `max_spans_per_trace`. They were exported all the same. Should be zero: lower the rate of "
+        "runs that are scored, measure fewer metrics, or raise that limit.",
     ),
     Loss(
         semconv.EVICTED_COUNTER,
