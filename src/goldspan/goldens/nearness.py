@@ -30,8 +30,11 @@ _AT_ONCE = 32
 """How many of them are counted before it is seen whether that is enough."""
 _WORTH = 100
 """How many texts of a band cost as much to compare as some more kinds cost to count."""
-_TRIALS = 4
-"""In how many bands a likely text is looked for before it is seen whether counting tells anything."""
+_TRIALS = 2, 4
+"""In how many bands a likely text is looked for before it is seen whether counting tells much: half of them, from the
+one to the other."""
+_TELLING = 0.9
+"""What share of the kinds may be missing at most: texts that share the rest by chance are too many beyond it."""
 _SCATTERED = 2 / 3
 """What share of the texts costs as much in order of length, here and there in memory, as all do in order of theirs."""
 _LIKELY = 8
@@ -177,8 +180,11 @@ class _Search:
         """
         found = None
         start, end = self._index.window(len(self._text), ratio)
-        for tried, part in enumerate(self._nearest_in_length(ratio)):
-            if tried == _TRIALS and found is None and not self._tells(ratio):
+        parts = self._nearest_in_length(ratio)
+        fewest, most = _TRIALS
+        trials = min(most, max(fewest, len(parts) // 2))
+        for tried, part in enumerate(parts):
+            if tried == trials and found is None and not self._tells(ratio):
                 return None
             if part.start >= end or part.end <= start or (tally := self._tally(part)) is None:
                 continue
@@ -193,10 +199,15 @@ class _Search:
 
     def _best(self, ratio: float) -> float | None:
         """The best ratio of all texts, if one of them reaches this one."""
-        start, end = self._index.window(len(self._text), ratio)
-        if end - start > _SCATTERED * len(self._index.given) and not self._tells(ratio):
-            return self._compared(self._index.given, ratio)
-        return self._compared([text for texts, _ in self._candidates(ratio) for text in texts], ratio)
+        index = self._index
+        many = _SCATTERED * len(index.given)
+        start, end = index.window(len(self._text), ratio)
+        texts = index.given
+        if self._tells(ratio):
+            texts = [text for texts, _ in self._candidates(ratio) for text in texts]
+        elif end - start < many:
+            texts = index.texts[start:end]
+        return self._compared(texts if len(texts) < many else index.given, ratio)
 
     def _compared(self, texts: Sequence[str], ratio: float) -> float | None:
         found = process.extractOne(self._text, texts, scorer=fuzz.ratio, score_cutoff=ratio)
@@ -228,7 +239,7 @@ class _Search:
         if ratio <= self._hopeless or (tally := self._tally(part)) is None:
             return None
         missing = self._most_missing(part, ratio)
-        if tally.may_lack_all(missing):
+        if not tally.tells(missing):
             return None
         near = tally.lacking(missing, part.bits)
         while near.bit_count() > _WORTH and tally.count_more():
@@ -291,9 +302,9 @@ class _Tally:
         self.counted += len(further)
         return bool(further)
 
-    def may_lack_all(self, at_most: int) -> bool:
-        """Whether counting tells nothing, where a text may lack so many of the kinds."""
-        return len(self._kinds) <= at_most
+    def tells(self, at_most: int) -> bool:
+        """Whether counting tells texts apart, where one may lack so many of the kinds."""
+        return at_most < _TELLING * len(self._kinds)
 
     def lacking(self, at_most: int, among: int) -> int:
         """Those of some texts (the bits of a number) that lack no more of the kinds that are counted."""
