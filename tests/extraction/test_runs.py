@@ -198,6 +198,18 @@ def test_calls_without_times_come_last_and_cost_no_error() -> None:
     assert only([root, untimed, timed]).tools_used == ("timed", "untimed")
 
 
+def test_calls_without_any_time_stand_by_ids_that_count_up_and_count_as_concurrent() -> None:
+    root = agent("a")
+    calls = [
+        tool(name, parent_id=root.span_id, start_ns=None, end_ns=None, gen_ai__tool__call__id=f"call_{number}")
+        for number, name in ((10, "third"), (2, "second"), (1, "first"))
+    ]
+    for given in ([root, *calls], [*reversed(calls), root]):
+        run = only(given)
+        assert run.tools_used == ("first", "second", "third")
+        assert [call.concurrent_with for call in run.tool_calls] == [(1, 2), (0, 2), (0, 1)]
+
+
 def test_the_last_words_of_the_user_are_the_input_even_where_tool_results_come_in_the_users_name() -> None:
     handed_back = {"role": "user", "parts": [{"type": "tool_call_response", "id": "c1", "result": 3}]}
     asked = [{"role": "user", "content": "Old"}, {"role": "user", "content": "New"}, handed_back]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.trace import set_span_in_context
 
 import goldspan
-from goldspan import Evaluation, expect
-from live.programs import AGENT, TOOL, Program
+from goldspan import Evaluation, ExpectedTool, Golden, expect
+from live.programs import AGENT, TOOL, Program, place_of
 
 FILE = """
 components:
@@ -188,3 +189,25 @@ def test_the_golden_is_found_as_it_is_from_a_file(
         assert agents["goldspan.golden.similarity"] == match.similarity
     if how == "policy":
         assert judged[found].passed is False
+
+
+def test_a_golden_that_another_span_named_is_not_named_by_the_results_of_an_earlier_revision(tmp_path: Path) -> None:
+    goldens = [Golden("team", tools=(ExpectedTool("search"),)), Golden("ranking", component="ranking")]
+    program = Program(goldens, background=False)
+    team = {**AGENT, "gen_ai.agent.name": "team", "goldspan.golden.id": "team"}
+    helper = {**AGENT, "gen_ai.agent.name": "helper"}
+    tracer = program.tracer
+    ranking = tracer.start_span("ranking", attributes={"goldspan.component.name": "ranking"})
+    first = tracer.start_span("helper", set_span_in_context(ranking), attributes=helper)
+    inner = tracer.start_span("team", set_span_in_context(first), attributes=team)
+    ranking.end()
+    tracer.start_span("helper", set_span_in_context(ranking), attributes=helper).end()
+    other = tracer.start_span("helper", set_span_in_context(first), attributes=helper)
+    for span in (inner, other, first):
+        span.end()
+    place = ("component", f"{ranking.get_span_context().trace_id:032x}:{ranking.get_span_context().span_id:016x}")
+    assert program.processor.force_flush()
+    judged = [each for each in program.evaluations if place_of(each) == place]
+    assert [each.match and each.match.golden.id for each in judged] == ["team", "ranking"]
+    filed = program.from_file(tmp_path / "traces.pb")
+    assert filed[place].digest == judged[-1].digest

@@ -19,6 +19,7 @@ from goldspan.extraction.reading import Written
 from goldspan.extraction.tree import Node
 from goldspan.model import ABSENT, Outcome, SpanRecord, ToolCall, ToolDefinition, ToolKind, drafted
 
+_COUNT = re.compile(r"[0-9]{1,18}|[^0-9]+")
 _AWAITED = re.compile(r"<(?:coroutine|generator|async_generator) object ")
 """What a wrapper that does not wait takes for the result of a tool in Python."""
 _NEAR = 64
@@ -59,11 +60,15 @@ class Call:
     """Witnesses beyond the first."""
 
     @property
-    def place(self) -> tuple[float, tuple[float, int], str]:
-        """Sort key: time of start, ties in the order in which the model asked; the id only makes it unambiguous."""
+    def place(self) -> tuple[float, tuple[float, int], tuple[tuple[int, str], ...], str]:
+        """Sort key: time of start, ties in the order in which the model asked; the id only makes it unambiguous.
+
+        Where no time is known, ids of calls that count up are followed.
+        """
         start = NEVER if self.start_ns is None else self.start_ns
         identity = self.node.span.span_id if self.node is not None else self.call_id or ""
-        return (start, self.asked_at or (NEVER, 0), identity)
+        counted = _counted(self.call_id) if self.start_ns is None and self.call_id else ()
+        return (start, self.asked_at or (NEVER, 0), counted, identity)
 
     def absorb(self, other: Call) -> None:
         """Take what another witness of the same call knows better."""
@@ -125,9 +130,14 @@ class Call:
         return _equal(self.arguments.value, arguments.value)
 
     def overlaps(self, other: Call) -> bool:
-        """Whether two calls ran at the same time; requests of one message count as such, their order is not known."""
+        """Whether two calls ran at the same time.
+
+        Calls of which the order is not known count as such: requests of one message, and calls without any time.
+        """
         if self.node is None and other.node is None:
             return self.asked_at is not None and other.asked_at is not None and self.asked_at[0] == other.asked_at[0]
+        if self.start_ns is None and other.start_ns is None:
+            return self.asked_at is None or other.asked_at is None or self.asked_at[0] == other.asked_at[0]
         if self.start_ns is None or other.start_ns is None or self.end_ns is None or other.end_ns is None:
             return False
         return self.start_ns < other.end_ns and other.start_ns < self.end_ns and not _nested(self, other)
@@ -194,6 +204,11 @@ def call_of(node: Node) -> Call:
     )
 
 
+def _counted(call_id: str) -> tuple[tuple[int, str], ...]:
+    """An id in which numbers are compared as numbers."""
+    return tuple((int(part), "") if part[0] in "0123456789" else (-1, part) for part in _COUNT.findall(call_id))
+
+
 _NO_REQUEST = Request(None)
 _NO_RESULT = Result(None)
 
@@ -236,7 +251,7 @@ def finish(calls: Iterable[Call], offered: Iterable[ToolDefinition]) -> tuple[To
         horizon = call.start_ns if call.end_ns is None else call.end_ns
         for second in range(first + 1, min(first + _BESIDE, len(ordered))):
             start = ordered[second].start_ns
-            if horizon is None or start is None or start > horizon:
+            if call.start_ns is not None and (horizon is None or start is None or start > horizon):
                 break
             if call.overlaps(ordered[second]):
                 beside[first].append(second)

@@ -106,8 +106,11 @@ def _golden_id(node: Node, attributes: Sequence[str]) -> str | None:
 
 
 def _is_result(attribute: str, node: Node) -> bool:
-    """Whether the golden's id was put there by an earlier evaluation that found the golden by other means."""
-    return attribute == semconv.GOLDEN_ID and node.span.attributes.get(semconv.GOLDEN_MATCH, "id") != "id"
+    """Whether the golden's id was put there by an earlier evaluation that found it elsewhere, or by other means."""
+    attributes = node.span.attributes
+    if attribute != semconv.GOLDEN_ID:
+        return False
+    return attributes.get(semconv.GOLDEN_MATCH, "id") != "id" or attributes.get(semconv.GOLDEN_ELSEWHERE) is True
 
 
 def _expected(written: Any) -> tuple[Any, ...] | None:

@@ -20,6 +20,9 @@ def result_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
     if evaluation.match is not None:
         attributes[semconv.GOLDEN_ID] = evaluation.match.golden.id
         attributes[semconv.GOLDEN_MATCH] = evaluation.match.how
+        own = evaluation.run.attributes.values()
+        if evaluation.match.how == "id" and all(str(value) != evaluation.run.golden_id for value in own):
+            attributes[semconv.GOLDEN_ELSEWHERE] = True
         if evaluation.match.how == "near":
             attributes[semconv.GOLDEN_SIMILARITY] = evaluation.match.similarity
     if evaluation.passed is not None:
