@@ -105,10 +105,14 @@ def test_where_nothing_fits_nothing_is_kept_and_storing_goes_on(path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_age": timedelta(0)}, {"max_bytes": 0}, {"max_age": 30}, {"max_age": "30d"}, {"max_bytes": "2 GB"}]
+    "wrong",
+    [
+        *({"max_age": timedelta(0)}, {"max_bytes": 0}, {"max_age": 30}, {"max_age": "30d"}, {"max_bytes": "2 GB"}),
+        *({"deletions": timedelta(0)}, {"deletions": None}),
+    ],
 )
 def test_a_retention_that_keeps_nothing_or_is_none_is_a_mistake(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match=r"max_(age|bytes) must be"):
+    with pytest.raises(ConfigurationError, match=r"(max_age|max_bytes|deletions) must be"):
         Retention(**wrong)  # type: ignore[arg-type]
 
 

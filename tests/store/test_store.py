@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from goldspan import ConfigurationError, ExpectedTool, Golden, Run, ToolCall, evaluate
 from goldspan.errors import StoreError
-from goldspan.model import Evaluation, Health
+from goldspan.model import Evaluation, Health, ToolDefinition
 from goldspan.sinks import Sink
-from goldspan.store import Counts, RunFilter, SqliteStore, Store, open_store
+from goldspan.store import Arrivals, Counts, RunFilter, SqliteStore, Store, open_store
 from goldspan.store.documents import run_of
 from store_worlds import Listed, evaluations, filters, utf8
 
@@ -147,6 +147,27 @@ def test_scored_again_without_arguments_what_depends_on_them_is_not_known(store:
     assert (recall.value, arguments.value) == (0.5, None)
 
 
+def test_what_was_offered_and_asked_for_is_kept_and_of_the_schemas_those_of_called_tools(path: Path) -> None:
+    schema = {"type": "object", "properties": {"order": {"type": "integer"}}}
+    offered = (
+        ToolDefinition("findOrder", parameters=schema, read_only=True),
+        ToolDefinition("refund", parameters=schema, read_only=False),
+        ToolDefinition("mail"),
+    )
+    run = replace(RUN, available_tools=offered, metrics=("tool_recall",))
+    found = []
+    for keep_arguments in (False, True):
+        with open_store(path.with_name(f"{keep_arguments}.db"), keep_arguments=keep_arguments) as store:
+            store.submit(evaluate(run, GOLDEN))
+            kept = store.run("t:s")
+            assert kept is not None
+            found.append(run_of(kept.current.document))
+    names, with_values = found
+    assert names.available_tools == tuple(replace(tool, parameters=None) for tool in offered)
+    assert with_values.available_tools == (offered[0], replace(offered[1], parameters=None), offered[2])
+    assert names.metrics == with_values.metrics == ("tool_recall",)
+
+
 def test_all_that_names_a_call_is_kept(store: SqliteStore) -> None:
     call = ToolCall(
         "search", "mcp__web__search", server="web", outcome="error", error="no: such city", call_id="c1", kind="hosted",
@@ -232,6 +253,48 @@ def test_the_key_of_a_deleted_evaluation_is_not_given_again(path: Path) -> None:
         store.submit(evaluate(replace(RUN, run_id="t3:s"), GOLDEN))
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT key FROM evaluations ORDER BY key").fetchall() == [(1,), (2,), (4,)]
+
+
+def test_whoever_asks_for_what_arrived_gets_everything_once_in_the_order_of_storing(store: SqliteStore) -> None:
+    first, second = evaluate(RUN, GOLDEN), evaluate(replace(RUN, run_id="u:s", start_ns=5), None)
+    assert store.arrivals() == Arrivals((), 0)
+    store.submit_many([first, second])
+    store.submit(replace(first, revision=2))
+    page = store.arrivals(limit=2)
+    assert [(each.run_id, each.revision) for each in page.items] == [("t:s", 1), ("u:s", 1)]
+    rest = store.arrivals(page.next_after)
+    assert [(each.run_id, each.revision) for each in rest.items] == [("t:s", 2)]
+    assert store.arrivals(rest.next_after) == Arrivals((), rest.next_after)
+    store.submit_many([first, second, replace(second, revision=2)])  # two of them are there already
+    assert [(each.run_id, each.revision) for each in store.arrivals(rest.next_after).items] == [("u:s", 2)]
+    assert store.arrivals(2**70).items == ()
+    with pytest.raises(ConfigurationError, match="limit must be at least 1"):
+        store.arrivals(limit=0)
+
+
+def test_what_is_current_and_which_traces_are_known_is_told_without_documents(store: SqliteStore) -> None:
+    assert store.latest("t:s") is None
+    assert not store.knows_trace("t")
+    late = replace(evaluate(RUN, GOLDEN), revision=3)
+    store.submit_many([late, evaluate(RUN, None)])
+    assert store.latest("t:s") == (3, late.digest)
+    assert (store.knows_trace("t"), store.knows_trace("\ud800")) == (True, False)
+
+
+def test_a_result_made_of_what_was_stored_does_not_replace_what_came_meanwhile(store: SqliteStore) -> None:
+    first = evaluate(RUN, None)
+    again = replace(evaluate(RUN, GOLDEN), revision=2)
+    late = replace(evaluate(replace(RUN, tool_calls=()), None), revision=2)
+    assert not store.supersede(again, (1, first.digest))  # there is nothing yet
+    assert store.run("t:s") is None
+    store.submit(first)
+    seen = store.latest("t:s")
+    assert seen == (1, first.digest)
+    store.submit(late)
+    assert not store.supersede(again, seen)
+    assert store.latest("t:s") == (2, late.digest)
+    assert store.supersede(replace(again, revision=3), (2, late.digest))
+    assert store.latest("t:s") == (3, again.digest)
 
 
 def test_the_names_of_metrics_are_those_of_which_there_is_a_score(store: SqliteStore) -> None:

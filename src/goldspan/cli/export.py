@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +12,7 @@ from goldspan.cli.console import counted, messages
 from goldspan.errors import ConfigurationError, StoreError
 from goldspan.model import Unit
 from goldspan.store import RunFilter, open_store
+from goldspan.store.instants import instant
 from goldspan.store.protocol import ToolRole, Verdict
 
 EXAMPLES = """
@@ -23,8 +22,6 @@ Examples:\n
   goldspan export goldspan.db weak.jsonl --metric tool_recall --below 0.8 --golden refund\n
   goldspan export goldspan.db missing.csv --tool send_email --tool-role missing --force\n
 """
-_AGO = re.compile(r"([0-9]{1,6})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def export(
@@ -93,16 +90,9 @@ def export(
 
 
 def _instant(text: str | None, option: str) -> int | None:
-    """A point in time in nanoseconds, from a date, a date with a time, or how long ago."""
     if text is None:
         return None
-    if ago := _AGO.fullmatch(text):
-        return time.time_ns() - int(ago[1]) * _SECONDS[ago[2]] * 10**9
     try:
-        told = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 does not know the Z
-    except ValueError:
-        raise ConfigurationError(
-            f"{option}: {text!r} is no time; write it as 2026-01-31, 2026-01-31T08:00 or 7d"
-        ) from None
-    told = told if told.tzinfo else told.replace(tzinfo=timezone.utc)
-    return int(told.timestamp()) * 10**9
+        return instant(text, time.time_ns())
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{option}: {error}") from None

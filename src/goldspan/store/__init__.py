@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from goldspan.store.protocol import Counts, Page, Retention, RunFilter, Store, StoredEvaluation, StoredRun
+from goldspan.store.protocol import Arrivals, Counts, Page, Retention, RunFilter, Store, StoredEvaluation, StoredRun
 from goldspan.store.sqlite import SqliteStore, open_store
 
 __all__ = [
+    "Arrivals",
     "Counts",
     "Page",
     "Retention",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from goldspan.extraction.names import fold
 from goldspan.model import Evaluation, Health, Row, Run, ToolCall, ToolDefinition
 from goldspan.model.rendering import line_of
 from goldspan.sinks.documents import evaluation_document
@@ -39,10 +40,13 @@ def stored_document(evaluation: Evaluation, *, keep_arguments: bool) -> dict[str
         "input": kept_input(run),
         "tool_calls": [dict(_call(call, keep_arguments)) for call in run.tool_calls],
         "available_tools": [tool.name for tool in run.available_tools],
+        "read_only": {tool.name: tool.read_only for tool in run.available_tools if tool.read_only is not None},
+        "states_expectations": run.expected_tools is not None,
+        "asked_metrics": None if run.metrics is None else list(run.metrics),
         "conventions": list(run.conventions),
         "rows": [dict(_row(row, keep_arguments)) for row in evaluation.comparison.rows],
     }
-    return document | {"metadata": dict(run.metadata)} if keep_arguments else document
+    return document | {"metadata": dict(run.metadata), "schemas": _schemas(run)} if keep_arguments else document
 
 
 def kept_input(run: Run) -> str | None:
@@ -54,6 +58,8 @@ def run_of(document: Mapping[str, Any]) -> Run:
     """The run of a stored document, to score it again.
 
     What was not kept is `None`, as if it had not been captured: without arguments, what depends on them is not known.
+    Never kept are the attributes of its span, what it said itself is expected, and the schemas of tools that it did not
+    call.
     """
     said = ("span_id", "input", "output", "session_id", "agent", "service", "component")
     told: dict[str, Any] = {
@@ -66,13 +72,27 @@ def run_of(document: Mapping[str, Any]) -> Run:
         unit=document["unit"],
         trace_ids=tuple(document["trace_ids"]),
         tool_calls=tuple(ToolCall(**call) for call in calls),
-        available_tools=tuple(map(ToolDefinition, document["available_tools"])),
+        available_tools=tuple(_offered(document)),
         golden_id=document["named_golden_id"],
         conventions=tuple(document["conventions"]),
         health=Health(**{**health, "lookalikes": tuple(health["lookalikes"])}),
         metadata=document.get("metadata", {}),
+        metrics=None if document.get("asked_metrics") is None else tuple(document["asked_metrics"]),
         **told,
     )
+
+
+def _schemas(run: Run) -> dict[str, Any]:
+    """The schemas of the tools that were called, by which their arguments are judged."""
+    called = {fold(name) for call in run.tool_calls for name in (call.name, call.raw_name)}
+    offered = (tool for tool in run.available_tools if tool.parameters is not None)
+    return {tool.name: tool.parameters for tool in offered if fold(tool.name) in called}
+
+
+def _offered(document: Mapping[str, Any]) -> Iterator[ToolDefinition]:
+    read_only, schemas = document.get("read_only", {}), document.get("schemas", {})
+    for name in document["available_tools"]:
+        yield ToolDefinition(name, parameters=schemas.get(name), read_only=read_only.get(name))
 
 
 def _call(call: ToolCall, keep_arguments: bool) -> Iterator[tuple[str, Any]]:

@@ -10,17 +10,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias, cast, get_args
+from typing import IO, Any, cast, get_args
 
 from goldspan.errors import ConfigurationError, StoreError
 from goldspan.sinks.documents import to_json
 from goldspan.store.columns import Column, columns_with
 from goldspan.store.entries import storable
 from goldspan.store.parquet import check_installed, write_parquet
-from goldspan.store.protocol import StoredRun
-
-Format = Literal["csv", "parquet", "jsonl"]
-Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+from goldspan.store.protocol import Format, StoredRun, Target
 
 
 def exported(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, Protocol, get_args
+from typing import IO, Any, Literal, Protocol, TypeAlias, get_args
 
 from goldspan.errors import ConfigurationError
 from goldspan.model import Evaluation, Unit
@@ -15,13 +16,17 @@ ToolRole = Literal["called", "expected", "missing", "unexpected", "forbidden", "
 """How a tool stands in a run: `called` at all; `expected`, called or not; expected and `missing`; called and
 `unexpected` or `forbidden`; called, and the call `failed`."""
 
+Format = Literal["csv", "parquet", "jsonl"]
+Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+"""Where an export goes: a file by its name, or a stream of bytes."""
+
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "verdict": get_args(Verdict), "tool_role": get_args(ToolRole), "unit": get_args(Unit)
 }  # fmt: skip
 """What the fields of a filter that take one word may say."""
 
 MOST_AT_ONCE = 1000
-"""So many runs a page has at most."""
+"""So many runs, or evaluations, a page has at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,10 @@ class StoredRun:
     current: StoredEvaluation
 
 
+Watch: TypeAlias = Callable[[Iterable[StoredRun]], Iterable[StoredRun]]
+"""Looks at runs on their way into a file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """Some runs, newest first."""
@@ -101,6 +110,15 @@ class Page:
     items: tuple[StoredRun, ...]
     next_cursor: str | None
     """Where the next page begins; `None`: there are no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Some evaluations, in the order in which they were stored."""
+
+    items: tuple[StoredEvaluation, ...]
+    next_after: int
+    """What to ask with for those that came, or will come, after these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +143,15 @@ class Retention:
     """Runs whose time is longer ago are deleted; `None`: they are kept."""
     max_bytes: int | None = None
     """What the file may hold; a write-ahead log of about 4 MiB may stand beside it. `None`: no limit."""
+    deletions: timedelta = timedelta(days=1)
+    """How long it is remembered that a trace was deleted: so long, evaluations of runs in it are not stored again."""
 
     def __post_init__(self) -> None:
         """Refuse limits under which nothing could be kept, and what is no limit."""
-        age: object = self.max_age
-        if age is not None and not (isinstance(age, timedelta) and age > timedelta(0)):
-            raise ConfigurationError(f"max_age must be more than nothing, as in timedelta(days=30), not {age!r}")
+        ages: Mapping[str, object] = {"max_age": self.max_age, "deletions": self.deletions}
+        for name, age in ages.items():
+            if not (isinstance(age, timedelta) and age > timedelta(0)) and (name, age) != ("max_age", None):
+                raise ConfigurationError(f"{name} must be more than nothing, as in timedelta(days=30), not {age!r}")
         size: object = self.max_bytes
         if size is not None and not (isinstance(size, (int, float)) and size > 0):
             raise ConfigurationError(f"max_bytes must be a number of at least 1, not {size!r}")
@@ -150,7 +171,8 @@ class Store(Protocol):
         """Keep several at once: all of them or, with an error, none.
 
         The same run, revision and digest are kept once. Of several evaluations of a run none is lost; that of the
-        highest revision is its current one, and of equal revisions the one stored last.
+        highest revision is its current one, and of equal revisions the one stored last. Those of runs with spans in a
+        trace that was deleted a short time ago (`Retention.deletions`) are left out.
         """
         ...
 
@@ -167,6 +189,10 @@ class Store(Protocol):
         """
         ...
 
+    def every(self, wanted: RunFilter = EVERY_RUN) -> Iterator[StoredRun]:
+        """All runs that are meant, newest first, read a page at a time."""
+        ...
+
     def run(self, run_id: str) -> StoredRun | None:
         """One run, or `None` where it is not stored."""
         ...
@@ -175,16 +201,50 @@ class Store(Protocol):
         """All that is stored of one run, by revision and then in the order of storing."""
         ...
 
+    def arrivals(self, after: int = 0, limit: int = 50) -> Arrivals:
+        """What was stored after that place, in the order of storing: whoever asks again and again misses nothing.
+
+        `after` is 0 to begin with, and then the `next_after` of the answer before.
+        """
+        ...
+
     def count(self, filter: RunFilter = EVERY_RUN) -> Counts:  # noqa: A002
         """How many runs are meant, by what came out."""
         ...
 
+    def metrics(self) -> tuple[str, ...]:
+        """The names of all metrics of which there is a score, sorted."""
+        ...
+
+    def export(
+        self,
+        target: Target,
+        *,
+        format: Format | None = None,  # noqa: A002 - the word for it
+        filter: RunFilter = EVERY_RUN,  # noqa: A002
+        overwrite: bool = False,
+        watch: Watch = iter,
+    ) -> int:
+        """Write the runs that are meant to a file, newest first; the number of them."""
+        ...
+
     def delete_trace(self, trace_id: str) -> int:
-        """Delete every run that has spans in a trace, with all its evaluations; the number of runs."""
+        """Delete every run that has spans in a trace, with all its evaluations; the number of runs.
+
+        What comes of the trace later is not stored either, for as long as the deletion is remembered.
+        """
+        ...
+
+    def delete_runs(self, run_ids: Iterable[str]) -> int:
+        """Delete runs with all their evaluations; the number of runs. They may be stored again."""
         ...
 
     def prune(self) -> int:
         """Delete now what is kept no longer; the number of runs."""
+        ...
+
+    def check(self) -> None:
+        """Read everything; raises `StoreError` where it is damaged."""
         ...
 
     def close(self) -> None:

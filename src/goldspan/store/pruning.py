@@ -36,13 +36,18 @@ class Pruning:
     def batch(self, connection: sqlite3.Connection, now_ns: int, most: int = _BATCH) -> int:
         """Delete the oldest runs that are too old or too much, but so many at most; how many."""
         deleted = 0
+        connection.execute("DELETE FROM deletions WHERE time_ns < ?", (self.remembered_from(now_ns),))
         if self._retention.max_age is not None:
-            before = max(0, now_ns - self._retention.max_age // timedelta(microseconds=1) * 1000)
+            before = _earlier(now_ns, self._retention.max_age)
             deleted = connection.execute(_TOO_OLD, (before, most)).rowcount
         if self._retention.max_bytes is not None and (share := self._excess(connection)) > 0:
             (runs,) = connection.execute("SELECT count(*) FROM runs").fetchone()
             deleted += connection.execute(_OLDEST, (min(most - deleted, int(runs * share) + 1),)).rowcount
         return deleted
+
+    def remembered_from(self, now_ns: int) -> int:
+        """The time of the oldest deletion that is remembered, in nanoseconds since the Unix epoch."""
+        return _earlier(now_ns, self._retention.deletions)
 
     def _excess(self, connection: sqlite3.Connection) -> float:
         """The share of what the file holds that is too much."""
@@ -52,6 +57,10 @@ class Pruning:
         pages, free, size = (int(number) for (number,) in told)
         used = (pages - free) * size
         return (used - (self._retention.max_bytes or 0)) / used
+
+
+def _earlier(now_ns: int, age: timedelta) -> int:
+    return max(0, now_ns - age // timedelta(microseconds=1) * 1000)
 
 
 _TOO_OLD = "DELETE FROM runs WHERE key IN (SELECT key FROM runs WHERE time_ns < ? ORDER BY time_ns LIMIT ?)"

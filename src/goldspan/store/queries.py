@@ -10,7 +10,7 @@ from goldspan.store.entries import as_tool, searched, storable
 from goldspan.store.protocol import RunFilter
 
 _PASSED = {"pass": 1, "fail": 0, "not_evaluated": None}
-_CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
+CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 _COLUMNS = ("agent", "golden", "service", "environment", "unit", "session_id")
 
 
@@ -80,15 +80,15 @@ class Query:
 
     def _times(self, wanted: RunFilter, cursor: str | None) -> None:
         if wanted.since_ns is not None:
-            self._add(f"{self._leading}.time_ns >= ?", _bounded(wanted.since_ns))
+            self._add(f"{self._leading}.time_ns >= ?", bounded(wanted.since_ns))
         if wanted.until_ns is not None:
-            self._add(f"{self._leading}.time_ns < ?", _bounded(wanted.until_ns))
+            self._add(f"{self._leading}.time_ns < ?", bounded(wanted.until_ns))
         if cursor is not None:
-            place = _CURSOR.fullmatch(cursor)
+            place = CURSOR.fullmatch(cursor)
             if place is None:
                 raise ConfigurationError(f"{cursor!r} is no cursor; use the `next_cursor` of a page")
             self._add(
-                f"({self._leading}.time_ns, {self._key()}) < (?, ?)", _bounded(int(place[1])), _bounded(int(place[2]))
+                f"({self._leading}.time_ns, {self._key()}) < (?, ?)", bounded(int(place[1])), bounded(int(place[2]))
             )
 
     def _add(self, condition: str, *values: Any) -> None:
@@ -107,7 +107,7 @@ class Query:
         return f"WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
 
 
-def _bounded(number: int) -> int:
+def bounded(number: int) -> int:
     """As near as SQLite can write it."""
     return max(-(2**63), min(number, 2**63 - 1))
 

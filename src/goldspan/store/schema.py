@@ -66,7 +66,13 @@ FIRST = (
     "CREATE INDEX traces_listed ON traces (trace_id, time_ns, run)",
 )
 
-STEPS = (FIRST,)
+SECOND = (
+    # Traces that were deleted: what is still on its way of them is not stored.
+    "CREATE TABLE deletions (trace_id TEXT PRIMARY KEY, time_ns INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX deletions_listed ON deletions (time_ns)",
+)
+
+STEPS = (FIRST, SECOND)
 """Each leads to the version of its position, counted from 1. A step that was released is never changed."""
 
 

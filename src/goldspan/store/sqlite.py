@@ -9,27 +9,29 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, TypeAlias
+from typing import Any
 
 from goldspan.errors import ConfigurationError, StoreError
 from goldspan.model import Evaluation
 from goldspan.store.connections import Connections
 from goldspan.store.entries import Entry, entry_of, storable
-from goldspan.store.exports import Format, exported
+from goldspan.store.exports import exported
 from goldspan.store.protocol import (
     EVERY_RUN,
     MOST_AT_ONCE,
+    Arrivals,
     Counts,
+    Format,
     Page,
     Retention,
     RunFilter,
     StoredEvaluation,
     StoredRun,
+    Target,
+    Watch,
 )
 from goldspan.store.pruning import Pruning
-from goldspan.store.queries import Query, cursor_at
-
-Watch: TypeAlias = Callable[[Iterable[StoredRun]], Iterable[StoredRun]]
+from goldspan.store.queries import Query, bounded, cursor_at
 
 KEEP_ALL = Retention()
 
@@ -84,13 +86,28 @@ class SqliteStore:
     def submit_many(self, evaluations: Iterable[Evaluation]) -> None:
         """Keep several in one transaction, and now and then delete a few that are kept no longer."""
         now_ns = self._clock()
-        entries = [entry_of(each, now_ns=now_ns, keep_arguments=self._keep_arguments) for each in evaluations]
+        entries = [self._entry(each, now_ns) for each in evaluations]
         with self._connections.transaction() as connection:
             for entry in entries:
-                _store(connection, entry, now_ns)
+                if not self._is_deleted(connection, entry, now_ns):
+                    _store(connection, entry, now_ns)
             deleted = self._pruning.step(connection, now_ns, len(entries))
         if deleted:
             self._give_room_back()
+
+    def supersede(self, evaluation: Evaluation, seen: tuple[int, str]) -> bool:
+        """Keep an evaluation that was made of what was stored, if nothing else was stored of the run meanwhile.
+
+        `seen` is the revision and the digest of the evaluation that was current then. Answers whether it still was;
+        otherwise nothing is changed.
+        """
+        now_ns = self._clock()
+        entry = self._entry(evaluation, now_ns)
+        with self._connections.transaction() as connection:
+            unchanged = _latest(connection, entry.run_id) == seen
+            if unchanged:
+                _store(connection, entry, now_ns)
+        return unchanged
 
     def runs(
         self,
@@ -100,9 +117,7 @@ class SqliteStore:
         cursor: str | None = None,
     ) -> Page:
         """The runs that are meant, newest first; at most 1,000 at once."""
-        if limit < 1:
-            raise ConfigurationError(f"limit must be at least 1, not {limit}")
-        limit = min(limit, MOST_AT_ONCE)
+        limit = _at_once(limit)
         query = Query(filter, cursor)
         with self._connections.reader() as connection:
             rows = connection.execute(query.page(limit + 1), query.parameters).fetchall()
@@ -132,6 +147,25 @@ class SqliteStore:
             rows = connection.execute(_ALL_OF_ONE, (storable(run_id),)).fetchall()
         return tuple(_evaluation(*row) for row in rows)
 
+    def latest(self, run_id: str) -> tuple[int, str] | None:
+        """Revision and digest of a run's current evaluation, without its document; `None` where it is not stored."""
+        with self._connections.reader() as connection:
+            return _latest(connection, storable(run_id))
+
+    def knows_trace(self, trace_id: str) -> bool:
+        """Whether a run with spans in that trace is stored."""
+        with self._connections.reader() as connection:
+            return connection.execute(_OF_TRACE, (storable(trace_id),)).fetchone() is not None
+
+    def arrivals(self, after: int = 0, limit: int = 50) -> Arrivals:
+        """What was stored after that place, in the order of storing; at most 1,000 at once.
+
+        `after` is 0 to begin with, and then the `next_after` of the answer before.
+        """
+        with self._connections.reader() as connection:
+            rows = connection.execute(_ARRIVED, (bounded(after), _at_once(limit))).fetchall()
+        return Arrivals(tuple(_evaluation(*row[1:]) for row in rows), rows[-1][0] if rows else after)
+
     def count(self, filter: RunFilter = EVERY_RUN) -> Counts:  # noqa: A002
         """How many runs are meant, by what came out."""
         query = Query(filter)
@@ -147,10 +181,12 @@ class SqliteStore:
     def delete_trace(self, trace_id: str) -> int:
         """Delete every run with spans in a trace. What stood in the file is overwritten, in the log beside it too.
 
+        The id of the trace stays, for as long as the deletion is remembered, so that what comes later is not stored.
         Raises `StoreError` also where the runs are deleted and somebody else reads the file for so long that the log
         cannot be emptied; called once more, it empties the log.
         """
         with self._connections.transaction() as connection:
+            connection.execute(_REMEMBER, (storable(trace_id), self._clock()))
             deleted = connection.execute(_DELETE_TRACE, (storable(trace_id),)).rowcount
         if deleted:
             self._give_room_back()
@@ -162,6 +198,14 @@ class SqliteStore:
                 "another program reads; end that and delete the trace once more"
             )
         return deleted
+
+    def delete_runs(self, run_ids: Iterable[str]) -> int:
+        """Delete runs with all their evaluations, such as turned out to be parts of others; the number of runs.
+
+        Unlike what was deleted by its trace, they may be stored again.
+        """
+        with self._connections.transaction() as connection:
+            return sum(connection.execute(_DELETE_RUN, (storable(run_id),)).rowcount for run_id in run_ids)
 
     def prune(self) -> int:
         """Delete now what is kept no longer, and give the room back."""
@@ -186,7 +230,7 @@ class SqliteStore:
 
     def export(
         self,
-        target: str | os.PathLike[str] | IO[bytes],
+        target: Target,
         *,
         format: Format | None = None,  # noqa: A002 - the word for it
         filter: RunFilter = EVERY_RUN,  # noqa: A002
@@ -199,6 +243,15 @@ class SqliteStore:
         not at all, and one that is there is replaced only with `overwrite`. `watch` may look at the runs on their way.
         """
         return exported(watch(self.every(filter)), target, format, metrics=self.metrics(), overwrite=overwrite)
+
+    def _entry(self, evaluation: Evaluation, now_ns: int) -> Entry:
+        return entry_of(evaluation, now_ns=now_ns, keep_arguments=self._keep_arguments)
+
+    def _is_deleted(self, connection: sqlite3.Connection, entry: Entry, now_ns: int) -> bool:
+        """Whether somebody had a trace of that run deleted a short time ago."""
+        since_ns = self._pruning.remembered_from(now_ns)
+        asked = (connection.execute(_DELETED, (trace_id, since_ns)) for trace_id in entry.traces)
+        return any(answer.fetchone() for answer in asked)
 
     def _give_room_back(self) -> None:
         """Cut free pages off the file: as a script, since it goes on only as long as somebody asks for rows."""
@@ -234,7 +287,30 @@ _METRICS = """
     ) SELECT metric FROM found WHERE metric NOT NULL
 """
 """Hops from name to name in the index: there are few of them, and many scores of each."""
+_LATEST = """
+    SELECT current.revision, current.digest
+    FROM runs JOIN evaluations AS current ON current.key = runs.current WHERE runs.run_id = ?
+"""
+_ARRIVED = """
+    SELECT each.key, runs.run_id, each.revision, each.digest, each.stored_ns, each.document
+    FROM evaluations AS each CROSS JOIN runs ON runs.key = each.run WHERE each.key > ? ORDER BY each.key LIMIT ?
+"""
+_OF_TRACE = "SELECT 1 FROM traces WHERE trace_id = ? LIMIT 1"
+_DELETE_RUN = "DELETE FROM runs WHERE run_id = ?"
 _DELETE_TRACE = "DELETE FROM runs WHERE key IN (SELECT run FROM traces WHERE trace_id = ?)"
+_REMEMBER = "INSERT OR REPLACE INTO deletions (trace_id, time_ns) VALUES (?, ?)"
+_DELETED = "SELECT 1 FROM deletions WHERE trace_id = ? AND time_ns >= ?"
+
+
+def _at_once(limit: int) -> int:
+    if limit < 1:
+        raise ConfigurationError(f"limit must be at least 1, not {limit}")
+    return min(limit, MOST_AT_ONCE)
+
+
+def _latest(connection: sqlite3.Connection, run_id: str) -> tuple[int, str] | None:
+    row = connection.execute(_LATEST, (run_id,)).fetchone()
+    return None if row is None else (row[0], row[1])
 
 
 def _run(row: tuple[Any, ...]) -> StoredRun:

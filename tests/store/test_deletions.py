@@ -1,0 +1,83 @@
+"""A trace that was deleted stays deleted, whatever is still on its way of it, and a day later nobody remembers."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from goldspan import Run, ToolCall, evaluate
+from goldspan.store import Retention, SqliteStore, open_store
+
+OLD = Path(__file__).with_name("version-1.sql")
+DAY = 86400 * 10**9
+RUN = Run("t:s", trace_ids=("t",), input="Hello.", tool_calls=(ToolCall("search"),), start_ns=1)
+EVALUATION = evaluate(RUN, None)
+OTHER = replace(EVALUATION, run=replace(RUN, run_id="u:s", trace_ids=("u",)))
+JOINED = replace(EVALUATION, run=replace(RUN, run_id="v:s", trace_ids=("v", "t")))
+
+
+def stored(store: SqliteStore) -> set[str]:
+    return {run.run_id for run in store.every()}
+
+
+def test_late_revisions_of_a_deleted_trace_are_left_out_and_the_rest_is_stored(store: SqliteStore) -> None:
+    store.submit_many([EVALUATION, JOINED])
+    assert store.delete_trace("t") == 2
+    store.submit_many([replace(EVALUATION, revision=2), OTHER, JOINED])
+    store.submit(EVALUATION)
+    assert stored(store) == {"u:s"}
+
+
+def test_a_trace_that_is_not_stored_yet_can_be_deleted_beforehand(store: SqliteStore) -> None:
+    assert store.delete_trace("t") == 0
+    store.submit_many([EVALUATION, OTHER])
+    assert stored(store) == {"u:s"}
+
+
+def test_a_deletion_is_remembered_for_a_day_by_every_store_on_that_file(path: Path, clock: Any) -> None:
+    with open_store(path, clock=clock) as one, open_store(path, clock=clock) as other:
+        one.delete_trace("t")
+        clock.now_ns += DAY
+        other.submit(EVALUATION)
+        assert stored(other) == set()
+        clock.now_ns += 1000
+        other.submit(EVALUATION)
+        assert stored(other) == {"t:s"}
+
+
+def test_a_deletion_counts_from_the_last_time_that_it_was_asked_for(store: SqliteStore, clock: Any) -> None:
+    store.delete_trace("t")
+    clock.now_ns += DAY
+    store.delete_trace("t")
+    clock.now_ns += DAY
+    store.submit(EVALUATION)
+    assert stored(store) == set()
+
+
+def test_how_long_is_a_setting_and_what_is_forgotten_leaves_the_file(path: Path, clock: Any) -> None:
+    with open_store(path, retention=Retention(deletions=timedelta(minutes=1)), clock=clock) as store:
+        store.delete_trace("t")
+        clock.now_ns += 61 * 10**9
+        store.submit(EVALUATION)
+        assert stored(store) == {"t:s"}
+        with closing(sqlite3.connect(path)) as other:
+            assert other.execute("SELECT * FROM deletions").fetchall() == []
+
+
+def test_a_store_of_the_version_before_keeps_what_is_in_it_and_learns_to_remember_deletions(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.executescript(OLD.read_text(encoding="utf-8"))
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    with open_store(path) as store:
+        store.check()
+        (run,) = store.every()
+        assert (run.evaluations, run.current.revision, run.current.document["passed"]) == (2, 2, True)
+        assert [each.revision for each in store.arrivals().items] == [1, 2]
+        again = replace(EVALUATION, run=replace(RUN, run_id=run.run_id, trace_ids=(trace_id,)), revision=3)
+        assert store.delete_trace(trace_id) == 1
+        store.submit(again)
+        assert stored(store) == set()
