@@ -128,12 +128,6 @@ def test_a_record_with_a_value_of_the_wrong_type_is_rejected_alone():
     assert "timeUnixNano is not a whole number" in batch.reason
 
 
-def test_snake_case_names_are_read_like_camel_case_ones():
-    log = {"trace_id": TRACE_ID.hex(), "event_name": "asked", "observed_time_unix_nano": str(START)}
-    (record,) = otlp_json.decode_logs({"resource_logs": [{"scope_logs": [{"log_records": [log]}]}]}).records
-    assert (record.name, record.trace_id, record.time_ns) == ("asked", TRACE_ID.hex(), START)
-
-
 def test_no_records_are_no_error(decode):
     assert decode(ExportLogsServiceRequest()).records == []
 

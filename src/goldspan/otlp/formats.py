@@ -97,7 +97,9 @@ def _ignore(_where: str, _what: str) -> None:
 
 
 def _kept(batch: Batch, where: str, report: Report) -> Iterator[Sequence[Record]]:
-    if batch.rejected:
+    if batch.reason and not batch.rejected:
+        report(where, batch.reason)
+    elif batch.rejected:
         records = "1 record" if batch.rejected == 1 else f"{batch.rejected} records"
         report(where, f"{records} rejected: {batch.reason}")
     if batch.records or not batch.rejected:

@@ -22,16 +22,22 @@ _LONE_SURROGATE = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[
 def parse(text: str, start: int = 0) -> tuple[Any, int]:
     """The JSON value that begins at `start`, and where it ends. Raises `ValueError`, however deep it nests.
 
-    Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes U+FFFD, so that results can be sent on.
+    It is read as `repaired` leaves it, so that results can be sent on.
     """
     try:
         value, end = _DECODER.raw_decode(text, start)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0:
-        repaired = _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], text[start:end])
-        value = _DECODER.decode(repaired)
+        value = _DECODER.decode(repaired(text[start:end]))
     return value, end
+
+
+def repaired(text: str) -> str:
+    """JSON without the halves of surrogate pairs that JSON can write and UTF-8 cannot: each becomes U+FFFD."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return text
+    return _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
 
 
 def text_of(parent: dict[str, Any], field: str) -> str:
@@ -114,17 +120,3 @@ def objects_of(parent: dict[str, Any], field: str) -> list[dict[str, Any]]:
         if len(objects) + given.count(None) == len(given):
             return objects
     raise DecodeError(f"{field} is not a list of JSON objects")
-
-
-def to_camel_case(document: dict[str, Any]) -> None:
-    """Rename every field of a request, in place. Attribute keys are safe: in OTLP they are values."""
-    waiting: list[Any] = [document]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            for name in [name for name in part if "_" in name]:
-                first, *rest = name.split("_")
-                part[first + "".join(map(str.capitalize, rest))] = part.pop(name)
-            waiting.extend(part.values())
-        elif isinstance(part, list):
-            waiting.extend(part)

@@ -1,7 +1,7 @@
 """Spans and log records from OTLP/JSON: proto3 JSON, but with hexadecimal ids.
 
 Read as tolerantly as senders write: int64 as text or number, enums as numbers or names, `null` for "not set", unknown
-fields, the snake_case field names of a protobuf dump, and what OTLP called scopes before 2022.
+fields, and what OTLP called scopes before 2022.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from goldspan.otlp.json_fields import (
     object_of,
     objects_of,
     text_of,
-    to_camel_case,
 )
 from goldspan.otlp.records import Batch, event_name, log_ids
 
@@ -37,6 +36,7 @@ _SPAN_KINDS = {
     f"SPAN_KIND_{name}": kind
     for kind, name in enumerate(("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"))
 }
+_NOTHING: Mapping[str, Any] = {}
 _BASE64_IDS = {24: "==", 12: "="}
 """How long ids of 16 and of 8 bytes are in base64, and how they end. No id in hexadecimal digits looks like that."""
 
@@ -57,48 +57,53 @@ def hexadecimal_or_base64_id(parent: dict[str, Any], field: str) -> bytes:
     return hexadecimal_id(parent, field)
 
 
-def decode_traces(document: Any, *, id_of: IdOf = hexadecimal_id) -> Decoded:
+def decode_traces(document: Any, *, id_of: IdOf = hexadecimal_id, old_names: bool = True) -> Decoded:
     """All spans of one parsed request. Raises `DecodeError` where its outline is not that of OTLP.
 
-    A span with a wrong value in it is rejected alone. A document with snake_case names is rewritten in place.
+    A span with a wrong value in it is rejected alone. Without `old_names`, what OTLP called scopes before 2022 is a
+    field that nobody knows, as names in snake_case always are.
     """
     spans: list[SpanRecord] = []
     rejected, reason = 0, ""
-    for span, scope, resource in _items(document, "Spans", "spans"):
+    for span, scope, resource in _items(document, "Spans", "spans", old_names):
         try:
-            spans.append(_span(span, scope, resource, id_of))
+            spans.append(span_of(span, scope, resource, id_of))
         except DecodeError as error:
             rejected, reason = rejected + 1, reason or str(error)
     return Decoded(spans, rejected, reason)
 
 
-def decode_logs(document: Any, *, id_of: IdOf = hexadecimal_id) -> Batch:
+def decode_logs(document: Any, *, id_of: IdOf = hexadecimal_id, old_names: bool = True) -> Batch:
     """All log records of one parsed request; else as `decode_traces`."""
     logs: list[LogRecord] = []
     rejected, reason = 0, ""
-    for log, scope, resource in _items(document, "Logs", "logRecords"):
+    for log, scope, resource in _items(document, "Logs", "logRecords", old_names):
         try:
-            logs.append(_log(log, scope, resource, id_of))
+            logs.append(log_of(log, scope, resource, id_of))
         except DecodeError as error:
             rejected, reason = rejected + 1, reason or str(error)
     return Batch(logs, rejected, reason)
 
 
-def _items(document: Any, signal: str, items: str) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:
+def _items(
+    document: Any, signal: str, items: str, old_names: bool
+) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:
     """Each span or log record with its scope's name and its resource."""
     if not isinstance(document, dict):
         raise DecodeError("not a JSON object")
-    if f"resource_{signal.lower()}" in document:
-        to_camel_case(document)
     for outer in objects_of(document, f"resource{signal}"):
-        resource = _attributes(object_of(outer, "resource"))
-        for inner in objects_of(outer, f"scope{signal}") or objects_of(outer, f"instrumentationLibrary{signal}"):
+        resource = attributes_of(object_of(outer, "resource"))
+        inners = objects_of(outer, f"scope{signal}")
+        for inner in inners or (objects_of(outer, f"instrumentationLibrary{signal}") if old_names else []):
             scope = text_of(object_of(inner, "scope") or object_of(inner, "instrumentationLibrary"), "name")
             for item in objects_of(inner, items):
                 yield item, scope, resource
 
 
-def _span(span: dict[str, Any], scope: str, resource: Mapping[str, Any], id_of: IdOf) -> SpanRecord:
+def span_of(
+    span: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NOTHING, id_of: IdOf = hexadecimal_id
+) -> SpanRecord:
+    """One span. Raises `DecodeError`."""
     trace_id, span_id = checked_ids(id_of(span, "traceId"), id_of(span, "spanId"))
     status = object_of(span, "status")
     return SpanRecord(
@@ -106,7 +111,7 @@ def _span(span: dict[str, Any], scope: str, resource: Mapping[str, Any], id_of: 
         span_id,
         parent_of(id_of(span, "parentSpanId")),
         text_of(span, "name"),
-        _attributes(span),
+        attributes_of(span),
         integer_of(span, "startTimeUnixNano", UINT64) or None,
         integer_of(span, "endTimeUnixNano", UINT64) or None,
         STATUSES.get(enum_of(status, "code", _STATUS_CODES), "unset"),
@@ -120,12 +125,15 @@ def _span(span: dict[str, Any], scope: str, resource: Mapping[str, Any], id_of: 
 
 
 def _event(event: dict[str, Any]) -> SpanEvent:
-    return SpanEvent(text_of(event, "name"), _attributes(event), integer_of(event, "timeUnixNano", UINT64) or None)
+    return SpanEvent(text_of(event, "name"), attributes_of(event), integer_of(event, "timeUnixNano", UINT64) or None)
 
 
-def _log(log: dict[str, Any], scope: str, resource: Mapping[str, Any], id_of: IdOf) -> LogRecord:
+def log_of(
+    log: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NOTHING, id_of: IdOf = hexadecimal_id
+) -> LogRecord:
+    """One log record. Raises `DecodeError`."""
     trace_id, span_id = log_ids(id_of(log, "traceId"), id_of(log, "spanId"))
-    attributes = _attributes(log)
+    attributes = attributes_of(log)
     return LogRecord(
         event_name(text_of(log, "eventName"), attributes),
         attributes,
@@ -138,7 +146,8 @@ def _log(log: dict[str, Any], scope: str, resource: Mapping[str, Any], id_of: Id
     )
 
 
-def _attributes(parent: dict[str, Any], field: str = "attributes", depth: int = 0) -> dict[str, Any]:
+def attributes_of(parent: dict[str, Any], field: str = "attributes", depth: int = 0) -> dict[str, Any]:
+    """Plain values by key; of a key that occurs twice the last value counts. Raises `DecodeError`."""
     return {text_of(pair, "key"): _value(object_of(pair, "value"), depth) for pair in objects_of(parent, field)}
 
 
@@ -160,7 +169,7 @@ def _array(value: dict[str, Any], kind: str, depth: int) -> list[Any]:
 
 
 def _kvlist(value: dict[str, Any], kind: str, depth: int) -> dict[str, Any]:
-    return _attributes(object_of(value, kind), "values", depth + 1)
+    return attributes_of(object_of(value, kind), "values", depth + 1)
 
 
 _PLAIN: Mapping[str, Callable[[dict[str, Any], str, int], Any]] = {

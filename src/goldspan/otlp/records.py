@@ -19,7 +19,7 @@ class Batch:
     rejected: int = 0
     """Records that were left out: their ids are invalid or a value in them has the wrong type."""
     reason: str = ""
-    """Why the first of the rejected records was rejected."""
+    """Why the first of the rejected records was rejected; with none, what was ignored."""
 
 
 def joined(batches: Iterable[Batch]) -> Batch:

@@ -19,7 +19,11 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 
 def trace_message(name: str, *, unread: Iterable[str] = ()) -> type[Any]:
-    """The class of a message of `trace.proto`, with attributes as maps and the fields called `unread` as bytes."""
+    """The class of a message of `trace.proto`, with attributes as maps and the fields called `unread` as bytes.
+
+    A field that is left unread is a list, each part of it as it came: on the wire, even what can be there once may come
+    in parts, and joined together they are the whole.
+    """
     pool = DescriptorPool()  # of its own: in the common one the messages are OTLP's
     for module in (common_pb2, resource_pb2, trace_pb2):
         file = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
@@ -35,6 +39,7 @@ def _redeclare(message: DescriptorProto, full_name: str, unread: frozenset[str])
     for field in message.field:
         if field.name in unread:
             field.type = FieldDescriptorProto.TYPE_BYTES
+            field.label = FieldDescriptorProto.LABEL_REPEATED
             field.ClearField("type_name")
         elif field.name == "attributes":
             message.nested_type.append(_map_entry())

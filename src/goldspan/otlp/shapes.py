@@ -10,10 +10,10 @@ from goldspan.otlp import jaeger, otlp_json, sdk_json
 from goldspan.otlp.decoding import Decoded
 from goldspan.otlp.records import Batch, joined
 
-_TRACES = frozenset({"resourceSpans", "resource_spans"})
-_LOGS = frozenset({"resourceLogs", "resource_logs"})
+_IN_SNAKE_CASE = frozenset({"resource_spans", "resource_logs"})
+"""What OTLP/JSON does not know: protobuf messages dumped with the names of their `.proto` file."""
 _METRICS = frozenset({"resourceMetrics", "resource_metrics"})
-_REQUESTS = _TRACES | _LOGS | _METRICS
+_REQUESTS = _IN_SNAKE_CASE | _METRICS | {"resourceSpans", "resourceLogs"}
 _IN_BATCHES = frozenset({"resource", "scopeSpans", "instrumentationLibrarySpans"})
 
 
@@ -52,10 +52,12 @@ def _has_batches(document: dict[str, Any]) -> bool:
 def _read_otlp(document: dict[str, Any]) -> Batch:
     """Beside its own ids, those of plain proto3 JSON: in a file they can mean nothing else."""
     batches = []
-    if not _TRACES.isdisjoint(document):
+    if "resourceSpans" in document:
         batches.append(_batch(otlp_json.decode_traces(document, id_of=otlp_json.hexadecimal_or_base64_id)))
-    if not _LOGS.isdisjoint(document):
+    if "resourceLogs" in document:
         batches.append(otlp_json.decode_logs(document, id_of=otlp_json.hexadecimal_or_base64_id))
+    if ignored := sorted(_IN_SNAKE_CASE.intersection(document)):
+        batches.append(Batch([], 0, f"{ignored[0]} is no field of OTLP/JSON, which has lowerCamelCase names"))
     return joined(batches)
 
 
