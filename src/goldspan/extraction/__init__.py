@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from goldspan.extraction import golden_ids, histories, statements
+from goldspan.extraction import golden_ids, histories, logs, statements
 from goldspan.extraction.conventions import installed
 from goldspan.extraction.conversations import conversations
+from goldspan.extraction.cutting import Portion, requests
 from goldspan.extraction.cutting import components as inner
-from goldspan.extraction.cutting import requests
 from goldspan.extraction.logs import spans_with_logs
 from goldspan.extraction.reading import Role
 from goldspan.extraction.reconciliation import IdsMade
@@ -18,9 +18,9 @@ from goldspan.extraction.selection import Selection, selection_of
 from goldspan.extraction.stitching import parts, stitch
 from goldspan.extraction.tree import Node, fell, plant
 from goldspan.extraction.twins import without_twins
-from goldspan.model import ComponentSpans, Record, Run, SpanRecord, Unit
+from goldspan.model import ComponentSpans, LogRecord, Record, Run, SpanRecord, Unit
 
-__all__ = ["Role", "component_names", "extract", "ids_of", "role_of"]
+__all__ = ["Role", "component_names", "extract", "extract_units", "ids_of", "role_of", "told_of"]
 
 
 def extract(
@@ -42,6 +42,17 @@ def extract(
     With `unit="component"` the runs are the marked components, the spans that `components` tell, whatever they are
     otherwise, and the agents that work inside a request, by their names.
     """
+    return extract_units(records, (unit,), golden_id_attributes=golden_id_attributes, components=components)
+
+
+def extract_units(
+    records: Iterable[Record],
+    units: Sequence[Unit],
+    *,
+    golden_id_attributes: Sequence[str] | None = None,
+    components: Sequence[ComponentSpans] = (),
+) -> list[Run]:
+    """The runs of several units, one unit after the other: the same as to `extract` each, with the spans read once."""
     attributes = golden_ids.golden_id_attributes(golden_id_attributes)
     conventions = installed((*attributes, *statements.ATTRIBUTES))
     selected = Selection(components)
@@ -50,24 +61,27 @@ def extract(
         traces.setdefault(span.trace_id, []).append(span)
     planted = [plant(trace, conventions=conventions, selected=selected) for trace in traces.values()]
     with histories.remembered():
-        runs = _runs(planted, unit, attributes)
+        portions = rejoin(stitch(part for roots in planted for whole in requests(roots) for part in parts(whole)))
+        runs = [run for unit in units for run in _runs(planted, portions, unit, attributes)]
     for roots in planted:
         fell(roots)
-    return sorted(runs, key=lambda run: float("inf") if run.start_ns is None else run.start_ns)
+    return runs
 
 
-def _runs(planted: list[list[Node]], unit: Unit, golden_id_attributes: Sequence[str]) -> list[Run]:
-    """The runs in the trees of some traces."""
-    portions = rejoin(stitch(part for roots in planted for whole in requests(roots) for part in parts(whole)))
+def _runs(
+    planted: list[list[Node]], portions: list[Portion], unit: Unit, golden_id_attributes: Sequence[str]
+) -> list[Run]:
+    """The runs of a unit in the trees of some traces, of which `portions` are the requests; by time of start."""
     if unit == "component":
         portions = [portion for roots in planted for portion in inner(roots, portions)]
     made = IdsMade([node for portion in portions for node in portion.nodes])
     runs = [assemble(portion, golden_id_attributes=golden_id_attributes, elsewhere=made) for portion in portions]
-    if unit == "component":
-        return runs
-    scopes = [portion.nodes[0].span.scope for portion in portions]
-    runs = without_twins(zip(runs, scopes, strict=True))
-    return conversations(runs) if unit == "conversation" else runs
+    if unit != "component":
+        scopes = [portion.nodes[0].span.scope for portion in portions]
+        runs = without_twins(zip(runs, scopes, strict=True))
+    if unit == "conversation":
+        runs = conversations(runs)
+    return sorted(runs, key=lambda run: float("inf") if run.start_ns is None else run.start_ns)
 
 
 def role_of(span: SpanRecord) -> Role | None:
@@ -80,6 +94,11 @@ def ids_of(span: SpanRecord) -> list[Hashable]:
     reading = installed().read_again(span)
     named = (("request", reading.request_id), ("session", reading.session_id))
     return [(what, span.service, value) for what, value in named if value]
+
+
+def told_of(log: LogRecord) -> tuple[str | None, str | None] | None:
+    """The trace and the session of whose agent a log record tells; `None`: of none's."""
+    return logs.told_of(log, installed())
 
 
 def component_names(span: SpanRecord, components: Sequence[ComponentSpans] = ()) -> str | None:

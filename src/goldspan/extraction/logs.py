@@ -54,6 +54,19 @@ def spans_with_logs(records: Iterable[Record], conventions: Conventions) -> list
     return [*found, *lost, *alone.values()]
 
 
+def told_of(log: LogRecord, conventions: Conventions) -> tuple[str | None, str | None] | None:
+    """The trace and the session that a log record tells something of; `None`: it says nothing about any agent's work.
+
+    Its session is named only where it may be known by that rather than by its trace.
+    """
+    if log.name.startswith(_MESSAGES) and log.trace_id and log.span_id:
+        return log.trace_id, None
+    made = _as_span(log, "", ())
+    if made is None or conventions.read(made).role is None:
+        return None
+    return log.trace_id, _session(log)
+
+
 def _sessions_apart(logs: Iterable[LogRecord], traces: Container[str], conventions: Conventions) -> set[str]:
     """The sessions whose prompts stand outside all traces. Their events stay together, whatever traces they name.
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from goldspan._guard import guard
 from goldspan.errors import ConfigurationError, GoldspanError
-from goldspan.extraction import component_names, extract
+from goldspan.extraction import component_names, extract, extract_units
 from goldspan.extraction.golden_ids import golden_id_attributes as attributes_from
 from goldspan.goldens import Goldens
-from goldspan.model import Evaluation, Run, SpanRecord, Unit
+from goldspan.model import Evaluation, Record, Run, SpanRecord, Unit
 from goldspan.online.portions import Ended, Portion, Revised
 from goldspan.online.sessions import Sessions
 from goldspan.scoring import evaluate
@@ -124,6 +124,42 @@ class Pipeline:
         runs = (run for run in self._extract(portion.spans, portion.unit) if portion.holds(run))
         return list(self._evaluated(portion, runs, seen))
 
+    def runs_in(self, records: Iterable[Record]) -> list[Run]:
+        """The requests and components in spans and logs of which all are at hand, as far as such are scored.
+
+        Of conversations it is the requests.
+        """
+        self._keep_up()
+        units: tuple[Unit, ...] = ("request", "component")
+        return extract_units(
+            records,
+            [unit for unit in units if self._asked_for(unit)],
+            golden_id_attributes=self._golden_id_attributes,
+            components=self.goldens.components,
+        )
+
+    def revise(self, run: Run, known: tuple[int, str] | None) -> Evaluation | None:
+        """Judge a run and submit the evaluation, unless the sampling or the redaction say otherwise.
+
+        Where a revision of it is `known`, with its digest, it is the next one; `None` also where nothing has changed.
+        """
+        if not self._keeps(run, new=known is None):
+            return None
+        allowed = self._allowed(self._judge(run), known[0] + 1 if known is not None else 1)
+        if allowed is None or (known is not None and known[1] == allowed.digest):
+            return None
+        return self._hand_out(allowed)
+
+    def judge(self, run: Run) -> Evaluation | None:
+        """Judge a run and submit nothing; `None`: nothing of it may leave."""
+        self._keep_up()
+        return redacted(self._judge(run), self._redact)
+
+    def conversation_of(self, request: Run) -> Run | None:
+        """The conversation that a request continues, with all of its requests so far, where such are scored."""
+        so_far = self._sessions.add(request) if self._sessions and request.unit == "request" else None
+        return so_far[0] if so_far is not None else None
+
     def evaluate(self, run: Run, revision: int = 1) -> Evaluation | None:
         """Judge one run and submit the evaluation to every sink; `None`: nothing of it may leave.
 
@@ -229,16 +265,21 @@ class Pipeline:
 
     def _submit(self, evaluation: Evaluation, revision: int) -> Evaluation | None:
         """Hand an evaluation to the sinks, as far as it may leave."""
+        allowed = self._allowed(evaluation, revision)
+        return None if allowed is None else self._hand_out(allowed)
+
+    def _allowed(self, evaluation: Evaluation, revision: int) -> Evaluation | None:
         if revision > 1:
             evaluation = replace(evaluation, revision=revision)
+        return redacted(evaluation, self._redact)
+
+    def _hand_out(self, evaluation: Evaluation) -> Evaluation:
         if self._budget is not None and any(score.reason == OUT_OF_TIME for score in evaluation.scores):
             self.over_budget += 1
-        allowed = redacted(evaluation, self._redact)
-        if allowed is not None:
-            for sink, guarded in self._guarded:
-                with guarded:
-                    sink.submit(allowed)
-        return allowed
+        for sink, guarded in self._guarded:
+            with guarded:
+                sink.submit(evaluation)
+        return evaluation
 
 
 def check_units(units: Iterable[str]) -> tuple[Unit, ...]:
