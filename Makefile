@@ -43,9 +43,11 @@ stress: $(VENV)/.dev ## the tests that take minutes or hours; STRESS=0.01 makes 
 bench: $(VENV)/.dev ## the figures in the docs
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
 
-docs: $(VENV)/.dev ## write docs/conventions.md and docs/goldens.schema.json anew, run every example in the README and docs, follow every link
+docs: $(VENV)/.dev ## write what is generated in docs anew, run every example in the README and docs, follow every link
 	@$(VENV)/bin/python docs/generate_conventions.py
 	@$(VENV)/bin/goldspan goldens schema > docs/goldens.schema.json
+	@$(VENV)/bin/python docs/generate_gateway.py
+	@$(VENV)/bin/goldspan serve --json-schema > docs/goldspan.schema.json
 	$(RUN) pytest tests/test_docs.py
 
 help: ## this list

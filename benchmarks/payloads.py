@@ -80,6 +80,44 @@ def payload_b(captures: Path = CAPTURES) -> list[bytes]:
     return [request.SerializeToString() for request in requests]
 
 
+def another(request: bytes, number: int) -> bytes:
+    """The same request of other traces, conversations and times; with the same number it is the same bytes."""
+    made = ExportTraceServiceRequest.FromString(request)
+    _make_another(_spans(made), number)
+    return made.SerializeToString()
+
+
+def cut(request: bytes, spans: int) -> list[bytes]:
+    """The same spans in requests of so many, in the order in which they ended."""
+    whole = ExportTraceServiceRequest.FromString(request)
+    placed = [
+        (span, resource_spans, scope_spans)
+        for resource_spans in whole.resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    ]
+    placed.sort(key=lambda place: place[0].end_time_unix_nano)
+    return [_together(placed[at : at + spans]) for at in range(0, len(placed), spans)]
+
+
+def _together(placed: Iterable[tuple[Span, ResourceSpans, ScopeSpans]]) -> bytes:
+    """A request of some spans, each under the resource and the scope that it had."""
+    request = ExportTraceServiceRequest()
+    resources: dict[int, ResourceSpans] = {}
+    scopes: dict[int, ScopeSpans] = {}
+    for span, resource_spans, scope_spans in placed:
+        if (there := resources.get(id(resource_spans))) is None:
+            there = resources[id(resource_spans)] = request.resource_spans.add(
+                resource=resource_spans.resource, schema_url=resource_spans.schema_url
+            )
+        if (scope := scopes.get(id(scope_spans))) is None:
+            scope = scopes[id(scope_spans)] = there.scope_spans.add(
+                scope=scope_spans.scope, schema_url=scope_spans.schema_url
+            )
+        scope.spans.append(span)
+    return request.SerializeToString()
+
+
 def _trace(number: int, chance: random.Random) -> Iterator[tuple[str, Span]]:
     """The spans of one trace, each with its scope: children first, as exporters send them."""
     trace_id = chance.randbytes(16)

@@ -1,4 +1,4 @@
-"""An environment for each tracer that goldspan is set up beside: `make recipes` builds them into `.recipes`.
+"""An environment for each program that goldspan is tried with: `make recipes` builds them into `.recipes`.
 
 python tests/recipes/environments.py [NAME ...]
 """
@@ -30,8 +30,16 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
     ),
     "openinference": (["openinference-instrumentation==0.1.72"],),
     "servers": (["gunicorn==27.0.1", "uvicorn==0.54.0"],),
+    "rotel": (["rotel==0.0.1a15"],),
+    "schemathesis": (["schemathesis==4.32.5"],),
 }
 """What is installed, in the order of the calls of pip, and with the last of them goldspan."""
+NODE_PACKAGES = [
+    "@opentelemetry/api@1.9.1",
+    *(f"@opentelemetry/exporter-trace-otlp-{how}@0.223.1" for how in ("proto", "http", "grpc")),
+    "@opentelemetry/sdk-trace-node@2.12.0",
+]
+"""What is installed with npm into the environment `node`, where there is an npm."""
 
 
 def python_of(name: str) -> Path:
@@ -52,14 +60,28 @@ def is_up_to_date(name: str) -> bool:
 def build(name: str) -> None:
     """Make an environment anew."""
     shutil.rmtree(FOLDER / name, ignore_errors=True)
+    if name == "node":
+        (FOLDER / name).mkdir(parents=True)
+        # Whatever a package would run when it is installed is not needed.
+        npm = ["npm", "install", "--prefix", str(FOLDER / name), "--ignore-scripts", "--no-audit", "--no-fund"]
+        _call(name, [*npm, "--loglevel", "error", *NODE_PACKAGES])
+    else:
+        _build_for_python(name)
+    _receipt(name).write_text(_wanted(name), encoding="utf-8")
+
+
+def _build_for_python(name: str) -> None:
     venv.create(FOLDER / name, with_pip=True)
     pip = [str(python_of(name)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     *alone, together = REQUIREMENTS[name]
     for call in (*alone, ["--editable", str(ROOT), *together]):
-        done = subprocess.run([*pip, *call], capture_output=True, encoding="utf-8", check=False)
-        if done.returncode:
-            sys.exit(f"{name}: {' '.join(call)} cannot be installed\n{done.stderr}")
-    _receipt(name).write_text(_wanted(name), encoding="utf-8")
+        _call(name, [*pip, *call])
+
+
+def _call(name: str, command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    if done.returncode:
+        sys.exit(f"{name}: {' '.join(command)} has failed\n{done.stderr}")
 
 
 def _receipt(name: str) -> Path:
@@ -68,13 +90,18 @@ def _receipt(name: str) -> Path:
 
 def _wanted(name: str) -> str:
     """Entry points and dependencies of ours are part of it: pip writes them down when it installs."""
+    if name == "node":
+        return json.dumps(NODE_PACKAGES)
     return json.dumps([REQUIREMENTS[name], (ROOT / "pyproject.toml").read_text(encoding="utf-8")])
 
 
 def main() -> None:
     """Build what is not there."""
-    for name in sys.argv[1:] or REQUIREMENTS:
+    for name in sys.argv[1:] or [*REQUIREMENTS, "node"]:
         if is_up_to_date(name):
+            continue
+        if name == "node" and shutil.which("npm") is None:
+            print("node: there is no npm, so the tests with exporters of Node.js will be skipped")
             continue
         before = time.monotonic()
         build(name)

@@ -113,4 +113,4 @@ def _results(got: Received) -> dict[str, object]:
 
 def test_every_recipe_of_the_page_is_run() -> None:
     assert set(PROGRAMS) == set(TOOLS)
-    assert set(REQUIREMENTS) == set(TOOLS) - {"plain"} | {"servers"}
+    assert set(REQUIREMENTS) == set(TOOLS) - {"plain"} | {"servers", "rotel", "schemathesis"}

@@ -10,7 +10,7 @@ from typing import Annotated, TextIO
 import typer
 
 from goldspan._version import __version__
-from goldspan.cli import demo, export, extract, goldens, score
+from goldspan.cli import demo, export, extract, goldens, score, serve
 from goldspan.cli.console import fail, flush, silence, warn
 from goldspan.errors import GoldspanError, GoldspanWarning
 
@@ -29,6 +29,7 @@ app.command(epilog=demo.EXAMPLES)(demo.demo)
 app.command(epilog=score.EXAMPLES)(score.score)
 app.command(epilog=extract.EXAMPLES)(extract.extract)
 app.command(epilog=export.EXAMPLES)(export.export)
+app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.add_typer(goldens.app, name="goldens")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
-from goldspan.model import Evaluation, Run, Score, ToolCall
+from goldspan.model import Evaluation, Fault, Health, Run, Score, ToolCall
 from goldspan.sinks.events import error_type
 
 
@@ -32,7 +31,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "conventions": list(run.conventions),
         "start_ns": run.start_ns,
         "end_ns": run.end_ns,
-        "health": asdict(run.health),
+        "health": _fields_of(run.health),
     }
 
 
@@ -56,11 +55,11 @@ def evaluation_document(evaluation: Evaluation, *, arguments: bool = False) -> d
         "tools_used": list(run.tools_used),
         "expected_tools": [item.name for item in golden.tools] if golden else None,
         "scores": [_score_document(score, texts=arguments) for score in evaluation.scores],
-        "faults": [asdict(fault) for fault in evaluation.faults],
+        "faults": [_fields_of(fault) for fault in evaluation.faults],
         "revision": evaluation.revision,
         "digest": evaluation.digest,
         "scoring_version": evaluation.scoring_version,
-        "health": asdict(run.health),
+        "health": _fields_of(run.health),
     }
     if arguments:
         calls = [_call_document(call) for call in run.tool_calls]
@@ -90,7 +89,7 @@ def to_json(document: dict[str, Any]) -> str:
 
 def _score_document(score: Score, *, texts: bool) -> dict[str, Any]:
     """A score; the steps that led to it only where they were asked for, and of an error the type without `texts`."""
-    document = asdict(score)
+    document = _fields_of(score)
     if score.error is not None and not texts:
         document["error"] = error_type(score.error)
     if not score.steps:
@@ -99,9 +98,12 @@ def _score_document(score: Score, *, texts: bool) -> dict[str, Any]:
 
 
 def _call_document(call: ToolCall) -> dict[str, Any]:
-    return {field: getattr(call, field) for field in ToolCall.__dataclass_fields__} | {
-        "concurrent_with": list(call.concurrent_with)
-    }
+    return _fields_of(call) | {"concurrent_with": list(call.concurrent_with)}
+
+
+def _fields_of(value: ToolCall | Score | Fault | Health) -> dict[str, Any]:
+    """The fields of a value that holds no other such value: `dataclasses.asdict` would copy everything, and slowly."""
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def _strict(value: Any) -> Any:

@@ -12,10 +12,10 @@ from goldspan.sinks.correlation import context_of
 
 
 class EventSink:
-    """Emits events through a logger provider, the global one by default."""
+    """Emits events through a logger provider, the global one by default, in an instrumentation scope of this name."""
 
-    def __init__(self, logger_provider: LoggerProvider | None = None) -> None:
-        self._logger = get_logger("goldspan", __version__, logger_provider=logger_provider)
+    def __init__(self, logger_provider: LoggerProvider | None = None, *, scope: str = "goldspan") -> None:
+        self._logger = get_logger(scope, __version__, logger_provider=logger_provider)
 
     def submit(self, evaluation: Evaluation) -> None:
         """Emit one event for every score, known or not, of every revision."""

@@ -37,10 +37,17 @@ class MetricSink:
 
     Tools become labels where the goldens that runs are judged by expect or declare them, or where `vocabulary` names
     them; others count as `other`, and so do environments after the first ten. Exemplars point at the run's span.
+    The instrumentation scope has the name `scope`.
     """
 
-    def __init__(self, meter_provider: MeterProvider | None = None, *, vocabulary: Iterable[str] = ()) -> None:
-        meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
+    def __init__(
+        self,
+        meter_provider: MeterProvider | None = None,
+        *,
+        vocabulary: Iterable[str] = (),
+        scope: str = "goldspan",
+    ) -> None:
+        meter = get_meter(scope, __version__, meter_provider=meter_provider)
         self._vocabulary = tuple(vocabulary)
         self._known = {fold(name): name for name in self._vocabulary}
         self._environment = Bounded(MOST_ENVIRONMENTS)

@@ -21,10 +21,11 @@ class SpanSink:
     root of a trace of its own.
 
     These spans are marked from their start (`goldspan.evaluation`), and neither live nor in files part of any run.
+    Their instrumentation scope has the name `scope`.
     """
 
-    def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
-        self._tracer = get_tracer("goldspan", __version__, tracer_provider)
+    def __init__(self, tracer_provider: TracerProvider | None = None, *, scope: str = "goldspan") -> None:
+        self._tracer = get_tracer(scope, __version__, tracer_provider)
 
     def submit(self, evaluation: Evaluation) -> None:
         """Start and end the span, with everything in it."""

@@ -1,0 +1,140 @@
+"""Write the tables of `docs/gateway.md` from what the gateway says of itself: `make docs`, checked by the tests.
+
+A table stands between two comments, `<!-- table: NAME -->` and `<!-- end -->`; all else in the page is written by hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from goldspan.cli.serve import serve
+from goldspan.gateway.api.openapi import OPERATIONS
+from goldspan.gateway.api.queries import PAGE as OF_RUNS
+from goldspan.gateway.counting import COUNTERS
+from goldspan.gateway.gauges import publish
+from goldspan.gateway.limits import GIB, KIB, LIMITS, MIB
+from goldspan.gateway.settings.fields import Settings
+
+PAGE = Path(__file__).with_name("gateway.md")
+
+_TABLE = re.compile(r"(?<=<!-- table: )(\w+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
+_CODE = re.compile(r"(?<![\w`/.])((?:[a-z]+_)+[a-z]+|GOLDSPAN_[A-Z_]+)(?![\w`/])")
+"""Names of settings in descriptions, which are code in the page."""
+
+
+def page(written: str) -> str:
+    """The page as it was, with its tables made anew."""
+    return _TABLE.sub(lambda found: f"{found[1]} -->\n\n{_TABLES[found[1]]()}\n", written)
+
+
+def limits() -> str:
+    """What is bounded, and what happens at each bound."""
+    rows = [
+        (
+            f"`{limit.name}`",
+            _number(limit.default, limit.unit),
+            limit.effect,
+            str(limit.http_status or ""),
+            f"`{limit.grpc_code}`" if limit.grpc_code else "",
+        )
+        for limit in LIMITS
+    ]
+    return _table(("limit", "default", "beyond it", "HTTP", "gRPC"), rows)
+
+
+def settings() -> str:
+    """What can be said, where."""
+    parameters = inspect.signature(serve).parameters
+    rows = []
+    for name, field in Settings.model_fields.items():
+        flag = next((each for each in (name, name.removesuffix("s")) if each in parameters), None)
+        meaning = _CODE.sub(r"`\1`", " ".join((field.description or "").split()))
+        rows.append((f"`{name}`", f"`--{flag.replace('_', '-')}`" if flag else "", meaning, _default(name)))
+    return _table(("setting", "flag", "meaning", "default"), rows)
+
+
+def counters() -> str:
+    """What is counted, and what to do about it."""
+    return _table(
+        ("counter", "meaning"), [(f"`{each.name}`", _CODE.sub(r"`\1`", each.description)) for each in COUNTERS]
+    )
+
+
+def gauges() -> str:
+    """What can be looked at, and what to do where it grows."""
+    noted: list[tuple[str, str]] = []
+
+    class Noting:
+        def get_meter(self, *_: object, **__: object) -> Noting:
+            return self
+
+        def create_observable_gauge(self, name: str, _: object, *, unit: str, description: str) -> None:
+            noted.append((f"`{name}`", _CODE.sub(r"`\1`", description)))
+
+    nothing: Any = Noting()
+    publish(nothing, nothing, {}, [])
+    return _table(("gauge", "meaning"), noted)
+
+
+def operations() -> str:
+    """What the API does."""
+    return _table(("request", "answer"), [(f"`{each.method} {each.path}`", each.summary) for each in OPERATIONS])
+
+
+def parameters() -> str:
+    """What may be asked of runs."""
+    return _table(("parameter", "meaning"), [(f"`{each.name}`", each.meaning) for each in OF_RUNS])
+
+
+_TABLES = {
+    "limits": limits,
+    "settings": settings,
+    "counters": counters,
+    "gauges": gauges,
+    "operations": operations,
+    "parameters": parameters,
+}
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    def lines() -> Iterator[str]:
+        yield f"| {' | '.join(head)} |"
+        yield f"|{'---|' * len(head)}"
+        for row in rows:
+            cells = (cell.replace("|", r"\|") for cell in row)
+            yield f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+
+    return "\n".join(lines()) + "\n"
+
+
+def _default(name: str) -> str:
+    value = Settings.model_fields[name].get_default(call_default_factory=True)
+    if name == "limits":
+        return "see [limits](#limits)"
+    if name == "telemetry":
+        return "off"
+    if value is None:
+        return "`null`"
+    if value in ((), {}):
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{each}`" for each in value)
+    return f"{value:g}" if isinstance(value, float) else f"`{value}`" if not isinstance(value, int) else str(value)
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "bytes":
+        size, name = next((size, name) for size, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")) if value >= size)
+        return f"{value / size:g} {name}"
+    return f"{value:,.0f} {unit}"
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(page(text), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The API over the store."""

@@ -1,0 +1,1 @@
+"""OTLP over HTTP and gRPC: who may come in, and how much at once."""

@@ -1,0 +1,1 @@
+"""What was acknowledged, handed on to OTLP back ends."""

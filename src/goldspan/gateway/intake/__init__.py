@@ -1,0 +1,1 @@
+"""Requests as they come in: inflated, read, bounded, answered."""

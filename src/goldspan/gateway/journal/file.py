@@ -1,0 +1,268 @@
+"""The file of a journal: its tables, its connections, and what SQLite says about it in words for people."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from goldspan.errors import StoreError
+
+APPLICATION_ID = 0x676F6C6A
+"""Tells journals from other SQLite files: `golj` in ASCII."""
+VERSION = 1
+"""Of the tables. A file of another version is refused."""
+
+PAGE_BYTES = 16384
+"""Measured for bodies of 1 KB to 1 MB: with smaller pages a large body costs more CPU, for it is a chain of them; with
+larger ones a small body does, for a transaction writes some pages whole."""
+_LOG_BYTES = 32 * 2**20
+"""The write-ahead log is put into the file when it is so large. Most entries are pruned before that, and never written
+a second time."""
+_PAGES_A_TRANSACTION = 4
+"""Beside those of its rows: the roots of table and file, which pages are free, and what is where."""
+_PATIENCE_MS = 50
+"""How long putting the log into the file waits for readers; it is tried again after some more writing."""
+_LOCKED_MS = 5000
+"""How long a transaction waits for those of other processes, which only write cursors."""
+_SPARE_BYTES = 64 * 2**20
+"""So much unused room is kept in the file; what is beyond it is given back to the system."""
+_RESERVED_BYTES = 4 * _LOG_BYTES
+"""So much of the disk is left alone by entries. Pruning writes before it frees anything, and so does the log when it is
+put into the file: on a disk that was full to the brim, a journal could never become smaller again."""
+_GIVEN_BACK_PAGES = 256
+"""So many at once: pages are moved for it, and nobody's entry is committed meanwhile."""
+
+_TABLES = (
+    # Keys are given by the one process that writes, without gaps. What is asked without reading bodies stands before
+    # them, since a row is read from its beginning. `total` is the size of this entry and of all before it.
+    """CREATE TABLE entries (
+        key INTEGER PRIMARY KEY,
+        size INTEGER NOT NULL,
+        total INTEGER NOT NULL,
+        signal TEXT NOT NULL,
+        media TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        partitions INTEGER NOT NULL,
+        arrived_ns INTEGER NOT NULL,
+        body BLOB NOT NULL
+    )""",
+    "CREATE TABLE cursors (consumer TEXT PRIMARY KEY, key INTEGER NOT NULL) WITHOUT ROWID",
+    # The last entry that was pruned: no key is given twice. (AUTOINCREMENT would write a page more with each commit.)
+    "CREATE TABLE pruned (key INTEGER NOT NULL)",
+    "INSERT INTO pruned VALUES (0)",
+)
+
+_ADVICE = {
+    "file is not a database": "it is no SQLite database; move it away, or name another data folder",
+    "malformed": "it is damaged; move it away to go on with an empty journal (`sqlite3 FILE .recover` may save entries "
+    "that were not forwarded or scored yet)",
+    "is full": "the disk is full; make room",
+    "locked": "another process keeps it locked; only one gateway may use a data folder",
+    "readonly database": "it cannot be written: file or folder is read-only",
+    "unable to open": "it cannot be opened: the folder does not exist, or the permissions do not allow it",
+    "disk I/O error": "the disk reports an error, or a limit for the size of files was met",
+}
+"""What to do about what SQLite says, by words that are in it: its codes came to Python only with 3.11."""
+
+
+class JournalFile:
+    """An SQLite file with a write-ahead log: one connection that writes, and one for each thread that reads just now.
+
+    It is created where there is none. `owned` is false where another process writes the entries and looks after the
+    log. SQLite's connections must not be carried over a fork: start processes by spawning them.
+    """
+
+    def __init__(self, path: Path, *, owned: bool) -> None:
+        self.path = path
+        self._file = path.absolute()
+        self._owned = owned
+        self._writing = threading.Lock()
+        self._readers = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+        self._logged = 0
+        self._checkpoint_at = _LOG_BYTES
+        with told(path):
+            self._writer: sqlite3.Connection | None = self._opened()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, in a transaction that is undone where anything goes wrong."""
+        with self._writing, told(self.path):
+            connection = self._open_writer()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # Whatever state the disk has left it in: the next one gets another, and reads the log anew.
+                self._writer = None
+                connection.close()  # undoes what was not committed
+                raise
+
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one query, all of whose rows are fetched: an open query keeps the log from being reused."""
+        with told(self.path):
+            with self._readers:
+                self._check_open()
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                connection = self._connected("ro")
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            with self._readers:
+                if not self._closed:
+                    self._idle.append(connection)
+                    return
+            connection.close()
+
+    def wrote(self, size: int, rows: int) -> None:
+        """Put the log into the file now and then; a transaction with so many bytes and rows has come to it.
+
+        Readers that are under way are waited for, but not long: then the log grows a little and it is tried again.
+        """
+        self._logged += size + PAGE_BYTES * (rows + _PAGES_A_TRANSACTION)
+        if self._logged < self._checkpoint_at:
+            return
+        self._checkpoint_at = self._logged + _LOG_BYTES // 4
+        with self._writing, told(self.path):
+            self._checkpoint(self._open_writer())
+
+    def give_room_back(self) -> bool:
+        """Return some of the unused pages to the system, where there are many. Whether there may be more of them."""
+        with told(self.path):
+            surplus = self._unused_pages() - _SPARE_BYTES // PAGE_BYTES
+            if surplus > 0:
+                with self._writing:
+                    # As a script: otherwise it goes on only as long as somebody asks for rows.
+                    self._open_writer().executescript(f"PRAGMA incremental_vacuum({min(surplus, _GIVEN_BACK_PAGES)})")
+        return surplus > _GIVEN_BACK_PAGES
+
+    def has_room(self) -> bool:
+        """Whether the disk has room for more entries, and after them for the log and for pruning."""
+        with told(self.path):
+            free = shutil.disk_usage(self._file.parent).free
+            return free >= _RESERVED_BYTES or free + self._unused_pages() * PAGE_BYTES >= _RESERVED_BYTES
+
+    def close(self) -> None:
+        """Close what is open; the last to close puts the log into the file. Queries under way close their own."""
+        with self._readers:
+            self._closed = True
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+        with self._writing:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+
+    def _open_writer(self) -> sqlite3.Connection:
+        """The connection that writes; another one after a failure."""
+        if self._writer is None:
+            self._check_open()
+            self._writer = self._opened()
+            # What failed may have been for want of room: the log needs none where it can begin anew.
+            with suppress(sqlite3.Error):
+                self._checkpoint(self._writer)
+        return self._writer
+
+    def _unused_pages(self) -> int:
+        with self.reader() as connection:
+            return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
+        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        connection.execute(f"PRAGMA busy_timeout = {_LOCKED_MS}")
+        if not busy:
+            self._logged, self._checkpoint_at = 0, _LOG_BYTES
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self.path}: the journal was closed")
+
+    def _opened(self) -> sqlite3.Connection:
+        """A connection that writes, to a file that is a journal of this version."""
+        # What users said is in it: whoever shall read it beside its owner must be let in on purpose.
+        os.close(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = self._connected("rw")
+        try:
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # this and the next have a say in a new file only
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk, not only in the system's hands
+            # Some builds overwrite what is deleted, which doubles the CPU of an entry: here it is soon written over.
+            connection.execute("PRAGMA secure_delete = OFF")
+            connection.execute(f"PRAGMA journal_size_limit = {2 * _LOG_BYTES}")
+            # Owners do that after they have answered; the others only where the owner is gone and the log goes on.
+            pages = 0 if self._owned else 4 * _LOG_BYTES // PAGE_BYTES
+            connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+            _prepare(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connected(self, mode: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{self._file.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=_LOCKED_MS / 1000,
+            isolation_level=None,  # transactions begin where we say so
+            check_same_thread=False,
+        )
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system raise into an error that names the file and says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        advice = next((advice for words, advice in _ADVICE.items() if words in str(error)), "SQLite refuses")
+        raise StoreError(f"{path}: {advice} ({error})") from error
+    except OSError as error:
+        raise StoreError(f"{path}: {_ADVICE['unable to open']} ({error.strerror})") from error
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Create the tables where there are none. Two processes that open a file at once create them once."""
+    if _version_of(connection, path) == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _version_of(connection, path) == 0:
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _version_of(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of a journal; 0 for a file without any table. Other people's files, and newer ones, are refused."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application == APPLICATION_ID and version > VERSION:
+        raise StoreError(
+            f"{path}: a newer goldspan wrote it (version {version}, this one knows {VERSION}): "
+            "pip install --upgrade 'goldspan[server]', or move it away"
+        )
+    if application == APPLICATION_ID and version == VERSION:
+        return VERSION
+    if application or version or tables:
+        raise StoreError(f"{path}: it is the database of another program; name another data folder")
+    return 0

@@ -1,0 +1,343 @@
+"""What was received and is not yet done with, on disk: a request is acknowledged when it is in here.
+
+Behind it are consumers, each with a cursor of its own. An entry is kept until all of them are past it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from goldspan import _guard
+from goldspan.errors import GoldspanError, StoreError
+from goldspan.gateway.journal import entries as entries
+from goldspan.gateway.journal.entries import ENTRY_BYTES, Edges, Entry, Item, Tail, Wanted
+from goldspan.gateway.journal.file import JournalFile
+from goldspan.gateway.signals import ALL_PARTITIONS, Media, Origin, Signal
+
+__all__ = ["ENTRY_BYTES", "Entry", "Item", "Journal", "JournalFull"]
+
+_COMMIT_BYTES = 16 * 2**20
+_COMMIT_ENTRIES = 1024
+"""What is written in one transaction at most (or one request), so that nobody waits for a very long one."""
+_QUEUE_BYTES = 64 * 2**20
+"""What may wait in memory for the transaction before it."""
+_RESERVE = 1.25
+"""How many times `max_bytes` may be taken by goldspan's own entries."""
+_TICK = 0.5
+_TICK_BYTES = 8 * 2**20
+"""Cursors are written and entries pruned after so many seconds, or when so much has come: pages that are soon reused
+are written to the log only."""
+_POLL = 0.1
+"""Seconds between looks into the file of another process."""
+
+
+class JournalFull(GoldspanError):  # noqa: N818 - an answer to whoever would add to it, and no fault
+    """The journal takes no more until its consumers are past some of it; trying again later helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Items that become entries in one transaction."""
+
+    items: Sequence[Item]
+    size: int
+    arrived_ns: int
+    answer: Callable[[range], object]
+    """What whoever waits for it is told of the keys."""
+    done: Future[Any]
+
+
+class Journal:
+    """One SQLite file to which one process adds entries; any number of its threads may use it.
+
+    A thread of its own writes whatever came while it was writing before, in one transaction that is synced to the
+    disk. With `attach`, another process adds the entries: then this one reads and advances. `max_bytes` is how much
+    the entries may take together, with `ENTRY_BYTES` for each. `clock` tells nanoseconds since the Unix epoch.
+
+    Raises `StoreError` where the file is no journal, is damaged, of a newer goldspan, or cannot be written; all
+    methods do so when the disk fails them. Processes that use a journal must be spawned, not forked.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_bytes: int,
+        attach: bool = False,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._file = JournalFile(Path(path), owned=not attach)
+        self._max_bytes = max_bytes
+        self._attached = attach
+        self._clock = clock
+        lock = threading.Lock()
+        self._filled = threading.Condition(lock)
+        self._committed = threading.Condition(lock)
+        self._waiting: deque[_Waiting] = deque()
+        self._queued = 0
+        self._advanced: dict[str, int] = {}
+        self._registered = False
+        self._untidy = False
+        """Whether there is more to prune, or more room to give back."""
+        self._closing = False
+        self._edges = self._read_edges()
+        self._tail = Tail(self._edges.last_key)
+        self._thread = threading.Thread(target=self._run, name="goldspan-journal", daemon=True)
+        self._thread.start()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @property
+    def last_key(self) -> int:
+        """The key of the latest entry; 0 before the first."""
+        return self._now().last_key
+
+    @property
+    def size(self) -> int:
+        """How many bytes the entries take that are kept, `ENTRY_BYTES` for each among them."""
+        return self._now().size
+
+    def append(
+        self,
+        signal: Signal,
+        media: Media,
+        body: bytes,
+        *,
+        origin: Origin = "received",
+        partitions: int = ALL_PARTITIONS,
+    ) -> Future[int]:
+        """Add an entry: its key, once it is on disk.
+
+        Raises `JournalFull` at once where there is no room. The future fails with `JournalFull` where the disk is
+        almost full, and with `StoreError` where it refuses.
+        To cancel the future prevents the entry, unless it is being written.
+        """
+        done: Future[int] = Future()
+        self._enqueue([Item(signal, media, body, origin, partitions)], itemgetter(0), done)
+        return done
+
+    def append_all(self, items: Sequence[Item]) -> Future[list[int]]:
+        """Add several entries, all of them or none: their keys. Otherwise the same as `append`."""
+        done: Future[list[int]] = Future()
+        if items:
+            self._enqueue(items, list, done)
+        else:
+            done.set_result([])
+        return done
+
+    def read(
+        self,
+        after: int,
+        *,
+        max_bytes: int = 8 * 2**20,
+        max_entries: int = 256,
+        origins: frozenset[Origin] | None = None,
+        partitions: int = ALL_PARTITIONS,
+    ) -> list[Entry]:
+        """The next entries after this key, in their order: of these origins, and having to do with these partitions.
+
+        It stops with the entry that makes it `max_bytes` of bodies. Where nothing comes back, a consumer is past the
+        `last_key` that it asked for before.
+        """
+        wanted = Wanted(after, max_bytes, max_entries, origins, partitions)
+        if not self._attached:
+            with self._filled:
+                found = self._tail.select(wanted)
+            if found is not None:
+                return found
+        with self._file.reader() as connection:
+            return entries.select(connection, wanted)
+
+    def wait(self, after: int, timeout: float) -> bool:
+        """Wait so many seconds for an entry with a greater key; whether there is one. `close` ends it."""
+        until = time.monotonic() + timeout
+        while not self._closing:
+            if self.last_key > after:
+                return True
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            with self._committed:
+                self._committed.wait_for(
+                    lambda: self._closing or self._edges.last_key > after, min(left, _POLL) if self._attached else left
+                )
+        return False
+
+    def cursor(self, consumer: str) -> int | None:
+        """The key up to which a consumer is done with everything; `None` for one that is not registered."""
+        with self._file.reader() as connection:
+            row = connection.execute("SELECT key FROM cursors WHERE consumer = ?", (consumer,)).fetchone()
+        return max(row[0], self._advanced.get(consumer, 0)) if row else None
+
+    def advance(self, cursors: Mapping[str, int]) -> None:
+        """Note that consumers are done with everything up to these keys; a cursor never goes back.
+
+        It is on disk within about a second, and after `close`. What is of consumers that are not registered is dropped.
+        """
+        with self._filled:
+            for consumer, key in cursors.items():
+                self._advanced[consumer] = max(key, self._advanced.get(consumer, 0))
+
+    def consumers(self, names: Collection[str], *, fresh_at_end: Callable[[str], bool]) -> None:
+        """Register exactly these consumers: the others are forgotten, and until this was called nothing is pruned.
+
+        One that is new begins with the entries that are kept, or after them where `fresh_at_end` says so. For the
+        process that adds the entries.
+        """
+        with self._file.transaction() as connection:
+            kept = {name for (name,) in connection.execute("SELECT consumer FROM cursors")}
+            gone = [(name,) for name in kept.difference(names)]
+            fresh = [(name, self.last_key if fresh_at_end(name) else 0) for name in names if name not in kept]
+            connection.executemany("DELETE FROM cursors WHERE consumer = ?", gone)
+            connection.executemany("INSERT INTO cursors (consumer, key) VALUES (?, ?)", fresh)
+        self._registered = True
+
+    def size_after(self, key: int) -> int:
+        """How many bytes the entries after this key take, counted as in `size`."""
+        with self._file.reader() as connection:
+            waiting = entries.behind(connection, key)
+        return 0 if waiting is None else waiting[0]
+
+    def behind(self, consumer: str) -> tuple[int, float]:
+        """How many bytes a consumer is not done with, counted as in `size`, and for how many seconds the oldest waits.
+
+        What is of no interest to it counts too, until it is past it.
+        """
+        key = self.cursor(consumer) or 0
+        with self._file.reader() as connection:
+            waiting = entries.behind(connection, key)
+        if waiting is None:
+            return 0, 0.0
+        size, arrived_ns = waiting
+        return size, max(self._clock() - arrived_ns, 0) / 1e9
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Commit what waits, write the cursors, and close the file; after so many seconds it is left to the thread."""
+        with self._filled:
+            self._closing = True
+            self._filled.notify()
+            self._committed.notify_all()
+        self._thread.join(timeout)
+
+    def _enqueue(self, items: Sequence[Item], answer: Callable[[range], object], done: Future[Any]) -> None:
+        size = sum(len(item.body) + ENTRY_BYTES for item in items)
+        waiting = _Waiting(items, size, self._clock(), answer, done)
+        with self._filled:
+            if self._closing or self._attached:
+                reason = "another process adds its entries" if self._attached else "the journal was closed"
+                raise StoreError(f"{self.path}: {reason}")
+            # What was acknowledged is let go when it was scored, and that needs room for what comes of it.
+            room = self._max_bytes * (1 if items[0].origin == "received" else _RESERVE)
+            if self._edges.size + self._queued + size > room:
+                raise JournalFull(
+                    f"{self.path}: {self._edges.size:,} bytes wait for a back end or for scoring, and the journal "
+                    f"takes {self._max_bytes:,}; see what keeps them, or raise max_journal_bytes"
+                )
+            if self._queued and self._queued + size > _QUEUE_BYTES:
+                raise JournalFull(f"{self.path}: the disk is slower than what comes in")
+            self._waiting.append(waiting)
+            self._queued += size
+            self._filled.notify()
+
+    def _now(self) -> Edges:
+        return self._read_edges() if self._attached else self._edges
+
+    def _read_edges(self) -> Edges:
+        with self._file.reader() as connection:
+            return entries.edges(connection)
+
+    def _run(self) -> None:
+        """What the thread does: commit, answer, and keep the file in order, until it is closed and nothing waits."""
+        tick = time.monotonic() + _TICK
+        came = 0
+        while True:
+            batch = self._next_batch(tick)
+            if batch:
+                self._commit(batch)
+                came += sum(waiting.size for waiting in batch)
+            closing = self._closing and not self._waiting
+            if closing or came >= _TICK_BYTES or time.monotonic() >= tick:
+                self._keep_in_order()
+                came, tick = 0, time.monotonic() + (0 if self._untidy else _TICK)
+            if closing:
+                break
+        self._file.close()
+
+    def _next_batch(self, until: float) -> list[_Waiting]:
+        """What waits, but not too much at once; nothing where nothing came until then."""
+        batch: list[_Waiting] = []
+        size = items = 0
+        with self._filled:
+            self._filled.wait_for(lambda: self._waiting or self._closing, max(until - time.monotonic(), 0))
+            while self._waiting and size < _COMMIT_BYTES and items < _COMMIT_ENTRIES:
+                waiting = self._waiting.popleft()
+                self._queued -= waiting.size
+                if waiting.done.set_running_or_notify_cancel():
+                    batch.append(waiting)
+                    size += waiting.size
+                    items += len(waiting.items)
+        return batch
+
+    def _commit(self, batch: Sequence[_Waiting]) -> None:
+        """Write entries to the disk, and tell whoever waits for them."""
+        first = self._edges.last_key + 1
+        added = [
+            Entry(key, item.signal, item.media, item.origin, item.partitions, arrived_ns, item.body)
+            for key, (arrived_ns, item) in enumerate(
+                ((waiting.arrived_ns, item) for waiting in batch for item in waiting.items), start=first
+            )
+        ]
+        try:
+            if not self._file.has_room():
+                raise JournalFull(f"{self.path}: the disk is almost full; make room, or lower max_journal_bytes")
+            with self._file.transaction() as connection:
+                edges = entries.insert(connection, added, self._edges)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for an answer must hear of it
+            for waiting in batch:
+                waiting.done.set_exception(error)
+            return
+        with self._committed:
+            self._edges = edges
+            self._tail.extend(added)
+            self._committed.notify_all()
+        for waiting in batch:
+            waiting.done.set_result(waiting.answer(range(first, first + len(waiting.items))))
+            first += len(waiting.items)
+        with suppress(StoreError):  # the next commit says so, to somebody whom it concerns
+            self._file.wrote(sum(waiting.size for waiting in batch), len(added))
+
+    def _keep_in_order(self) -> None:
+        """Write the cursors, prune what all consumers are past, give room back; of the last two only so much."""
+        with self._filled:
+            advanced = dict(self._advanced)
+        if not (advanced or self._untidy or (self._registered and self._edges.size)):
+            return
+        self._untidy = False
+        try:
+            with self._file.transaction() as connection:
+                entries.write_cursors(connection, advanced)
+                self._untidy = self._registered and entries.prune(connection)
+                edges = entries.edges(connection)
+            with self._filled:
+                self._edges = edges
+                for consumer, key in advanced.items():
+                    if self._advanced[consumer] == key:
+                        del self._advanced[consumer]
+            if self._registered:
+                self._file.wrote(0, 0)
+                self._untidy |= self._file.give_room_back()
+        except StoreError as error:
+            _guard.report("keep the journal in order", error, traceback=False)

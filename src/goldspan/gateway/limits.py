@@ -1,0 +1,120 @@
+"""How much the gateway takes: every bound, and what is answered at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from goldspan.errors import ConfigurationError
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of what is taken, kept and waited for. `LIMITS` says what happens at each.
+
+    Raises `ConfigurationError` for a bound that is no positive number.
+    """
+
+    max_body_bytes: int = 16 * MIB
+    """Bytes of a request as it was sent, before inflating."""
+    max_inflated_bytes: int = 64 * MIB
+    """Bytes of a request after inflating."""
+    max_ratio: int = 200
+    """How many times as many bytes inflating may make of those sent. Only looked at above 16 MiB of them."""
+    max_spans: int = 100_000
+    """Spans, log records or metrics of a request."""
+    max_attributes: int = 20_000
+    """Attributes of a span or log record."""
+    max_value_bytes: int = 16 * MIB
+    """Bytes of one text."""
+    max_values: int = 2_000_000
+    """Fields of all kinds, nested ones too, of the spans and log records of a request that are larger than 256 KiB; in
+    JSON, all commas and all brackets that open."""
+    max_connections: int = 2_000
+    """Connections that are open at once."""
+    max_requests: int = 256
+    """Requests that are received and not answered."""
+    max_received_bytes: int = 256 * MIB
+    """Bytes of the bodies of requests that are received and not answered."""
+    header_seconds: float = 10.0
+    """Seconds in which the head of a request has to be here."""
+    body_seconds: float = 30.0
+    """Seconds in which the body of a request has to be here."""
+    keep_alive_seconds: float = 75.0
+    """Seconds for which a connection may be idle."""
+    max_header_bytes: int = 64 * KIB
+    """Bytes of the head of a request."""
+    max_journal_bytes: int = 8 * GIB
+    """Bytes of acknowledged requests that are kept until they are forwarded and scored."""
+    max_backlog_bytes: int = 2 * GIB
+    """Bytes of acknowledged requests that may wait to be scored."""
+    max_held_bytes: int = 256 * MIB
+    """Bytes of spans of traces that are not whole."""
+    max_held_traces: int = 100_000
+    """Traces that are not whole."""
+    max_spans_per_trace: int = 100_000
+    """Spans of one trace."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            whole = field.type == "int"
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not value > 0:
+                wanted = "a whole number of at least 1" if whole else "a number of more than 0"
+                raise ConfigurationError(f"{field.name} is {wanted}, not {value!r}")
+
+
+MAX_DEPTH = 100
+"""How deep messages and values may nest. Not a setting: it is what protobuf's parsers allow, those of back ends too."""
+
+
+class Limit(NamedTuple):
+    """One line of the table of limits."""
+
+    name: str
+    default: float
+    unit: str
+    effect: str
+    """What happens to what goes beyond it."""
+    http_status: int | None = None
+    """How it is answered over HTTP; `None` where there is nobody to answer."""
+    grpc_code: str | None = None
+
+
+_DEFAULTS = Limits()
+_TOO_LARGE = 413, "RESOURCE_EXHAUSTED"
+_TRY_LATER = 429, "RESOURCE_EXHAUSTED"
+_NO_ROOM = 503, "UNAVAILABLE"
+
+
+def _limit(name: str, unit: str, effect: str, status: int | None = None, code: str | None = None) -> Limit:
+    return Limit(name, getattr(_DEFAULTS, name), unit, effect, status, code)
+
+
+LIMITS: tuple[Limit, ...] = (
+    _limit("max_body_bytes", "bytes", "the request is refused as soon as they are passed", *_TOO_LARGE),
+    _limit("max_inflated_bytes", "bytes", "the request is refused as soon as they are passed", *_TOO_LARGE),
+    _limit("max_ratio", "times", "the request is refused as soon as it is passed", *_TOO_LARGE),
+    _limit("max_spans", "items", "the request is refused", *_TOO_LARGE),
+    _limit("max_attributes", "attributes", "the request is refused", *_TOO_LARGE),
+    _limit("max_value_bytes", "bytes", "the request is refused", *_TOO_LARGE),
+    _limit("max_values", "values", "the request is refused", *_TOO_LARGE),
+    Limit("max_depth", MAX_DEPTH, "levels", "the item is left out, or the request refused", 400, "INVALID_ARGUMENT"),
+    _limit("max_connections", "connections", "the connection is closed"),
+    _limit("max_requests", "requests", "the request is refused and may come again", *_TRY_LATER),
+    _limit("max_received_bytes", "bytes", "the request is refused and may come again", *_TRY_LATER),
+    _limit("header_seconds", "seconds", "the connection is closed"),
+    _limit("body_seconds", "seconds", "the request is refused and the connection closed", 408, "DEADLINE_EXCEEDED"),
+    _limit("keep_alive_seconds", "seconds", "the connection is closed"),
+    _limit("max_header_bytes", "bytes", "the request is refused and the connection closed", 431, "RESOURCE_EXHAUSTED"),
+    _limit("max_journal_bytes", "bytes", "the request is refused and may come again", *_NO_ROOM),
+    _limit("max_backlog_bytes", "bytes", "the request is forwarded and not scored"),
+    _limit("max_held_bytes", "bytes", "the trace that has been idle for longest is scored as it is"),
+    _limit("max_held_traces", "traces", "the trace that has been idle for longest is scored as it is"),
+    _limit("max_spans_per_trace", "spans", "the trace is forwarded and not scored"),
+)
+"""Every bound. Each refusal is counted as `goldspan.gateway.refused` with the limit's name as `goldspan.limit`."""

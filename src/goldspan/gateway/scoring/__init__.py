@@ -1,0 +1,1 @@
+"""What was acknowledged, gathered by trace and scored."""

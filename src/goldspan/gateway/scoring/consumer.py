@@ -1,0 +1,334 @@
+"""The consumer that scores: from journal entries to evaluations in the store, each exactly once.
+
+Spans are gathered by trace, and scored when no more of them are expected. What is done is written down in this order:
+results for back ends into the journal, evaluations into the store, and only then how far the journal was read. So after
+a `kill -9` some of it is done once more, the store recognises what it has, and nothing is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from goldspan import semconv
+from goldspan._guard import guard
+from goldspan.errors import GoldspanError
+from goldspan.gateway.counting import Counting
+from goldspan.gateway.journal.writing import Entry, Journal
+from goldspan.gateway.scoring.history import History, torn_off
+from goldspan.gateway.scoring.opening import opened, part_of, records_of
+from goldspan.gateway.scoring.outbox import Outbox
+from goldspan.gateway.scoring.sessions import Sessions
+from goldspan.gateway.scoring.traces import Bundle, Bundles, Part, Patience, Room, StitchKey
+from goldspan.gateway.signals import PARTITIONS, Origin
+from goldspan.model import Evaluation, Run
+from goldspan.online.clock import AwakeClock
+from goldspan.online.pipeline import Pipeline
+from goldspan.otlp.decoding import DecodeError
+from goldspan.sinks import Losses
+from goldspan.store import SqliteStore
+
+_log = logging.getLogger("goldspan")
+
+CONSUMERS = tuple(f"score/{partition:02d}" for partition in range(PARTITIONS))
+"""What the consumers are called that score a partition each."""
+
+_AT_ONCE = 200
+"""Evaluations that are written down together, at most."""
+_LONGEST_NAP = 0.25
+"""Seconds for which nothing is looked at, at most: journals of other workers do not wake this one."""
+_AFTER_FAILURE = 1.0
+"""Seconds."""
+_READ_AT_ONCE = 8 * 1024 * 1024
+"""Bytes of entries."""
+_RECEIVED: frozenset[Origin] = frozenset({"received"})
+
+
+class Scoring:
+    """Scores the partitions of one worker, in a thread of its own.
+
+    `journals` are those of all workers, its own first. `clock` tells seconds that never go back, `wall`
+    nanoseconds since the Unix epoch, by which entries say when they came.
+    """
+
+    def __init__(
+        self,
+        journals: Mapping[int, Journal],
+        pipeline: Pipeline,
+        store: SqliteStore,
+        *,
+        worker: int = 0,
+        workers: int = 1,
+        patience: Patience,
+        room: Room,
+        max_backlog_bytes: int,
+        counting: Counting,
+        losses: Losses,
+        outbox: Outbox,
+        clock: Callable[[], float] | None = None,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._journals = journals
+        self._pipeline = pipeline
+        self._store = store
+        self._partitions = frozenset(range(worker, PARTITIONS, workers))
+        self._mask = sum(1 << partition for partition in self._partitions)
+        self._consumers = [CONSUMERS[partition] for partition in sorted(self._partitions)]
+        self._max_backlog = max_backlog_bytes
+        self._counting = counting
+        self._losses = losses
+        self._outbox = outbox
+        self._bundles = Bundles(patience, room)
+        self._now = clock or AwakeClock().now
+        self._wall = wall
+        self._sessions = Sessions(self._bundles)
+        self._evaluations: list[Evaluation] = []
+        self._history = History(store, journals, pipeline, self._evaluations)
+        self._gone: list[str] = []
+        self._forgotten: list[str] = []
+        self._read_up_to = {journal: self._start_of(journals[journal]) for journal in journals}
+        self._seen_up_to = dict.fromkeys(journals, 0.0)
+        self._told: dict[str, int] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="goldspan-scoring", daemon=True)
+
+    # --- from other threads ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin where the last one stopped."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Score what is there, as far as the time in seconds allows; whether that was all. The rest is not lost."""
+        self._stopping.set()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def forget(self, trace_id: str) -> None:
+        """Score nothing more of what is held of a trace now."""
+        self._forgotten.append(trace_id)
+
+    def behind(self) -> int:
+        """Bytes of entries that were not looked at yet."""
+        return sum(journal.size_after(self._read_up_to[place]) for place, journal in self._journals.items())
+
+    def replaying(self) -> bool:
+        """Whether it is still busy with what had been acknowledged before it started."""
+        return any(self._read_up_to[journal] < last for journal, last in self._history.replayed_up_to.items())
+
+    def __len__(self) -> int:
+        """The number of bundles held."""
+        return len(self._bundles)
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            busy: bool | None = None
+            with guard("score what came in"):
+                busy = self.step()
+            if busy is None:
+                self._stopping.wait(_AFTER_FAILURE)
+            elif not busy:
+                self._rest()
+        with guard("score what was left"):
+            self.finish()
+
+    def finish(self) -> None:
+        """Score what waits for nothing that is known to be missing. What has no root yet stays in the journal."""
+        while self._take_in():
+            pass
+        self._look(self._now())
+        for bundle in self._bundles.complete():
+            self._score(bundle)
+        self._write_down(final=True)
+
+    def step(self) -> bool:
+        """What the thread does all the time: look at what came in, and score what is due. Whether anything came."""
+        taken = self._take_in()
+        if not self.replaying():  # of a trace that was scored before, a part would be taken for the whole
+            self._look(min(self._seen_up_to.values()))  # what is only not read yet is not taken for rest
+            self._write_down()
+        self._publish()
+        return taken > 0
+
+    def _rest(self) -> None:
+        """Wait for an entry, as long as nothing is due."""
+        next_time = self._bundles.next_time()
+        nap = _LONGEST_NAP if next_time is None else min(_LONGEST_NAP, max(0.0, next_time - self._now()))
+        own, *_ = self._journals
+        self._journals[own].wait(self._read_up_to[own], nap)
+
+    def _take_in(self) -> int:
+        """Look at the next entries of every journal; how many there were."""
+        number = 0
+        for place, journal in self._journals.items():
+            after = self._read_up_to[place]
+            sheds = journal.size_after(after) > self._max_backlog
+            asked = came = self._now()
+            last = journal.last_key
+            entries = journal.read(after, max_bytes=_READ_AT_ONCE, origins=_RECEIVED, partitions=self._mask)
+            for entry in entries:
+                came = self._now() - max(0.0, (self._wall() - entry.arrived_ns) / 1e9)
+                self._take(place, entry, came, sheds=sheds)
+            self._seen_up_to[place] = came if entries and entries[-1].key < last else asked
+            self._read_up_to[place] = entries[-1].key if entries else max(after, last)
+            number += len(entries)
+        return number
+
+    def _take(self, place: int, entry: Entry, now: float, *, sheds: bool) -> None:
+        try:
+            shares = opened(entry, self._partitions.__contains__, as_bytes=self._outbox.enrich)
+        except DecodeError:
+            self._counting.add(semconv.GATEWAY_UNREADABLE)
+            return
+        if sheds:
+            self._counting.add(semconv.GATEWAY_SHED)
+            for share in shares:
+                self._bundles.shed(place, entry.key, share.key, now, spans=share.spans)
+            return
+        for share in shares:
+            size, spans, rooted = share.size, share.spans, share.rooted
+            self._bundles.add(place, entry.key, share.key, share.part, now, size=size, spans=spans, rooted=rooted)
+            if share.session is not None and share.session != share.key:
+                self._join(share.key, share.session)
+
+    def _join(self, key: StitchKey, session: StitchKey) -> None:
+        found = [bundle for bundle in map(self._bundles.find, (key, session)) if bundle is not None]
+        self._bundles.join(found, session)
+
+    def _look(self, now: float) -> None:
+        """Score what is due."""
+        while self._forgotten:
+            bundle = self._bundles.find(bytes.fromhex(self._forgotten.pop()))
+            if bundle is not None:
+                self._bundles.let_go(bundle)
+        for bundle in self._bundles.due(now):
+            self._score(bundle)
+            if len(self._evaluations) >= _AT_ONCE:
+                self._write_down()
+        for place in self._journals:
+            self._make_way(place)
+
+    def _make_way(self, place: int) -> None:
+        """Score as it is what keeps too much of a journal from being let go: a trace that never rests would fill it."""
+        while (oldest := self._bundles.oldest(place)) is not None:
+            if self._journals[place].size_after(oldest - 1) <= self._max_backlog:
+                break
+            for bundle in self._bundles.make_way(place):
+                self._score(bundle)
+
+    # --- one bundle --------------------------------------------------------------------------------------------------
+
+    def _score(self, bundle: Bundle) -> None:
+        with guard("score a trace"):
+            parts, unsent = self._parts(bundle)
+            if bundle.lost:
+                self._outbox.put(unsent)
+            else:
+                records = records_of(parts)
+                runs = self._pipeline.runs_in(records)
+                if not bundle.leaving and self._sessions.waits(bundle, records, runs):
+                    return
+                torn = torn_off(records) if self._history.may_have(bundle) else frozenset()
+                evaluations = [each for run in runs for each in self._evaluated(bundle, run, torn)]
+                self._outbox.put(unsent, evaluations)
+                self._evaluations += evaluations
+                self._take_back(bundle, runs)
+        self._bundles.scored(bundle)
+
+    def _parts(self, bundle: Bundle) -> tuple[list[Part], list[Part]]:
+        """The spans of a bundle, out of the journals where they are not in memory; and those not taken before."""
+        if bundle.lost and not self._outbox.enrich:
+            return [], []
+        if bundle.whole:
+            return bundle.parts, bundle.parts
+        parts: list[Part] = []
+        unsent: list[Part] = []
+        for place, keys in bundle.places.items():
+            for key in keys:
+                for entry in self._journals[place].read(key - 1, max_entries=1):
+                    found = part_of(entry, bundle, as_bytes=self._outbox.enrich) if entry.key == key else []
+                    parts += found
+                    unsent += found if key > bundle.left.get(place, 0) else ()
+        return parts, unsent
+
+    def _evaluated(self, bundle: Bundle, run: Run, torn: frozenset[str]) -> Iterator[Evaluation]:
+        place = (run.unit, run.run_id)
+        known = bundle.known.get(place)
+        if known is not None:
+            known = (
+                self._history.latest(run.run_id) or known
+            )  # it may have been scored again by other goldens meanwhile
+        elif self._history.may_have(bundle):
+            known = self._history.latest(run.run_id)
+            if self._history.is_remnant(bundle, run, known, torn):
+                self._losses.add(semconv.TOO_LATE_SPANS_COUNTER)
+                return
+        evaluation = self._pipeline.revise(run, known)
+        if evaluation is not None:
+            bundle.known[place] = (evaluation.revision, evaluation.digest)
+            yield evaluation
+            yield from self._continued(run)
+        elif known is not None:
+            bundle.known[place] = known
+
+    def _continued(self, request: Run) -> Iterator[Evaluation]:
+        """The conversation that a request belongs to, if such are scored."""
+        conversation = self._pipeline.conversation_of(request)
+        if conversation is not None:
+            evaluation = self._pipeline.revise(conversation, self._history.latest(conversation.run_id))
+            if evaluation is not None:
+                yield evaluation
+
+    def _take_back(self, bundle: Bundle, runs: Iterable[Run]) -> None:
+        """Have runs deleted that turned out to be parts of others, when more of their trace was there."""
+        there = {(run.unit, run.run_id) for run in runs}
+        for place in [place for place in bundle.known if place not in there]:
+            del bundle.known[place]
+            self._gone.append(place[1])
+
+    # --- what is done ------------------------------------------------------------------------------------------------
+
+    def _write_down(self, *, final: bool = False) -> None:
+        """Results into the journal, evaluations into the store, then how far the journals are done with."""
+        while True:
+            try:
+                self._outbox.flush(final=final)
+                if self._evaluations:
+                    self._store.submit_many(self._evaluations)
+                if self._gone:
+                    self._store.delete_runs(self._gone)
+                break
+            except GoldspanError as error:
+                _log.error("goldspan cannot write down what it scored, and tries again: %s", error)
+                if self._stopping.wait(_AFTER_FAILURE):
+                    return
+        self._evaluations.clear()
+        self._gone.clear()
+        for place, journal in self._journals.items():
+            oldest = self._bundles.oldest(place)
+            done = self._read_up_to[place] if oldest is None else oldest - 1
+            journal.advance(dict.fromkeys(self._consumers, done))
+
+    def _publish(self) -> None:
+        """Count what was lost since the last time."""
+        bundles, pipeline = self._bundles, self._pipeline
+        counts = {
+            semconv.EVICTED_COUNTER: bundles.evicted,
+            semconv.UNSCORED_SPANS_COUNTER: bundles.unscored,
+            semconv.SAMPLED_OUT_COUNTER: pipeline.sampled_out,
+            semconv.OVER_BUDGET_COUNTER: pipeline.over_budget,
+            semconv.RELOAD_FAILURES_COUNTER: pipeline.reload_failures,
+        }
+        for name, count in counts.items():
+            self._losses.add(name, count - self._told.get(name, 0))
+        self._told = counts
+        self._sessions.forget_old()
+
+    # --- journals ----------------------------------------------------------------------------------------------------
+
+    def _start_of(self, journal: Journal) -> int:
+        return min((journal.cursor(name) or 0 for name in self._consumers), default=0)

@@ -1,0 +1,117 @@
+"""Journal entries opened: whose spans are in them, and the records to be scored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from goldspan.extraction import told_of
+from goldspan.gateway.forwarding.parts import as_protobuf
+from goldspan.gateway.journal.writing import Entry
+from goldspan.gateway.scoring.splitting import split
+from goldspan.gateway.scoring.traces import Bundle, Part, StitchKey
+from goldspan.gateway.signals import partition_of
+from goldspan.model import LogRecord, Record, SpanRecord
+from goldspan.otlp import otlp_json, protobuf, protobuf_logs
+from goldspan.otlp.decoding import DecodeError
+
+Owns = Callable[[int], bool]
+"""Whether a partition is scored here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What an entry holds of one trace or session."""
+
+    key: StitchKey
+    part: Part
+    size: int
+    """Bytes, about."""
+    spans: int
+    rooted: bool
+    session: StitchKey | None = None
+    """By what else it may be known."""
+
+
+def opened(entry: Entry, owns: Owns, *, as_bytes: bool = False) -> list[Share]:
+    """What an entry holds for this worker, by trace. Raises `DecodeError` where it cannot be read.
+
+    Spans in protobuf are not decoded for it. With `as_bytes`, spans in JSON are written as protobuf first.
+    """
+    if entry.signal == "metrics":
+        return []
+    if entry.signal == "logs":
+        return list(_logs(entry, owns))
+    if entry.media == "json" and not as_bytes:
+        return list(_json_spans(entry, owns))
+    body = as_protobuf("traces", entry.body) if entry.media == "json" else entry.body
+    return [
+        Share(trace_id, piece.body, len(piece.body), piece.spans, piece.rooted)
+        for trace_id, piece in split(body).items()
+        if owns(partition_of(trace_id))
+    ]
+
+
+def part_of(entry: Entry, bundle: Bundle, *, as_bytes: bool = False) -> list[Part]:
+    """What an entry holds of one bundle."""
+    keys = set(bundle.keys)
+    shares = opened(entry, lambda _: True, as_bytes=as_bytes)
+    return [share.part for share in shares if share.key in keys or share.session in keys]
+
+
+def records_of(parts: Iterable[Part]) -> list[Record]:
+    """The spans and logs of a bundle, in the order in which they came."""
+    records: list[Record] = []
+    written: list[bytes] = []
+    for part in parts:
+        if isinstance(part, bytes):
+            written.append(part)
+            continue
+        records += _decoded(written)
+        written.clear()
+        records += part
+    return records + _decoded(written)
+
+
+def _decoded(written: list[bytes]) -> list[SpanRecord]:
+    """Protobuf requests back to back are one request."""
+    return protobuf.decode_traces(b"".join(written)).spans if written else []
+
+
+def _json_spans(entry: Entry, owns: Owns) -> Iterator[Share]:
+    traces: dict[str, list[Record]] = {}
+    for span in otlp_json.decode_traces(_parsed(entry.body), old_names=False).spans:
+        traces.setdefault(span.trace_id, []).append(span)
+    total = sum(map(len, traces.values()))
+    for trace_id, spans in traces.items():
+        key = bytes.fromhex(trace_id)
+        if owns(partition_of(key)):
+            rooted = any(span.parent_id is None for span in spans if isinstance(span, SpanRecord))
+            yield Share(key, spans, len(entry.body) * len(spans) // total, len(spans), rooted)
+
+
+def _logs(entry: Entry, owns: Owns) -> Iterator[Share]:
+    """Logs one by one. Most are of no agent's work, and nothing is kept of them."""
+    if entry.media == "json":
+        logs = otlp_json.decode_logs(_parsed(entry.body), old_names=False).records
+    else:
+        logs = protobuf_logs.decode_logs(entry.body).records
+    size = len(entry.body) // max(1, len(logs))
+    for log in logs:
+        told = told_of(log) if isinstance(log, LogRecord) else None
+        if told is None:
+            continue
+        trace_id, session = told
+        named: StitchKey | None = None if session is None else ("session", log.resource.get("service.name"), session)
+        key: StitchKey | None = bytes.fromhex(trace_id) if trace_id is not None else named
+        owner = partition_of(str(named).encode() if not isinstance(key, bytes) else key)
+        if key is not None and owns(owner):
+            yield Share(key, [log], size, 1, rooted=False, session=named)
+
+
+def _parsed(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError("not JSON") from error

@@ -1,0 +1,43 @@
+"""What leaves because of scoring: results, and spans that were held for them. All of it goes through the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from goldspan.gateway.journal.writing import Item, Journal
+from goldspan.gateway.scoring.enriching import enriched
+from goldspan.gateway.scoring.results import Results
+from goldspan.gateway.scoring.traces import Part
+from goldspan.model import Evaluation
+
+
+class Outbox:
+    """Collects what scoring has for back ends, until it is written to the journal of the worker.
+
+    With `enrich` the spans of a trace leave when it was scored, with the results in them. For one thread.
+    """
+
+    def __init__(self, journal: Journal, results: Results | None, *, enrich: bool = False) -> None:
+        self.enrich = enrich
+        self._journal = journal
+        self._results = results
+        self._items: list[Item] = []
+
+    def put(self, parts: Iterable[Part], evaluations: Sequence[Evaluation] = ()) -> None:
+        """Take spans that were not handed on yet, each a request in protobuf, and what was scored by them."""
+        if not self.enrich:
+            return
+        request = b"".join(part for part in parts if isinstance(part, bytes))
+        if request:
+            self._items.append(Item("traces", "protobuf", enriched(request, evaluations), origin="enriched"))
+
+    def flush(self, *, final: bool = False) -> None:
+        """Have everything on disk, at the `final` time with figures that are not due yet.
+
+        Raises `GoldspanError` where that fails; nothing is lost then, and it may be called again.
+        """
+        if self._results is not None:
+            self._items += self._results.take(final=final)
+        if self._items:
+            self._journal.append_all(self._items).result()
+            self._items = []

@@ -1,0 +1,1 @@
+"""What the gateway can be told, and where it was said."""

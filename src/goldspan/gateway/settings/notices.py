@@ -1,0 +1,154 @@
+"""What the gateway says of itself: its settings as a file, their JSON Schema, the lines at its start. No secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from goldspan._version import __version__
+from goldspan.gateway.forwarding.backends import BackEnd
+from goldspan.gateway.settings.fields import OUTLETS, Settings
+from goldspan.goldens import yaml_values
+from goldspan.goldens.words import listed
+
+_WITH_VARIABLE = re.compile(r"([A-Za-z-]+ )?\$\{[^}]*\}")
+"""The value of a header that says where the secret is, and not what it is."""
+_PLAIN = re.compile(r"[A-Za-z0-9/._~+-][A-Za-z0-9/._~+:-]*")
+"""Text that YAML may hold without quotes, unless it reads as something else."""
+
+
+def print_config(settings: Settings) -> str:
+    """The settings as a goldspan.yaml, each with where it was said. Of secrets it only says that there are some."""
+    lines = ["# What `goldspan serve` works with, and where each of it was said."]
+    for name in Settings.model_fields:
+        lines += _field(settings, name)
+    return "\n".join(lines) + "\n"
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of goldspan.yaml, for editors and other programs."""
+    schema = Settings.model_json_schema()
+    schema["$defs"]["Limits"]["additionalProperties"] = False  # not every pydantic says so of dataclasses
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _field(settings: Settings, name: str) -> Iterator[str]:
+    value = getattr(settings, name)
+    said = f"  # {settings.origin(name)}"
+    if name in ("token", "read_token"):
+        yield f"{name}: null{said}" if value is None else f"# {name} is hidden{said}"
+    elif name in ("limits", "telemetry"):
+        yield f"{name}:"
+        inner = asdict(value) if name == "limits" else dict(value)
+        for key, each in inner.items():
+            shown = _headers(each) if key == "headers" else _written(each)
+            yield f"  {key}: {shown}  # {settings.origin(f'{name}.{key}')}"
+    elif name == "forward" and value:
+        yield f"forward:{said}"
+        for back_end in value:
+            yield from _back_end(back_end)
+    else:
+        yield f"{name}: {_written(value)}{said}"
+
+
+def _back_end(written: str | Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(written, str):
+        yield f"  - {_written(written)}"
+        return
+    for at, (key, value) in enumerate(written.items()):
+        shown = _headers(value) if key == "headers" else _written(value)
+        yield f"  {'- ' if at == 0 else '  '}{key}: {shown}"
+
+
+def _headers(headers: Mapping[str, Any] | None) -> str:
+    headers = headers or {}
+    shown = {name: value for name, value in headers.items() if _WITH_VARIABLE.fullmatch(str(value))}
+    hidden = [name for name in headers if name not in shown]
+    return _written(shown) + (f"  # hidden: {', '.join(hidden)}" if hidden else "")
+
+
+def _written(value: Any) -> str:
+    """A value as YAML on one line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_written(key)}: {_written(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple | set | frozenset):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    if isinstance(value, str | Path):
+        text = str(value)
+        if _PLAIN.fullmatch(text) and not text.endswith(":") and yaml_values.values(text) == text:
+            return text
+        return yaml.safe_dump(text, default_style='"', width=2**31, allow_unicode=True).rstrip("\n")
+    return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
+# --- at the start -----------------------------------------------------------------------------------------------------
+
+
+def start_up_lines(settings: Settings, http_port: int, grpc_port: int | None) -> list[str]:
+    """What listens where, who may use it, what becomes of what comes, and what is off. Ports are those that were bound;
+    `None`: gRPC is off.
+    """
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    scheme = "https" if settings.tls_cert else "http"
+    back_ends = settings.back_ends
+    lines = [f"goldspan {__version__} listens on {scheme}://{host}:{http_port} (OTLP/HTTP, API, /metrics)"]
+    if grpc_port is not None:
+        lines.append(f"OTLP/gRPC on {host}:{grpc_port}{' (TLS)' if settings.tls_cert else ''}")
+    lines.append(f"access: {_access(settings)}")
+    lines += [f"forwards to {_told(back_end)}" for back_end in back_ends]
+    if back_ends:
+        lines.append(f"results to {'the same back ends' if len(back_ends) > 1 else 'it'}: {listed(settings.results)}")
+    lines.append(f"goldens: {', '.join(settings.goldens) or 'none; runs are found and stored, and judged by nothing'}")
+    lines.append(f"store: {settings.data / 'goldspan.db'}, {_kept(settings)}")
+    if settings.workers > 1:
+        lines.append(f"{settings.workers} workers")
+    lines.append(f"off: {', '.join(_off(settings, grpc_port)) or 'nothing'}")
+    return lines
+
+
+def _access(settings: Settings) -> str:
+    ingest, read = len(settings.ingest_tokens), len(settings.read_tokens)
+    where = "this machine only" if settings.on_loopback else "everybody who reaches this address"
+    if not (ingest or read):
+        return f"{where}, without a token"
+    may = [f"{number} that may {what}" for number, what in ((ingest, "send"), (read, "read")) if number]
+    nobody = "" if ingest and read else f"; nobody may {'read' if ingest else 'send'}"
+    return f"{where}, with a token ({' and '.join(may)}{nobody})"
+
+
+def _told(back_end: BackEnd) -> str:
+    where = back_end.endpoint if back_end.protocol == "http" else f"{back_end.endpoint} (gRPC)"
+    name = f"{back_end.name}: " if back_end.name not in where else ""
+    signals = "" if len(back_end.signals) == 3 else f", {listed(sorted(back_end.signals))} only"
+    plain = ", in plain text" if back_end.insecure else ""
+    return f"{name}{where}{signals}{plain}"
+
+
+def _kept(settings: Settings) -> str:
+    bounds = [f"{settings.keep_days:g} days"] if settings.keep_days else []
+    bounds += [f"{settings.max_store_bytes} bytes"] if settings.max_store_bytes else []
+    kept = f"kept for {' and up to '.join(bounds)}" if settings.keep_days else f"kept up to {''.join(bounds)}"
+    values = "with arguments and results" if settings.keep_arguments else "without arguments and results"
+    return f"{kept if bounds else 'kept for good'}, {values}"
+
+
+def _off(settings: Settings, grpc_port: int | None) -> Iterator[str]:
+    if grpc_port is None:
+        yield "gRPC (grpc_port)"
+    if not settings.tls_cert:
+        yield "TLS (tls_cert, tls_key)"
+    if not settings.forward:
+        yield "forwarding (forward)"
+    else:
+        yield from (f"{outlet} to back ends (results)" for outlet in OUTLETS if outlet not in settings.results)
+    if not settings.telemetry.endpoint:
+        yield "own figures over OTLP (telemetry)"

@@ -1,0 +1,49 @@
+"""The doors of a worker: what every test of the gateway may open."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_doors import Doors, OpenDoors
+from goldspan.gateway.doors.connections import Tls
+
+
+@pytest.fixture
+def open_doors(tmp_path: Path) -> Iterator[OpenDoors]:
+    """Opens doors with these settings, as often as a test wants to; all are closed after it."""
+    opened: list[Doors] = []
+
+    def open_(**settings: Any) -> Doors:
+        doors = Doors(tmp_path / f"journal-{len(opened)}.db", **settings)
+        doors.start()
+        opened.append(doors)
+        return doors
+
+    yield open_
+    for doors in opened:
+        for wire in doors.wires:
+            wire.close()  # nothing that was left half-sent is waited for
+        doors.stop()
+
+
+@pytest.fixture
+def doors(open_doors: OpenDoors) -> Doors:
+    """The doors of a worker with the limits it has by itself."""
+    return open_doors()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    """A certificate for localhost, its own authority; for tests that need openssl."""
+    folder = tmp_path_factory.mktemp("tls")
+    tls = Tls(folder / "cert.pem", folder / "key.pem")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    files = ["-keyout", str(tls.key_file), "-out", str(tls.cert_file)]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *files]
+    subprocess.run(command, check=True, capture_output=True)
+    return tls

@@ -1,0 +1,204 @@
+"""Who may do what: rights, tokens, hosts and origins."""
+
+from __future__ import annotations
+
+import pytest
+
+from goldspan.gateway.doors.authority import LOOPBACK_HOSTS, Authority, host_of, right_of
+
+TRACES = "/v1/traces"
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+RUNS = "/api/v1/runs"
+GUARDED = Authority(ingest_tokens=("in-1", "in-2"), read_tokens=("out-1",))
+LOCAL = Authority(allowed_hosts=LOOPBACK_HOSTS)
+
+
+def status(authority: Authority, path: str, *headers: tuple[str, str]) -> int:
+    """How it is answered: 200 where it may pass."""
+    sent = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+    refused = authority.refuse(path, sent, over_grpc=path == EXPORT)
+    return 200 if refused is None else refused.status
+
+
+def bearing(token: str, scheme: str = "Bearer") -> tuple[str, str]:
+    return "authorization", f"{scheme} {token}"
+
+
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        (TRACES, "ingest"),
+        ("/v1/anything", "ingest"),
+        (EXPORT, "ingest"),
+        (RUNS, "read"),
+        ("/metrics", "read"),
+        ("/", "read"),
+        ("/nowhere", "read"),
+        ("/v1", "read"),
+        ("/healthz/", "read"),
+        ("/grpc.health.v1.Health/Check", "read"),
+        ("/healthz", None),
+        ("/readyz", None),
+    ],
+)
+def test_sending_needs_one_right_and_everything_else_but_probes_the_other(path: str, right: str | None) -> None:
+    assert right_of(path) == right
+
+
+@pytest.mark.parametrize(
+    ("header", "host"),
+    [
+        ("localhost", "localhost"),
+        ("LocalHost:4318", "localhost"),
+        ("localhost.:4318", "localhost"),
+        ("127.0.0.1:4318", "127.0.0.1"),
+        ("[::1]:4318", "::1"),
+        ("[::1]", "::1"),
+        ("::1", "::1"),
+        (" example.com ", "example.com"),
+        ("", ""),
+    ],
+)
+def test_a_host_is_compared_without_its_port(header: str, host: str) -> None:
+    assert host_of(header) == host
+
+
+def test_without_tokens_everybody_may_do_everything() -> None:
+    assert status(Authority(), TRACES) == status(Authority(), RUNS) == 200
+    assert not Authority().asks_for_tokens
+    assert GUARDED.asks_for_tokens
+
+
+def test_each_token_of_a_right_gives_that_right() -> None:
+    assert [status(GUARDED, TRACES, bearing(token)) for token in ("in-1", "in-2")] == [200, 200]
+    assert [status(GUARDED, EXPORT, bearing(token)) for token in ("in-1", "in-2")] == [200, 200]
+    assert status(GUARDED, RUNS, bearing("out-1")) == 200
+
+
+def test_no_token_gives_the_other_right() -> None:
+    assert status(GUARDED, RUNS, bearing("in-1")) == 403
+    assert status(GUARDED, TRACES, bearing("out-1")) == 403
+
+
+def test_a_token_of_both_rights_gives_both() -> None:
+    both = Authority(ingest_tokens=("t",), read_tokens=("t",))
+    assert status(both, TRACES, bearing("t")) == status(both, RUNS, bearing("t")) == 200
+
+
+def test_a_right_without_tokens_is_nobodys_where_the_other_has_some() -> None:
+    ingest_only = Authority(ingest_tokens=("t",))
+    assert status(ingest_only, RUNS) == 401
+    assert status(ingest_only, RUNS, bearing("t")) == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [bearing("in-3")],
+        [bearing("")],
+        [bearing("   ")],
+        [bearing("in-1", "Basic")],
+        [bearing("in-1", "")],
+        [("authorization", "in-1")],
+        [("authorization", "Bearer")],
+        [("authorization", "Bearerin-1")],
+        [bearing("IN-1")],
+        [bearing("in-1 x")],
+        [bearing("in-1"), bearing("in-1")],
+        [("authorization", "Bearer in-1, Bearer in-2")],
+        [("authorization", "Bearer \xff\xfe")],
+        [("x-authorization", "Bearer in-1")],
+        [("cookie", "authorization=Bearer in-1")],
+    ],
+)
+def test_what_is_no_known_token_is_answered_401(headers: list[tuple[str, str]]) -> None:
+    assert status(GUARDED, TRACES, *headers) == 401
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer", "Bearer "])
+def test_the_scheme_is_read_whatever_its_letters(scheme: str) -> None:
+    assert status(GUARDED, TRACES, bearing("in-1", scheme)) == 200
+
+
+def test_tokens_are_in_no_text_of_an_authority() -> None:
+    assert "in-1" not in repr(GUARDED)
+    assert "out-1" not in repr(GUARDED)
+
+
+def test_a_token_in_any_alphabet_is_compared_as_it_is_sent() -> None:
+    greek = Authority(ingest_tokens=("σύμβολο",))
+    sent = "Bearer σύμβολο".encode().decode("latin-1")
+    assert status(greek, TRACES, ("authorization", sent)) == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:4318", "127.0.0.1:1", "[::1]:4318", "LOCALHOST"])
+def test_on_the_loopback_its_own_names_are_let_in(host: str) -> None:
+    assert status(LOCAL, RUNS, ("host", host)) == status(LOCAL, TRACES, ("host", host)) == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "[::2]"])
+def test_a_name_that_was_bound_to_this_machine_is_not(host: str) -> None:
+    assert status(LOCAL, RUNS, ("host", host)) == status(LOCAL, TRACES, ("host", host)) == 403
+
+
+def test_a_request_has_exactly_one_host() -> None:
+    assert status(LOCAL, RUNS) == 400
+    assert status(LOCAL, RUNS, ("host", "localhost"), ("host", "localhost")) == 400
+
+
+def test_hosts_may_be_added_and_are_no_matter_where_none_are_listed() -> None:
+    named = Authority(allowed_hosts=(*LOOPBACK_HOSTS, "Gateway.Example:4318"))
+    assert status(named, RUNS, ("host", "gateway.example")) == 200
+    assert status(Authority(), RUNS, ("host", "whatever.example")) == 200
+
+
+def test_calls_over_grpc_show_no_host_and_need_none() -> None:
+    assert status(LOCAL, EXPORT) == 200
+    assert LOCAL.refuse("/unknown.Service/Method", [], over_grpc=True) is None
+    assert LOCAL.refuse(EXPORT, []) is not None
+
+
+def test_probes_need_neither_token_nor_host() -> None:
+    strict = Authority(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
+    assert status(strict, "/healthz", ("host", "10.0.0.7:4318"), ("origin", "https://evil.example")) == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        ("http://localhost:4318", 200),
+        ("https://LOCALHOST:4318", 200),
+        ("https://grafana.example", 200),
+        ("https://grafana.example:8443", 403),
+        ("http://localhost:8080", 403),
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("", 403),
+        ("localhost:4318", 403),
+    ],
+)
+def test_pages_of_others_may_do_nothing(origin: str, expected: int) -> None:
+    authority = Authority(allowed_hosts=LOOPBACK_HOSTS, allowed_origins=("https://Grafana.example/",))
+    headers = [("host", "localhost:4318"), ("origin", origin)]
+    assert status(authority, RUNS, *headers) == status(authority, TRACES, *headers) == expected
+
+
+def test_a_page_needs_a_host_to_be_of_the_same_and_one_origin() -> None:
+    assert status(Authority(), TRACES, ("origin", "http://localhost")) == 403
+    same = ("origin", "http://localhost")
+    assert status(Authority(), TRACES, ("host", "localhost"), same, same) == 403
+    assert status(Authority(), EXPORT, ("origin", "https://evil.example")) == 403
+
+
+def test_pages_of_others_learn_nothing_about_tokens() -> None:
+    evil = [("host", "evil.example"), bearing("wrong")]
+    guarded = Authority(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
+    assert status(guarded, TRACES, *evil) == 403
+
+
+def test_what_was_sent_is_quoted_short_and_printable() -> None:
+    refused = LOCAL.refuse(RUNS, [(b"host", b"\x1b[31m" + b"x" * 1_000)])
+    assert refused is not None
+    assert "\x1b" not in refused.message
+    assert len(refused.message) < 400

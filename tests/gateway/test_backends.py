@@ -1,0 +1,133 @@
+"""Back ends as people write them down."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goldspan.errors import ConfigurationError
+from goldspan.gateway.forwarding.backends import BackEnd, parse_backends
+
+SECRET = "open-sesame-4711"
+
+
+@pytest.mark.parametrize(
+    ("url", "protocol", "endpoint", "insecure", "name"),
+    [
+        ("http://collector:4318", "http", "http://collector:4318", True, "collector:4318"),
+        ("HTTP://Collector:4318/", "http", "http://Collector:4318", True, "collector:4318"),
+        ("https://otlp.example.com/otlp/", "http", "https://otlp.example.com/otlp", False, "otlp.example.com:443"),
+        ("http://localhost", "http", "http://localhost", True, "localhost:80"),
+        ("http://[::1]:4318", "http", "http://[::1]:4318", True, "[::1]:4318"),
+        ("grpc://collector:4317", "grpc", "collector:4317", True, "collector:4317"),
+        ("grpcs://collector", "grpc", "collector:4317", False, "collector:4317"),
+        ("grpc://[::1]", "grpc", "[::1]:4317", True, "[::1]:4317"),
+    ],
+)
+def test_a_url_says_it_all(url: str, protocol: str, endpoint: str, insecure: bool, name: str) -> None:
+    backend = BackEnd.parse(url)
+    assert (backend.protocol, backend.endpoint, backend.insecure, backend.name) == (protocol, endpoint, insecure, name)
+    assert backend.signals == {"traces", "logs", "metrics"}
+    assert backend.consumers["traces"] == f"forward/{name}/traces"
+
+
+def test_a_mapping_says_more(tmp_path: Path) -> None:
+    backend = BackEnd.parse(
+        {
+            "endpoint": "http://collector:4317",
+            "protocol": "grpc",
+            "name": "main",
+            "compression": "gzip",
+            "timeout_seconds": 2,
+            "signals": ["traces", "logs"],
+            "headers": {"X-Team": "tools"},
+        }
+    )
+    assert backend == BackEnd(
+        "main",
+        "collector:4317",
+        "grpc",
+        insecure=True,
+        headers={"x-team": "tools"},
+        compression="gzip",
+        timeout_seconds=2.0,
+        signals=frozenset({"traces", "logs"}),
+    )
+    assert list(backend.consumers) == ["traces", "logs"]
+    assert pickle.loads(pickle.dumps(backend)) == backend
+
+
+def test_one_signal_needs_no_list() -> None:
+    assert BackEnd.parse({"endpoint": "http://tempo:4318", "signals": "traces"}).signals == {"traces"}
+
+
+def test_values_of_headers_come_from_the_environment_and_are_shown_to_nobody() -> None:
+    backend = BackEnd.parse(
+        {"endpoint": "http://collector:4318", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+        environment={"TOKEN": f"{SECRET}\n"},
+    )
+    assert backend.headers == {"authorization": f"Bearer {SECRET}"}
+    assert SECRET not in repr(backend) + str(backend)
+    assert backend.redacted(f"no such token: '{SECRET}'") == "no such token: '***'"
+    assert backend.redacted(f"no: Bearer {SECRET}") == "no: ***"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (17, r"forward: a back end is a URL or a mapping with an endpoint, not 17"),
+        ({}, r"forward, 'endpoint': there is none; write http://host:4318"),
+        ("", r"forward, 'endpoint': there is none"),
+        ("collector:4318", r"'collector:4318' is no URL of a back end; write http://host:4318"),
+        ("http://", r"'http://' is no URL of a back end"),
+        ("http://host:99999", r"forward, 'endpoint': no URL"),
+        (f"http://user:{SECRET}@host", r"a URL is no place for a password"),
+        (f"http://host?key={SECRET}", r"nothing can follow the path"),
+        ("http://host:4318/v1/traces", r"/v1/traces is appended to it; leave that out"),
+        ({"endpoint": "http://h", "header": {}}, r"unknown key 'header'. Did you mean 'headers'\?"),
+        ({"endpoint": "http://h", "xyzzy": 1}, r"unknown key 'xyzzy'. There are name, endpoint"),
+        ({"endpoint": "http://h", "protocol": "udp"}, r"'protocol': 'http' or 'grpc', not 'udp'"),
+        ({"endpoint": "grpc://h", "protocol": "http"}, r"'protocol': 'http' contradicts the endpoint's grpc://"),
+        ({"endpoint": "http://h", "compression": "zip"}, r"'compression': 'none' or 'gzip', not 'zip'"),
+        ({"endpoint": "http://h", "name": ""}, r"'name': a name is a short text"),
+        ({"endpoint": "http://h", "name": "a\nb"}, r"'name': a name is a short text"),
+        ({"endpoint": "http://h", "timeout_seconds": 0}, r"'timeout_seconds': seconds up to 600, not 0"),
+        ({"endpoint": "http://h", "timeout_seconds": True}, r"'timeout_seconds': seconds up to 600, not True"),
+        ({"endpoint": "http://h", "signals": []}, r"'signals': a list of traces, logs and metrics"),
+        ({"endpoint": "http://h", "signals": {"traces": 1}}, r"'signals': a list of traces, logs and metrics"),
+        ({"endpoint": "http://h", "signals": ["spans"]}, r"'signals': 'spans' is none of traces, logs and metrics"),
+        ({"endpoint": "http://h", "ca_file": "x"}, r"'ca_file': the endpoint is spoken to in plain text"),
+        ({"endpoint": "https://h", "ca_file": "/nowhere"}, r"'ca_file': cannot be read: .*No such file"),
+        ({"endpoint": "https://h", "ca_file": [SECRET]}, r"'ca_file': cannot be read"),
+        ({"endpoint": "https://h", "ca_file": __file__}, r"forward, 'ca_file': no PEM files that belong together"),
+        ({"endpoint": "https://h", "key_file": __file__}, r"'key_file': a key is of no use without certificate_file"),
+        ({"endpoint": "http://h", "headers": SECRET}, r"'headers': a mapping of names to values"),
+        ({"endpoint": "http://h", "headers": {"a b": SECRET}}, r"'headers': 'a b' is no name of a header"),
+        ({"endpoint": "http://h", "headers": {3: SECRET}}, r"'headers': 3 is no name of a header"),
+        ({"endpoint": "http://h", "headers": {"Content-Type": SECRET}}, r"Content-Type is not for settings to say"),
+        ({"endpoint": "grpc://h", "headers": {"x-bin": SECRET}}, r"x-bin is not for settings to say"),
+        ({"endpoint": "grpc://h", "headers": {"grpc-x": SECRET}}, r"grpc-x is not for settings to say"),
+        ({"endpoint": "http://h", "headers": {"x": [SECRET]}}, r"the value of x is text"),
+        ({"endpoint": "http://h", "headers": {"x": f"{SECRET}\nhost: y"}}, r"the value of x has characters in it that"),
+        ({"endpoint": "http://h", "headers": {"x": "${NOPE}"}}, r"x needs the environment variable NOPE, which is not"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place_and_without_secrets(given: Any, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told) as caught:
+        BackEnd.parse(given, environment={})
+    assert str(caught.value).startswith("forward")
+    if "ca_file" not in told:
+        assert SECRET not in str(caught.value)
+
+
+def test_several_have_names_of_their_own() -> None:
+    first, second = parse_backends(["http://a:1", {"endpoint": "http://a:1", "name": "b"}])
+    assert (first.name, second.name) == ("a:1", "b")
+    assert parse_backends([]) == ()
+    with pytest.raises(ConfigurationError, match=r"forward\[2\]: there is a back end 'a:1' already"):
+        parse_backends(["http://a:1", "http://b:1", "http://a:1/path"])
+    with pytest.raises(ConfigurationError, match=r"forward\[1\], 'endpoint': there is none"):
+        parse_backends(["http://a:1", {}])

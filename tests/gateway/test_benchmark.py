@@ -1,0 +1,27 @@
+"""The benchmark of the gateway runs; its figures are for a quiet machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from docs_examples import ROOT
+
+BENCHMARK = ROOT / "benchmarks" / "gateway.py"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="for want of Linux")
+def test_the_cost_of_a_span_is_given_beside_parsing_and_its_budget() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARK, "--rounds", "1", "--spans", "512", "--sustained", "0"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if "MISSED goldspan scored" in line] == []
+    measured = [line.split()[0] for line in lines if " us a span" in line]
+    assert measured == ["parse", "goldspan"] * 4, done.stdout
+    assert len([line for line in lines if line.startswith(("  ok    ", "  MISSED"))]) == 1

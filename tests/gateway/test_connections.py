@@ -1,0 +1,514 @@
+"""Connections: how long one may take, how many there may be, where they come in, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from gateway_doors import Doors, OpenDoors, Wire, export_request, head, until, whole
+from goldspan import _guard, semconv
+from goldspan.errors import ConfigurationError
+from goldspan.gateway.doors.connections import Tls
+from goldspan.gateway.doors.http_connection import MAX_PIPELINED
+from goldspan.gateway.doors.listening import FILES_BESIDE, allow_open_files, listen
+from goldspan.gateway.limits import Limits
+
+SPANS = export_request(3)
+GET = head("/healthz", method="GET", media="")
+LONG = b"x" * 50_000_000
+HASTY = Limits(header_seconds=0.2, keep_alive_seconds=0.3, body_seconds=5)
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def hasty(request: pytest.FixtureRequest, open_doors: OpenDoors) -> Doors:
+    """Doors that wait no longer than some tenths of a second, on each of the two event loops."""
+    long = Route("/long", lambda request: PlainTextResponse(LONG))
+    if request.param == "asyncio":
+        return open_doors(limits=HASTY, routes=[long], loop=asyncio.new_event_loop)
+    return open_doors(limits=HASTY, routes=[long])
+
+
+def refused(doors: Doors) -> dict[str, int]:
+    """Refusals by limit."""
+    return {limit: number for (limit,), number in doors.count(semconv.GATEWAY_REFUSED, "limit").items()}
+
+
+# Time
+
+
+@pytest.mark.parametrize("sent", [b"", b"P", GET[:-2], b"\r\n", GET[:-4] + b"\r\nx-slow: "])
+def test_a_connection_that_does_not_complete_its_headers_is_closed(hasty: Doors, sent: bytes) -> None:
+    wire = hasty.wire()
+    wire.send(sent)
+    assert wire.is_closed()
+    until(lambda: refused(hasty) == {"header_seconds": 1})
+
+
+def test_a_drop_now_and_then_does_not_keep_a_connection_open(hasty: Doors) -> None:
+    wire = hasty.wire()
+    stopped = threading.Event()
+
+    def drip() -> None:
+        while not stopped.wait(0.05):
+            try:
+                wire.send(b"x")
+            except OSError:
+                return
+
+    wire.send(GET[:-4] + b"\r\nx-slow: ")
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    assert wire.is_closed()
+    stopped.set()
+    dripping.join()
+
+
+@pytest.mark.parametrize("sent", [b"P", b"\r\n", GET[:-2]])
+def test_neither_does_a_request_before_it(hasty: Doors, sent: bytes) -> None:
+    wire = hasty.wire()
+    wire.send(GET)
+    assert wire.reply().status == 200
+    wire.send(sent)
+    assert wire.is_closed()
+
+
+def test_an_idle_connection_is_closed_and_no_refusal(hasty: Doors) -> None:
+    wire = hasty.wire()
+    wire.send(whole(SPANS))
+    assert wire.reply().status == 200
+    assert wire.is_closed()
+    assert refused(hasty) == {}
+
+
+def test_what_is_left_of_a_refused_body_is_dropped_only_for_so_long(hasty: Doors) -> None:
+    wire = hasty.wire()
+    wire.send(head("/v1/traces", "content-length: 1000000000"))
+    assert wire.reply().status == 413
+    wire.send(b"x" * 1_000)
+    assert wire.is_closed()
+    until(lambda: refused(hasty) == {"max_body_bytes": 1})
+
+
+def test_once_it_is_dropped_the_connection_goes_on_and_may_be_idle(hasty: Doors) -> None:
+    wire = hasty.wire()
+    wire.send(head("/v1/traces", "content-length: 10", media="text/plain"))
+    assert wire.reply().status == 415
+    wire.send(b"x" * 10, GET)
+    assert wire.reply().status == 200
+    assert wire.is_closed()
+    assert refused(hasty) == {}
+
+
+def test_once_it_is_dropped_nothing_need_follow(hasty: Doors) -> None:
+    wire = hasty.wire()
+    wire.send(head("/v1/traces", "content-length: 10", media="text/plain"))
+    assert wire.reply().status == 415
+    wire.send(b"x" * 10)
+    assert wire.is_closed()
+    assert refused(hasty) == {}
+
+
+def test_a_body_sent_ahead_has_the_time_of_a_body(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(header_seconds=0.2))
+    wire = doors.wire()
+    wire.send(GET + head("/v1/traces", f"content-length: {len(SPANS)}"))
+    assert wire.reply().status == 200
+    late = doors.wire()
+    assert late.is_closed()  # by then the time of headers is over
+    wire.send(SPANS)
+    assert wire.reply().status == 200
+
+
+def test_large_bodies_leave_their_connection_open(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_header_bytes=10_000))
+    large = export_request(1, "x" * 3_000_000)
+    wire = doors.wire()
+    for _ in range(5):
+        wire.send(whole(large))
+        reply = wire.reply()
+        assert (reply.status, reply.headers.get("connection")) == (200, None)
+    wire.send(whole(large) + GET + GET)
+    assert [wire.reply().status for _ in range(3)] == [200] * 3
+
+
+def test_a_client_that_does_not_read_is_not_waited_for(hasty: Doors) -> None:
+    wire = hasty.wire()
+    wire.send(head("/long", method="GET"))
+    until(lambda: hasty.http.open == 1)
+    until(lambda: hasty.http.open == 0)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_client_that_reads_all_of_it_gets_it(open_doors: OpenDoors, loop: Any) -> None:
+    doors = open_doors(routes=[Route("/long", lambda request: PlainTextResponse(LONG))], loop=loop)
+    wire = doors.wire()
+    wire.send(head("/long", method="GET"))
+    assert len(wire.reply().body) == len(LONG)
+
+
+def test_slow_clients_leave_it_serving(open_doors: OpenDoors) -> None:
+    doors = open_doors()
+    slow = [doors.wire() for _ in range(300)]
+    for number, wire in enumerate(slow):
+        wire.send([b"", b"POST /v1/traces HT", head("/v1/traces", "content-length: 1000"), GET[:-2]][number % 4])
+    assert [doors.post(SPANS).status for _ in range(20)] == [200] * 20
+
+
+# Size
+
+
+def test_headers_that_are_too_long_are_answered_431(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_header_bytes=2_000))
+    for long in ([f"x-{'y' * 2_000}: 1"], [f"x: {'y' * 2_000}"], [f"x{number}: 1" for number in range(100)]):
+        wire = doors.wire()
+        wire.send(head("/healthz", *long, method="GET"))
+        assert wire.reply().status == 431
+        assert wire.is_closed()
+    wire = doors.wire()
+    wire.send(head("/" + "x" * 2_000, method="GET"))
+    assert wire.reply().status == 431
+    assert refused(doors) == {"max_header_bytes": 4}
+
+
+def test_headers_that_have_no_end_are_cut_off(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_header_bytes=10_000))
+    for start in (b"GET /", b"GET /healthz HTTP/1.1\r\nx: ", b"GET /healthz HTTP/1.1\r\nx"):
+        wire = doors.wire()
+        with pytest.raises(ConnectionError):
+            wire.send(start, *[b"y" * 1_000] * 100_000)
+    assert doors.ask("GET", "/healthz").status == 200
+
+
+def test_what_follows_a_chunked_body_is_bounded_too(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_header_bytes=2_000))
+    wire = doors.wire()
+    wire.send(head("/v1/traces", "transfer-encoding: chunked"), b"0\r\n")
+    wire.send(b"".join(b"x%d: 1\r\n" % number for number in range(100)))
+    assert wire.reply().status == 431
+    assert doors.entries() == []
+
+
+def test_what_is_not_http_is_answered_400_and_closed(doors: Doors) -> None:
+    for sent in (
+        b"\x16\x03\x01\x02\x00",
+        b"hello\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        head("/v1/traces", "content-length: -1"),
+    ):
+        wire = doors.wire()
+        wire.send(sent)
+        assert wire.reply().status == 400
+        assert wire.is_closed()
+
+
+def test_a_body_that_says_two_lengths_is_refused(doors: Doors) -> None:
+    wire = doors.wire()
+    wire.send(head("/v1/traces", "content-length: 3", "transfer-encoding: chunked"), b"0\r\n\r\n")
+    assert wire.reply().status == 400
+    assert wire.is_closed()
+
+
+def test_a_chunk_that_is_none_is_answered_400(doors: Doors) -> None:
+    wire = doors.wire()
+    wire.send(head("/v1/traces", "transfer-encoding: chunked"), b"1\r\nx\r\n")
+    until(lambda: doors.receiver.under_way)
+    wire.send(b"nonsense\r\n")
+    assert wire.reply().status == 400
+    until(lambda: not doors.receiver.under_way)
+
+
+def test_what_was_asked_before_nonsense_is_answered_first(doors: Doors) -> None:
+    wire = doors.wire()
+    wire.send(whole(SPANS) + b"nonsense\r\n\r\n")
+    assert wire.reply().status == 200
+    assert wire.is_closed()
+
+
+def test_only_so_many_requests_may_be_sent_ahead(doors: Doors) -> None:
+    wire = doors.wire()
+    wire.send(GET * (MAX_PIPELINED + 50))
+    received = b""
+    while piece := wire.socket.recv(100_000):
+        received += piece
+    assert 0 < received.count(b"HTTP/1.1 200") <= MAX_PIPELINED + 1
+    assert doors.ask("GET", "/healthz").status == 200
+
+
+@pytest.mark.parametrize("upgrade", ["websocket", "h2c"])
+def test_other_protocols_are_not_spoken_and_requests_answered_as_they_are(doors: Doors, upgrade: str) -> None:
+    """As clients begin that would rather speak HTTP/2: they take an answer in HTTP/1.1."""
+    wire = doors.wire()
+    wire.send(whole(SPANS, "/v1/traces", "connection: Upgrade, HTTP2-Settings", f"upgrade: {upgrade}"))
+    assert wire.reply().status == 200
+    assert [entry.body for entry in doors.entries()] == [SPANS]
+    wire.send(GET)
+    assert wire.reply().status == 200
+
+
+def test_nor_with_a_body_that_comes_later_or_in_pieces(doors: Doors) -> None:
+    asked = ("connection: upgrade", "upgrade: h2c")
+    wire = doors.wire()
+    wire.send(head("/v1/traces", f"content-length: {len(SPANS)}", *asked))
+    until(lambda: doors.receiver.under_way)
+    wire.send(SPANS)
+    assert wire.reply().status == 200
+    wire.send(head("/v1/traces", "transfer-encoding: chunked", *asked), b"%x\r\n%s\r\n0\r\n\r\n" % (len(SPANS), SPANS))
+    assert wire.reply().status == 200
+    assert [entry.body for entry in doors.entries()] == [SPANS, SPANS]
+
+
+def test_it_is_no_proxy(doors: Doors) -> None:
+    wire = doors.wire()
+    wire.send(b"CONNECT other.example:443 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert wire.reply().status == 400
+    assert wire.is_closed()
+
+
+# Halves
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_client_that_only_listens_any_longer_gets_its_answers(open_doors: OpenDoors, loop: Any) -> None:
+    doors = open_doors(loop=loop)
+    wire = doors.wire()
+    wire.send(whole(SPANS) + whole(SPANS))
+    wire.socket.shutdown(socket.SHUT_WR)
+    assert [wire.reply().status, wire.reply().status] == [200, 200]
+    assert wire.is_closed()
+    assert len(doors.entries()) == 2
+
+
+def test_half_a_body_is_none(doors: Doors) -> None:
+    wire = doors.wire()
+    wire.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:-1])
+    wire.socket.shutdown(socket.SHUT_WR)
+    assert wire.is_closed()
+    assert doors.entries() == []
+
+
+# Numbers
+
+
+def test_beyond_the_cap_connections_are_answered_503_and_closed(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_connections=3))
+    held = [doors.wire() for _ in range(3)]
+    for wire in held:
+        wire.send(GET)
+        assert wire.reply().status == 200
+    for _ in range(150):
+        late = doors.wire()
+        reply = late.reply()
+        assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (503, "2", "close")
+        assert late.is_closed()
+    assert refused(doors) == {"max_connections": 150}
+    held.pop().close()
+    assert until(lambda: _answers(doors))
+
+
+def _answers(doors: Doors) -> bool:
+    wire = doors.wire()
+    wire.send(GET)
+    try:
+        return wire.reply().status == 200
+    except (ConnectionError, AssertionError):
+        return False
+
+
+def test_thousands_of_idle_connections_leave_it_serving(open_doors: OpenDoors) -> None:
+    files = allow_open_files(6_000)
+    number = min(2_000, (files - 1_000) // 2)
+    doors = open_doors(limits=Limits(header_seconds=300))
+    idle = [doors.wire() for _ in range(number - 10)]
+    for wire in idle[::2]:
+        wire.send(GET)
+        assert wire.reply().status == 200
+    assert [doors.post(SPANS).status for _ in range(20)] == [200] * 20
+    assert refused(doors) == {}
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import resource; from goldspan.gateway.doors.listening import allow_open_files\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))\n"
+        "print(allow_open_files(200), allow_open_files(50), allow_open_files(10_000))"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["200", "200", "300"]
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert allow_open_files(123) == 123
+
+
+def test_no_more_connections_are_taken_than_files_may_be_open(
+    open_doors: OpenDoors, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    doors = open_doors(limits=Limits(max_connections=files))
+    assert doors.http._max_connections == files - FILES_BESIDE
+    assert "ulimit -n" in caplog.text
+
+
+def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(doors: Doors) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    client = socket.socket()
+    taken = [os.dup(client.fileno())]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 1, hard))
+    try:
+        with suppress(OSError):  # until there is none left
+            while True:
+                taken.append(os.dup(client.fileno()))
+        client.connect(("127.0.0.1", doors.http.port))
+        until(lambda: _guard.failures["take a connection"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        client.close()
+        for one in taken:
+            os.close(one)
+    assert doors.post(SPANS).status == 200
+
+
+# Addresses
+
+
+def test_port_0_is_one_that_is_free_and_the_same_for_all_addresses_of_a_name() -> None:
+    listening = listen("localhost", 0)
+    try:
+        assert len({one.getsockname()[1] for one in listening}) == 1
+        assert listening[0].getsockname()[1] != 0
+    finally:
+        for one in listening:
+            one.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost", "::1", "::"])
+def test_it_listens_on_addresses_of_both_kinds_and_on_names(open_doors: OpenDoors, host: str) -> None:
+    if ":" in host and not _has_ipv6():
+        pytest.skip("for want of IPv6")
+    doors = open_doors(host=host)
+    asked = "::1" if ":" in host else "127.0.0.1"
+    wire = Wire(doors.http.port, asked)
+    wire.send(whole(SPANS))
+    assert wire.reply().status == 200
+    wire.close()
+    assert doors.http.addresses[0][1] == doors.http.port
+
+
+def _has_ipv6() -> bool:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
+def test_several_may_share_a_port_where_that_is_asked_for_and_not_else() -> None:
+    first = listen("127.0.0.1", 0, reuse_port=True)
+    port = first[0].getsockname()[1]
+    second = listen("127.0.0.1", port, reuse_port=True)
+    with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1, port {port}"):
+        listen("127.0.0.1", port)
+    for one in (*first, *second):
+        one.close()
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+def test_an_address_that_is_not_of_this_machine_is_told(host: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"cannot listen on .?{host}"):
+        listen(host, 0)
+
+
+# The end
+
+
+def test_stopping_answers_what_is_under_way_and_takes_no_more(doors: Doors) -> None:
+    idle, busy, port = doors.wire(), doors.wire(), doors.http.port
+    idle.send(GET)
+    assert idle.reply().status == 200
+    busy.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
+    until(lambda: doors.receiver.under_way)
+    stopping = threading.Thread(target=doors.stop, args=(20.0,))
+    stopping.start()
+    assert idle.is_closed()
+    with pytest.raises(ConnectionError):
+        until(lambda: Wire(port).close())
+    busy.send(SPANS[10:])
+    reply = busy.reply()
+    assert (reply.status, reply.headers["connection"]) == (200, "close")
+    stopping.join()
+
+
+def test_stopping_waits_only_so_long(doors: Doors) -> None:
+    stuck = doors.wire()
+    stuck.send(head("/v1/traces", "content-length: 1000"))
+    until(lambda: doors.receiver.under_way)
+    doors.stop(0.1)
+    assert doors.receiver.under_way == 0
+
+
+# TLS
+
+
+@pytest.mark.needs("openssl")
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: Tls, loop: Any) -> None:
+    doors = open_doors(tls=certificate, loop=loop)
+    trusting = ssl.create_default_context(cafile=str(certificate.cert_file))
+    wire = Wire(doors.http.port, context=trusting)
+    wire.send(whole(SPANS) + GET)
+    assert [wire.reply().status, wire.reply().status] == [200, 200]
+    wire.close()
+    with pytest.raises(ssl.SSLError):
+        Wire(doors.http.port, context=ssl.create_default_context())
+    plain = doors.wire()
+    plain.send(GET)
+    while plain.socket.recv(100):
+        pass
+    assert len(doors.entries()) == 1
+    until(lambda: doors.http.open == 0)
+
+
+@pytest.mark.needs("openssl")
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_who_does_not_get_as_far_as_tls_is_counted_and_closed(
+    open_doors: OpenDoors, certificate: Tls, loop: Any
+) -> None:
+    limits = Limits(header_seconds=0.3, max_connections=2)
+    doors = open_doors(tls=certificate, limits=limits, loop=loop)
+    silent = [doors.wire(), doors.wire()]
+    until(lambda: doors.http.open == 2)
+    late = doors.wire()
+    assert late.is_closed()
+    assert refused(doors) == {"max_connections": 1}
+    assert all(wire.is_closed() for wire in silent)
+    until(lambda: doors.http.open == 0)
+
+
+@pytest.mark.needs("openssl")
+def test_a_half_closed_connection_is_a_closed_one_over_tls(open_doors: OpenDoors, certificate: Tls) -> None:
+    doors = open_doors(tls=certificate)
+    wire = Wire(doors.http.port, context=ssl.create_default_context(cafile=str(certificate.cert_file)))
+    wire.send(head("/v1/traces", "content-length: 1000"))
+    until(lambda: doors.receiver.under_way)
+    wire.close()
+    until(lambda: doors.receiver.under_way == 0)
+
+
+@pytest.mark.needs("openssl")
+def test_a_certificate_that_is_of_no_use_is_told(certificate: Tls, tmp_path: Path) -> None:
+    for tls in (Tls(tmp_path / "none.pem", certificate.key_file), Tls(certificate.key_file, certificate.key_file)):
+        with pytest.raises(ConfigurationError, match="cannot use the certificate"):
+            tls.context()

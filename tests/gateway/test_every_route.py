@@ -1,0 +1,104 @@
+"""Nothing answers without a token but the probes: every route and method is asked, also those of other modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from gateway_doors import Doors, OpenDoors, export_request
+from goldspan import Golden, Goldens, evaluate
+from goldspan.gateway.api import routing as api
+from goldspan.gateway.doors import rpc
+from goldspan.gateway.doors.authority import OPEN_PATHS, Authority
+from goldspan.store import open_store
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
+NOWHERE = ("/", "/nowhere", "/v1", "/v1/", "/v1/traces/", "/v1/nowhere", "/api", "//v1/traces", "/healthz/", "/HEALTHZ")
+UNKNOWN_CALLS = ("/opentelemetry.proto.collector.trace.v1.TraceService/Import", "/grpc.health.v1.Health/Check", "/a/b")
+GUARDED = Authority(ingest_tokens=("in",), read_tokens=("out",))
+
+
+async def figures(request: Request) -> Response:
+    return PlainTextResponse("figures")
+
+
+@pytest.fixture
+def guarded(open_doors: OpenDoors, tmp_path: Path) -> Iterator[Doors]:
+    """All that a worker serves, with a token for each right."""
+    goldens = Goldens([Golden("g", "What?")])
+    with open_store(tmp_path / "goldspan.db") as store:
+        routes = api.routes(store, rescore=lambda run: evaluate(run, goldens), forget=lambda trace_id: None)
+        yield open_doors(authority=GUARDED, routes=[*routes, Route("/metrics", figures)])
+
+
+def paths(doors: Doors) -> list[str]:
+    """Every path that there is, something standing where it has a parameter, and some that there are not."""
+    made = [
+        "/".join("1" if part.startswith("{") else part for part in route.path.split("/")) for route in doors.app.routes
+    ]
+    return [*dict.fromkeys(made), *NOWHERE]
+
+
+def test_the_list_is_of_all_routes(guarded: Doors) -> None:
+    listed = paths(guarded)
+    assert {"/v1/traces", "/v1/logs", "/v1/metrics", "/healthz", "/readyz", "/metrics"} < set(listed)
+    assert "/api/v1/runs" in listed
+    assert len(guarded.app.routes) == len(guarded.app._rest.routes)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_path_needs_a_token(guarded: Doors, method: str) -> None:
+    for path in paths(guarded):
+        reply = guarded.ask(method, path)
+        if path in OPEN_PATHS:
+            assert reply.status in (200, 405)
+        else:
+            assert (path, reply.status, reply.headers.get("www-authenticate")) == (path, 401, "Bearer")
+            assert guarded.ask(method, path, authorization="Bearer nonsense").status == 401
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_path_needs_a_token_of_its_own_kind(guarded: Doors, method: str) -> None:
+    for path in paths(guarded):
+        if path in OPEN_PATHS:
+            continue
+        wrong, right = ("out", "in") if path.startswith("/v1/") else ("in", "out")
+        assert (path, guarded.ask(method, path, authorization=f"Bearer {wrong}").status) == (path, 403)
+        assert guarded.ask(method, path, authorization=f"Bearer {right}").status not in (401, 403)
+
+
+def call(doors: Doors, method: str, *metadata: tuple[str, str]) -> grpc.StatusCode:
+    with grpc.insecure_channel(f"localhost:{doors.grpc_port}") as channel:
+        try:
+            channel.unary_unary(method)(b"", metadata=metadata, timeout=30)
+        except grpc.RpcError as error:
+            return error.code()
+    return grpc.StatusCode.OK
+
+
+def test_every_call_needs_a_token(guarded: Doors) -> None:
+    for method in (*rpc.METHODS, *UNKNOWN_CALLS):
+        assert call(guarded, method) is grpc.StatusCode.UNAUTHENTICATED
+        assert call(guarded, method, ("authorization", "Bearer nonsense")) is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_every_call_needs_a_token_of_its_own_kind(guarded: Doors) -> None:
+    for method in rpc.METHODS:
+        assert call(guarded, method, ("authorization", "Bearer out")) is grpc.StatusCode.PERMISSION_DENIED
+        assert call(guarded, method, ("authorization", "bearer in")) is grpc.StatusCode.OK
+    for method in UNKNOWN_CALLS:
+        right = "in" if method.startswith("/opentelemetry.proto.collector.") else "out"
+        assert call(guarded, method, ("authorization", f"Bearer {right}")) is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_nothing_is_acknowledged_without_a_token(guarded: Doors) -> None:
+    assert guarded.post(export_request()).status == 401
+    assert guarded.entries() == []
+    assert guarded.post(export_request(), authorization="Bearer in").status == 200
+    assert len(guarded.entries()) == 1

@@ -1,0 +1,150 @@
+"""The exporters of OpenTelemetry's Python SDK, as applications use them, for all signals and over both protocols."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter as GrpcLogs
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetrics
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpans
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter as HttpLogs
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpMetrics
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpans
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from gateway_doors import Doors, OpenDoors
+from goldspan.gateway.doors.authority import LOOPBACK_HOSTS, Authority
+from goldspan.gateway.doors.connections import Tls
+
+NUMBER = 1_000
+
+Making = Callable[[str], Any]
+"""Makes the exporter of a signal."""
+
+
+def emit_spans(exporter: Any) -> None:
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter, max_export_batch_size=100))
+    tracer = provider.get_tracer("test")
+    for number in range(NUMBER):
+        tracer.start_span(f"span {number}").end()
+    provider.shutdown()
+
+
+def emit_logs(exporter: Any) -> None:
+    provider = LoggerProvider(shutdown_on_exit=False)
+    provider.add_log_record_processor(BatchLogRecordProcessor(exporter, max_export_batch_size=100))
+    logger = provider.get_logger("test")
+    for number in range(NUMBER):
+        logger.emit(body=f"record {number}")
+    provider.shutdown()
+
+
+def emit_metrics(exporter: Any) -> None:
+    provider = MeterProvider([PeriodicExportingMetricReader(exporter)], shutdown_on_exit=False)
+    counter = provider.get_meter("test").create_counter("things")
+    for number in range(NUMBER):
+        counter.add(1, {"number": number})
+    provider.shutdown()
+
+
+def names(doors: Doors) -> dict[str, list[str]]:
+    """What arrived, by signal."""
+    found: dict[str, list[str]] = {"traces": [], "logs": [], "metrics": []}
+    for entry in doors.entries():
+        if entry.signal == "traces":
+            for spans in ExportTraceServiceRequest.FromString(entry.body).resource_spans:
+                found["traces"] += [span.name for scope in spans.scope_spans for span in scope.spans]
+        elif entry.signal == "logs":
+            for logs in ExportLogsServiceRequest.FromString(entry.body).resource_logs:
+                found["logs"] += [record.body.string_value for scope in logs.scope_logs for record in scope.log_records]
+        else:
+            for metrics in ExportMetricsServiceRequest.FromString(entry.body).resource_metrics:
+                found["metrics"] += [metric.name for scope in metrics.scope_metrics for metric in scope.metrics]
+    return found
+
+
+def emit_all(make: Callable[[str], Any]) -> None:
+    emit_spans(make("traces"))
+    emit_logs(make("logs"))
+    emit_metrics(make("metrics"))
+
+
+def assert_all_arrived(doors: Doors) -> None:
+    arrived = names(doors)
+    assert sorted(arrived["traces"]) == sorted(f"span {number}" for number in range(NUMBER))
+    assert sorted(arrived["logs"]) == sorted(f"record {number}" for number in range(NUMBER))
+    assert set(arrived["metrics"]) >= {"things"}
+
+
+def over_http(doors: Doors, **options: Any) -> Making:
+    kinds = {"traces": HttpSpans, "logs": HttpLogs, "metrics": HttpMetrics}
+    return lambda signal: kinds[signal](endpoint=f"{doors.url}/v1/{signal}", **options)
+
+
+def over_grpc(doors: Doors, **options: Any) -> Making:
+    kinds = {"traces": GrpcSpans, "logs": GrpcLogs, "metrics": GrpcMetrics}
+    secure = "https" if doors.tls else "http"
+    return lambda signal: kinds[signal](endpoint=f"{secure}://localhost:{doors.grpc_port}", **options)
+
+
+@pytest.fixture
+def guarded(open_doors: OpenDoors) -> Doors:
+    return open_doors(authority=Authority(ingest_tokens=("old", "secret"), allowed_hosts=LOOPBACK_HOSTS))
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_everything_arrives_over_http(doors: Doors, compression: Compression) -> None:
+    emit_all(over_http(doors, compression=compression))
+    assert_all_arrived(doors)
+
+
+@pytest.mark.parametrize(
+    "compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip, grpc.Compression.Deflate]
+)
+def test_everything_arrives_over_grpc(doors: Doors, compression: grpc.Compression) -> None:
+    emit_all(over_grpc(doors, compression=compression))
+    assert_all_arrived(doors)
+
+
+def test_everything_arrives_with_a_token(guarded: Doors) -> None:
+    emit_spans(over_http(guarded, headers={"Authorization": "Bearer secret"})("traces"))
+    emit_logs(over_grpc(guarded, headers={"authorization": "Bearer old"})("logs"))
+    arrived = names(guarded)
+    assert (len(arrived["traces"]), len(arrived["logs"])) == (NUMBER, NUMBER)
+
+
+def test_nothing_arrives_without_one_and_the_application_is_told(
+    guarded: Doors, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        emit_spans(over_http(guarded)("traces"))
+        emit_spans(over_grpc(guarded)("traces"))
+    assert guarded.entries() == []
+    assert "401" in caplog.text
+    assert "UNAUTHENTICATED" in caplog.text
+
+
+@pytest.mark.needs("openssl")
+def test_everything_arrives_over_tls(open_doors: OpenDoors, certificate: Tls, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(variable, raising=False)  # requests prefers a machine's own to what a session was told
+    doors = open_doors(tls=certificate)
+    emit_spans(over_http(doors, certificate_file=str(certificate.cert_file))("traces"))
+    credentials = grpc.ssl_channel_credentials(certificate.cert_file.read_bytes())
+    emit_logs(over_grpc(doors, credentials=credentials)("logs"))
+    arrived = names(doors)
+    assert (len(arrived["traces"]), len(arrived["logs"])) == (NUMBER, NUMBER)

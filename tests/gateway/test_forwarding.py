@@ -1,0 +1,789 @@
+"""What is in the journal reaches back ends, whatever they do meanwhile."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from gateway_destinations import (
+    ABSENT,
+    BUSY,
+    HALF,
+    TAKE,
+    TOO_LARGE,
+    UNKNOWN_TOKEN,
+    WRONG,
+    Answer,
+    BackEnd,
+    Gate,
+    GrpcBackEnd,
+    HttpBackEnd,
+    Request,
+    TlsGrpcBackEnd,
+    TlsHttpBackEnd,
+    running,
+    span_names,
+    traces,
+    until,
+)
+from goldspan import semconv
+from goldspan.errors import ConfigurationError
+from goldspan.gateway.counting import Counting
+from goldspan.gateway.forwarding import backends, delivery
+from goldspan.gateway.forwarding.forwarder import Forwarder
+from goldspan.gateway.journal.writing import Journal
+from goldspan.gateway.signals import Media, Origin, Signal
+from meters import Meter
+
+ORIGINS: Mapping[Signal, frozenset[Origin]] = dict.fromkeys(backends.SIGNALS, frozenset({"received", "result"}))
+JSON_TRACES = json.dumps(
+    {
+        "resourceSpans": [
+            {"scopeSpans": [{"spans": [{"traceId": "5b" * 16, "spanId": "ab" * 8, "name": "json", "kind": 3}]}]}
+        ]
+    }
+).encode()
+
+
+class Bench:
+    """A journal, what is counted, and forwarders that are stopped in the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "journal.db"
+        self.meter = Meter()
+        self.counting = Counting(self.meter.provider)
+        self.journal = Journal(self.path, max_bytes=2**30)
+        self._forwarders: list[Forwarder] = []
+
+    def put(
+        self, *bodies: bytes, signal: Signal = "traces", media: Media = "protobuf", origin: Origin = "received"
+    ) -> int:
+        keys = [self.journal.append(signal, media, body, origin=origin).result(60) for body in bodies]
+        return keys[-1]
+
+    def forward(
+        self,
+        to: str | dict[str, Any],
+        *,
+        origins: Mapping[Signal, frozenset[Origin]] = ORIGINS,
+        chance: Callable[[], float] = lambda: 0.002,
+    ) -> Forwarder:
+        backend = backends.BackEnd.parse(to)
+        self.journal.consumers(list(backend.consumers.values()), fresh_at_end=lambda _: False)
+        forwarder = Forwarder(backend, self.journal, self.counting, origins=origins, chance=chance)
+        self._forwarders.append(forwarder)
+        forwarder.start()
+        return forwarder
+
+    def cursor(self, forwarder: Forwarder, signal: Signal = "traces") -> int | None:
+        return self.journal.cursor(forwarder.backend.consumers[signal])
+
+    def counted(self, name: str, *labels: str) -> dict[tuple[Any, ...], Any]:
+        return self.meter.counts(name, *(f"goldspan.{label}" for label in labels))
+
+    def close(self) -> None:
+        for forwarder in self._forwarders:
+            forwarder.stop(0)
+        self.journal.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(params=[HttpBackEnd, GrpcBackEnd], ids=["http", "grpc"])
+def back(request: pytest.FixtureRequest) -> Iterator[BackEnd]:
+    with running(request.param()) as back:
+        yield back
+
+
+@pytest.fixture
+def http() -> Iterator[HttpBackEnd]:
+    with running(HttpBackEnd()) as back:
+        assert isinstance(back, HttpBackEnd)
+        yield back
+
+
+def some(count: int, first: int = 0) -> list[bytes]:
+    return [traces(f"span {number}") for number in range(first, first + count)]
+
+
+# --- as it came -------------------------------------------------------------------------------------------------------
+
+
+def test_each_signal_arrives_byte_for_byte(bench: Bench, back: BackEnd) -> None:
+    bodies = some(100)
+    bench.put(*bodies)
+    bench.put(b"\x0a\x02\x12\x00", signal="logs", origin="result")
+    last = bench.put(b"\x0a\x02\x12\x00\x0a\x00", signal="metrics")
+    forwarder = bench.forward(back.url)
+    until(lambda: len(back.taken) == 102)
+    assert sorted(back.bodies("traces")) == sorted(bodies)
+    assert back.bodies("logs") == [b"\x0a\x02\x12\x00"]
+    assert back.bodies("metrics") == [b"\x0a\x02\x12\x00\x0a\x00"]
+    until(lambda: {bench.cursor(forwarder, signal) for signal in backends.SIGNALS} == {last})
+    name = back.url.rpartition("/")[2]
+    forwarded = bench.counted(semconv.GATEWAY_FORWARDED, "backend", "signal")
+    assert forwarded == {(name, "traces"): 100, (name, "logs"): 1, (name, "metrics"): 1}
+    assert forwarder.status() == {
+        "name": name,
+        "endpoint": forwarder.backend.endpoint,
+        "protocol": forwarder.backend.protocol,
+        "reachable": True,
+        "error": None,
+        "behind_bytes": 0,
+        "behind_seconds": 0.0,
+        "signals": {
+            signal: {"reachable": True, "error": None, "behind_bytes": 0, "behind_seconds": 0.0}
+            for signal in backends.SIGNALS
+        },
+    }
+
+
+def test_what_comes_later_is_sent_too(bench: Bench, back: BackEnd) -> None:
+    forwarder = bench.forward(back.url)
+    assert forwarder.status()["reachable"] is None
+    for number in range(3):
+        bench.put(*some(1, number))
+        until(lambda number=number: len(back.taken) == number + 1)  # type: ignore[misc]
+
+
+def test_connections_are_kept(bench: Bench, http: HttpBackEnd) -> None:
+    bench.put(*some(200))
+    bench.forward({"endpoint": http.url, "signals": "traces"})
+    until(lambda: len(http.taken) == 200)
+    assert http.connections <= delivery.WINDOW
+
+
+def test_a_path_stays_before_what_is_appended(bench: Bench, http: HttpBackEnd) -> None:
+    bench.put(*some(1))
+    bench.forward(f"{http.url}/otlp/")
+    until(lambda: http.taken)
+    assert http.taken[0].path == "/otlp/v1/traces"
+    assert http.taken[0].headers["content-type"] == "application/x-protobuf"
+
+
+def test_headers_are_sent(bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "open-sesame\n")
+    bench.put(*some(1))
+    bench.forward({"endpoint": back.url, "headers": {"Authorization": "Bearer ${TOKEN}", "X-Team": "a b"}})
+    until(lambda: back.taken)
+    assert back.taken[0].headers["authorization"] == "Bearer open-sesame"
+    assert back.taken[0].headers["x-team"] == "a b"
+
+
+def test_bodies_are_compressed_where_that_is_wanted(bench: Bench, back: BackEnd) -> None:
+    bodies = [traces("span " + "x" * 1_000)]
+    bench.put(*bodies)
+    bench.forward({"endpoint": back.url, "compression": "gzip"})
+    until(lambda: back.taken)
+    assert back.bodies() == bodies
+    if isinstance(back, HttpBackEnd):
+        assert back.taken[0].headers["content-encoding"] == "gzip"
+
+
+def test_only_what_is_wanted_is_sent_and_the_rest_is_passed_over(bench: Bench, back: BackEnd) -> None:
+    bench.put(*some(40), origin="enriched")
+    bench.put(b"\x0a\x00", signal="logs")
+    bench.put(*some(1, 100))
+    last = bench.put(*some(40, 200), origin="enriched")
+    forwarder = bench.forward(
+        {"endpoint": back.url, "signals": ["traces"]}, origins={"traces": frozenset({"received"})}
+    )
+    until(lambda: bench.cursor(forwarder) == last)
+    assert back.bodies() == some(1, 100)
+    assert [request.signal for request in back.requests] == ["traces"]
+
+
+def test_json_goes_to_http_as_it_is(bench: Bench, http: HttpBackEnd) -> None:
+    bench.put(JSON_TRACES, media="json")
+    bench.forward(http.url)
+    until(lambda: http.taken)
+    assert http.bodies() == [JSON_TRACES]
+    assert http.taken[0].headers["content-type"] == "application/json"
+
+
+def test_json_goes_to_grpc_in_protobuf(bench: Bench) -> None:
+    with running(GrpcBackEnd()) as back:
+        bench.put(JSON_TRACES, b"no JSON", media="json")
+        last = bench.put(*some(1))
+        forwarder = bench.forward(back.url)
+        until(lambda: bench.cursor(forwarder) == last)
+        assert sorted(map(span_names, back.bodies())) == [["json"], ["span 0"]]
+        assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
+
+
+def test_json_that_a_back_end_does_not_know_is_sent_in_protobuf(bench: Bench, http: HttpBackEnd) -> None:
+    def behave(request: Request) -> Answer:
+        return Answer(415) if request.headers["content-type"] == "application/json" else TAKE
+
+    http.behave = behave
+    bench.put(JSON_TRACES, b"{", media="json")
+    last = bench.put(*some(1))
+    forwarder = bench.forward(http.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert sorted(map(span_names, http.bodies())) == [["json"], ["span 0"]]
+    assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
+
+
+# --- several at once, in order, at least once -------------------------------------------------------------------------
+
+
+def test_several_requests_are_under_way_at_once_and_no_more(bench: Bench, back: BackEnd) -> None:
+    gate = Gate()
+    back.behave = gate
+    last = bench.put(*some(50))
+    forwarder = bench.forward(back.url)
+    until(lambda: len(back.requests) == delivery.WINDOW)
+    time.sleep(0.2)  # were there more, they would come now
+    assert len(back.requests) == delivery.WINDOW
+    assert bench.cursor(forwarder) == 0
+    gate.open()
+    until(lambda: bench.cursor(forwarder) == last)
+    assert Counter(back.bodies()) == Counter(some(50))
+
+
+def test_the_cursor_stays_before_what_is_not_settled(bench: Bench, back: BackEnd) -> None:
+    bodies = some(50)
+    gate = Gate()
+    back.behave = lambda request: gate(request) if request.body == bodies[10] else TAKE
+    last = bench.put(*bodies)
+    first = bench.forward(back.url)
+    until(lambda: len(back.taken) == 49)
+    assert bench.cursor(first) == last - 40
+    first.stop(0)  # what is under way is not waited for
+    gate.open()
+    back.behave = lambda _: TAKE
+    second = bench.forward(back.url)
+    until(lambda: bench.cursor(second) == last)
+    assert set(back.bodies()) == set(bodies)
+    assert all(count == 1 for body, count in Counter(back.bodies()).items() if body in bodies[:10])
+
+
+def test_a_forwarder_that_is_stopped_and_started_again_goes_on_where_it_was(bench: Bench, back: BackEnd) -> None:
+    bodies = some(300)
+    bench.put(*bodies[:200])
+    for _ in range(5):
+        forwarder = bench.forward(back.url)
+        before = len(back.taken)
+        until(lambda before=before: len(back.taken) > before or len(back.taken) >= 200)  # type: ignore[misc]
+        forwarder.stop(60)
+    bench.put(*bodies[200:])
+    forwarder = bench.forward(back.url)
+    until(lambda: bench.cursor(forwarder) == 300)
+    assert Counter(back.bodies()) == Counter(bodies)
+
+
+def test_a_stop_sends_everything_that_is_there(bench: Bench, back: BackEnd) -> None:
+    forwarder = bench.forward(back.url)
+    last = bench.put(*some(100))
+    forwarder.stop(60)
+    assert Counter(back.bodies()) == Counter(some(100))
+    assert bench.cursor(forwarder) == last
+
+
+def test_a_stop_does_not_wait_for_a_back_end_that_is_gone(bench: Bench, back: BackEnd) -> None:
+    back.behave = lambda _: BUSY
+    bench.put(*some(10))
+    forwarder = bench.forward(back.url, chance=lambda: 1_000.0)
+    until(lambda: back.requests)
+    forwarder.stop(300)  # a test would not take so long
+    assert bench.cursor(forwarder) == 0
+
+
+def test_a_stop_leaves_what_hangs(bench: Bench, back: BackEnd) -> None:
+    gate = Gate()
+    back.behave = gate
+    bench.put(*some(10))
+    forwarder = bench.forward(back.url)
+    until(lambda: len(back.requests) == delivery.WINDOW)
+    forwarder.stop(0.1)
+    gate.open()
+    assert bench.cursor(forwarder) == 0
+
+
+def test_one_that_was_never_started_can_be_stopped(bench: Bench) -> None:
+    Forwarder(backends.BackEnd.parse("http://localhost:1"), bench.journal, bench.counting, origins=ORIGINS).stop(1)
+
+
+# --- back ends that fail ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [BUSY, HALF, Answer(502, "ABORTED"), Answer(504, "DATA_LOSS")])
+def test_what_fails_is_sent_again_and_nothing_is_lost(bench: Bench, back: BackEnd, answer: Answer) -> None:
+    back.script.extend([answer] * 12)
+    last = bench.put(*some(30))
+    forwarder = bench.forward(back.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert set(back.bodies()) == set(some(30))
+    assert len(back.requests) == 42
+    assert sum(bench.counted(semconv.GATEWAY_FORWARD_RETRIES, "backend").values()) == 12
+    assert bench.counted(semconv.GATEWAY_FORWARD_REJECTED) == {}
+
+
+def test_a_back_end_that_hangs_is_asked_again(bench: Bench, back: BackEnd) -> None:
+    gate = Gate()
+    back.behave = gate
+    last = bench.put(*some(10))
+    forwarder = bench.forward({"endpoint": back.url, "timeout_seconds": 0.2})
+    until(lambda: len(back.requests) > delivery.WINDOW)
+    assert forwarder.status()["reachable"] is False
+    back.behave = lambda _: TAKE
+    gate.open()
+    until(lambda: bench.cursor(forwarder) == last)
+    assert set(back.bodies()) == set(some(10))
+
+
+def test_a_back_end_that_goes_away_and_comes_back_gets_everything(
+    bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture
+) -> None:
+    bodies = some(60)
+    bench.put(*bodies[:20])
+    forwarder = bench.forward(back.url)
+    until(lambda: len(back.taken) == 20)
+    for at in (20, 40):
+        back.go()
+        last = bench.put(*bodies[at : at + 20])
+        until(lambda: sum(bench.counted(semconv.GATEWAY_FORWARD_RETRIES).values()) >= at // 2)  # noqa: B023
+        status = forwarder.status()
+        assert status["reachable"] is False
+        assert status["error"]
+        assert status["behind_bytes"] > 0
+        back.come()
+        until(lambda: bench.cursor(forwarder) == last)  # noqa: B023
+    assert set(back.bodies()) == set(bodies)
+    assert forwarder.status()["error"] is None
+    told = [record.message for record in caplog.records if record.name == "goldspan"]
+    assert sum("takes traces again" in message for message in told) == 2
+    assert len(told) <= 10  # each way of failing once an outage
+
+
+def test_a_back_end_that_is_gone_is_asked_by_one_request_at_a_time_with_pauses(bench: Bench) -> None:
+    with running(HttpBackEnd()) as back:
+        at_once: list[int] = []
+        flying = [0]
+
+        def refuse(_: Request) -> Answer:
+            flying[0] += 1
+            at_once.append(flying[0])
+            time.sleep(0.02)
+            flying[0] -= 1
+            return BUSY
+
+        back.behave = refuse
+        bench.put(*some(100))
+        bench.forward(back.url)
+        until(lambda: len(at_once) >= 12)
+        assert set(at_once[delivery.WINDOW :]) == {1}
+
+
+def test_what_is_held_for_a_back_end_that_is_gone_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "HELD_BYTES", 50_000)
+    monkeypatch.setattr(delivery, "READ_BYTES", 10_000)
+    with running(HttpBackEnd()) as back:
+        back.behave = lambda _: BUSY
+        body = traces("span " + "x" * 5_000)
+        last = bench.put(*[body] * 100)
+        forwarder = bench.forward(back.url, chance=lambda: 0.0)
+        (deliveries,) = [each for each in forwarder._deliveries if each.signal == "traces"]
+        until(lambda: len(back.requests) > 200)
+        assert 0 < deliveries._held < 50_000 + 20_000
+        back.behave = lambda _: TAKE
+        until(lambda: bench.cursor(forwarder) == last)
+        assert deliveries._held == 0
+
+
+def test_after_many_entries_the_first_that_is_not_settled_is_waited_for(
+    bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "AHEAD", 40)
+    bodies = some(200)
+    gate = Gate()
+    back.behave = lambda request: gate(request) if request.body == bodies[3] else TAKE
+    last = bench.put(*bodies)
+    forwarder = bench.forward(back.url)
+    until(lambda: len(back.taken) >= 40)
+    time.sleep(0.2)  # were there more, they would come now
+    assert len(back.taken) <= 40 + delivery.READ_ENTRIES
+    gate.open()
+    until(lambda: bench.cursor(forwarder) == last)
+
+
+def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
+    bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(delivery, "STRIKES", 6)
+    monkeypatch.setattr(delivery, "TAKEN_MEANWHILE", 100)
+    monkeypatch.setattr(delivery, "AHEAD", 150)
+    bodies = some(300)
+    back.behave = lambda request: UNKNOWN_TOKEN if request.body == bodies[5] else TAKE  # a firewall may do so
+    last = bench.put(*bodies)
+    forwarder = bench.forward(back.url, chance=lambda: 0.001)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert Counter(back.bodies()) == Counter(bodies) - Counter([bodies[5]])
+    assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
+    assert sum(request.body == bodies[5] for request in back.requests) > delivery.STRIKES
+
+
+# --- how long it is left alone ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["seconds", "date", "grpc"])
+def test_a_back_end_that_says_when_is_left_alone_until_then(bench: Bench, when: str) -> None:
+    with running(GrpcBackEnd() if when == "grpc" else HttpBackEnd()) as back:
+        moments: list[float] = []
+
+        def busy_at_first(_: Request) -> Answer:
+            moments.append(time.monotonic())
+            if len(moments) > 1:
+                return TAKE
+            after = "2" if when == "seconds" else formatdate(time.time() + 3, usegmt=True)
+            return Answer(429, "RESOURCE_EXHAUSTED", headers={"Retry-After": after}, retry_seconds=2)
+
+        back.behave = busy_at_first
+        bench.put(*some(1))
+        forwarder = bench.forward(back.url)
+        until(lambda: len(moments) == 1 and forwarder.status()["error"])
+        assert forwarder.status()["reachable"] is True
+        bench.put(*some(3, 1))
+        until(lambda: len(back.taken) == 4)
+        assert moments[1] - moments[0] > 1.9
+
+
+def test_exhaustion_is_final_where_nobody_says_when_it_ends(bench: Bench) -> None:
+    with running(GrpcBackEnd()) as back:
+        back.script.append(Answer(429, "RESOURCE_EXHAUSTED", details="over quota"))
+        last = bench.put(*some(3))
+        forwarder = bench.forward(back.url)
+        until(lambda: bench.cursor(forwarder) == last)
+        assert len(back.taken) == 2
+        assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
+
+
+# --- answers that are final, and some that only seem so ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [WRONG, Answer(500, "INTERNAL", details="this is wrong")])
+def test_what_a_back_end_will_never_take_is_counted_and_told_once(
+    bench: Bench, back: BackEnd, answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    bodies = some(40)
+    back.behave = lambda request: answer if request.body in bodies[::2] else TAKE
+    last = bench.put(*bodies)
+    forwarder = bench.forward(back.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert Counter(back.bodies()) == Counter(bodies[1::2])
+    assert len(back.requests) == 40
+    assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED, "backend", "signal").values()) == 20
+    assert caplog.text.count("this is wrong") == 1
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/x-protobuf", Status(code=3, message="this is\nwrong").SerializeToString()),
+        ("application/json; charset=utf-8", b'{"code": 3, "message": "this is\\nwrong"}'),
+        ("text/plain", b"this is\r\nwrong"),
+        ("application/json", b"this is wrong"),
+    ],
+)
+def test_the_message_is_found_in_whatever_form_it_comes(
+    bench: Bench, http: HttpBackEnd, caplog: pytest.LogCaptureFixture, content_type: str, body: bytes
+) -> None:
+    http.script.append(Answer(400, headers={"Content-Type": content_type}, body=body))
+    last = bench.put(*some(1))
+    forwarder = bench.forward(http.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert "HTTP 400: this is wrong" in caplog.text
+
+
+def test_of_a_very_long_answer_only_the_beginning_is_read_and_told(
+    bench: Bench, http: HttpBackEnd, caplog: pytest.LogCaptureFixture
+) -> None:
+    http.script.append(Answer(400, body=b"\xff" + b"x" * 1_000_000))
+    http.script.append(Answer(422, body=b"y" * 1_000_000))
+    last = bench.put(*some(5))
+    forwarder = bench.forward(http.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert len(http.taken) == 3
+    assert "y" * 200 + "…" in caplog.text
+    assert "y" * 201 not in caplog.text
+
+
+@pytest.mark.parametrize("answer", [UNKNOWN_TOKEN, Answer(403, "PERMISSION_DENIED"), ABSENT], ids=lambda it: it.code)
+def test_wrong_settings_lose_nothing(
+    bench: Bench, back: BackEnd, answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    back.behave = lambda _: answer
+    last = bench.put(*some(10))
+    forwarder = bench.forward(back.url)
+    until(lambda: len(back.requests) > 10)
+    assert forwarder.status()["reachable"] is False
+    assert bench.cursor(forwarder) == 0
+    assert "look at its address and headers" in caplog.text
+    back.behave = lambda _: TAKE
+    until(lambda: bench.cursor(forwarder) == last)
+    assert set(back.bodies()) == set(some(10))
+
+
+def test_redirections_are_not_followed(bench: Bench, http: HttpBackEnd) -> None:
+    with running(HttpBackEnd()) as elsewhere:
+        http.script.extend([Answer(308, headers={"Location": f"{elsewhere.url}/v1/traces"})] * 3)
+        last = bench.put(*some(5))
+        forwarder = bench.forward({"endpoint": http.url, "headers": {"authorization": "Bearer secret-of-ours"}})
+        until(lambda: bench.cursor(forwarder) == last)
+        assert elsewhere.requests == []
+        assert set(http.bodies()) == set(some(5))
+
+
+def test_a_signal_that_a_back_end_has_not_is_dropped_once_it_takes_another(
+    bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Jaeger and Tempo take traces alone, and results come to them as logs."""
+    back.behave = lambda request: TAKE if request.signal == "traces" else ABSENT
+    bench.put(b"\x0a\x00", b"\x0a\x00", signal="logs")
+    bench.put(*some(5))
+    last = bench.put(b"\x0a\x00", signal="logs")
+    forwarder = bench.forward(back.url, chance=lambda: 0.001)
+    until(lambda: bench.cursor(forwarder, "logs") == last)
+    assert set(back.bodies()) == set(some(5))
+    rejected = bench.counted(semconv.GATEWAY_FORWARD_REJECTED, "signal")
+    assert rejected == {("logs",): 3}
+    back.behave = lambda _: TAKE  # it learnt to
+    bench.put(b"\x0a\x02\x12\x00", signal="logs")
+    until(lambda: back.bodies("logs") == [b"\x0a\x02\x12\x00"])
+
+
+def test_one_signal_does_not_wait_for_another(bench: Bench, back: BackEnd) -> None:
+    back.behave = lambda request: TAKE if request.signal == "traces" else UNKNOWN_TOKEN
+    bench.put(*[b"\x0a\x00"] * 50, signal="logs")
+    last = bench.put(*some(1_200))
+    forwarder = bench.forward(back.url, chance=lambda: 1.0)
+    until(lambda: bench.cursor(forwarder, "traces") == last)
+    assert bench.cursor(forwarder, "logs") == 0
+
+
+def test_what_is_too_large_is_sent_in_halves(bench: Bench, back: BackEnd) -> None:
+    names = [f"span {number}" for number in range(25)]
+    back.behave = lambda request: TOO_LARGE if len(span_names(request.body)) > 2 else TAKE
+    last = bench.put(traces(*names))
+    forwarder = bench.forward(back.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert [name for body in back.bodies() for name in span_names(body)] == names
+    for body in back.bodies():
+        for resource_spans in ExportTraceServiceRequest.FromString(body).resource_spans:
+            assert resource_spans.schema_url == "https://schema"
+            assert all(scope_spans.scope.name for scope_spans in resource_spans.scope_spans)
+    assert bench.counted(semconv.GATEWAY_FORWARD_REJECTED) == {}
+
+
+def test_what_is_too_large_by_itself_is_refused_alone(bench: Bench, back: BackEnd) -> None:
+    back.behave = lambda request: TOO_LARGE if "span 4" in span_names(request.body) else TAKE
+    last = bench.put(traces(*(f"span {number}" for number in range(7))))
+    forwarder = bench.forward(back.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert sorted(name for body in back.bodies() for name in span_names(body)) == [
+        f"span {number}" for number in range(7) if number != 4
+    ]
+    assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
+
+
+def test_of_halves_only_what_failed_is_sent_again(bench: Bench, back: BackEnd) -> None:
+    back.script.extend([TOO_LARGE, TAKE, BUSY, BUSY])
+    last = bench.put(traces("one", "two"))
+    forwarder = bench.forward(back.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert [span_names(body) for body in back.bodies()] == [["one"], ["two"]]
+
+
+@pytest.mark.parametrize("rejected", [3, 0])
+@pytest.mark.parametrize(("kind", "media"), [(HttpBackEnd, "protobuf"), (HttpBackEnd, "json"), (GrpcBackEnd, "")])
+def test_what_is_left_out_of_a_request_that_is_taken_is_counted_and_told_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture, kind: type[BackEnd], media: str, rejected: int
+) -> None:
+    partial = ExportTracePartialSuccess(rejected_spans=rejected, error_message="too old")
+    answer = Answer(body=ExportTraceServiceResponse(partial_success=partial).SerializeToString())
+    if media == "json":
+        told = {"partialSuccess": {"rejectedSpans": str(rejected), "errorMessage": "too old"}}
+        answer = Answer(headers={"Content-Type": "application/json"}, body=json.dumps(told).encode())
+    with running(kind()) as back:
+        back.behave = lambda _: answer
+        _check_partial_success(bench, back, caplog, rejected)
+
+
+def _check_partial_success(bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture, rejected: int) -> None:
+    last = bench.put(*some(5))
+    forwarder = bench.forward(back.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert caplog.text.count("too old") == 1
+    assert sum(bench.counted(semconv.GATEWAY_FORWARD_LEFT_OUT, "backend", "signal").values()) == 5 * rejected
+    assert sum(bench.counted(semconv.GATEWAY_FORWARDED).values()) == 5
+
+
+def test_a_success_with_an_answer_that_nobody_understands_is_a_success(bench: Bench, http: HttpBackEnd) -> None:
+    http.script.append(Answer(200, body=b"OK!"))
+    http.script.append(Answer(200, headers={"Content-Type": "application/json"}, body=b"[]"))
+    last = bench.put(*some(2))
+    forwarder = bench.forward(http.url)
+    until(lambda: bench.cursor(forwarder) == last)
+    assert sum(bench.counted(semconv.GATEWAY_FORWARDED).values()) == 2
+
+
+def test_no_secret_is_told_to_anybody(bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    def repeat(request: Request) -> Answer:
+        return Answer(401, "UNAUTHENTICATED", details=f"no such token: {request.headers['authorization'][7:]}")
+
+    back.behave = repeat
+    bench.put(*some(1))
+    forwarder = bench.forward({"endpoint": back.url, "headers": {"authorization": "Bearer open-sesame-17"}})
+    until(lambda: forwarder.status()["error"])
+    told = caplog.text + repr(forwarder.status()) + repr(forwarder.backend) + str(forwarder.backend)
+    assert "no such token: ***" in told
+    assert "sesame" not in told
+
+
+# --- the journal, faults of ours, settings ----------------------------------------------------------------------------
+
+
+def test_a_journal_that_fails_ends_nothing(bench: Bench, http: HttpBackEnd, caplog: pytest.LogCaptureFixture) -> None:
+    backend = backends.BackEnd.parse(http.url)
+    bench.journal.consumers(list(backend.consumers.values()), fresh_at_end=lambda _: False)
+    attached = Journal(bench.path, max_bytes=2**30, attach=True)
+    forwarder = Forwarder(backend, attached, bench.counting, origins=ORIGINS)
+    forwarder.start()
+    bench.put(*some(1))
+    until(lambda: http.taken)
+    attached.close()
+    until(lambda: "the journal cannot be read" in caplog.text)
+    assert forwarder.status()["behind_bytes"] == 0
+    assert all(thread.is_alive() for each in forwarder._deliveries for thread in each._threads)
+    forwarder.stop(60)
+    assert not any(thread.is_alive() for each in forwarder._deliveries for thread in each._threads)
+
+
+def test_a_fault_of_ours_loses_nothing(bench: Bench, http: HttpBackEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = [KeyError("ours"), KeyError("ours")]
+    last = bench.put(*some(3))
+    backend = backends.BackEnd.parse(http.url)
+    bench.journal.consumers(list(backend.consumers.values()), fresh_at_end=lambda _: False)
+    forwarder = Forwarder(backend, bench.journal, bench.counting, origins=ORIGINS, chance=lambda: 0.01)
+    send = forwarder._sender.send
+
+    def faulty(*arguments: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return send(*arguments)
+
+    monkeypatch.setattr(forwarder._sender, "send", faulty)
+    forwarder.start()
+    until(lambda: bench.cursor(forwarder) == last)
+    forwarder.stop(60)
+    assert set(http.bodies()) == set(some(3))
+
+
+def test_the_proxy_of_the_environment_is_used(
+    bench: Bench, http: HttpBackEnd, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("http_proxy", f"someone:proxy-secret@127.0.0.1:{http.port}")
+    monkeypatch.setenv("no_proxy", "localhost")
+    bench.put(*some(1))
+    bench.forward("http://back-end.invalid:4318")
+    until(lambda: http.taken)
+    assert http.taken[0].path == "http://back-end.invalid:4318/v1/traces"
+    assert http.taken[0].headers["proxy-authorization"].startswith("Basic ")
+    assert "proxy-secret" not in caplog.text
+    monkeypatch.setenv("http_proxy", "gopher://[nowhere")
+    with pytest.raises(ConfigurationError, match="the environment's proxy for http:// is no URL that can be used"):
+        bench.forward("http://back-end.invalid:4318")
+
+
+def test_no_proxy_is_used_where_the_environment_says_so(
+    bench: Bench, http: HttpBackEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    bench.put(*some(1))
+    bench.forward(http.url)
+    until(lambda: http.taken)
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, and one certificate by it that is shown by both sides."""
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "7")
+    openssl("req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
+    openssl("req", *new_key, "-keyout", "it.key", "-out", "it.csr", "-subj", "/CN=it")
+    (folder / "it.ext").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "7", "-extfile", "it.ext")
+    openssl("x509", "-req", "-in", "it.csr", *signed, "-out", "it.pem")
+    return folder
+
+
+@pytest.fixture(params=["https", "grpcs"])
+def tls_back(request: pytest.FixtureRequest, certificates: Path) -> Iterator[BackEnd]:
+    back = TlsHttpBackEnd(certificates) if request.param == "https" else TlsGrpcBackEnd(certificates)
+    with running(back):
+        yield back
+
+
+@pytest.mark.needs("openssl")
+def test_back_ends_are_spoken_to_over_tls_with_certificates_on_both_sides(
+    bench: Bench, tls_back: BackEnd, certificates: Path
+) -> None:
+    bench.put(*some(3))
+    bench.forward(
+        {
+            "endpoint": tls_back.url,
+            "ca_file": str(certificates / "ca.pem"),
+            "certificate_file": str(certificates / "it.pem"),
+            "key_file": str(certificates / "it.key"),
+        }
+    )
+    until(lambda: set(tls_back.bodies()) == set(some(3)))
+
+
+@pytest.mark.needs("openssl")
+def test_a_back_end_that_nobody_vouches_for_gets_nothing(bench: Bench, tls_back: BackEnd, certificates: Path) -> None:
+    bench.put(*some(3))
+    files = {"certificate_file": str(certificates / "it.pem"), "key_file": str(certificates / "it.key")}
+    forwarder = bench.forward({"endpoint": tls_back.url, **files})
+    until(lambda: forwarder.status()["error"])
+    assert forwarder.status()["reachable"] is False
+    assert tls_back.requests == []
+    assert bench.cursor(forwarder) == 0
+
+
+@pytest.mark.needs("openssl")
+@pytest.mark.parametrize("scheme", ["https", "grpcs"])
+def test_a_certificate_that_does_not_belong_to_its_key_is_told_at_once(certificates: Path, scheme: str) -> None:
+    files = {"certificate_file": str(certificates / "it.pem"), "key_file": str(certificates / "ca.key")}
+    with pytest.raises(ConfigurationError, match="'certificate_file' and 'key_file': no PEM files that belong"):
+        backends.BackEnd.parse({"endpoint": f"{scheme}://localhost:1", **files})

@@ -1,0 +1,195 @@
+"""Anything at all, posted: it is read or refused, and no more memory is taken than a request may take."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import resource
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goldspan.gateway.intake.answers import Refused, grpc_answer, http_answer
+from goldspan.gateway.intake.inflating import Inflater
+from goldspan.gateway.intake.reading import read
+from goldspan.gateway.limits import LIMITS, MIB, Limits
+from otlp.payloads import add, document, logs_request, metrics_request, request, spans_of
+from otlp.strategies import logs_requests, requests
+
+BODIES = int(1_000_000 * float(os.environ.get("STRESS", "1")))
+"""How many bodies the long test reads; `STRESS=0.01` shortens it."""
+STRICT = Limits(
+    max_body_bytes=20_000, max_inflated_bytes=40_000, max_spans=20, max_attributes=20, max_value_bytes=250,
+    max_values=100,
+)  # fmt: skip
+"""So that small bodies meet every limit."""
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "identity": bytes,
+    "gzip": lambda data: gzip.compress(data, 1),
+    "deflate": lambda data: zlib.compress(data, 1),
+    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
+}
+SIGNALS, MEDIA = ("traces", "logs", "metrics"), ("protobuf", "json")
+NAMES = {limit.name for limit in LIMITS}
+
+
+def outcome(signal: Any, media: Any, encoding: str | None, body: bytes, limits: Limits) -> int:
+    """Status of the answer to one request. Nothing but `Refused` may be raised on the way."""
+    try:
+        inflater = Inflater(encoding, limits)
+        pieces = [inflated for at in range(0, len(body), 4096) for inflated in inflater.feed(body[at : at + 4096])]
+        whole = b"".join([*pieces, *inflater.finish()])
+        reception = read(signal, media, whole, limits, partitioned=True)
+    except Refused as refused:
+        answer = refused.answer
+        assert answer.status in (400, 413, 415)
+        assert answer.limit is None or answer.limit in NAMES
+        assert answer.retry_after is None
+        assert len(answer.message) < 1000
+        http_answer(answer, signal, media)
+        grpc_answer(answer, signal)
+        return answer.status
+    assert bool(reception.body) == bool(reception.items)
+    assert reception.items or not reception.rejected
+    if reception.rejected or reception.body != whole:  # what was written anew is read as it is
+        again = read(signal, media, reception.body, limits, partitioned=True) if reception.items else reception
+        assert again.items == reception.items
+        assert again.body == reception.body
+        assert reception.items == 0 or again.rejected == 0
+    return 200
+
+
+signals, media = st.sampled_from(SIGNALS), st.sampled_from(MEDIA)
+encodings = st.sampled_from(list(PACKERS))
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(signals, media, st.sampled_from([None, "br", *PACKERS]), st.binary(max_size=300))
+def test_noise_is_read_or_refused(signal, medium, encoding, body):
+    outcome(signal, medium, encoding, body, STRICT)
+
+
+@given(signals, media, encodings, st.binary(max_size=300))
+def test_packed_noise_is_read_or_refused(signal, medium, encoding, body):
+    outcome(signal, medium, encoding, PACKERS[encoding](body), STRICT)
+
+
+@given(signals, json_values, st.data())
+def test_a_document_with_anything_in_any_place_is_read_or_refused(signal, value, data):
+    made = document({"traces": request("a"), "logs": logs_request("a"), "metrics": metrics_request()}[signal])
+    part: Any = made
+    while isinstance(part, dict | list) and part:
+        key = data.draw(st.sampled_from(sorted(part) if isinstance(part, dict) else range(len(part))))
+        if data.draw(st.booleans()):
+            part[key] = value
+            break
+        part = part[key]
+    outcome(signal, "json", None, json.dumps(made).encode(), Limits())
+
+
+@given(requests() | logs_requests(), signals, encodings, st.data())
+def test_a_damaged_request_is_read_or_refused(made, signal, encoding, data):
+    body = bytearray(made.SerializeToString())
+    for _ in range(data.draw(st.integers(0, 4))):
+        if body:
+            at = data.draw(st.integers(0, len(body) - 1))
+            body[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    assert outcome(signal, "protobuf", encoding, PACKERS[encoding](bytes(body)), Limits()) in (200, 400)
+
+
+@given(st.integers(0, 5000), st.sampled_from(['{"a":', "[", '{"resourceSpans":[', '{"arrayValue":{"values":[']))
+@settings(max_examples=30)
+def test_json_of_any_depth_is_read_or_refused(depth, opening):
+    closing = "".join({"{": "}", "[": "]"}[mark] for mark in reversed(opening) if mark in "{[")
+    body = (opening * depth + "1" + closing * depth).encode()
+    assert outcome("traces", "json", None, body, Limits()) in (200, 400)
+
+
+def seeds() -> list[tuple[str, str, bytes]]:
+    """Good requests of all kinds, from which the long test makes bad ones."""
+    rich = request("invoke_agent helper", "chat", "execute_tool search")
+    for span in spans_of(rich):
+        values = {"text": "größe \U0001f600", "list": [1, 2.5, True, None, b"\xff"], "object": {"in": {"deep": ["x"]}}}
+        add(span, {**values, "long": "x" * 300})
+        add(span.events.add(name="event"), values)
+        span.links.add(trace_id=b"\1" * 16, span_id=b"\2" * 8)
+    made = [("traces", rich), ("logs", logs_request("a", "b")), ("metrics", metrics_request())]
+    found = [(signal, "protobuf", message.SerializeToString()) for signal, message in made]
+    return found + [(signal, "json", json.dumps(document(message)).encode()) for signal, message in made]
+
+
+TOKENS = (
+    b"\x00", b"\xff", b"\x0a", b"\x12", b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", b"\xff\xff\xff\xff\x0f", b"\x0b",
+    b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"NaN", b"1e999", b'"\\ud800"', b"9" * 30, b"-1", b"[[[[[[[[",
+    b"goldspan.gateway", b'"name":"goldspan.gateway"', b"\xc3", b"\xed\xa0\x80", b"resource_spans",
+)  # fmt: skip
+
+
+def damaged(body: bytes, chance: random.Random) -> bytes:
+    """Cut, repeated, overwritten and mixed, as fuzzers do it."""
+    for _ in range(chance.choice((0, 1, 1, 2, 3, 8))):
+        at = chance.randrange(len(body) + 1)
+        to = min(len(body), at + chance.choice((0, 1, 1, 2, 5, 40)))
+        match chance.randrange(6):
+            case 0:
+                body = body[:at] + chance.randbytes(max(1, to - at)) + body[to:]
+            case 1:
+                body = body[:at] + body[to:]
+            case 2:
+                body = body[:at] + chance.choice(TOKENS) + body[to:]
+            case 3:
+                body = body[:at] + body[at:to] * chance.choice((2, 3, 50)) + body[to:]
+            case 4 if at < len(body):
+                body = body[:at] + bytes([body[at] ^ 1 << chance.randrange(8)]) + body[at + 1 :]
+            case _:
+                body = body[:at]
+    return body
+
+
+def read_bodies(number: int, seed: int) -> Counter[int]:
+    chance = random.Random(seed)
+    good = seeds()
+    packers = [*PACKERS.items(), *[("identity", bytes)] * 8]
+    statuses = Counter[int]()
+    for _ in range(number):
+        signal, medium, body = chance.choice(good)
+        body = damaged(body, chance)
+        if chance.random() < 0.1:
+            signal, medium = chance.choice(SIGNALS), chance.choice(MEDIA)
+        encoding, pack = chance.choice(packers)
+        sent = pack(body)
+        if encoding != "identity" and chance.random() < 0.5:
+            sent = damaged(sent, chance)
+        encoding = chance.choice((encoding,) * 20 + ("br", "gzip", "zstd", "deflate"))
+        statuses[outcome(signal, medium, encoding, sent, chance.choice((STRICT, Limits())))] += 1
+    return statuses
+
+
+def test_a_few_thousand_bodies_are_read_or_refused():
+    assert set(read_bodies(3000, 1)) == {200, 400, 413, 415}
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no resource module on Windows")
+def test_a_million_bodies_are_read_or_refused_and_memory_stays() -> None:
+    statuses = read_bodies(min(BODIES, 10_000), 2)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    for seed in range(10):
+        statuses += read_bodies(BODIES // 10, 3 + seed)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        print(f"{statuses.total():>9,} bodies, {dict(statuses)}, {grown / MIB:.0f} MiB more at the most", flush=True)
+        assert grown < 64 * MIB
+    assert set(statuses) == {200, 400, 413, 415}

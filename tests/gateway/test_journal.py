@@ -1,0 +1,707 @@
+"""The journal: what is acknowledged is on disk, until all who have to do with it are past it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goldspan import _guard
+from goldspan.errors import StoreError
+from goldspan.gateway.journal import entries as journal_entries
+from goldspan.gateway.journal import file as journal_file
+from goldspan.gateway.journal import writing as journal_module
+from goldspan.gateway.journal.writing import ENTRY_BYTES, Entry, Item, Journal, JournalFull
+
+PLENTY = 2**33
+WAIT = 60.0
+"""Seconds until a test gives up on what ought to happen at once."""
+ROUNDS = int(50 * float(os.environ.get("STRESS", "1")))
+"""How often a process is killed; `STRESS=0.1` shortens it."""
+
+
+def until(happened: Callable[[], object]) -> None:
+    """Wait for something that a thread does in its own time."""
+    deadline = time.monotonic() + WAIT
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def add(journal: Journal, body: bytes = b"body", **how) -> int:
+    return journal.append("traces", "protobuf", body, **how).result(WAIT)
+
+
+def bodies(entries: list[Entry]) -> list[bytes]:
+    return [entry.body for entry in entries]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def open_journal(path: Path) -> Iterator[Callable[..., Journal]]:
+    opened: list[Journal] = []
+
+    def open_(*, max_bytes: int = PLENTY, **how) -> Journal:
+        opened.append(Journal(path, max_bytes=max_bytes, **how))
+        return opened[-1]
+
+    yield open_
+    for journal in opened:
+        journal.close()
+
+
+@pytest.fixture
+def journal(open_journal: Callable[..., Journal]) -> Journal:
+    return open_journal()
+
+
+@pytest.fixture(params=["the same process", "another process", "a later process"])
+def reading(request: pytest.FixtureRequest, open_journal: Callable[..., Journal]) -> Callable[[Journal], Journal]:
+    """Where the journal to which entries were added is read."""
+
+    def read_by(journal: Journal) -> Journal:
+        if request.param == "another process":
+            return open_journal(attach=True)
+        if request.param == "a later process":
+            journal.close()
+            return open_journal()
+        return journal
+
+    return read_by
+
+
+def test_an_entry_that_was_committed_can_be_read_as_it_came(journal: Journal, reading) -> None:
+    before = time.time_ns()
+    key = journal.append("logs", "json", b"{}", origin="result", partitions=5).result(WAIT)
+    (entry,) = reading(journal).read(0)
+    assert before <= entry.arrived_ns <= time.time_ns()
+    assert entry == Entry(key, "logs", "json", "result", 5, entry.arrived_ns, b"{}")
+
+
+def test_many_threads_add_entries_and_each_is_there_once(journal: Journal, reading) -> None:
+    keys: dict[int, bytes] = {}
+
+    def add_some(number: int) -> None:
+        for position in range(50):
+            body = f"{number} {position}".encode()
+            keys[add(journal, body)] = body
+
+    threads = [threading.Thread(target=add_some, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(keys) == list(range(1, 401))
+    read = reading(journal)
+    assert {entry.key: entry.body for entry in read.read(0, max_entries=1000)} == keys
+    assert read.last_key == 400
+
+
+def test_several_entries_are_added_as_one(journal: Journal, reading) -> None:
+    items = [Item("traces", "protobuf", b"1", "result"), Item("metrics", "protobuf", b"2", "result", 1)]
+    assert journal.append_all(items).result(WAIT) == [1, 2]
+    assert journal.append_all([]).result(0) == []
+    read = reading(journal).read(0)
+    assert [(entry.signal, entry.body, entry.origin) for entry in read] == [
+        ("traces", b"1", "result"),
+        ("metrics", b"2", "result"),
+    ]
+
+
+def test_a_consumer_reads_what_it_has_to_do_with(journal: Journal, reading) -> None:
+    add(journal, b"1", partitions=0b01)
+    add(journal, b"2", partitions=0b10)
+    add(journal, b"3", partitions=0b11, origin="result")
+    add(journal, b"4", partitions=1 << 31, origin="enriched")
+    read = reading(journal)
+    assert bodies(read.read(0)) == [b"1", b"2", b"3", b"4"]
+    assert bodies(read.read(1, partitions=0b01)) == [b"3"]
+    assert bodies(read.read(0, partitions=0b10)) == [b"2", b"3"]
+    assert bodies(read.read(0, partitions=1 << 31)) == [b"4"]
+    assert bodies(read.read(0, origins=frozenset({"received"}))) == [b"1", b"2"]
+    assert bodies(read.read(0, origins=frozenset({"result", "enriched"}), partitions=1)) == [b"3"]
+    assert read.read(0, origins=frozenset()) == []
+    assert read.read(4) == []
+
+
+def test_no_more_is_read_at_once_than_asked_for(journal: Journal, reading) -> None:
+    for _ in range(10):
+        add(journal, b"x" * 100)
+    read = reading(journal)
+    assert [entry.key for entry in read.read(0, max_entries=3)] == [1, 2, 3]
+    assert [entry.key for entry in read.read(3, max_bytes=250)] == [4, 5, 6]
+    assert [entry.key for entry in read.read(3, max_bytes=1)] == [4]
+
+
+def test_entries_that_are_no_longer_in_memory_are_read_from_disk(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_entries, "_TAIL_BYTES", 250)
+    for _ in range(5):
+        add(journal, b"x" * 100)
+    assert [entry.key for entry in journal.read(0)] == [1, 2, 3, 4, 5]
+    assert [entry.key for entry in journal.read(2)] == [3, 4, 5]
+    assert [entry.key for entry in journal.read(3)] == [4, 5]
+
+
+def test_whoever_waits_is_woken_by_a_commit(journal: Journal, reading) -> None:
+    read = reading(journal)
+    writer = read if journal._closing else journal
+    assert not read.wait(0, 0.01)
+    woken: list[bool] = []
+    waiting = threading.Thread(target=lambda: woken.append(read.wait(0, WAIT)))
+    waiting.start()
+    add(writer)
+    waiting.join(WAIT)
+    assert woken == [True]
+    assert read.wait(0, 0)
+    assert not read.wait(1, 0)
+
+
+def test_whoever_waits_is_woken_by_the_end(journal: Journal) -> None:
+    woken: list[bool] = []
+    waiting = threading.Thread(target=lambda: woken.append(journal.wait(0, WAIT)))
+    waiting.start()
+    journal.close()
+    waiting.join(WAIT)
+    assert woken == [False]
+    with pytest.raises(StoreError, match="closed"):
+        journal.append("traces", "protobuf", b"")
+    with pytest.raises(StoreError, match="closed"):
+        journal.read(-1)
+
+
+def test_entries_that_wait_are_committed_at_the_end(journal: Journal, open_journal) -> None:
+    added = [journal.append("traces", "protobuf", bytes(1000)) for _ in range(200)]
+    journal.close()
+    assert [future.result(0) for future in added] == list(range(1, 201))
+    assert open_journal().last_key == 200
+
+
+def test_an_attached_process_adds_nothing(journal: Journal, open_journal) -> None:
+    with pytest.raises(StoreError, match="another process"):
+        open_journal(attach=True).append("traces", "protobuf", b"")
+
+
+def test_what_is_cancelled_in_time_is_not_added(journal: Journal, path: Path) -> None:
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")  # the thread waits for this one
+        first = journal.append("traces", "protobuf", b"first")
+        until(first.running)
+        unwanted = journal.append("traces", "protobuf", b"unwanted")
+        assert unwanted.cancel()
+        other.execute("ROLLBACK")
+    other.close()
+    assert first.result(WAIT) == 1
+    assert add(journal, b"last") == 2
+    assert bodies(journal.read(0)) == [b"first", b"last"]
+
+
+def test_a_cursor_never_goes_back_and_outlives_the_process(journal: Journal, open_journal) -> None:
+    journal.consumers(["score", "forward"], fresh_at_end=lambda _: False)
+    assert journal.cursor("score") == 0
+    for _ in range(3):
+        add(journal)
+    journal.advance({"score": 3, "nobody": 2})
+    journal.advance({"score": 1, "forward": 1})
+    assert (journal.cursor("score"), journal.cursor("forward"), journal.cursor("nobody")) == (3, 1, None)
+    journal.close()
+    again = open_journal()
+    assert (again.cursor("score"), again.cursor("forward"), again.cursor("nobody")) == (3, 1, None)
+    again.advance({"score": 2})
+    again.close()
+    assert open_journal().cursor("score") == 3
+
+
+def test_the_cursor_of_another_process_counts(journal: Journal, open_journal) -> None:
+    journal.consumers(["score/0", "score/1"], fresh_at_end=lambda _: False)
+    attached = open_journal(attach=True)
+    add(journal)
+    assert attached.wait(0, WAIT)
+    journal.advance({"score/0": 1})
+    attached.advance({"score/1": 1})
+    until(lambda: journal.size == 0)
+    assert attached.size == 0
+    assert (attached.last_key, attached.cursor("score/1")) == (1, 1)
+
+
+def test_a_new_consumer_begins_with_what_is_kept_or_after_it(journal: Journal) -> None:
+    add(journal)
+    journal.consumers(["old", "new"], fresh_at_end=lambda name: name == "new")
+    assert (journal.cursor("old"), journal.cursor("new")) == (0, 1)
+    add(journal)
+    journal.consumers(["new", "newer"], fresh_at_end=lambda _: True)
+    assert (journal.cursor("old"), journal.cursor("new"), journal.cursor("newer")) == (None, 1, 2)
+
+
+def test_nothing_is_pruned_before_it_is_known_who_reads(open_journal) -> None:
+    journal = open_journal()
+    journal.consumers(["a"], fresh_at_end=lambda _: True)
+    add(journal)
+    journal.advance({"a": 1})
+    journal.close()
+    assert journal.size == 0
+    journal = open_journal()
+    add(journal)
+    journal.advance({"a": 2})
+    until(lambda: not journal._advanced)  # the file was put in order
+    assert journal.size == ENTRY_BYTES + 4
+    journal.consumers([], fresh_at_end=lambda _: True)
+    until(lambda: journal.size == 0)
+
+
+def test_no_key_is_given_twice_though_all_entries_are_pruned(open_journal) -> None:
+    journal = open_journal()
+    journal.consumers([], fresh_at_end=lambda _: True)
+    assert [add(journal) for _ in range(3)] == [1, 2, 3]
+    until(lambda: journal.size == 0)
+    assert journal.last_key == 3
+    journal.close()
+    journal = open_journal()
+    assert (journal.last_key, journal.size) == (3, 0)
+    assert add(journal) == 4
+
+
+def test_entries_are_kept_until_the_last_consumer_is_past_them(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_entries, "_PRUNED_AT_ONCE", 2)
+    journal.consumers(["fast", "slow"], fresh_at_end=lambda _: False)
+    for _ in range(9):
+        add(journal, bytes(100))
+    journal.advance({"fast": 9, "slow": 7})
+    until(lambda: journal.size == 2 * (ENTRY_BYTES + 100))
+    assert journal.behind("fast") == (0, 0.0)
+    assert journal.behind("slow")[0] == journal.size
+    attached = Journal(journal.path, max_bytes=PLENTY, attach=True)
+    assert [entry.key for entry in attached.read(0)] == [8, 9]
+    attached.close()
+
+
+def test_it_is_known_how_far_behind_a_consumer_is(open_journal) -> None:
+    now = [1_000_000_000]
+    journal = open_journal(clock=lambda: now[0])
+    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    assert journal.behind("a") == (0, 0.0)
+    add(journal, bytes(100))
+    now[0] += 500_000_000
+    add(journal, bytes(10))
+    now[0] += 1_000_000_000
+    assert journal.behind("a") == (2 * ENTRY_BYTES + 110, 1.5)
+    assert journal.size_after(1) == ENTRY_BYTES + 10
+    assert journal.size_after(2) == 0
+    assert journal.behind("nobody") == journal.behind("a")
+    journal.advance({"a": 1})
+    assert journal.behind("a") == (ENTRY_BYTES + 10, 1.0)
+    now[0] = 0  # the clock was set back
+    assert journal.behind("a") == (ENTRY_BYTES + 10, 0.0)
+    journal.advance({"a": 2})
+    assert journal.behind("a") == (0, 0.0)
+
+
+def test_a_journal_takes_no_more_than_it_may_until_there_is_room(open_journal) -> None:
+    journal = open_journal(max_bytes=2 * (ENTRY_BYTES + 1000))
+    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    assert [add(journal, bytes(1000)) for _ in range(2)] == [1, 2]
+    with pytest.raises(JournalFull, match="max_journal_bytes"):
+        journal.append("traces", "protobuf", b"")
+    journal.advance({"a": 1})
+    until(lambda: journal.size < 2000)
+    assert add(journal, bytes(1000)) == 3
+
+
+def test_no_more_waits_in_memory_than_may(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_QUEUE_BYTES", 5000)
+    with sqlite3.connect(journal.path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")  # the thread waits for this one
+        first = journal.append("traces", "protobuf", bytes(1000))
+        until(first.running)
+        second = journal.append("traces", "protobuf", bytes(9000))  # too large by itself, which is no reason
+        with pytest.raises(JournalFull, match="slower"):
+            journal.append("traces", "protobuf", b"")
+        other.execute("ROLLBACK")
+    other.close()
+    assert [first.result(WAIT), second.result(WAIT), add(journal)] == [1, 2, 3]
+
+
+def test_what_cannot_be_committed_is_not_acknowledged_and_it_goes_on(
+    open_journal, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(journal_file, "_LOCKED_MS", 20)
+    journal = open_journal()
+    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        refused = journal.append("traces", "protobuf", b"refused")
+        assert isinstance(refused.exception(WAIT), StoreError)
+        assert "another process keeps it locked" in str(refused.exception())
+        journal.advance({"a": 1})
+        until(lambda: _guard.failures["keep the journal in order"])
+        other.execute("ROLLBACK")
+    other.close()
+    assert "another process keeps it locked" in caplog.text
+    assert add(journal, b"taken") == 1
+    assert bodies(journal.read(0)) == [b"taken"]
+    until(lambda: journal.size == 0)
+
+
+FULL_DISK = """
+import resource, sqlite3, sys
+from pathlib import Path
+from goldspan.errors import StoreError
+from goldspan.gateway.journal.writing import Journal
+
+path, at_once = Path(sys.argv[1]), int(sys.argv[2])
+journal = Journal(path, max_bytes=2**33)
+journal.consumers(["a"], fresh_at_end=lambda _: False)
+resource.setrlimit(resource.RLIMIT_FSIZE, (6 * 2**20, resource.RLIM_INFINITY))  # of each file, and so of the log
+taken, refused = [], []
+while len(refused) < 40:
+    added = [journal.append("traces", "protobuf", len(taken).to_bytes(8, "big") * 5_000) for _ in range(at_once)]
+    for future in added:
+        error = future.exception(60)
+        assert error is None or isinstance(error, StoreError), error
+        (refused if error else taken).append(error or future.result())
+assert taken == list(range(1, len(taken) + 1)), taken
+assert len(taken) >= 50
+print(refused[0], file=sys.stderr)
+assert [entry.key for entry in journal.read(0, max_bytes=2**30, max_entries=10_000)] == taken
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert journal.append("traces", "protobuf", b"again").result(60) == len(taken) + 1
+journal.advance({"a": len(taken)})
+while journal.size > 100:
+    journal.wait(journal.last_key, 0.05)
+journal.close()
+checked = sqlite3.connect(path)
+print(checked.execute("PRAGMA integrity_check").fetchone()[0])
+checked.close()
+"""
+
+
+@pytest.mark.parametrize("at_once", [1, 16])
+def test_a_full_disk_loses_nothing_and_is_forgotten_when_there_is_room(path: Path, at_once: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(path), str(at_once)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ok\n"
+    assert "limit for the size of files" in done.stderr
+
+
+def test_a_journal_becomes_smaller_while_the_disk_is_almost_full(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    add(journal)
+    with monkeypatch.context() as patched:
+        patched.setattr(journal_file, "_RESERVED_BYTES", 2**62)  # more than any disk has
+        with pytest.raises(JournalFull, match="make room"):
+            add(journal)
+        journal.advance({"a": 1})
+        until(lambda: journal.size == 0)
+    assert add(journal) == 2
+
+
+def test_room_within_the_file_is_used_while_the_disk_is_almost_full(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    journal.advance({"a": add(journal, bytes(10_000_000))})
+    until(lambda: journal.size == 0)
+    free = shutil.disk_usage(journal.path.parent).free
+    monkeypatch.setattr(journal_file, "PAGE_BYTES", free)  # what is unused in the file is more than the disk has
+    monkeypatch.setattr(journal_file, "_RESERVED_BYTES", 2 * free)
+    assert add(journal) == 2
+
+
+def test_the_file_is_used_again(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_TICK_BYTES", 2**20)
+    monkeypatch.setattr(journal_file, "_LOG_BYTES", 2**20)
+    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    for _ in range(200):
+        journal.advance({"a": add(journal, bytes(200_000))})
+    assert journal.path.stat().st_size < 8 * 2**20
+
+
+def unused_pages(journal: Journal) -> int:
+    with journal._file.reader() as connection:
+        return connection.execute("PRAGMA freelist_count").fetchone()[0] if not journal.size else sys.maxsize
+
+
+def test_room_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_file, "_SPARE_BYTES", 2**20)
+    monkeypatch.setattr(journal_file, "_LOG_BYTES", 2**20)
+    monkeypatch.setattr(journal_file, "_GIVEN_BACK_PAGES", 100)
+    journal = Journal(path, max_bytes=PLENTY)
+    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    for future in [journal.append("traces", "protobuf", bytes(1_000_000)) for _ in range(20)]:
+        future.result(WAIT)
+    until(lambda: path.stat().st_size > 15_000_000)
+    journal.advance({"a": 20})
+    until(lambda: unused_pages(journal) <= 64)
+    journal.close()
+    assert path.stat().st_size < 4 * 2**20
+
+
+def test_the_log_stays_small_beside_readers_that_never_rest(
+    open_journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_file, "_LOG_BYTES", 2**20)
+    monkeypatch.setattr(journal_entries, "_TAIL_BYTES", 0)  # all of them read the file
+    journal = open_journal()
+    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    ended = threading.Event()
+
+    def read_on() -> None:
+        while not ended.is_set():
+            journal.read(max(journal.last_key - 5, 0))
+
+    readers = [threading.Thread(target=read_on) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    largest = 0
+    for _ in range(300):
+        journal.advance({"a": add(journal, bytes(100_000))})
+        largest = max(largest, path.with_name("journal.db-wal").stat().st_size)
+    ended.set()
+    for reader in readers:
+        reader.join()
+    assert largest < 8 * 2**20
+
+
+def test_a_reader_that_holds_on_to_the_past_delays_nobody_for_long(
+    open_journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_file, "_LOG_BYTES", 2**20)
+    journal = open_journal()
+    log = path.with_name("journal.db-wal")
+    add(journal)
+    held = sqlite3.connect(path, isolation_level=None)
+    held.execute("BEGIN")
+    assert held.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+    for _ in range(60):
+        add(journal, bytes(100_000))
+    assert log.stat().st_size > 5 * 2**20
+    assert held.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+    held.close()
+    for _ in range(60):
+        add(journal, bytes(100_000))
+    assert log.stat().st_size < 5 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        pytest.param(lambda path: path.write_bytes(b"no database at all " * 999), "no SQLite database", id="text"),
+        pytest.param(lambda path: path.mkdir(), "cannot be opened", id="a folder"),
+        pytest.param(lambda path: _execute(path, "CREATE TABLE theirs (x)"), "another program", id="another's"),
+        pytest.param(lambda path: _journal_of_version(path, 99), "a newer goldspan wrote it", id="newer"),
+        pytest.param(lambda path: _damaged(path), "it is damaged; move it away", id="damaged"),
+    ],
+)
+def test_a_file_that_is_no_journal_is_refused_with_what_to_do(
+    path: Path, write: Callable[[Path], object], said: str
+) -> None:
+    write(path)
+    with pytest.raises(StoreError, match=said):
+        Journal(path, max_bytes=PLENTY)
+
+
+def _execute(path: Path, *statements: str) -> None:
+    with sqlite3.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+def _journal_of_version(path: Path, version: int) -> None:
+    Journal(path, max_bytes=PLENTY).close()
+    _execute(path, f"PRAGMA user_version = {version}")
+
+
+def _damaged(path: Path) -> None:
+    journal = Journal(path, max_bytes=PLENTY)
+    for _ in range(50):
+        add(journal, bytes(1000))
+    journal.close()
+    content = bytearray(path.read_bytes())
+    for start in range(journal_file.PAGE_BYTES, len(content), journal_file.PAGE_BYTES):
+        content[start : start + 100] = b"\xff" * 100
+    path.write_bytes(content)
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="folder does not exist"):
+        Journal(tmp_path / "nowhere" / "journal.db", max_bytes=PLENTY)
+
+
+def test_only_its_owner_may_read_a_journal(journal: Journal) -> None:
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_two_processes_may_create_a_journal_at_once(path: Path) -> None:
+    opened: list[Journal] = []
+    threads = [
+        threading.Thread(target=lambda attach=attach: opened.append(Journal(path, max_bytes=PLENTY, attach=attach)))
+        for attach in (False, True, True, True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 4
+    for journal in opened:
+        journal.close()
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.lists(st.binary(max_size=300), min_size=1, max_size=4)),
+        st.tuples(st.just("advance"), st.tuples(st.sampled_from("ab"), st.integers(0, 12))),
+        st.tuples(st.just("reopen"), st.none()),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=40)
+@given(steps)
+def test_a_journal_is_a_list_that_begins_behind_its_slowest_consumer(
+    tmp_path_factory: pytest.TempPathFactory, taken: list[tuple[str, object]]
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "journal.db"
+    wanted: list[bytes] = []
+    cursors = {"a": 0, "b": 0}
+    journal = Journal(path, max_bytes=PLENTY)
+    journal.consumers(cursors, fresh_at_end=lambda _: False)
+    for step, value in taken:
+        if step == "add":
+            items = [Item("traces", "protobuf", body) for body in value]
+            keys = journal.append_all(items).result(WAIT)
+            assert keys == list(range(len(wanted) + 1, len(wanted) + len(items) + 1))
+            wanted += value
+        elif step == "advance":
+            name, key = value
+            cursors[name] = max(cursors[name], min(key, len(wanted)))
+            journal.advance({name: cursors[name]})
+        else:
+            journal.close()
+            journal = Journal(path, max_bytes=PLENTY)
+            journal.consumers(cursors, fresh_at_end=lambda _: False)
+        assert journal.last_key == len(wanted)
+        slowest = min(cursors.values())
+        assert bodies(journal.read(slowest)) == wanted[slowest:]
+        for name, key in cursors.items():
+            assert journal.cursor(name) == key
+            assert journal.behind(name)[0] == sum(len(body) + ENTRY_BYTES for body in wanted[key:])
+    journal.close()
+    reopened = Journal(path, max_bytes=PLENTY)
+    assert reopened.size == sum(len(body) + ENTRY_BYTES for body in wanted[min(cursors.values()) :])
+    reopened.close()
+
+
+KILLED = """
+import hashlib, os, random, sys, threading
+from goldspan.gateway.journal.writing import Item, Journal
+
+journal = Journal(sys.argv[1], max_bytes=2**33)
+journal.consumers(["a"], fresh_at_end=lambda _: False)
+
+def tell(*words):
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # at once, so that lines of threads do not mix
+
+def digest(body):
+    return hashlib.md5(body).hexdigest()
+
+def add():
+    chance = random.Random()
+    while True:
+        some = [chance.randbytes(int(10 ** chance.uniform(1, 5.5))) for _ in range(chance.choice([1, 1, 1, 5]))]
+        keys = journal.append_all([Item("traces", "protobuf", body) for body in some]).result()
+        for key, body in zip(keys, some):
+            tell("taken", key, digest(body))
+
+def consume():
+    at = journal.cursor("a")
+    while True:
+        if journal.wait(at, 1):
+            for entry in journal.read(at, max_entries=20):
+                tell("done", entry.key, digest(entry.body))
+                at = entry.key
+            journal.advance({"a": at})
+
+for work in (add, add, add, add, consume):
+    threading.Thread(target=work).start()
+"""
+
+
+def _killed_again_and_again(path: Path, rounds: int) -> None:
+    chance = random.Random(6)
+    taken: dict[int, str] = {}
+    done: dict[int, str] = {}
+    for _ in range(rounds):
+        with subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True) as child:
+            for _ in range(chance.randint(1, 600)):
+                _note(child.stdout.readline(), taken, done)
+            child.kill()
+            for line in child.stdout:
+                _note(line, taken, done)
+        assert child.returncode == -signal.SIGKILL
+        journal = Journal(path, max_bytes=PLENTY)
+        kept = {
+            entry.key: hashlib.md5(entry.body).hexdigest()
+            for entry in journal.read(0, max_bytes=PLENTY, max_entries=10**6)
+        }
+        cursor = journal.cursor("a")
+        last_key = journal.last_key
+        journal.close()
+        for key, digest in taken.items():
+            assert kept.get(key, done.get(key)) == digest
+        assert cursor <= max(done, default=0)
+        assert last_key >= max(taken)
+        for key in [key for key in taken if key not in kept]:
+            del taken[key]
+
+
+def _note(line: str, taken: dict[int, str], done: dict[int, str]) -> None:
+    if line.endswith("\n"):
+        kind, key, digest = line.split()
+        (taken if kind == "taken" else done)[int(key)] = digest
+
+
+def test_what_was_acknowledged_is_there_after_the_process_was_killed(path: Path) -> None:
+    _killed_again_and_again(path, 4)
+
+
+@pytest.mark.stress
+def test_what_was_acknowledged_is_there_however_often_the_process_is_killed(path: Path) -> None:
+    _killed_again_and_again(path, ROUNDS)
+
+
+def test_what_comes_of_scoring_has_room_where_nothing_else_has(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db", max_bytes=10_000)
+    for _ in range(10):
+        journal.append("traces", "protobuf", bytes(900)).result(30)
+    with pytest.raises(JournalFull):
+        journal.append("traces", "protobuf", bytes(900))
+    journal.append("traces", "protobuf", bytes(900), origin="enriched").result(30)
+    with pytest.raises(JournalFull):
+        journal.append("traces", "protobuf", bytes(9_000), origin="enriched")
+    journal.close()

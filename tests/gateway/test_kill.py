@@ -1,0 +1,243 @@
+"""`kill -9` at random moments under load, and a back end that misbehaves: nothing acknowledged is lost or doubled.
+
+Acknowledged means: answered with 200. Each acknowledged request must be forwarded at least once, byte by byte, and each
+run of which all spans were acknowledged must be in the store with all its calls, evaluated once where its spans came in
+one request, however often that request was sent again for want of an answer.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from capture.receivers import plain
+from gateway_back_ends import BackEnd, Mood, back_end
+from gateway_runs import GOLDENS, Request, request
+from gateway_serving import PATIENCE_S, Gateway, eventually
+from goldspan.store import SqliteStore, open_store
+
+ROUNDS = max(4, int(50 * float(os.environ.get("STRESS", "1"))))
+"""How often the gateway is killed; `STRESS=0.1` makes it a tenth, and it is never less than four times."""
+CLIENTS = 4
+PAUSE_S = 0.02
+"""Between two requests of a client, so that there is never more to do than can be done before the next kill."""
+TROUBLES: tuple[Mood | None, ...] = ("takes", "refuses", "hangs", "hangs up", "forgets to answer", None)
+"""How the back end behaves, round after round; `None`: nobody listens there."""
+
+
+@dataclass
+class Tally:
+    """What the clients know for certain. Each client has one of its own."""
+
+    acknowledged: list[bytes] = field(default_factory=list)
+    """Checksums of the bodies."""
+    whole: list[Request] = field(default_factory=list)
+    """Runs of which every span was acknowledged."""
+    answers: Counter[str] = field(default_factory=Counter)
+    again: int = 0
+    """Bodies that were sent again because nobody knew what had become of them."""
+
+
+class Client(threading.Thread):
+    """Sends request after request; one that nobody answered is sent again, or given up now and then."""
+
+    def __init__(self, port: int, seed: int, until: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.tally = Tally()
+        self._port = port
+        self._draw = random.Random(seed)
+        self._until = until
+        self._connection: http.client.HTTPConnection | None = None
+
+    def run(self) -> None:
+        number = 0
+        while not self._until.is_set():
+            number += 1
+            parts = 1 if self._draw.random() < 0.7 else 2
+            made = request(number, self._draw, parts=parts, filler=number % 2000)
+            # Half of a run would be waited for, and so would all that came after it after each new start.
+            lasting = len(made.bodies) > 1
+            if all(self._send(body, lasting=lasting) for body in made.bodies):
+                self.tally.whole.append(made)
+            self._until.wait(PAUSE_S)
+        if self._connection:
+            self._connection.close()
+
+    def _send(self, body: bytes, *, lasting: bool) -> bool:
+        """Whether it was acknowledged, sooner or later."""
+        while not self._until.is_set():
+            status = self._status(body)
+            self.tally.answers[str(status)] += 1
+            if status == 200:
+                self.tally.acknowledged.append(sha256(body).digest())
+                return True
+            if status is None and not lasting and self._draw.random() < 0.1:
+                return False
+            self.tally.again += status is None
+            self._until.wait(0.02)
+        return False
+
+    def _status(self, body: bytes) -> int | None:
+        """That of the answer; `None` where there is none, and nobody knows whether the request was taken."""
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        try:
+            self._connection.request("POST", "/v1/traces", body, {"Content-Type": "application/x-protobuf"})
+            answer = self._connection.getresponse()
+            answer.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            self._connection = None
+            return None
+        return answer.status
+
+
+@contextmanager
+def clients(port: int, draw: random.Random) -> Iterator[list[Client]]:
+    """Clients that send until the end of the block."""
+    until = threading.Event()
+    sending = [Client(port, draw.getrandbits(64), until) for _ in range(CLIENTS)]
+    for client in sending:
+        client.start()
+    try:
+        yield sending
+    finally:
+        until.set()
+        for client in sending:
+            client.join(PATIENCE_S)
+
+
+STEPPING = """
+import random, time
+
+def stepping(clock, unit):
+    return lambda: clock() + random.Random(int(time.monotonic() * 2)).choice((-86_400, -1, 0, 0, 3_600)) * unit
+
+time.time, time.time_ns = stepping(time.time, 1), stepping(time.time_ns, 10**9)
+"""
+"""A `sitecustomize` of Python: the clock of the process steps, twice a second, by up to a day."""
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize(
+    ("workers", "clock"),
+    [
+        pytest.param(1, "", id="one worker"),
+        pytest.param(2, "", id="two workers"),
+        pytest.param(1, STEPPING, id="a clock that steps"),
+    ],
+)
+def test_what_was_acknowledged_is_forwarded_and_scored_once_however_often_the_gateway_is_killed(
+    workers: int, clock: str, tmp_path: Path
+) -> None:
+    draw = random.Random(workers)
+    seconds: list[float] = []
+    with back_end() as behind:
+        gateway = _gateway(tmp_path, behind, workers, clock)
+        gateway.start()
+        try:
+            with clients(gateway.http_port, draw) as sending:
+                for number in range(ROUNDS):
+                    _make_trouble(behind, TROUBLES[number % len(TROUBLES)])
+                    time.sleep(draw.uniform(0.1, 2.0))
+                    gateway.kill()
+                    began = time.monotonic()
+                    # Every other time it is killed again while it still does what was left from before.
+                    gateway.start("/healthz" if number % 2 else "/readyz")
+                    seconds.append(time.monotonic() - began)
+            _make_trouble(behind, "takes")
+            tallies = [client.tally for client in sending]
+            _wait_until_forwarded(behind, tallies, gateway)
+            assert gateway.stop() == 0, gateway.log
+        finally:
+            gateway.kill()
+        assert "Traceback" not in gateway.log, gateway.log
+        _print_figures(
+            f"{workers} worker{'s'[: workers - 1]}{', a clock that steps' * bool(clock)}", behind, tallies, seconds
+        )
+        _check_forwarded(behind, tallies)
+        with open_store(gateway.data / "goldspan.db", read_only=True) as store:
+            _check_scored(store, tallies)
+            store.check()
+        told = {plain(event.attributes).get("goldspan.run.id") for event in behind.events}
+        assert {made.run_id for tally in tallies for made in tally.whole} <= told
+
+
+def _gateway(folder: Path, behind: BackEnd, workers: int, clock: str) -> Gateway:
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(clock)
+    (folder / "goldens.yaml").write_text(GOLDENS)
+    (folder / "goldspan.yaml").write_text(
+        f"forward: [{{name: behind, endpoint: '{behind.address}', timeout_seconds: 1}}]\n"
+        f"goldens: [goldens.yaml]\nworkers: {workers}\ngrace: 0.2\nidle: 120\nlate: 5\ndrain_seconds: 60\n"
+    )
+    return Gateway(folder, (), {"PYTHONPATH": str(folder / "site")})
+
+
+def _make_trouble(behind: BackEnd, mood: Mood | None) -> None:
+    if mood is None:
+        behind.go_down()
+        return
+    behind.come_up()
+    behind.behave(mood)
+
+
+def _hashes(bodies: list[bytes]) -> set[bytes]:
+    return {sha256(body).digest() for body in bodies}
+
+
+def _wait_until_forwarded(behind: BackEnd, tallies: list[Tally], gateway: Gateway) -> None:
+    acknowledged = set().union(*(tally.acknowledged for tally in tallies))
+
+    def missing() -> int:
+        return len(acknowledged - _hashes(list(behind.bodies["/v1/traces"])))
+
+    eventually(
+        lambda: not missing(), lambda: f"{missing()} acknowledged requests were not forwarded\n{gateway.log}", 300
+    )
+
+
+def _check_forwarded(behind: BackEnd, tallies: list[Tally]) -> None:
+    arrived = _hashes(behind.bodies["/v1/traces"])
+    for tally in tallies:
+        assert arrived.issuperset(tally.acknowledged)
+
+
+def _check_scored(store: SqliteStore, tallies: list[Tally]) -> None:
+    """Each whole run is in the store, right; and once, where it came in one piece."""
+    for tally in tallies:
+        for made in tally.whole:
+            evaluations = store.evaluations(made.run_id)
+            assert evaluations, f"{made.run_id} was acknowledged and is not scored"
+            assert len({evaluation.revision for evaluation in evaluations}) == len(evaluations)
+            stored = store.run(made.run_id)
+            assert stored is not None
+            assert sorted(call["name"] for call in stored.current.document["tool_calls"]) == ["book", "search"]
+            assert stored.current.document["passed"] is True
+            if len(made.bodies) == 1:
+                assert [evaluation.revision for evaluation in evaluations] == [1]
+
+
+def _print_figures(what: str, behind: BackEnd, tallies: list[Tally], seconds: list[float]) -> None:
+    acknowledged = sum(len(tally.acknowledged) for tally in tallies)
+    answers = sum((tally.answers for tally in tallies), Counter[str]())
+    arrived = behind.bodies["/v1/traces"]
+    print(
+        f"\n{what}: killed {len(seconds)} times; {acknowledged} requests acknowledged, "
+        f"{sum(tally.again for tally in tallies)} sent again for want of an answer (answers: {dict(answers)}); "
+        f"{sum(len(tally.whole) for tally in tallies)} whole runs; {len(arrived)} requests forwarded, "
+        f"{len(arrived) - len(_hashes(arrived))} of them again; the back end did not take {behind.refused}; "
+        f"ready again after {max(seconds):.1f} s at most",
+        flush=True,
+    )

@@ -1,0 +1,67 @@
+"""The OpenAPI document is what the API does: schemathesis reads it, makes requests of it, and tries the answers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from api_worlds import DOCUMENT, World, serving
+from evaluations import evaluation
+from goldspan import Goldens
+from goldspan.gateway.api.openapi import OPERATIONS, REFUSALS
+from goldspan.store import RunFilter, open_store
+from recipes.environments import is_there, python_of
+
+EXAMPLES = 40
+PATIENCE_S = 300
+
+
+def test_every_operation_is_in_the_document_under_its_name() -> None:
+    named = {
+        (method.upper(), path): told["operationId"]
+        for path, methods in DOCUMENT["paths"].items()
+        for method, told in methods.items()
+    }
+    assert named == {(each.method, each.path): each.name for each in OPERATIONS}
+
+
+def test_every_field_of_a_filter_is_a_parameter() -> None:
+    told = {parameter["name"] for parameter in DOCUMENT["paths"]["/api/v1/runs"]["get"]["parameters"]}
+    fields = {name.removesuffix("_ns") for name in RunFilter.__dataclass_fields__}
+    assert told == fields | {"limit", "cursor"}
+
+
+def test_every_refusal_is_described_and_has_the_same_form() -> None:
+    for methods in DOCUMENT["paths"].values():
+        for told in methods.values():
+            statuses = set(told["responses"]) - {"200"}
+            assert {"400", "401", "403", "405", "503"} <= statuses <= set(map(str, REFUSALS))
+            for status in statuses:
+                schema = told["responses"][status]["content"]["application/json"]["schema"]
+                assert schema == {"$ref": "#/components/schemas/Error"}
+
+
+def test_the_document_is_served(tmp_path: Path) -> None:
+    with open_store(tmp_path / "goldspan.db") as store, serving(World(store)) as world:
+        assert world.get("/api/v1/openapi.json") == DOCUMENT
+
+
+@pytest.mark.skipif(not is_there("schemathesis"), reason="for want of schemathesis's environment: make recipes")
+def test_whatever_is_made_of_the_document_is_answered_as_it_says(tmp_path: Path) -> None:
+    """All checks but one: a schema cannot say which parameters need each other, so valid ones may be refused."""
+    with open_store(tmp_path / "goldspan.db") as store, serving(World(store, Goldens())) as world:
+        store.submit_many(evaluation(number) for number in range(1, 400))  # more than will be deleted on the way
+        command = [
+            *(python_of("schemathesis").with_name("st"), "--no-color", "run"),
+            *(f"http://127.0.0.1:{world.port}/api/v1/openapi.json", "--exclude-checks", "positive_data_acceptance"),
+            *("--max-examples", str(EXAMPLES), "--generation-deterministic", "--request-timeout", "60"),
+        ]
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=PATIENCE_S, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert world.forgotten
+        assert store.count().total
+        store.check()

@@ -1,0 +1,112 @@
+"""docs/gateway.md: what it shows of a running gateway is tried, and its tables are those of the code."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shlex
+import subprocess
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from capture.receivers import plain
+from docs_examples import ROOT, Block, blocks, commands, matches
+from gateway_back_ends import back_end
+from gateway_serving import Gateway, eventually, serving
+from goldspan.cli.app import app
+from goldspan.gateway.forwarding.backends import BackEnd
+from goldspan.gateway.limits import LIMITS
+from goldspan.gateway.settings.configuration import load
+
+PAGE = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
+BLOCKS = list(blocks(PAGE))
+COMMANDS = [command for block in BLOCKS if block.language == "console" for command in commands(block.text)]
+
+
+def test_its_tables_are_those_of_the_code() -> None:
+    """Written anew by `make docs`."""
+    generator = runpy.run_path(str(ROOT / "docs" / "generate_gateway.py"))
+    assert generator["page"](PAGE) == PAGE
+    assert all(f"| `{limit.name}` |" in PAGE for limit in LIMITS)
+
+
+@pytest.mark.needs("curl", "python3")
+def test_spans_that_are_posted_as_it_shows_give_the_run_that_it_shows(tmp_path: Path) -> None:
+    for name in ("goldens.yaml", "spans.json"):
+        (tmp_path / name).write_text(_file(name).text, encoding="utf-8")
+    start = next(command.text for command in COMMANDS if command.text.startswith("goldspan serve"))
+    post, ask = [command for command in COMMANDS if command.text.startswith("curl")][:2]
+    with serving(tmp_path, *shlex.split(start)[2:], environment={"GOLDSPAN_GRACE": "0.2"}) as gateway:
+        assert matches(post.shown, _run(post.text, gateway))
+        eventually(lambda: matches(ask.shown, _run(ask.text, gateway)), lambda: _run(ask.text, gateway))
+
+
+def test_of_that_run_a_back_end_gets_what_it_shows(tmp_path: Path) -> None:
+    (tmp_path / "goldens.yaml").write_text(_file("goldens.yaml").text, encoding="utf-8")
+    with (
+        back_end() as behind,
+        serving(tmp_path, "--goldens", "goldens.yaml", "--grace", "0.2", "--forward", behind.address) as gateway,
+    ):
+        gateway.post(_file("spans.json").text.encode(), Content_Type="application/json")
+        eventually(lambda: bool(behind.events), lambda: gateway.log)
+    event = behind.events[0]
+    came = {
+        "event_name": event.event_name,
+        "trace_id": event.trace_id.hex(),
+        "span_id": event.span_id.hex(),
+        "attributes": plain(event.attributes),
+    }
+    assert came in [json.loads(block.text) for block in BLOCKS if block.language == "json"]
+    assert behind.bodies["/v1/traces"] == [_file("spans.json").text.encode()]
+
+
+def _file(name: str) -> Block:
+    return next(block for block in BLOCKS if block.notes.get("file") == name)
+
+
+def _run(command: str, gateway: Gateway) -> str:
+    """What a command of the page prints, asked of this gateway."""
+    line = command.replace("127.0.0.1:4318", f"127.0.0.1:{gateway.http_port}")
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=gateway.folder, capture_output=True, encoding="utf-8", check=False, timeout=60
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [each.text for each in COMMANDS if each.text.startswith("goldspan serve") and not each.shown]
+)
+def test_a_command_that_it_shows_is_one_that_the_gateway_takes(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--print-config"])
+    assert done.exit_code == 0, done.output
+
+
+def test_its_example_of_back_ends_is_read_and_every_key_of_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VENDOR_TOKEN", "secret")
+    (tmp_path / "goldspan.yaml").write_text(_file("back-ends.yaml").text)
+    collector, vendor = load().back_ends
+    assert (collector.protocol, collector.compression) == ("grpc", "gzip")
+    assert vendor.headers == {"authorization": "Bearer secret"}
+    table = PAGE[PAGE.index("| `endpoint` |") :].partition("\n\n")[0]
+    told = set(re.findall(r"`(\w+)`", "\n".join(line.split("|")[1] for line in table.splitlines())))
+    assert told == {field.name for field in fields(BackEnd)} - {"insecure"}
+
+
+def test_the_collector_that_it_shows_is_the_one_in_deploy() -> None:
+    shown: Any = next(yaml.safe_load(block.text) for block in BLOCKS if "loadbalancing" in block.text)
+    whole = yaml.safe_load((ROOT / "deploy" / "collector-in-front.yaml").read_text(encoding="utf-8"))
+    there = whole["exporters"]["loadbalancing"]
+    assert shown["exporters"]["loadbalancing"]["routing_key"] == there["routing_key"]
+    assert shown["exporters"]["loadbalancing"]["protocol"]["otlp"].items() <= there["protocol"]["otlp"].items()

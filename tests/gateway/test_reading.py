@@ -1,0 +1,508 @@
+"""Requests at the door: what is taken, what is left out, what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.protobuf.message import DecodeError as ProtobufError
+from hypothesis import given
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
+
+from goldspan.gateway.intake.answers import Answer, Refused
+from goldspan.gateway.intake.reading import Reception, read
+from goldspan.gateway.limits import MIB, Limits
+from goldspan.gateway.signals import ALL_PARTITIONS, partition_of
+from goldspan.otlp import otlp_json, protobuf
+from goldspan.semconv import GATEWAY_SCOPE
+from otlp.payloads import add, as_varint, document, logs_request, metrics_request, request, spans_of
+from otlp.strategies import logs_requests, requests
+
+LIMITS = Limits()
+TRACE_1 = (1).to_bytes(16, "big")
+
+
+def reading(body: Any, signal: str = "traces", *, limits: Limits = LIMITS, partitioned: bool = False) -> Reception:
+    """Read a protobuf message, a JSON document, or text or bytes that are to be JSON."""
+    if isinstance(body, dict | list | int | None):
+        body = json.dumps(body)
+    if isinstance(body, str):
+        return read(signal, "json", body.encode(), limits, partitioned=partitioned)
+    data = body if isinstance(body, bytes) else body.SerializeToString()
+    return read(signal, "protobuf", data, limits, partitioned=partitioned)
+
+
+def refusal(body: Any, signal: str = "traces", **options: Any) -> Answer:
+    with pytest.raises(Refused) as caught:
+        reading(body, signal, **options)
+    return caught.value.answer
+
+
+def names_in(reception: Reception) -> list[str]:
+    """The names of the spans that are left."""
+    if reception.body.startswith(b"{"):
+        return [span.name for span in otlp_json.decode_traces(json.loads(reception.body)).spans]
+    return [span.name for span in spans_of(ExportTraceServiceRequest.FromString(reception.body))]
+
+
+def field(tag: int, content: bytes) -> bytes:
+    return bytes([tag]) + as_varint(len(content)) + content
+
+
+def in_scope(items: bytes) -> bytes:
+    """A request with these items in one scope."""
+    return field(0x0A, field(0x12, items))
+
+
+@pytest.mark.parametrize(
+    ("made", "signal"),
+    [(request("a", "b"), "traces"), (logs_request("a", "b"), "logs"), (metrics_request(), "metrics")],
+    ids=["traces", "logs", "metrics"],
+)
+def test_a_good_request_is_taken_as_it_came(made, signal):
+    body = made.SerializeToString()
+    items = 5 if signal == "metrics" else 2
+    assert reading(body, signal) == Reception(body, items)
+    written = json.dumps(document(made), indent=1)
+    assert reading(written, signal) == Reception(written.encode(), items)
+
+
+@pytest.mark.parametrize("signal", ["traces", "logs", "metrics"])
+@pytest.mark.parametrize("body", [b"", b"\x0a\x00", in_scope(b""), {}, {"resourceSpans": []}, {"resourceSpans": None}])
+def test_an_empty_request_is_taken_and_nothing_is_left_of_it(body, signal):
+    assert reading(body, signal, partitioned=True).body == b""
+    assert reading(body, signal).items == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"{}", id="JSON"),
+        pytest.param(request("a").SerializeToString()[:-3], id="cut off"),
+        pytest.param(b"\x9a\x06\x01a", id="unknown fields only"),
+        pytest.param(b"\xff" * 30, id="noise"),
+        pytest.param(in_scope(field(0x1A, b"\xff")), id="a URL that is not UTF-8"),
+    ],
+)
+def test_what_is_no_protobuf_request_is_refused(body):
+    for signal in ("traces", "logs", "metrics"):
+        assert refusal(body, signal) == Answer(400, f"the body is no OTLP {signal} request in protobuf")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("", "Expecting value at character 0"),
+        ("\ufeff{}", "Expecting value at character 0"),
+        ("{} {}", "Extra data at character 3"),
+        ('{"resourceSpans": [', "Expecting value at character 19"),
+        ('{"a": NaN}', "NaN is no number of JSON"),
+        ('{"a": -Infinity}', "-Infinity is no number of JSON"),
+        ("null", "no JSON object"),
+        ("[]", "no JSON object"),
+        ("[" * 100_000, "nests too deeply"),
+        ('{"resourceSpans": {}}', "resourceSpans is not a list of JSON objects"),
+        ('{"resourceSpans": [1]}', "resourceSpans is not a list of JSON objects"),
+        ('{"resourceSpans": [{"resource": 1}]}', "resource is not a JSON object"),
+        ('{"resourceSpans": [{"scopeSpans": [{"scope": {"name": 5}}]}]}', "name is not text"),
+        ('{"resourceSpans": [{"scopeSpans": [{"spans": "a"}]}]}', "spans is not a list of JSON objects"),
+    ],
+)
+def test_what_is_no_json_request_is_refused_and_the_reason_told(body, told):
+    answer = refusal(body)
+    assert answer.status == 400
+    assert told in answer.message
+    assert answer.limit == ("max_depth" if "deeply" in told else None)
+
+
+def test_json_that_is_not_utf_8_is_refused():
+    with pytest.raises(Refused, match="invalid start byte at byte 2"):
+        read("traces", "json", b'{"\xff": 1}', LIMITS, partitioned=False)
+
+
+BROKEN: dict[str, Callable[[Any], None]] = {
+    "no trace id": lambda span: span.ClearField("trace_id"),
+    "a trace id of zeros": lambda span: setattr(span, "trace_id", bytes(16)),
+    "a short trace id": lambda span: setattr(span, "trace_id", b"\1" * 8),
+    "no span id": lambda span: span.ClearField("span_id"),
+    "a span id of zeros": lambda span: setattr(span, "span_id", bytes(8)),
+    "a long span id": lambda span: setattr(span, "span_id", b"\1" * 9),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("media", ["protobuf", "json"])
+def test_a_span_without_valid_ids_is_left_out_alone(broken, media):
+    made = request("first", "second", "third")
+    broken(spans_of(made)[1])
+    reception = reading(made if media == "protobuf" else document(made))
+    assert (reception.items, reception.rejected) == (2, 1)
+    assert "all of them are zero" in reception.reason
+    assert names_in(reception) == ["first", "third"]
+
+
+def nested(depth: int) -> AnyValue:
+    """An array in an array and so on, each of which are two messages."""
+    value = AnyValue(string_value="inside")
+    for _ in range(depth):
+        value = AnyValue(array_value=ArrayValue(values=[value]))
+    return value
+
+
+def kvlists(depth: int) -> AnyValue:
+    value = AnyValue(string_value="inside")
+    for _ in range(depth):
+        value = AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key="in", value=value)]))
+    return value
+
+
+@pytest.mark.parametrize("value", [nested(40), kvlists(28)], ids=["arrays", "lists of pairs"])
+def test_values_may_nest_as_deep_as_protobuf_allows(value):
+    made = request("deep")
+    spans_of(made)[0].attributes.add(key="deep").value.CopyFrom(value)
+    assert reading(made).items == reading(document(made)).items == 1
+
+
+def with_value(raw: bytes) -> bytes:
+    """A request with two good spans, and one between them whose attribute holds these bytes."""
+    spans = [span.SerializeToString() for span in spans_of(request("first", "bad", "last"))]
+    spans[1] += field(0x4A, field(0x0A, b"key") + field(0x12, raw))
+    return in_scope(b"".join(field(0x12, span) for span in spans))
+
+
+def arrays(depth: int) -> bytes:
+    raw = b""
+    for _ in range(depth):
+        raw = field(0x2A, field(0x0A, raw))
+    return raw
+
+
+@pytest.mark.parametrize("raw", [arrays(60), arrays(1000), field(0x0A, b"\xff"), b"\x0a\xff\x01", b"\x0b\x08"])
+def test_a_span_that_back_ends_would_refuse_is_left_out_alone(raw):
+    reception = reading(with_value(raw))
+    assert (reception.items, reception.rejected) == (2, 1)
+    assert reception.reason == "a span is broken or nests too deeply, or text in it is not UTF-8"
+    assert names_in(reception) == ["first", "last"]
+
+
+@pytest.mark.parametrize("depth", range(44, 52))
+def test_what_is_taken_can_be_parsed_by_everybody(depth):
+    body = with_value(arrays(depth))
+    try:
+        ExportTraceServiceRequest.FromString(body)
+    except ProtobufError:
+        assert reading(body).rejected == 1
+    else:
+        assert reading(body) == Reception(body, 3)
+
+
+def test_json_that_nests_too_deeply_is_left_out_alone():
+    made = document(request("first", "deep"))
+    deep: dict[str, Any] = {"stringValue": "inside"}
+    for _ in range(150):
+        deep = {"arrayValue": {"values": [deep]}}
+    made["resourceSpans"][0]["scopeSpans"][0]["spans"][1]["attributes"] = [{"key": "deep", "value": deep}]
+    reception = reading(made)
+    assert (names_in(reception), reception.reason) == (["first"], "a value is nested too deeply")
+
+
+@pytest.mark.parametrize("part", ["resource", "scope"])
+def test_a_broken_resource_or_scope_costs_what_belongs_to_it_alone(part):
+    made = request("first")
+    path = field(0x0A, field(0x0A, field(0x0A, b"\xff" * 3)))
+    if part == "scope":
+        path = field(0x0A, field(0x0A, b"\xff"))
+    spans = b"".join(field(0x12, span.SerializeToString()) for span in spans_of(request("a", "b")))
+    broken = field(0x0A, path[2:] + field(0x12, spans)) if part == "resource" else in_scope(path[2:] + spans)
+    reception = reading(made.SerializeToString() + broken)
+    assert (reception.items, reception.rejected) == (1, 2)
+    assert "resource or scope of a span" in reception.reason
+    assert names_in(reception) == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("signal", "made"),
+    [
+        pytest.param("traces", logs_request("a"), id="logs to traces"),
+        pytest.param("traces", in_scope(field(0x12, field(0x0A, b"http.time"))), id="metrics to traces"),
+        pytest.param("logs", request("a"), id="traces to logs"),
+        pytest.param("metrics", logs_request("a"), id="logs to metrics"),
+    ],
+)
+def test_a_request_of_another_signal_is_refused(signal, made):
+    assert refusal(made, signal).status == 400
+
+
+def test_logs_without_any_context_are_no_spans():
+    made = logs_request("a")
+    for log in made.resource_logs[0].scope_logs[0].log_records:
+        log.ClearField("trace_id")
+        log.ClearField("span_id")
+    assert refusal(made).status == 400
+
+
+def test_base64_ids_are_refused():
+    written = json.dumps(document(request("a")))
+    assert refusal(written.replace(f"{1:032x}", "AAAAAAAAAAAAAAAAAAAAAQ==")).message == "traceId is not hexadecimal"
+
+
+def test_upper_case_ids_and_numbers_in_any_writing_are_taken():
+    made = document(request("a"))
+    span = made["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    span |= {"spanId": "ABCDEF0123456789", "startTimeUnixNano": 9007199254740993, "unknown": [{}], "kind": None}
+    span["attributes"] = [{"key": "rate", "value": {"doubleValue": "NaN"}}]
+    assert reading(made).items == 1
+
+
+@pytest.mark.parametrize("time", [2**64, -1, "soon", 1.5, [], True])
+def test_a_json_span_with_a_wrong_value_is_left_out_alone(time):
+    made = document(request("first", "second"))
+    made["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["startTimeUnixNano"] = time
+    reception = reading(made)
+    assert (names_in(reception), reception.rejected) == (["second"], 1)
+    assert reception.reason == "startTimeUnixNano is not a whole number in its range"
+
+
+def test_names_in_snake_case_are_unknown_fields():
+    made = request("a")
+    written = json.dumps(document(made)).replace("resourceSpans", "resource_spans")
+    assert reading(written) == Reception(b"", 0)
+    assert otlp_json.decode_traces(json.loads(written), old_names=False).spans == []
+    logs = json.loads(json.dumps(document(logs_request("a"))).replace("resourceLogs", "resource_logs"))
+    assert (len(otlp_json.decode_logs(dict(logs), old_names=False).records)) == 0
+    old = json.loads(json.dumps(document(made)).replace("scopeSpans", "instrumentationLibrarySpans"))
+    assert otlp_json.decode_traces(old, old_names=False).spans == []
+    assert reading(old).items == 0
+
+
+def test_half_a_surrogate_pair_becomes_a_character_that_can_be_sent_on():
+    written = json.dumps(document(request("X", "smile \U0001f600"))).replace('"X"', '"\\ud83d"')
+    reception = reading(written)
+    assert names_in(reception) == ["\ufffd", "smile \U0001f600"]
+    assert reception.rejected == 0
+
+
+def test_a_number_that_json_cannot_write_again_is_refused_where_the_request_has_to_be_written():
+    made = document(request("a", "b"))
+    made["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"] = ""
+    written = json.dumps(made | {"unknown": 0}).replace('"unknown": 0', '"unknown": 1e999')
+    assert refusal(written).status == 400
+
+
+@pytest.mark.parametrize("media", ["protobuf", "json"])
+@pytest.mark.parametrize("signal", ["traces", "logs", "metrics"])
+def test_what_the_gateway_made_itself_is_left_out(media, signal):
+    made = {"traces": request("theirs"), "logs": logs_request("theirs"), "metrics": metrics_request()}[signal]
+    own = type(made).FromString(made.SerializeToString())
+    ((_, resources),) = own.ListFields()
+    ((_, scopes),) = [found for found in resources[0].ListFields() if found[0].name.startswith("scope")]
+    scopes[0].scope.name = GATEWAY_SCOPE
+    as_sent = (lambda it: it) if media == "protobuf" else document
+    assert reading(as_sent(own), signal) == Reception(b"", 0)
+    both = type(made).FromString(own.SerializeToString() + made.SerializeToString())
+    reception = reading(as_sent(both), signal)
+    assert (reception.items, reception.rejected) == (5 if signal == "metrics" else 1, 0)
+    assert GATEWAY_SCOPE.encode() not in reception.body
+    again = read(signal, media, reception.body, Limits(), partitioned=False)
+    assert again == reception
+
+
+def test_others_may_name_the_gateway():
+    made = request("about goldspan.gateway")
+    made.resource_spans[0].scope_spans[0].scope.name = "goldspan.gateway.tests"
+    body = made.SerializeToString()
+    assert reading(body) == Reception(body, 1)
+
+
+def test_the_partitions_are_those_of_the_traces():
+    made = request("a", "b", trace=1)
+    made.MergeFrom(request("c", trace=2))
+    made.MergeFrom(request("d", trace=0))
+    wanted = 1 << partition_of(TRACE_1) | 1 << partition_of((2).to_bytes(16, "big"))
+    assert reading(made, partitioned=True).partitions == wanted
+    assert reading(made).partitions == ALL_PARTITIONS
+    assert reading(document(made), partitioned=True).partitions == ALL_PARTITIONS
+
+
+def test_logs_without_a_trace_are_together_in_one_partition():
+    made = logs_request("a", trace=1)
+    made.MergeFrom(logs_request("b", trace=0))
+    free = logs_request("c")
+    free.resource_logs[0].scope_logs[0].log_records[0].trace_id = b""
+    made.MergeFrom(free)
+    assert reading(made, "logs", partitioned=True).partitions == 1 << partition_of(TRACE_1) | 1 << partition_of(b"")
+    assert reading(metrics_request(), "metrics", partitioned=True).partitions == ALL_PARTITIONS
+
+
+def test_a_log_record_with_a_broken_id_is_left_out_alone():
+    made = logs_request("first", "second", "third")
+    made.resource_logs[0].scope_logs[0].log_records[1].span_id = b"\1"
+    for body in (made, document(made)):
+        reception = reading(body, "logs")
+        assert (reception.items, reception.rejected) == (2, 1)
+        assert reception.reason == "the span id of a log record is not 8 bytes"
+
+
+@pytest.mark.parametrize("made", [request("a", "b", "c"), document(request("a", "b", "c"))], ids=["protobuf", "json"])
+def test_a_request_may_have_so_many_spans(made):
+    assert reading(made, limits=Limits(max_spans=3)).items == 3
+    assert refusal(made, limits=Limits(max_spans=2)).limit == "max_spans"
+
+
+def test_spans_that_are_left_out_count_as_well():
+    made = request("a", "b", "c")
+    for span in spans_of(made)[:2]:
+        span.ClearField("trace_id")
+    assert refusal(made, limits=Limits(max_spans=2)).limit == "max_spans"
+    assert refusal(document(made), limits=Limits(max_spans=1)).limit == "max_spans"
+
+
+@pytest.mark.parametrize("signal", ["traces", "logs"])
+def test_a_span_may_have_so_many_attributes(signal):
+    made = request("a") if signal == "traces" else logs_request("a")
+    item = spans_of(made)[0] if signal == "traces" else made.resource_logs[0].scope_logs[0].log_records[0]
+    add(item, {f"key {number}": number for number in range(5)})
+    for body in (made, document(made)):
+        assert reading(body, signal, limits=Limits(max_attributes=5)).items == 1
+        assert refusal(body, signal, limits=Limits(max_attributes=4)).limit == "max_attributes"
+
+
+@pytest.mark.parametrize("place", ["name", "attribute", "nested", "resource", "scope"])
+def test_a_text_may_have_so_many_bytes(place):
+    text = "ü" * 500
+    made = request(text if place == "name" else "short")
+    if place == "attribute":
+        add(spans_of(made)[0], {"key": text})
+    if place == "nested":
+        add(spans_of(made)[0], {"key": [{"in": text}]})
+    if place == "resource":
+        add(made.resource_spans[0].resource, {"key": text})
+    if place == "scope":
+        made.resource_spans[0].scope_spans[0].scope.name = text
+    for body in (made, document(made)):
+        assert reading(body, limits=Limits(max_value_bytes=1000)).items == 1
+        assert refusal(body, limits=Limits(max_value_bytes=999)).limit == "max_value_bytes"
+
+
+def test_a_key_in_json_may_not_be_longer_either():
+    assert refusal({"k" * 1000: 1}, limits=Limits(max_value_bytes=999)).limit == "max_value_bytes"
+
+
+def test_json_may_have_so_many_values():
+    body = {"numbers": [0.5] * 1000}  # 2 brackets, 999 commas
+    assert reading(body, limits=Limits(max_values=1001)).items == 0
+    assert refusal(body, limits=Limits(max_values=1000)).limit == "max_values"
+
+
+def long_request(spans: int, text: int) -> ExportTraceServiceRequest:
+    made = request(*(f"span {number}" for number in range(spans)))
+    for span in spans_of(made):
+        add(span, {"text": "x" * text})
+    return made
+
+
+def test_a_large_request_is_read_in_portions_and_as_strictly():
+    made = long_request(300, 10_000)
+    body = made.SerializeToString()
+    assert len(body) > 2 * MIB
+    assert reading(body, partitioned=True) == Reception(body, 300, partitions=1 << partition_of(TRACE_1))
+    for position in (0, 100, 299):
+        spans_of(made)[position].span_id = b""
+    reception = reading(made)
+    assert (reception.items, reception.rejected) == (297, 3)
+    assert len(names_in(reception)) == 297
+    assert "span 100" not in names_in(reception)
+
+
+def test_a_large_request_that_is_cut_off_is_refused():
+    body = long_request(300, 10_000).SerializeToString()
+    assert refusal(body[:-1]).status == 400
+    assert refusal(body + b"\x0b").status == 400
+    assert refusal(body + b"\x08").status == 400
+    assert refusal(body + b"\x0d\x00").status == 400
+
+
+def test_unknown_fields_of_every_type_are_taken_in_a_large_request():
+    body = long_request(300, 10_000).SerializeToString()
+    unknown = b"\x98\x06\x01" + b"\x9d\x06abcd" + b"\x99\x06abcdefgh" + b"\x9a\x06\x01a"
+    assert reading(body + unknown + field(0x0A, unknown + field(0x12, unknown))).items == 300
+
+
+@pytest.mark.parametrize(
+    ("items", "limit"),
+    [
+        pytest.param(in_scope(b"\x12\x00" * 3 * MIB), "max_spans", id="empty spans"),
+        pytest.param(field(0x0A, b"\x12\x00" * 3 * MIB), "max_spans", id="empty scopes"),
+        pytest.param(b"\x0a\x00" * 3 * MIB, "max_spans", id="empty resources"),
+        pytest.param(in_scope(b"\x08\x01" * 3 * MIB), "max_spans", id="unknown fields"),
+        pytest.param(in_scope(field(0x12, b"\x5a\x00" * 3 * MIB)), "max_values", id="empty events"),
+        pytest.param(with_value(field(0x2A, b"\x0a\x00" * 3 * MIB)), "max_values", id="empty values"),
+        pytest.param(field(0x0A, field(0x0A, b"\x0a\x00" * 3 * MIB)), "max_values", id="empty attributes"),
+        pytest.param(field(0x0A, field(0x12, field(0x0A, b"\x1a\x00" * 3 * MIB))), "max_values", id="of a scope"),
+    ],
+)
+def test_what_would_take_gigabytes_once_parsed_is_refused_before(items, limit):
+    assert refusal(items).limit == limit
+
+
+def test_a_large_text_is_taken():
+    made = long_request(1, 5 * MIB)
+    body = made.SerializeToString()
+    assert reading(body) == Reception(body, 1)
+    assert refusal(body, limits=Limits(max_value_bytes=5 * MIB - 1)).limit == "max_value_bytes"
+
+
+def test_large_values_that_nest_too_deeply_are_left_out_alone():
+    deep = with_value(arrays(1000) + field(0x0A, b"x" * 3 * MIB))
+    reception = reading(deep)
+    assert (reception.items, reception.rejected) == (2, 1)
+
+
+@given(requests())
+def test_what_is_left_of_any_request_is_what_decoding_finds(made):
+    try:
+        reception = reading(made)
+    except Refused:
+        assert protobuf.decode_traces(made.SerializeToString()).spans == []
+        return
+    before = protobuf.decode_traces(made.SerializeToString())
+    after = protobuf.decode_traces(reception.body)
+    assert (reception.items, reception.rejected) == (len(before.spans), before.rejected)
+    assert (after.spans, after.rejected) == (before.spans, 0)
+    assert reading(reception.body).body == reception.body
+
+
+@given(requests())
+def test_both_writings_are_judged_alike(made):
+    def outcome(body: Any) -> Any:
+        try:
+            reception = reading(body)
+        except Refused as refused:
+            return refused.answer.status
+        return reception.items, reception.rejected
+
+    assert outcome(made) == outcome(document(made))
+
+
+@given(logs_requests())
+def test_what_is_left_of_any_logs_can_be_read_again(made):
+    try:
+        reception = reading(made, "logs")
+    except Refused:
+        return
+    again = reading(reception.body, "logs")
+    assert (again.body, again.items, again.rejected) == (reception.body, reception.items, 0)
+    ExportLogsServiceRequest.FromString(reception.body)
+
+
+def test_a_broken_metric_is_left_out_alone():
+    made = metrics_request()
+    body = made.SerializeToString() + in_scope(field(0x12, field(0x0A, b"\xff")))
+    reception = reading(body, "metrics")
+    assert (reception.items, reception.rejected) == (5, 1)
+    assert len(ExportMetricsServiceRequest.FromString(reception.body).resource_metrics[0].scope_metrics[0].metrics) == 5

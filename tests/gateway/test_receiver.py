@@ -1,0 +1,154 @@
+"""What all requests share: room, time, the journal, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from google.rpc.status_pb2 import Status
+
+from gateway_doors import Doors, OpenDoors, export_request, head, until, whole
+from goldspan import _guard, semconv
+from goldspan.gateway.doors import receiver as receiving
+from goldspan.gateway.limits import Limits
+
+SPANS = export_request(3)
+MIB = 2**20
+
+
+def refused(doors: Doors) -> dict[str, int]:
+    """Refusals by limit, of doors that are closed."""
+    doors.stop()
+    return {limit: number for (limit,), number in doors.count(semconv.GATEWAY_REFUSED, "limit").items()}
+
+
+def test_only_so_many_requests_are_under_way(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_requests=2))
+    slow = [doors.wire(), doors.wire()]
+    for wire in slow:
+        wire.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
+    until(lambda: doors.receiver.under_way == 2)
+    reply = doors.post(SPANS)
+    assert (reply.status, reply.headers["retry-after"], Status.FromString(reply.body).code) == (429, "1", 8)
+    for wire in slow:
+        wire.send(SPANS[10:])
+        assert wire.reply().status == 200
+    assert doors.post(SPANS).status == 200
+    assert len(doors.entries()) == 3
+    assert refused(doors) == {"max_requests": 1}
+
+
+def test_bodies_hold_only_so_much_together(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_received_bytes=MIB))
+    slow = doors.wire()
+    slow.send(head("/v1/traces", f"content-length: {MIB}"), b"x" * (MIB - 1_000))
+    until(lambda: doors.receiver.bytes_held == MIB - 1_000)
+    reply = doors.post(export_request(100))
+    assert (reply.status, reply.headers["retry-after"]) == (429, "1")
+    assert doors.post(gzip.compress(export_request(100)), content_encoding="gzip").status == 429
+    assert doors.post(SPANS).status == 200
+    slow.close()
+    until(lambda: doors.receiver.bytes_held == 0)
+    assert doors.post(export_request(100)).status == 200
+    assert refused(doors) == {"max_received_bytes": 2}
+
+
+def test_a_full_journal_is_answered_503_and_nothing_is_acknowledged(open_doors: OpenDoors) -> None:
+    doors = open_doors(journal_bytes=20_000)
+    statuses = [doors.post(export_request(100)).status for _ in range(10)]
+    assert sorted(set(statuses)) == [200, 503]
+    reply = doors.post(export_request(100))
+    assert (reply.status, reply.headers["retry-after"], Status.FromString(reply.body).code) == (503, "5", 14)
+    assert len(doors.entries()) == statuses.count(200)
+    assert doors.receiver.bytes_held == doors.receiver.under_way == 0
+    assert refused(doors) == {"max_journal_bytes": statuses.count(503) + 1}
+
+
+def test_a_disk_that_does_not_take_it_is_answered_503_until_it_does(open_doors: OpenDoors, tmp_path: Path) -> None:
+    doors = open_doors()
+    assert doors.post(SPANS).status == 200
+    connection = sqlite3.connect(doors.path, isolation_level=None)
+    connection.execute("ALTER TABLE entries RENAME TO gone")
+    reply = doors.post(SPANS)
+    assert (reply.status, reply.headers["retry-after"]) == (503, "5")
+    assert _guard.failures["write the journal"] == 1
+    connection.execute("ALTER TABLE gone RENAME TO entries")
+    connection.close()
+    assert doors.post(SPANS).status == 200
+    assert len(doors.entries()) == 2
+
+
+def test_while_it_drains_new_requests_are_for_somebody_else(doors: Doors) -> None:
+    slow = doors.wire()
+    slow.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
+    until(lambda: doors.receiver.under_way == 1)
+    doors.receiver.drain()
+    reply = doors.post(SPANS)
+    assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+    slow.send(SPANS[10:])
+    assert slow.reply().status == 200
+    assert len(doors.entries()) == 1
+
+
+def test_a_failure_of_ours_is_counted_and_the_client_keeps_what_it_sent(
+    open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.delenv("GOLDSPAN_STRICT")
+    monkeypatch.setattr(receiving, "read", broken)
+    doors = open_doors()
+    reply = doors.post(SPANS)
+    assert (reply.status, reply.headers["retry-after"]) == (503, "5")
+    assert b"secret" not in reply.body
+    assert _guard.failures["receive a request"] == 1
+
+
+def test_many_at_once_are_all_acknowledged_and_all_there(doors: Doors) -> None:
+    """Many commits of one transaction wake the loop up together: none of them is forgotten."""
+    statuses: list[int] = []
+
+    def send(number: int) -> None:
+        wire = doors.wire()
+        for each in range(30):
+            wire.send(whole(export_request(2, f"{number}/{each}")))
+            statuses.append(wire.reply().status)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [200] * 240
+    wanted = {export_request(2, f"{number}/{each}") for number in range(8) for each in range(30)}
+    assert {entry.body for entry in doors.entries()} == wanted
+    doors.stop()
+    assert doors.count(semconv.GATEWAY_REQUESTS, "signal", "transport", "status") == {("traces", "http", 200): 240}
+    assert doors.count(semconv.GATEWAY_ITEMS, "signal") == {("traces",): 480}
+    assert doors.count(semconv.GATEWAY_BYTES, "signal") == {("traces",): sum(len(body) for body in wanted)}
+
+
+def test_what_is_counted_can_be_read_soon_after(doors: Doors) -> None:
+    doors.post(SPANS)
+    until(lambda: doors.count(semconv.GATEWAY_ITEMS, "signal") == {("traces",): 3})
+
+
+def test_a_client_that_went_away_before_its_commit_has_sent_what_it_sent(doors: Doors) -> None:
+    wires = [doors.wire() for _ in range(20)]
+    for wire in wires:
+        wire.send(whole(SPANS))
+        wire.close()
+    until(lambda: len(doors.entries()) == 20)
+    until(lambda: doors.receiver.under_way == 0)
+
+
+def test_on_the_other_event_loop_it_is_the_same(open_doors: OpenDoors) -> None:
+    doors = open_doors(loop=asyncio.new_event_loop)
+    assert [doors.post(SPANS).status for _ in range(5)] == [200] * 5
+    assert doors.post(gzip.compress(b"\0" * 80 * MIB), content_encoding="gzip").status == 413
+    assert len(doors.entries()) == 5

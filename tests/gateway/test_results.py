@@ -1,0 +1,190 @@
+"""Evaluations as the requests that back ends are sent."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from capture.receivers import plain
+from evaluations import evaluation
+from goldspan import ExpectedTool, Golden, Goldens, Run, evaluate, semconv
+from goldspan.errors import ConfigurationError
+from goldspan.gateway.journal.writing import Item
+from goldspan.gateway.scoring import results
+from goldspan.gateway.scoring.results import Results
+
+_REQUESTS: dict[str, Any] = {
+    "traces": (ExportTraceServiceRequest, "resource_spans", "scope_spans", "spans"),
+    "logs": (ExportLogsServiceRequest, "resource_logs", "scope_logs", "log_records"),
+    "metrics": (ExportMetricsServiceRequest, "resource_metrics", "scope_metrics", "metrics"),
+}
+
+
+def scopes(item: Item) -> list[tuple[dict[str, Any], str, list[Any]]]:
+    """Each scope of a request: its resource's attributes, its name, and what is in it."""
+    message, resources, scopes, items = _REQUESTS[item.signal]
+    return [
+        (plain(resource.resource.attributes), scope.scope.name, list(getattr(scope, items)))
+        for resource in getattr(message.FromString(item.body), resources)
+        for scope in getattr(resource, scopes)
+    ]
+
+
+def taken(kind: str, *evaluations: Any) -> list[Any]:
+    made = Results([kind])  # type: ignore[list-item]
+    for one in evaluations:
+        made.submit(one)
+    return [each for item in made.take(final=True) for _, _, items in scopes(item) for each in items]
+
+
+def test_events_carry_the_ids_of_the_run_that_was_judged() -> None:
+    one = evaluation(7, "search", "book")
+    events = taken("events", one)
+    assert len(events) == len(one.scores) > 1
+    assert {event.trace_id.hex() for event in events} == {f"{7:032x}"}
+    assert {event.span_id.hex() for event in events} == {f"{7:016x}"}
+    assert {event.event_name for event in events} == {"gen_ai.evaluation.result"}
+    assert {event.time_unix_nano for event in events} == {1_000}
+    told = {plain(event.attributes)["gen_ai.evaluation.name"]: plain(event.attributes) for event in events}
+    assert told["tool_precision"]["gen_ai.evaluation.score.value"] == 0.5
+    assert told["tool_precision"]["goldspan.run.id"] == f"{7:032x}:{7:016x}"
+
+
+def test_spans_are_children_of_the_run_that_was_judged() -> None:
+    (span,) = taken("spans", evaluation(7))
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (f"{7:032x}", f"{7:016x}")
+    assert plain(span.attributes)["goldspan.evaluation"] is True
+
+
+def test_metrics_count_from_the_beginning_of_the_process() -> None:
+    made = Results(["metrics"])
+    for number in (1, 2):
+        made.submit(evaluation(number))
+        (item,) = made.take(final=True)
+        metrics = {metric.name: metric for _, _, items in scopes(item) for metric in items}
+        (point,) = metrics[semconv.EVALUATIONS_COUNTER].sum.data_points
+        assert point.as_int == number
+        assert metrics[semconv.EVALUATIONS_COUNTER].sum.is_monotonic
+        assert semconv.SCORE_HISTOGRAM in metrics
+
+
+def test_metrics_name_the_tools_of_the_goldens_they_are_told_of() -> None:
+    made = Results(["metrics", "events"])
+    made.adopt(Goldens([Golden("flight", tools=[ExpectedTool("search")])]))
+    made.submit(evaluation(1, "search", "book"))
+    metrics = [metric for item in made.take(final=True) for _, _, items in scopes(item) for metric in items]
+    (tools,) = [metric for metric in metrics if getattr(metric, "name", "") == semconv.TOOLS_COUNTER]
+    points = tools.sum.data_points
+    assert {plain(point.attributes)[semconv.TOOL_LABEL] for point in points} == {"search", "other"}
+
+
+def test_everything_is_in_the_scope_by_which_the_gateway_knows_it_again() -> None:
+    made = Results(["events", "metrics", "spans"])
+    made.submit(evaluation())
+    items = made.take(final=True)
+    assert [item.signal for item in items] == ["logs", "traces", "metrics"]
+    assert {(item.media, item.origin) for item in items} == {("protobuf", "result")}
+    seen = [scope for item in items for scope in scopes(item)]
+    assert {name for _, name, _ in seen} == {semconv.GATEWAY_SCOPE}
+    assert {resource["service.name"] for resource, _, _ in seen} == {"goldspan-gateway"}
+    assert len({resource["service.instance.id"] for resource, _, _ in seen}) == 1
+
+
+def test_workers_are_told_apart() -> None:
+    instances = set()
+    for _ in range(2):
+        made = Results(["events"])
+        made.submit(evaluation())
+        instances |= {resource["service.instance.id"] for item in made.take() for resource, _, _ in scopes(item)}
+    assert len(instances) == 2
+
+
+def test_what_was_taken_is_not_taken_again() -> None:
+    made = Results(["events", "spans"])
+    made.submit(evaluation(1))
+    assert len(made.take()) == 2
+    assert made.take() == []
+    made.submit(evaluation(2))
+    (logs, _) = made.take()
+    assert {event.trace_id.hex() for _, _, events in scopes(logs) for event in events} == {f"{2:032x}"}
+
+
+def test_metrics_are_collected_as_often_as_is_said() -> None:
+    now = [0.0]
+    made = Results(["metrics"], metrics_seconds=10, clock=lambda: now[0])
+    made.submit(evaluation())
+    found = []
+    for moment in (0, 9.9, 10, 11, 19.9, 20, 45, 46):
+        now[0] = moment
+        found.append(len(made.take()))
+    assert found == [0, 0, 1, 0, 0, 1, 1, 0]
+
+
+def test_where_nothing_was_measured_there_are_no_metrics() -> None:
+    assert Results(["metrics", "events", "spans"]).take(final=True) == []
+
+
+def test_no_request_is_very_large() -> None:
+    made = Results(["spans"])
+    for number in range(1, 1_201):
+        made.submit(evaluation(number))
+    counts = [len(items) for item in made.take() for _, _, items in scopes(item)]
+    assert counts == [results.MOST_ITEMS, results.MOST_ITEMS, 1_200 - 2 * results.MOST_ITEMS]
+
+
+def test_a_run_without_a_span_is_told_of_too() -> None:
+    one = evaluate(Run("conversation-1", unit="conversation"), ["search"])
+    events = taken("events", one)
+    assert {event.trace_id for event in events} == {b""}
+    assert {plain(event.attributes)["goldspan.run.id"] for event in events} == {"conversation-1"}
+
+
+def test_nothing_is_lost_between_threads() -> None:
+    made = Results(["events"])
+    one = evaluation()
+    done = threading.Event()
+
+    def submit() -> None:
+        for _ in range(200):
+            made.submit(one)
+
+    threads = [threading.Thread(target=submit) for _ in range(4)]
+    items: list[Item] = []
+
+    def take() -> None:
+        while not done.is_set():
+            items.extend(made.take())
+
+    taker = threading.Thread(target=take)
+    for thread in (*threads, taker):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    taker.join()
+    items += made.take()
+    assert sum(len(events) for item in items for _, _, events in scopes(item)) == 800 * len(one.scores)
+
+
+def test_what_an_application_has_its_sdk_do_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    monkeypatch.setenv("OTEL_METRICS_EXEMPLAR_FILTER", "always_off")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.name=app")
+    made = Results(["spans", "events"])
+    made.submit(replace(evaluation(), revision=2))
+    for item in made.take():
+        for resource, _, items in scopes(item):
+            assert items
+            assert resource["service.name"] == "goldspan-gateway"
+            assert resource["deployment.environment.name"] == "test"
+
+
+def test_kinds_that_there_are_not_are_told_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="results are events, metrics or spans, not 'attributes'"):
+        Results(["attributes"])  # type: ignore[list-item]

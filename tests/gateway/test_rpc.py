@@ -1,0 +1,266 @@
+"""OTLP over gRPC: what is answered to what, and what a message may do before it is known to be one."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+import socket
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from gateway_doors import Doors, OpenDoors, export_request, until
+from goldspan import semconv
+from goldspan.errors import ConfigurationError
+from goldspan.gateway.doors.connections import Tls
+from goldspan.gateway.limits import Limits
+
+TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+SPANS = export_request(3)
+MIB = 2**20
+
+
+def channel(doors: Doors) -> grpc.Channel:
+    return grpc.insecure_channel(f"localhost:{doors.grpc_port}", options=[("grpc.max_send_message_length", -1)])
+
+
+def export(doors: Doors, message: bytes, method: str = TRACES, **options: object) -> bytes:
+    with channel(doors) as opened:
+        answer: bytes = opened.unary_unary(method)(message, timeout=30, wait_for_ready=True, **options)
+        return answer
+
+
+def refused(doors: Doors, message: bytes, method: str = TRACES, **options: object) -> grpc.RpcError:
+    with pytest.raises(grpc.RpcError) as raised:
+        export(doors, message, method, **options)
+    return raised.value
+
+
+def retry_after(error: grpc.RpcError) -> float | None:
+    """Seconds after which a client should try again."""
+    for key, value in error.trailing_metadata():
+        if key == "grpc-status-details-bin":
+            [detail] = Status.FromString(value).details
+            information = RetryInfo()
+            assert detail.Unpack(information)
+            return information.retry_delay.ToTimedelta().total_seconds()
+    return None
+
+
+def peak() -> int:
+    """The most memory this process ever had, in MiB, since it was last asked."""
+    status = Path("/proc/self/status").read_text()
+    Path("/proc/self/clear_refs").write_text("5")
+    found = re.search(r"VmHWM:\s+(\d+)", status)
+    assert found
+    return int(found[1]) // 1024
+
+
+def test_what_was_acknowledged_is_in_the_journal_as_it_came(doors: Doors) -> None:
+    assert export(doors, SPANS) == b""
+    [entry] = doors.entries()
+    assert (entry.signal, entry.media, entry.origin, entry.body) == ("traces", "protobuf", "received", SPANS)
+    doors.stop()
+    assert doors.count(semconv.GATEWAY_REQUESTS, "signal", "transport", "status") == {("traces", "grpc", 200): 1}
+
+
+@pytest.mark.parametrize("compression", list(grpc.Compression))
+def test_messages_may_be_compressed(doors: Doors, compression: grpc.Compression) -> None:
+    spans = export_request(200)
+    assert export(doors, spans, compression=compression) == b""
+    assert [entry.body for entry in doors.entries()] == [spans]
+
+
+def test_a_long_compressed_message_is_inflated_part_by_part(doors: Doors) -> None:
+    spans = export_request(1, random.Random(1).randbytes(500_000).hex())
+    assert export(doors, spans, compression=grpc.Compression.Gzip) == b""
+    assert [entry.body for entry in doors.entries()] == [spans]
+
+
+@pytest.mark.parametrize("level", range(10))
+def test_zlib_is_told_apart_at_each_of_its_levels(doors: Doors, level: int) -> None:
+    """gRPC inflates nothing here and does not say how a message was compressed."""
+    compressor = zlib.compressobj(level, zlib.DEFLATED, 15 if level % 2 else 9)
+    assert export(doors, compressor.compress(SPANS) + compressor.flush()) == b""
+    assert [entry.body for entry in doors.entries()] == [SPANS]
+
+
+def test_spans_that_are_wrong_are_told_and_the_others_kept(doors: Doors) -> None:
+    answer = export(doors, export_request(1, trace=0) + SPANS)
+    assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
+    assert len(doors.entries()) == 1
+
+
+@pytest.mark.parametrize("message", [b"\xff\xff", b"\n\x05x", gzip.compress(SPANS)[:-9], gzip.compress(b"\xff")])
+def test_what_cannot_be_read_is_an_invalid_argument_and_not_to_be_sent_again(doors: Doors, message: bytes) -> None:
+    error = refused(doors, message)
+    assert (error.code(), retry_after(error)) == (grpc.StatusCode.INVALID_ARGUMENT, None)
+    assert doors.entries() == []
+
+
+def test_an_empty_message_is_fine_and_leaves_nothing_behind(doors: Doors) -> None:
+    assert export(doors, b"") == b""
+    assert doors.entries() == []
+
+
+def test_a_call_without_a_message_is_refused(doors: Doors) -> None:
+    with channel(doors) as opened, pytest.raises(grpc.RpcError) as raised:
+        opened.stream_unary(TRACES)(iter(()), timeout=30)
+    assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_other_methods_are_unimplemented(doors: Doors) -> None:
+    for method in (
+        "/a.B/C",
+        TRACES[:-1],
+        "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
+    ):
+        assert refused(doors, b"", method).code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_message_that_is_too_long_is_refused_for_good(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_body_bytes=1_000))
+    error = refused(doors, export_request(100))
+    assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
+    assert export(doors, SPANS) == b""
+
+
+def test_a_bomb_is_refused_with_little_memory(doors: Doors) -> None:
+    packed = gzip.compress(b"\0" * (300 * MIB))
+    refused(doors, packed)
+    peak()
+    before = peak()
+    error = refused(doors, packed)
+    assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
+    assert peak() - before < 40
+    assert export(doors, SPANS) == b""
+
+
+def test_one_that_grpc_itself_compressed_is_refused_too(doors: Doors) -> None:
+    error = refused(doors, b"\0" * (300 * MIB), compression=grpc.Compression.Gzip)
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert doors.receiver.bytes_held == 0
+    assert export(doors, SPANS) == b""
+
+
+def test_a_message_that_does_not_come_is_not_waited_for(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(body_seconds=0.2))
+    stopped = threading.Event()
+
+    def never() -> Iterator[bytes]:
+        stopped.wait(30)
+        yield b""
+
+    with channel(doors) as opened, pytest.raises(grpc.RpcError) as raised:
+        opened.stream_unary(TRACES)(never(), timeout=30)
+    stopped.set()
+    assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    until(lambda: not doors.receiver.under_way)
+    assert export(doors, SPANS) == b""
+    doors.stop()
+    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
+
+
+def test_only_so_many_messages_are_on_their_way_at_once_and_the_others_wait(open_doors: OpenDoors) -> None:
+    """How long they are is not known before they are here; what they may be together is."""
+    doors = open_doors(limits=Limits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
+    stopped = threading.Event()
+
+    def waiting() -> Iterator[bytes]:
+        stopped.wait(30)
+        yield SPANS
+
+    with channel(doors) as opened:
+        slow = [opened.stream_unary(TRACES).future(waiting(), timeout=30) for _ in range(2)]
+        until(lambda: doors.receiver.under_way == 2)
+        third = opened.unary_unary(TRACES).future(SPANS, timeout=30)
+        until(lambda: doors.receiver.under_way == 3)
+        assert doors.entries() == []
+        stopped.set()
+        assert [call.result() for call in (*slow, third)] == [b"", b"", b""]
+    assert len(doors.entries()) == 3
+
+
+def test_at_the_limit_of_calls_a_client_is_told_when_to_come_again(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_requests=1))
+    stopped = threading.Event()
+
+    def waiting() -> Iterator[bytes]:
+        stopped.wait(30)
+        yield SPANS
+
+    with channel(doors) as opened:
+        slow = opened.stream_unary(TRACES).future(waiting(), timeout=30)
+        until(lambda: doors.receiver.under_way == 1)
+        error = refused(doors, SPANS)
+        assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
+        assert doors.post(SPANS).status == 429
+        stopped.set()
+        assert slow.result() == b""
+    doors.stop()
+    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_requests",): 2}
+
+
+def test_a_client_that_gives_up_leaves_nothing_behind(doors: Doors) -> None:
+    stopped = threading.Event()
+
+    def never() -> Iterator[bytes]:
+        stopped.wait(30)
+        yield b""
+
+    with channel(doors) as opened:
+        call = opened.stream_unary(TRACES).future(never(), timeout=30)
+        until(lambda: doors.receiver.under_way == 1)
+        call.cancel()
+        until(lambda: doors.receiver.under_way == 0)
+        stopped.set()
+    assert export(doors, SPANS) == b""
+
+
+def test_a_connection_that_speaks_no_http_2_is_closed(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(header_seconds=0.3))
+    for sent in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP"):
+        with socket.create_connection(("localhost", doors.grpc_port), timeout=30) as connection:
+            connection.sendall(sent)
+            while connection.recv(1_000):
+                pass
+    assert export(doors, SPANS) == b""
+
+
+def test_stopping_ends_calls_after_so_long(doors: Doors) -> None:
+    stopped = threading.Event()
+
+    def never() -> Iterator[bytes]:
+        stopped.wait(30)
+        yield b""
+
+    with channel(doors) as opened:
+        call = opened.stream_unary(TRACES).future(never(), timeout=30)
+        until(lambda: doors.receiver.under_way == 1)
+        doors.stop(0.1)
+        assert call.exception().code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+        stopped.set()
+
+
+@pytest.mark.needs("openssl")
+def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: Tls) -> None:
+    doors = open_doors(tls=certificate)
+    trusting = grpc.ssl_channel_credentials(certificate.cert_file.read_bytes())
+    with grpc.secure_channel(f"localhost:{doors.grpc_port}", trusting) as opened:
+        assert opened.unary_unary(TRACES)(SPANS, timeout=30) == b""
+    assert len(doors.entries()) == 1
+
+
+def test_a_port_that_is_taken_is_told(open_doors: OpenDoors) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=rf"cannot listen on 127.0.0.1, port {port}, for gRPC"):
+            open_doors(grpc_port=port)

@@ -1,0 +1,510 @@
+"""What is in the journal is scored exactly once, with everything that belongs to it, whatever happens in between."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+import goldspan
+from gateway_scoring import Line, json_request, request, shuffled_posts
+from goldspan import ExpectedTool, Golden, Goldens, semconv
+from goldspan.gateway.scoring.traces import Patience
+from goldspan.model import SpanRecord
+from spans import agent, model, span, tool, trace_id
+
+CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "captures").glob("*.pb.gz"))
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    made = Line(tmp_path)
+    yield made
+    made.close()
+
+
+def asking(number: int = 0, *tools: str, **more: Any) -> list[SpanRecord]:
+    """The spans of a request: its agent, and a call of each tool."""
+    root = agent("helper", trace_id=trace_id(number), **more)
+    return [root, *(tool(name, parent_id=root.span_id, trace_id=root.trace_id) for name in tools)]
+
+
+def only(line: Line) -> Any:
+    (run,) = line.runs().values()
+    return run
+
+
+def count(line: Line, name: str) -> int:
+    return sum(line.meter.counts(name).values())
+
+
+# --- gathering --------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_scored_once_a_little_after_its_root_came(line: Line) -> None:
+    root, *tools = asking(0, "search", "book")
+    line.post(request(*tools))
+    line.wait(9.0)
+    assert line.runs() == {}
+    line.post(request(root))
+    line.wait()
+    assert line.runs() == {}
+    line.wait(1.0)
+    line.wait(5.0)
+    assert only(line).current.document["tools_used"] == ["search", "book"]
+    assert line.evaluations() == 1
+
+
+def test_a_request_whose_root_never_comes_is_scored_when_nothing_more_happens(line: Line) -> None:
+    line.post(request(*asking(0, "search", "book")[1:]))
+    line.wait(10.0)
+    run = only(line)
+    assert run.current.document["tools_used"] == ["search", "book"]
+    assert run.current.document["health"]["missing_root"]
+
+
+def test_a_part_that_was_scored_by_itself_is_taken_back_when_the_whole_is_there(line: Line) -> None:
+    root, first = asking(0, "search")
+    line.post(request(first))
+    line.wait(10.0)
+    assert line.tools() == {f"{first.trace_id}:{first.span_id}": ["search"]}
+    line.post(request(root))
+    line.wait(1.0)
+    assert line.tools() == {f"{root.trace_id}:{root.span_id}": ["search"]}
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.partition(".")[0])
+def test_it_comes_to_what_files_come_to(tmp_path: Path, capture: Path) -> None:
+    path = tmp_path / "traces.pb"
+    path.write_bytes(gzip.decompress(capture.read_bytes()))
+    goldens = Goldens([Golden("search", tools=(ExpectedTool("search"),), policy=True)])
+    wanted = {
+        (unit, run.run_id): goldspan.evaluate(run, goldens)
+        for unit in ("request", "component")
+        for run in goldspan.load_runs(path, unit=unit)
+    }
+    line = Line(tmp_path, goldens=goldens)
+    posts = one_by_one(path.read_bytes())
+    random.Random(7).shuffle(posts)
+    for post in posts:
+        line.post(post)
+    line.wait(1.0)
+    line.wait(10.0)
+    stored = {(run.current.document["unit"], run.run_id): run.current for run in line.store.every()}
+    together = {place: each for place, each in wanted.items() if not each.run.health.stitched}
+    assert {place: stored[place].digest for place in together} == {p: each.digest for p, each in together.items()}
+    for place, each in together.items():
+        scores = {score["metric"]: score["value"] for score in stored[place].document["scores"]}
+        assert scores == {score.metric: score.value for score in each.scores}
+    line.close()
+
+
+def one_by_one(body: bytes) -> list[bytes]:
+    """Each span of a request in a request of its own."""
+    posts = []
+    for resource_spans in TracesData.FromString(body).resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for each in scope_spans.spans:
+                alone = TracesData()
+                around = alone.resource_spans.add(
+                    resource=resource_spans.resource, schema_url=resource_spans.schema_url
+                )
+                around.scope_spans.add(scope=scope_spans.scope, schema_url=scope_spans.schema_url, spans=[each])
+                posts.append(alone.SerializeToString())
+    return posts
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.lists(st.sampled_from(["search", "book", "mail"]), max_size=4), min_size=1, max_size=4),
+    st.integers(0, 2**32),
+    st.sampled_from([1, 3]),
+    st.sampled_from([2**30, 600]),
+)
+def test_order_posts_workers_and_memory_change_nothing(
+    requests: list[list[str]], seed: int, workers: int, max_bytes: int
+) -> None:
+    chance = random.Random(seed)
+    spans = [each for number, tools in enumerate(requests) for each in asking(number, *tools)]
+    with tempfile.TemporaryDirectory() as folder:
+        line = Line(Path(folder), workers=workers, max_bytes=max_bytes)
+        for post in shuffled_posts(spans, chance):
+            line.post(post, journal=chance.randrange(workers))
+            if chance.random() < 0.3:
+                line.wait()
+        line.wait(1.0)
+        found = {run_id.partition(":")[0]: tools for run_id, tools in line.tools().items()}
+        evaluations = line.evaluations()
+        line.close()
+    assert found == {trace_id(number): tools for number, tools in enumerate(requests)}
+    assert evaluations == len(requests)
+
+
+def test_json_and_protobuf_are_one_request(line: Line) -> None:
+    root, first, second = asking(0, "search", "book")
+    line.post(json_request(first), media="json")
+    line.post(request(root))
+    line.post(json_request(second), media="json")
+    line.wait(1.0)
+    assert only(line).current.document["tools_used"] == ["search", "book"]
+
+
+def test_metrics_and_logs_of_no_agent_are_nobodys_work(line: Line) -> None:
+    line.post(b"\x0a\x00", signal="metrics")
+    logs = '{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "GET /"}}]}]}]}'
+    line.post(logs.encode(), signal="logs", media="json")
+    line.wait(10.0)
+    assert line.runs() == {}
+    assert line.cursor() == 2
+
+
+def test_log_events_of_a_session_are_its_request(line: Line) -> None:
+    def event(name: str, time: int, **attributes: str) -> dict[str, Any]:
+        told = {"event.name": name, "session.id": "s1", **attributes}
+        pairs = [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]
+        return {"timeUnixNano": str(10**18 + time), "body": {"stringValue": f"claude_code.{name}"}, "attributes": pairs}
+
+    import json
+
+    for number, record in enumerate(
+        (
+            event("user_prompt", 0, prompt="Fix it"),
+            event("tool_result", 5_000, tool_name="Read", success="true"),
+            event("tool_result", 9_000, tool_name="Edit", success="true"),
+        )
+    ):
+        body = {"resourceLogs": [{"scopeLogs": [{"scope": {"name": "com.anthropic.claude_code.events"}}]}]}
+        body["resourceLogs"][0]["scopeLogs"][0]["logRecords"] = [record]  # type: ignore[assignment]
+        line.post(json.dumps(body).encode(), signal="logs", media="json")
+        line.wait(float(number))
+    line.wait(10.0)
+    assert list(line.tools().values()) == [["Read", "Edit"]]
+
+
+# --- revisions --------------------------------------------------------------------------------------------------------
+
+
+def test_a_late_call_makes_the_next_revision_with_everything_in_it(line: Line) -> None:
+    root, first, second = asking(0, "search", "book")
+    line.post(request(root, first))
+    line.wait(1.0)
+    line.post(request(second))
+    line.wait(1.0)
+    run = only(line)
+    assert (run.current.revision, run.current.document["tools_used"]) == (2, ["search", "book"])
+    assert line.evaluations() == 2
+
+
+def test_what_comes_again_changes_nothing(line: Line) -> None:
+    whole = request(*asking(0, "search"))
+    for _ in range(3):
+        line.post(whole)
+        line.wait(1.0)
+    line.wait(200.0)
+    line.post(whole)
+    line.wait(1.0)
+    assert line.evaluations() == 1
+    assert count(line, semconv.TOO_LATE_SPANS_COUNTER) == 0
+
+
+def test_what_comes_when_its_trace_was_let_go_is_counted_and_takes_nothing_away(line: Line) -> None:
+    root, first, late = asking(0, "search", "book")
+    line.post(request(root, first))
+    line.wait(1.0)
+    line.wait(61.0)
+    line.post(request(late))
+    line.wait(10.0)
+    line.wait(61.0)
+    line.post(request(root))
+    line.wait(1.0)
+    run = only(line)
+    assert (run.current.revision, run.current.document["tools_used"]) == (1, ["search"])
+    assert count(line, semconv.TOO_LATE_SPANS_COUNTER) == 2
+
+
+def test_another_request_of_a_trace_that_was_let_go_is_scored(line: Line) -> None:
+    server = span("server", trace_id=trace_id(0))
+    for number in range(2):
+        root = agent("helper", trace_id=trace_id(0), parent_id=server.span_id)
+        call = tool(f"tool {number}", trace_id=trace_id(0), parent_id=root.span_id)
+        line.post(request(root, call))
+        line.wait(10.0)
+        line.wait(61.0)
+    assert sorted(line.tools().values()) == [["tool 0"], ["tool 1"]]
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def test_calls_that_lost_their_request_come_back_to_it_by_their_session(line: Line) -> None:
+    said = {"gen_ai__conversation__id": "s1"}
+    root = agent("helper", trace_id=trace_id(0), start_ns=1_000, end_ns=9_000, **said)
+    stray = tool("book", trace_id=trace_id(1), start_ns=2_000, end_ns=3_000, **said)
+    inside = tool("search", trace_id=trace_id(0), parent_id=root.span_id, start_ns=1_500, end_ns=1_600)
+    line.post(request(stray, service="shop"))
+    line.post(request(root, inside, service="shop"))
+    line.wait(1.0)
+    line.wait(10.0)
+    assert line.tools() == {f"{root.trace_id}:{root.span_id}": ["search", "book"]}
+
+
+def test_turns_of_a_model_in_traces_of_their_own_are_one_request_of_their_session(line: Line) -> None:
+    said = {"gen_ai__conversation__id": "s1"}
+    asked = [{"role": "user", "content": "Book it"}]
+    call = {"type": "tool_call", "name": "book", "arguments": {}, "id": "c1"}
+    turn = {"role": "assistant", "parts": [call]}
+    result = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "done"}]}
+    first = model(asked=asked, answered=[turn], trace_id=trace_id(0), **said)
+    done = tool("book", {}, trace_id=trace_id(1), gen_ai__tool__call__id="c1", **said)
+    answer = [{"role": "assistant", "content": "Done"}]
+    second = model(asked=[*asked, turn, result], answered=answer, trace_id=trace_id(2), **said)
+    for each in (first, done, second):
+        line.post(request(each, service="shop"))
+        line.wait(1.0)
+    line.wait(10.0)
+    assert list(line.tools().values()) == [["book"]]
+    assert only(line).evaluations == 1
+
+
+def test_requests_of_one_session_do_not_wait_for_each_other(line: Line) -> None:
+    for number in range(3):
+        line.post(request(*asking(number, "search", gen_ai__conversation__id="s1")))
+        line.wait(1.0)
+        assert len(line.runs()) == number + 1
+
+
+# --- beginning again --------------------------------------------------------------------------------------------------
+
+
+def test_what_was_not_scored_when_it_ended_is_scored_when_it_begins_again(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    root, *tools = asking(0, "search", "book")
+    line.post(request(*tools))
+    line.wait(2.0)
+    line.close()
+    again = Line(tmp_path, now=line.now)
+    again.post(request(root))
+    again.wait(1.0)
+    assert only(again).current.document["tools_used"] == ["search", "book"]
+    assert again.evaluations() == 1
+    again.close()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["as it was", "with a late call"])
+def test_what_was_scored_when_it_ended_is_scored_once(tmp_path: Path, late: bool) -> None:
+    line = Line(tmp_path)
+    root, first, second = asking(0, "search", "book")
+    line.post(request(root, first))
+    line.wait(1.0)
+    if late:
+        line.post(request(second))
+    line.close()
+    again = Line(tmp_path, now=line.now)
+    again.wait(1.0)
+    run = only(again)
+    assert run.evaluations == run.current.revision == (2 if late else 1)
+    assert run.current.document["tools_used"] == (["search", "book"] if late else ["search"])
+    again.close()
+
+
+def test_what_came_too_late_before_it_ended_takes_nothing_away_when_it_begins_again(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    root, first, late = asking(0, "search", "book")
+    line.post(request(root, first))
+    line.wait(1.0)
+    line.wait(61.0)
+    line.wait()
+    line.post(request(late))
+    line.wait()
+    line.close()
+    again = Line(tmp_path, now=line.now)
+    again.wait(10.0)
+    run = only(again)
+    assert (run.evaluations, run.current.document["tools_used"]) == (1, ["search"])
+    assert count(again, semconv.TOO_LATE_SPANS_COUNTER) == 1
+    again.close()
+
+
+def test_one_that_ends_again_and_again_gets_on_all_the_same(tmp_path: Path) -> None:
+    now = 0.0
+    for number in range(30):
+        line = Line(tmp_path, now=now)
+        line.post(request(*asking(number, "search")))
+        line.wait(3.0)
+        now = line.now
+        line.close()
+    line = Line(tmp_path, now=now)
+    line.wait()
+    assert line.cursor() >= 8
+    assert len(line.runs()) == line.evaluations() == 30
+    line.close()
+
+
+def test_what_is_not_read_yet_is_not_taken_for_rest(line: Line) -> None:
+    """Scoring that is far behind does not score a trace whose further spans came in time and wait in the journal."""
+    root, first, second = asking(0, "search", "book")
+    line.post(request(root, first))
+    line.now += 0.9
+    for number in range(1, 300):  # more than is read at once
+        line.post(request(*asking(number, "search")))
+    line.post(request(second))
+    line.now += 500.0
+    line.wait()
+    assert {run.evaluations for run in line.runs().values()} == {1}
+    assert line.tools()[f"{root.trace_id}:{root.span_id}"] == ["search", "book"]
+
+
+def test_other_workers_go_on_where_these_stopped(tmp_path: Path) -> None:
+    line = Line(tmp_path, workers=3)
+    for number in range(12):
+        line.post(request(*asking(number, "search")), journal=number % 3)
+    line.wait(0.5)
+    line.close()
+    again = Line(tmp_path, workers=3, now=line.now)
+    again.wait(1.0)
+    assert len(again.runs()) == again.evaluations() == 12
+    again.close()
+
+
+def test_at_an_orderly_end_what_has_its_root_is_scored_at_once(line: Line) -> None:
+    line.post(request(*asking(0, "search")))
+    line.post(request(*asking(1, "search")[1:]))
+    line.scoring[0].finish()
+    assert [run_id.partition(":")[0] for run_id in line.runs()] == [trace_id(0)]
+
+
+def test_entries_are_let_go_only_when_what_is_in_them_was_scored_and_can_change_no_more(line: Line) -> None:
+    keys = [line.post(request(*asking(number, "search"))) for number in range(2)]
+    line.wait(0.5)
+    assert line.cursor() == 0
+    line.wait(0.5)
+    assert line.cursor() == 0
+    line.wait(60.0)
+    assert line.cursor() == keys[-1]
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_far_behind_it_scores_no_half_of_a_trace_and_says_how_much_it_left_out(tmp_path: Path) -> None:
+    line = Line(tmp_path, max_backlog_bytes=2_000)
+    root, first, second = asking(0, "search", "book")
+    line.post(request(root, first))
+    line.wait()
+    for number in range(1, 40):
+        line.post(request(*asking(number, "search")))
+    line.post(request(second))
+    line.wait()
+    line.wait(1.0)
+    shed = count(line, semconv.GATEWAY_SHED)
+    assert shed > 30
+    assert trace_id(0) not in {run_id.partition(":")[0] for run_id in line.runs()}
+    assert count(line, semconv.UNSCORED_SPANS_COUNTER) == 2 * 39 + 3 - 2 * len(line.runs())
+    line.wait(100.0)
+    assert line.cursor() == 41
+    line.post(request(*asking(99, "book")))
+    line.wait(1.0)
+    assert ["book"] in line.tools().values()
+    line.close()
+
+
+def test_an_entry_that_cannot_be_read_keeps_no_other_back(line: Line) -> None:
+    line.post(b"\xff\xff\xff")
+    line.post(b"{", media="json")
+    line.post(request(*asking(0, "search")))
+    line.wait(1.0)
+    assert len(line.runs()) == 1
+    assert count(line, semconv.GATEWAY_UNREADABLE) == 2
+
+
+def test_a_trace_that_is_to_be_forgotten_is_not_scored(line: Line) -> None:
+    line.post(request(*asking(0, "search")))
+    line.wait()
+    line.scoring[0].forget(trace_id(0))
+    line.wait(5.0)
+    assert line.runs() == {}
+
+
+def test_a_trace_that_never_rests_is_scored_now_and_then(tmp_path: Path) -> None:
+    line = Line(tmp_path, patience=Patience(grace=1.0, idle=10.0, late=60.0, lifetime=5.0))
+    root, *tools = asking(0, *(f"tool {number}" for number in range(20)))
+    line.post(request(root))
+    for each in tools:
+        line.post(request(each))
+        line.wait(0.5)
+    line.wait(1.0)
+    run = only(line)
+    assert run.evaluations == run.current.revision == 2
+    assert len(run.current.document["tools_used"]) == 20
+    line.close()
+
+
+def test_a_trace_that_never_rests_does_not_fill_the_journal(tmp_path: Path) -> None:
+    line = Line(tmp_path, max_backlog_bytes=5_000)
+    root, *tools = asking(0, *(f"tool {number}" for number in range(40)))
+    line.post(request(root))
+    for number, each in enumerate(tools):
+        line.post(request(each))
+        line.wait(0.5)
+        line.post(request(*asking(number + 1, "search")))
+        assert line.journals[0].size_after(line.cursor()) < 6_000
+    assert count(line, semconv.EVICTED_COUNTER) >= 1
+    assert count(line, semconv.GATEWAY_SHED) == 0
+    assert trace_id(0) in {run_id.partition(":")[0] for run_id in line.runs()}
+    line.close()
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_in_the_journal_before_their_evaluation_is_stored(tmp_path: Path) -> None:
+    line = Line(tmp_path, results=["events"], consumers=["forward/x"])
+    line.post(request(*asking(0, "search")))
+    line.wait(1.0)
+    (entry,) = line.entries("result")
+    assert entry.signal == "logs"
+    assert bytes.fromhex(trace_id(0)) in entry.body
+    line.close()
+
+
+def test_spans_that_are_held_for_results_leave_with_them_and_late_ones_as_they_are(tmp_path: Path) -> None:
+    line = Line(tmp_path, enrich=True, consumers=["forward/x"])
+    root, first, late = asking(0, "search", "book")
+    line.post(request(first))
+    line.post(json_request(root), media="json")
+    line.post(request(span("GET /", trace_id=trace_id(1))))
+    line.wait(1.0)
+    line.post(request(late))
+    line.wait(1.0)
+    sent = [TracesData.FromString(entry.body) for entry in line.entries("enriched")]
+    spans = [
+        {each.name: {pair.key: pair.value for pair in each.attributes} for each in scope.spans}
+        for traces in sent
+        for resource in traces.resource_spans
+        for scope in resource.scope_spans
+    ]
+    named = {name: attributes for group in spans for name, attributes in group.items()}
+    assert sorted(name for group in spans for name in group) == sorted([root.name, first.name, late.name, "GET /"])
+    tools = [value.string_value for value in named[root.name]["goldspan.tools_used"].array_value.values]
+    assert tools == ["search"]
+    assert "goldspan.tools_used" not in named[first.name]
+    assert only(line).current.revision == 2
+    line.close()
+
+
+def test_what_is_not_scored_leaves_all_the_same(tmp_path: Path) -> None:
+    line = Line(tmp_path, enrich=True, consumers=["forward/x"], max_spans=2)
+    line.post(request(*asking(0, "search", "book")))
+    line.wait(1.0)
+    (entry,) = line.entries("enriched")
+    assert len(one_by_one(entry.body)) == 3
+    assert line.runs() == {}
+    line.close()

@@ -1,0 +1,252 @@
+"""`goldspan serve` as a person starts it: what comes in is scored, stored, handed on, and found in the API."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+from gateway_back_ends import back_end
+from gateway_scoring import request
+from gateway_serving import Gateway, eventually, serving
+from spans import agent, tool, trace_id
+
+QUICK = ("--grace", "0.2", "--idle", "1")
+GOLDENS = """
+goldens:
+  - {id: trip, input: Book a trip, tools: [search, book]}
+"""
+
+
+def trip(number: int = 0, *tools: str) -> bytes:
+    """A request of an agent that was asked to book a trip."""
+    root = agent("helper", asked="Book a trip", trace_id=trace_id(number))
+    calls = [tool(name, parent_id=root.span_id, trace_id=root.trace_id) for name in tools]
+    return request(root, *calls, service="shop")
+
+
+def stored(gateway: Gateway, number: int = 1) -> list[dict[str, Any]]:
+    """The runs of the API, when there are so many."""
+    eventually(lambda: len(gateway.get("/api/v1/runs")["runs"]) >= number, lambda: gateway.log)
+    runs: list[dict[str, Any]] = gateway.get("/api/v1/runs")["runs"]
+    assert len(runs) == number
+    return runs
+
+
+def figures(gateway: Gateway) -> dict[str, float]:
+    """The figures of `/metrics`."""
+    with urllib.request.urlopen(gateway.address + "/metrics") as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def memory(gateway: Gateway, what: str = "VmHWM") -> int:
+    """Memory of the gateway's process in bytes: the most that it ever took, or what it takes now (`VmRSS`)."""
+    status = Path(f"/proc/{gateway._process.pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith(what))) * 1024
+
+
+def test_what_comes_in_is_scored_and_found_by_its_trace(tmp_path: Path) -> None:
+    (tmp_path / "goldens.yaml").write_text(GOLDENS)
+    with serving(tmp_path, *QUICK, "--goldens", "goldens.yaml") as gateway:
+        assert gateway.post(trip(0, "search", "book"))[0] == 200
+        assert gateway.post(trip(1, "mail"))[0] == 200
+        stored(gateway, 2)
+        (good,) = gateway.get(f"/api/v1/runs?trace_id={trace_id(0)}")["runs"]
+        (bad,) = gateway.get(f"/api/v1/runs?trace_id={trace_id(1).upper()}")["runs"]
+        assert (good["verdict"], bad["verdict"]) == ("pass", "fail")
+        assert [call["name"] for call in good["tool_calls"]] == ["search", "book"]
+        assert "book" in bad["reason"]
+        counted = 'goldspan_gateway_items_total{goldspan_signal="traces",worker="0"}'
+        eventually(lambda: figures(gateway).get(counted) == 5.0, lambda: gateway.log)
+        for what in ("listens on", "access: this machine only, without a token", "goldens: goldens.yaml", "off: "):
+            assert what in gateway.log
+
+
+def test_goldens_are_read_again_and_a_run_can_be_scored_by_them(tmp_path: Path) -> None:
+    goldens = tmp_path / "goldens.yaml"
+    goldens.write_text(GOLDENS)
+    with serving(tmp_path, *QUICK, "--goldens", "goldens.yaml") as gateway:
+        gateway.post(trip(0, "mail"))
+        (run,) = stored(gateway)
+        assert run["verdict"] == "fail"
+        goldens.write_text(GOLDENS.replace("[search, book]", "[mail]"))
+
+        def rescored() -> bool:
+            path = f"/api/v1/runs/{run['run_id']}/rescore"
+            answered = urllib.request.urlopen(urllib.request.Request(gateway.address + path, method="POST"))
+            return json.loads(answered.read())["run"]["verdict"] == "pass"
+
+        eventually(rescored, lambda: gateway.log)
+        (run,) = stored(gateway)
+        assert (run["revision"], run["verdict"]) == (2, "pass")
+
+
+def test_bytes_go_on_as_they_came_and_results_after_them(tmp_path: Path) -> None:
+    with back_end() as there, serving(tmp_path, *QUICK, "--forward", there.address) as gateway:
+        posts = [trip(number, "search") for number in range(3)]
+        for body in posts:
+            assert gateway.post(body)[0] == 200
+        eventually(lambda: len(there.events) > 0 and len(there.bodies["/v1/traces"]) == 3, lambda: gateway.log)
+        assert there.bodies["/v1/traces"] == posts
+        event = there.events[0]
+        assert event.event_name == "gen_ai.evaluation.result"
+        assert event.trace_id.hex() in {trace_id(number) for number in range(3)}
+
+
+def test_a_back_end_that_is_away_is_noticed_by_nobody_and_gets_everything(tmp_path: Path) -> None:
+    with back_end() as there:
+        there.go_down()
+        with serving(tmp_path, *QUICK, "--forward", there.address) as gateway:
+            for number in range(5):
+                assert gateway.post(trip(number, "search"))[0] == 200
+            stored(gateway, 5)
+            there.come_up()
+            eventually(lambda: len(there.spans) == 10, lambda: gateway.log)
+
+
+def test_with_enrich_spans_arrive_with_results_on_the_span_of_the_run(tmp_path: Path) -> None:
+    (tmp_path / "goldens.yaml").write_text(GOLDENS)
+    options = ("--goldens", "goldens.yaml", "--enrich")
+    with back_end() as there, serving(tmp_path, *QUICK, *options, "--forward", there.address) as gateway:
+        gateway.post(trip(0, "search", "book"))
+        eventually(lambda: len(there.spans) == 3, lambda: gateway.log)
+        (body,) = there.bodies["/v1/traces"]
+        (resource,) = TracesData.FromString(body).resource_spans
+        (scope,) = resource.scope_spans
+        told = {span.name: {pair.key: pair.value for pair in span.attributes} for span in scope.spans}
+        assert told["invoke_agent helper"]["goldspan.passed"].bool_value is True
+        assert told["invoke_agent helper"]["goldspan.golden.id"].string_value == "trip"
+        assert resource.resource.attributes[0].value.string_value == "shop"
+
+
+def test_its_own_results_that_come_back_go_no_further(tmp_path: Path) -> None:
+    options = ("--results", "events", "--results", "spans", "--results", "metrics")
+    with back_end() as there:
+        with serving(tmp_path, *QUICK, *options, "--forward", there.address) as gateway:
+            gateway.post(trip(0, "search"))
+            stored(gateway)
+        came = {path: list(bodies) for path, bodies in there.bodies.items()}
+        assert [len(bodies) for bodies in came.values()] == [2, 1, 1]
+        with serving(tmp_path, *QUICK, *options, "--forward", there.address) as gateway:
+            for path, bodies in came.items():
+                assert gateway.post(bodies[-1], path)[0] == 200
+            gateway.post(trip(1, "search"))
+            stored(gateway, 2)
+        assert [len(bodies) for bodies in there.bodies.values()] == [4, 2, 2]
+
+
+@pytest.mark.parametrize("back_end", ["http://127.0.0.1:4318", "http://localhost:4318/x", "grpc://[::1]:4317"])
+def test_a_gateway_that_would_forward_to_itself_is_refused(tmp_path: Path, back_end: str) -> None:
+    command = [sys.executable, "-m", "goldspan", "serve", "--forward", back_end]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "is this gateway itself" in " ".join(ended.stderr.split())
+
+
+def test_what_it_was_told_to_stop_with_is_scored_and_forwarded_first(tmp_path: Path) -> None:
+    with back_end() as there:
+        with serving(tmp_path, "--grace", "60", "--forward", there.address) as gateway:
+            for number in range(20):
+                gateway.post(trip(number, "search"))
+        assert len(there.spans) == 40
+        with serving(tmp_path, *QUICK) as gateway:
+            assert len(gateway.get("/api/v1/runs?limit=100")["runs"]) == 20
+
+
+def test_two_workers_and_then_three_and_then_one_lose_nothing(tmp_path: Path) -> None:
+    with back_end() as there:
+        numbers = iter(range(1000))
+        for workers in (2, 3, 1):
+            options = ("--grace", "5", "--workers", str(workers), "--forward", there.address)
+            with serving(tmp_path, *options) as gateway:
+                for _ in range(12):
+                    number = next(numbers)
+                    whole = TracesData.FromString(trip(number, "search", "book"))
+                    for span in whole.resource_spans[0].scope_spans[0].spans:
+                        alone = TracesData()
+                        alone.resource_spans.add().scope_spans.add(spans=[span])
+                        assert gateway.post(alone.SerializeToString())[0] == 200
+        with serving(tmp_path, *QUICK, "--forward", there.address) as gateway:
+            eventually(lambda: len(gateway.get("/api/v1/runs?limit=100")["runs"]) == 36, lambda: gateway.log)
+            runs = gateway.get("/api/v1/runs?limit=100")["runs"]
+            assert all(run["tools_used"] == ["search", "book"] for run in runs)
+            assert all(run["evaluation_count"] == 1 for run in runs)
+            eventually(lambda: len(there.spans) == 36 * 3, lambda: gateway.log)
+
+
+def test_tokens_let_in_who_has_them(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("# agents\nsend-1\nsend-2\n")
+    os.chmod(tmp_path / "tokens", 0o600)
+    environment = {"GOLDSPAN_READ_TOKEN": "read-1"}
+    with serving(tmp_path, *QUICK, "--token-file", "tokens", environment=environment) as gateway:
+        body = trip(0, "search")
+        assert gateway.post(body)[0] == 401
+        assert gateway.post(body, authorization="Bearer read-1")[0] == 403
+        assert gateway.post(body, authorization="Bearer send-2")[0] == 200
+
+        def read(token: str) -> tuple[int, str | None]:
+            asked = urllib.request.Request(gateway.address + "/api/v1/runs", headers={"Authorization": token})
+            try:
+                return urllib.request.urlopen(asked).status, None
+            except urllib.error.HTTPError as error:
+                return error.code, json.loads(error.read())["error"]["code"]
+
+        assert read("Bearer send-1") == (403, "forbidden")
+        assert read("") == (401, "unauthenticated")
+        assert read("Bearer read-1") == (200, None)
+        assert not {"send-1", "send-2", "read-1"} & set(gateway.log.split())
+
+
+def test_an_hour_of_zeros_in_a_small_body_takes_little_memory(tmp_path: Path) -> None:
+    """A gzip bomb of 1 GiB."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as bomb:
+        for _ in range(1024):
+            bomb.write(bytes(2**20))
+    with serving(tmp_path, *QUICK) as gateway:
+        gateway.post(trip(0, "search"))
+        stored(gateway)
+        before = memory(gateway, "VmRSS")
+        for _ in range(3):
+            status, _answer = gateway.post(packed.getvalue(), content_encoding="gzip")
+            assert status == 413
+        assert memory(gateway) - before < 64 * 2**20
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
+    with serving(tmp_path, *QUICK) as gateway:
+        command = [sys.executable, "-m", "goldspan", "serve", "--data", "other", "--grpc-port", "0"]
+        port = ["--http-port", str(gateway.http_port)]
+        ended = subprocess.run([*command, *port], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 2
+        assert ended.stderr.strip().splitlines()[-1].endswith("in use")
+        assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_well_when_told_to(tmp_path: Path, number: signal.Signals) -> None:
+    gateway = Gateway(tmp_path, QUICK)
+    gateway.start()
+    os.kill(gateway._process.pid, number)
+    assert gateway._process.wait(60) == 0
+    assert "Traceback" not in gateway.log
+
+
+def test_what_waits_for_nobody_leaves_the_disk(tmp_path: Path) -> None:
+    with serving(tmp_path, *QUICK, "--late", "0.2") as gateway:
+        for number in range(50):
+            gateway.post(trip(number, "search"))
+        name = 'goldspan_gateway_journal_size_bytes{worker="0"}'
+        eventually(lambda: figures(gateway)[name] == 0.0, lambda: gateway.log)

@@ -1,0 +1,541 @@
+"""What the gateway is told: goldspan.yaml, the environment, flags; and what a person is told of a mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from goldspan.capture import settings as of_processor
+from goldspan.errors import ConfigurationError, GoldspanWarning
+from goldspan.gateway.limits import Limits
+from goldspan.gateway.settings.configuration import load, variable_of
+from goldspan.gateway.settings.fields import Settings, Telemetry
+from goldspan.gateway.settings.notices import json_schema, print_config, start_up_lines
+
+SECRET = "s3cr3t-of-mine"
+
+
+@pytest.fixture(autouse=True)
+def _a_folder_and_an_environment_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("GOLDSPAN_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str], Path]:
+    """Write goldspan.yaml."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "goldspan.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+Written = Callable[[str], Path]
+
+
+def secret_file(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def refusal(**flags: object) -> str:
+    with pytest.raises(ConfigurationError) as raised:
+        load(None, flags)
+    return str(raised.value)
+
+
+# --- what goes before what --------------------------------------------------------------------------------------------
+
+
+def test_nothing_said_is_this_machine_only_with_nothing_forwarded() -> None:
+    settings = load()
+    assert (settings.host, settings.http_port, settings.grpc_port) == ("127.0.0.1", 4318, 4317)
+    assert settings.on_loopback
+    assert settings.back_ends == settings.results == settings.ingest_tokens == settings.read_tokens == ()
+    assert settings.limits == Limits()
+
+
+def test_flags_go_before_the_environment_and_that_before_the_file(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written("http_port: 1\ngrpc_port: 2\nidle: 3\nlimits: {max_spans: 4, max_ratio: 5}\n")
+    monkeypatch.setenv("GOLDSPAN_GRPC_PORT", "20")
+    monkeypatch.setenv("GOLDSPAN_IDLE", "30")
+    monkeypatch.setenv("GOLDSPAN_LIMITS__MAX_SPANS", "40")
+    settings = load(None, {"idle": 300})
+    assert (settings.http_port, settings.grpc_port, settings.idle) == (1, 20, 300)
+    assert settings.limits == Limits(max_spans=40, max_ratio=5)
+
+
+def test_another_file_takes_the_place_of_goldspan_yaml(written: Written, tmp_path: Path) -> None:
+    written("workers: 2\n")
+    (tmp_path / "other.yaml").write_text("grace: 1\n")
+    settings = load(tmp_path / "other.yaml")
+    assert (settings.workers, settings.grace) == (1, 1)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "limits:\ntelemetry:\n", "~\n"])
+def test_a_file_may_say_nothing(written: Written, text: str) -> None:
+    written(text)
+    assert dict(load()) == dict(Settings())
+
+
+def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_HTTP_PORT", "")
+    assert load().http_port == 4318
+
+
+def test_making_settings_in_code_reads_neither_file_nor_environment(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written("http_port: 1\n")
+    monkeypatch.setenv("GOLDSPAN_GRPC_PORT", "2")
+    assert dict(Settings()) == dict(Settings(http_port=4318, grpc_port=4317))
+
+
+def test_lists_in_variables_are_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {
+        "GOLDENS": "a.yaml, b.yaml",
+        "FORWARD": "http://one:4318,grpc://two:4317",
+        "RESULTS": "spans,events",
+        "UNITS": "request",
+        "METRICS": "tool_recall",
+        "THRESHOLDS": "tool_recall=0.5, passed=1",
+        "GOLDEN_ID_ATTRIBUTE": "case,test",
+        "ALLOWED_HOSTS": "one.example,two.example",
+        "TELEMETRY__ENDPOINT": "http://three:4318",
+        "NEAR": "off",
+    }.items():
+        monkeypatch.setenv(f"GOLDSPAN_{name}", text)
+    settings = load()
+    assert settings.goldens == ("a.yaml", "b.yaml")
+    assert [back_end.protocol for back_end in settings.back_ends] == ["http", "grpc"]
+    assert settings.results == ("events", "spans")
+    assert (settings.units, settings.metrics) == (("request",), ("tool_recall",))
+    assert settings.thresholds == {"tool_recall": 0.5, "passed": 1}
+    assert settings.golden_id_attributes == ("case", "test")
+    assert settings.hosts == {"one.example", "two.example", "localhost", "127.0.0.1", "::1"}
+    assert settings.telemetry.endpoint == "http://three:4318"
+    assert settings.near is None
+
+
+def test_back_ends_with_headers_may_be_said_in_json_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", SECRET)
+    monkeypatch.setenv("GOLDSPAN_FORWARD", '{"endpoint": "https://one", "headers": {"x-key": "${KEY}"}}')
+    (back_end,) = load().back_ends
+    assert back_end.headers == {"x-key": SECRET}
+
+
+def test_variables_that_the_processor_knows_mean_the_same_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "GOLDENS": "a.yaml,b.yaml",
+        "NEAR": "80",
+        "MARGIN": "2",
+        "GOLDEN_ID_ATTRIBUTE": "case",
+        "METRICS": "tool_recall",
+        "THRESHOLDS": "tool_recall=0.5",
+        "UNITS": "request",
+        "BUDGET": "2",
+        "IDLE": "7",
+        "LIFETIME": "8",
+        "LATE": "9",
+    }
+    for name, text in said.items():
+        monkeypatch.setenv(f"GOLDSPAN_{name}", text)
+    there, here = of_processor.from_environment(), load()
+    for field in ("goldens", "near", "margin", "golden_id_attributes", "metrics", "thresholds", "units", "budget"):
+        assert getattr(here, field) == getattr(there, field), field
+    assert (here.idle, here.lifetime, here.late) == (there.idle, there.lifetime, there.late)
+
+
+def test_the_processor_takes_none_of_the_gateways_variables_for_a_slip() -> None:
+    paths = [*Settings.model_fields, *(f"limits.{name}" for name in Limits.__dataclass_fields__)]
+    paths += [f"telemetry.{name}" for name in Telemetry.model_fields]
+    assert of_processor.mistyped({variable_of(path): "" for path in paths}) == []
+
+
+def test_variables_of_the_processor_and_of_kubernetes_are_none_of_the_gateways_business(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable in of_processor.VARIABLES:
+        if variable.name not in map(variable_of, Settings.model_fields):
+            monkeypatch.setenv(variable.name, "whatever")
+    for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_4318_TCP", "PORT_4318_TCP_ADDR"):
+        monkeypatch.setenv(f"GOLDSPAN_{name}", "tcp://10.0.0.1:4318")
+    assert dict(load()) == dict(Settings())
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("http_prt: 1", ": there is no setting 'http_prt'; did you mean 'http_port'?"),
+        ("limits: {max_span: 1}", ": there is no setting 'limits.max_span'; did you mean 'limits.max_spans'?"),
+        ("max_body_bytes: 1", ": there is no setting 'max_body_bytes'; did you mean 'limits.max_body_bytes'?"),
+        ("telemetry: {zzzz: 1}", ": there is no setting 'telemetry.zzzz'; there are endpoint, interval and headers"),
+        ("workers: two", ", workers: must be a whole number, not 'two'"),
+        ("workers: 33", ", workers: must be at most 32, not 33"),
+        ("workers: 1.5", ", workers: must be a whole number, not 1.5"),
+        ("idle: 0", ", idle: must be above 0, not 0"),
+        ("idle: .inf", ", idle: must be a finite number, not inf"),
+        ("grace: -1", ", grace: must be at least 0, not -1"),
+        ("enrich: perhaps", ", enrich: must be true or false, not 'perhaps'"),
+        ("host: ''", ", host: must not be empty, not ''"),
+        ("host: 3", ", host: must be text, not 3"),
+        ("goldens: 3", ", goldens: must be a list, not 3"),
+        ("data: [a]", ", data: must be a path"),
+        ("log_format: xml", ", log_format: must be text or json, not 'xml'"),
+        ("results: [events, wishes]", ", results[1]: must be events, metrics, spans or attributes, not 'wishes'"),
+        ("limits: 3", ", limits: must be a mapping, not 3"),
+        ("limits: {max_spans: 0}", ", limits.max_spans: is a whole number of at least 1, not 0"),
+        ("limits: {max_spans: many}", ", limits.max_spans: must be a whole number, not 'many'"),
+        ("telemetry: 3", ", telemetry: must be a mapping, not 3"),
+        (
+            "telemetry: {endpoint: collector}",
+            ", telemetry.endpoint: is written as http://collector:4318; passwords and keys go into headers",
+        ),
+        ("thresholds: tool_recall", ", thresholds: is written as tool_correctness=0.8, several separated by commas"),
+        ("thresholds: {a: b}", ", thresholds a: must be a number, not 'b'"),
+        ("units: [request, thing]", ", units[1]: must be request, component or conversation, not 'thing'"),
+        ("near: 101", ", near: must be at most 100, not 101"),
+        (
+            "forward: [http://x, {endpoint: http://y, nmae: z}]",
+            ", forward[1]: unknown key 'nmae'. Did you mean 'name'?",
+        ),
+        ("forward: '{'", ", forward: is no JSON"),
+        ("forward: 3", ", forward: must be a list"),
+        ("results: [events]", ", results: events need a back end to go to: name one with forward"),
+        ("enrich: true", ", enrich: there are no spans to enrich without a back end: name one with forward"),
+        (
+            "{enrich: false, results: attributes, forward: http://x}",
+            ", enrich: results has attributes, which is to enrich; leave one of them out",
+        ),
+        ("tls_cert: a.pem", ", tls_cert: needs tls_key beside it"),
+        ("tls_key: a.pem", ", tls_key: needs tls_cert beside it"),
+        ("{tls_key: a.pem, tls_cert: b.pem}", ", tls_cert: b.pem cannot be read: no such file or directory"),
+        ("grpc_port: 4318", ", grpc_port: HTTP and gRPC cannot share port 4318"),
+        ("allowed_origins: ['*']", ", allowed_origins: an origin is written as https://grafana.example"),
+        ("token_file: none", ", token_file: none cannot be read: no such file or directory"),
+        ("- host", ": holds ['host'] where settings were expected, such as `workers: 2`"),
+        ("host: a\n- b", ", line 2: not YAML: "),
+        ("host: a\nhost: b", ", line 2: 'host' is there twice"),
+    ],
+)
+def test_a_mistake_in_the_file_is_told_in_one_sentence_with_its_place(written: Written, text: str, told: str) -> None:
+    written(text)
+    said = refusal()
+    assert said.startswith(f"goldspan.yaml{told}")
+    assert "\n" not in said
+    assert "pydantic" not in said
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"^other\.yaml cannot be read: no such file or directory$"):
+        load("other.yaml")
+    (tmp_path / "goldspan.yaml").write_bytes(b"\xff\xfe")
+    assert refusal() == "goldspan.yaml is not UTF-8 text"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("HTTP_PORT", "x", "GOLDSPAN_HTTP_PORT: must be a whole number, not 'x'"),
+        ("LIMITS__MAX_SPANS", "0", "GOLDSPAN_LIMITS__MAX_SPANS: is a whole number of at least 1, not 0"),
+        (
+            "LIMITS__MAX_SPAN",
+            "1",
+            "there is no setting GOLDSPAN_LIMITS__MAX_SPAN; did you mean GOLDSPAN_LIMITS__MAX_SPANS?",
+        ),
+        ("LIMITS", "many", "GOLDSPAN_LIMITS: must be a mapping, not 'many'"),
+        (
+            "MAX_BODY_BYTES",
+            "1",
+            "there is no setting GOLDSPAN_MAX_BODY_BYTES; did you mean GOLDSPAN_LIMITS__MAX_BODY_BYTES?",
+        ),
+        ("FORWRD", "http://x", "there is no setting GOLDSPAN_FORWRD; did you mean GOLDSPAN_FORWARD?"),
+        (
+            "GOLDEN_ID_ATTRIBUTES",
+            "x",
+            "there is no setting GOLDSPAN_GOLDEN_ID_ATTRIBUTES; did you mean GOLDSPAN_GOLDEN_ID_ATTRIBUTE?",
+        ),
+        ("TELEMETRY__ZZZZZZZZZZZZ", "x", "there is no setting GOLDSPAN_TELEMETRY__ZZZZZZZZZZZZ"),
+        ("FORWARD", "ftp://x", "GOLDSPAN_FORWARD[0], 'endpoint': 'ftp://x' is no URL of a back end"),
+        ("TOKEN", "# none\n", "GOLDSPAN_TOKEN holds no token"),
+        (
+            "TOKEN",
+            f"good\n{SECRET} {SECRET}",
+            "GOLDSPAN_TOKEN, line 2: a token is made of letters, digits and -._~+/ only",
+        ),
+    ],
+)
+def test_a_mistake_in_the_environment_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, told: str
+) -> None:
+    monkeypatch.setenv(f"GOLDSPAN_{name}", text)
+    said = refusal()
+    assert said.startswith(told)
+    assert SECRET not in said
+
+
+def test_a_mistake_in_a_flag_names_the_flag() -> None:
+    assert refusal(http_port=70000) == "--http-port: must be at most 65535, not 70000"
+    assert refusal(allowed_origins=["*"]).startswith("--allowed-origin: ")
+    assert refusal(host="0.0.0.0").startswith("--host: 0.0.0.0 can be reached from elsewhere")
+
+
+# --- who may ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
+def test_this_machines_own_addresses_need_no_token(host: str) -> None:
+    settings = Settings(host=host)
+    assert settings.on_loopback
+    assert settings.hosts is not None
+    assert "localhost" in settings.hosts
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.example"])
+def test_any_other_address_needs_a_token_or_to_be_called_insecure(host: str, tmp_path: Path) -> None:
+    told = refusal(host=host)
+    for way_out in ("--token-file", "GOLDSPAN_TOKEN", "--insecure"):
+        assert way_out in told
+    with pytest.raises(ValidationError):
+        Settings(host=host)
+    assert load(None, {"host": host, "insecure": True}).hosts is None
+    path = secret_file(tmp_path / "tokens", f"# of the team\n\n{SECRET}\nanother==\n")
+    assert load(None, {"host": host, "token_file": str(path)}).ingest_tokens == (SECRET, "another==")
+
+
+def test_tokens_come_from_files_and_variables_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_READ_TOKEN", "one\ntwo")
+    path = secret_file(tmp_path / "tokens", "two\r\nthree\r\n")
+    settings = load(None, {"read_token_file": str(path)})
+    assert settings.read_tokens == ("two", "three", "one")
+    assert settings.ingest_tokens == ()
+
+
+def test_a_file_of_tokens_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_bytes(b"\xff\xff")
+    assert refusal(token_file="tokens") == "--token-file: tokens is no text"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such bits elsewhere")
+def test_secrets_that_others_may_read_are_warned_of(tmp_path: Path) -> None:
+    path = secret_file(tmp_path / "tokens", "token")
+    path.chmod(0o644)
+    with pytest.warns(GoldspanWarning, match=f"everybody on this machine may read it: chmod o-r {path}"):
+        load(None, {"token_file": path})
+
+
+def test_certificate_and_key_are_looked_at_before_anything_starts(tmp_path: Path) -> None:
+    for name in ("cert.pem", "key.pem"):
+        secret_file(tmp_path / name, "...")
+    assert load(None, {"tls_cert": "cert.pem", "tls_key": "key.pem"}).tls_cert == Path("cert.pem")
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "results", "enrich"),
+    [
+        ({}, ("events", "metrics"), False),
+        ({"results": "spans"}, ("spans",), False),
+        ({"results": ["attributes", "events"]}, ("events", "attributes"), True),
+        ({"enrich": True}, ("events", "metrics", "attributes"), True),
+        ({"enrich": True, "results": "attributes"}, ("attributes",), True),
+        ({"enrich": False}, ("events", "metrics"), False),
+    ],
+)
+def test_to_enrich_is_to_have_attributes_among_the_results(
+    said: dict[str, object], results: tuple[str, ...], enrich: bool
+) -> None:
+    settings = Settings(forward="http://x:4318", **said)
+    assert (settings.results, settings.enrich) == (results, enrich)
+
+
+# --- shown ------------------------------------------------------------------------------------------------------------
+
+EVERYTHING = f"""
+host: 0.0.0.0
+data: 'a folder: with # signs'
+goldens: ["1.yaml", 'true', "né😀.yaml", "-", "two\\nlines"]
+forward:
+  - http://plain:4318
+  - endpoint: https://cloud.example
+    name: cloud
+    headers: {{authorization: "Bearer ${{CLOUD_KEY}}", x-key: {SECRET}}}
+    signals: [traces, logs]
+    timeout_seconds: 2.5
+results: attributes
+workers: 3
+token: {SECRET}
+thresholds: {{tool_recall: 0.25}}
+near: off
+budget: 0.5
+limits: {{max_spans: 7}}
+telemetry: {{endpoint: "http://c:4318", headers: {{x-key: {SECRET}}}}}
+"""
+
+
+def test_the_printed_configuration_is_one_that_holds_the_same_but_for_secrets(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOUD_KEY", SECRET)
+    written(EVERYTHING)
+    monkeypatch.setenv("GOLDSPAN_READ_TOKEN", SECRET)
+    monkeypatch.setenv("GOLDSPAN_LIMITS__MAX_RATIO", "9")
+    settings = load(None, {"grace": 1.5})
+    printed = print_config(settings)
+    assert SECRET not in printed
+    lines = printed.splitlines()
+    for line in (
+        "host: 0.0.0.0  # file goldspan.yaml",
+        "http_port: 4318  # default",
+        "grace: 1.5  # flag --grace",
+        "  max_spans: 7  # file goldspan.yaml",
+        "  max_ratio: 9  # environment GOLDSPAN_LIMITS__MAX_RATIO",
+        "# token is hidden  # file goldspan.yaml",
+        "# read_token is hidden  # environment GOLDSPAN_READ_TOKEN",
+        "  headers: {}  # hidden: x-key  # file goldspan.yaml",
+    ):
+        assert line in lines
+    written(printed)
+    monkeypatch.delenv("GOLDSPAN_READ_TOKEN")
+    monkeypatch.delenv("GOLDSPAN_LIMITS__MAX_RATIO")
+    monkeypatch.setenv("GOLDSPAN_TOKEN", SECRET)
+    again = load()
+    hidden = {"token", "read_token", "forward", "telemetry"}
+    for name in Settings.model_fields.keys() - hidden:
+        assert getattr(again, name) == getattr(settings, name), name
+    assert [back_end.endpoint for back_end in again.back_ends] == [back_end.endpoint for back_end in settings.back_ends]
+    assert again.back_ends[1].headers == {"authorization": f"Bearer {SECRET}"}
+
+
+def test_the_defaults_printed_are_the_defaults(written: Written) -> None:
+    written(print_config(Settings()))
+    assert dict(load()) == dict(Settings())
+
+
+def test_no_text_about_settings_shows_a_secret(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUD_KEY", SECRET)
+    written(EVERYTHING)
+    settings = load()
+    shown = [repr(settings), str(settings), print_config(settings), *start_up_lines(settings, 4318, 4317)]
+    assert SECRET not in "\n".join(shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"token: [{SECRET}]",
+        f"{{forward: {SECRET}}}",
+        f"{{forward: [{{endpoint: http://x, headers: {SECRET}}}]}}",
+        f"{{forward: http://user:{SECRET}@x}}",
+        f"{{telemetry: {{headers: {{x: [{SECRET}]}}}}}}",
+        f"{{telemetry: {{endpoint: http://user:{SECRET}@x}}}}",
+    ],
+)
+def test_no_error_shows_what_may_be_a_secret(written: Written, text: str) -> None:
+    written(text)
+    said = refusal()
+    assert SECRET not in said or "is no URL of a back end" in said  # where no secret belongs
+
+
+def test_settings_go_to_other_processes_as_they_are(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUD_KEY", SECRET)
+    written(EVERYTHING)
+    settings = load()
+    there = pickle.loads(pickle.dumps(settings))
+    assert there == settings
+    assert there.back_ends == settings.back_ends
+    assert there.origin("host").name == "goldspan.yaml"
+
+
+def test_the_schema_knows_what_holds_and_what_does_not() -> None:
+    schema = json_schema()
+    json.dumps(schema)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    assert list(validator.iter_errors(yaml.safe_load(print_config(Settings())))) == []
+    assert list(validator.iter_errors(yaml.safe_load(EVERYTHING.replace("near: off", "near: 'off'")))) == []
+    for wrong in ({"http_prt": 1}, {"workers": 0}, {"limits": {"max_span": 1}}, {"forward": [{"nmae": "x"}]}):
+        assert list(validator.iter_errors(wrong))
+
+
+def test_the_schema_says_what_each_setting_means() -> None:
+    schema = json_schema()
+    limits = schema["$defs"]["Limits"]["properties"]
+    assert [name for name, field in schema["properties"].items() if not field.get("description")] == []
+    assert [name for name, field in limits.items() if not field.get("description")] == []
+
+
+# --- at the start -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_lines_say_what_listens_where_and_what_is_off() -> None:
+    assert start_up_lines(Settings(), 4318, 4317)[0].endswith(
+        "listens on http://127.0.0.1:4318 (OTLP/HTTP, API, /metrics)"
+    )
+    assert start_up_lines(Settings(), 4318, 4317)[1:] == [
+        "OTLP/gRPC on 127.0.0.1:4317",
+        "access: this machine only, without a token",
+        "goldens: none; runs are found and stored, and judged by nothing",
+        f"store: {Path('goldspan-data/goldspan.db')}, kept for good, without arguments and results",
+        "off: TLS (tls_cert, tls_key), forwarding (forward), own figures over OTLP (telemetry)",
+    ]
+
+
+def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None:
+    settings = Settings(
+        host="::",
+        token="one\ntwo",
+        read_token="three",
+        tls_cert="cert.pem",
+        tls_key="key.pem",
+        goldens="a.yaml,b.yaml",
+        forward=["http://one:4318", {"endpoint": "grpcs://two:4317", "name": "cloud", "signals": ["traces"]}],
+        results="events,metrics,spans,attributes",
+        workers=2,
+        keep_days=30,
+        max_store_bytes=1000,
+        keep_arguments=True,
+        telemetry={"endpoint": "http://c:4318"},
+    )
+    store = Path("goldspan-data/goldspan.db")
+    first, *others = start_up_lines(settings, 1, None)
+    assert "https://[::]:1" in first
+    assert others == [
+        "access: everybody who reaches this address, with a token (2 that may send and 1 that may read)",
+        "forwards to http://one:4318, in plain text",
+        "forwards to cloud: two:4317 (gRPC), traces only",
+        "results to the same back ends: events, metrics, spans and attributes",
+        "goldens: a.yaml, b.yaml",
+        f"store: {store}, kept for 30 days and up to 1000 bytes, with arguments and results",
+        "2 workers",
+        "off: gRPC (grpc_port)",
+    ]
+    partly = Settings(token="one", max_store_bytes=5, forward="http://x:1", tls_cert="a", tls_key="b")
+    lines = start_up_lines(partly, 1, 2)
+    assert "OTLP/gRPC on 127.0.0.1:2 (TLS)" in lines
+    assert "access: this machine only, with a token (1 that may send; nobody may read)" in lines
+    assert "results to it: events and metrics" in lines
+    assert any("kept up to 5 bytes" in line for line in lines)
+    assert lines[-1] == (
+        "off: spans to back ends (results), attributes to back ends (results), own figures over OTLP (telemetry)"
+    )

@@ -1,0 +1,298 @@
+"""The gateway's own figures and its log, as Prometheus, a Collector and a log reader get them."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import json
+import logging
+import re
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+
+from goldspan import semconv
+from goldspan.errors import GoldspanWarning
+from goldspan.gateway import telemetry
+from goldspan.gateway.counting import COUNTERS, Counting
+from goldspan.gateway.log_lines import write_logs
+from goldspan.gateway.settings.fields import Settings
+from goldspan.gateway.telemetry import Telemetry
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+def of_worker(data: Path, worker: int = 0, workers: int = 1, **more: object) -> Telemetry:
+    return Telemetry(Settings(data=data, workers=workers, **more), worker)
+
+
+def samples(text: bytes) -> dict[tuple[str, str], float]:
+    """The values by name and worker, of those without further labels or with any."""
+    return {
+        (sample.name, sample.labels["worker"]): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def asked(gateway: Telemetry, accept: str = "") -> tuple[str, bytes]:
+    """What the route answers, over ASGI."""
+    sent: list[dict[str, object]] = []
+
+    async def ask() -> None:
+        async def receive() -> dict[str, object]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: dict[str, object]) -> None:
+            sent.append(message)
+
+        headers = [(b"accept", accept.encode())] if accept else []
+        scope = {"type": "http", "method": "GET", "path": "/metrics", "query_string": b"", "headers": headers}
+        await Starlette(routes=gateway.routes)({**scope, "root_path": "", "http_version": "1.1"}, receive, send)
+
+    asyncio.run(ask())
+    start, *rest = sent
+    assert start["status"] == 200
+    media = dict(start["headers"])[b"content-type"].decode()  # type: ignore[call-overload]
+    return media, b"".join(part.get("body", b"") for part in rest)  # type: ignore[misc]
+
+
+# --- /metrics ---------------------------------------------------------------------------------------------------------
+
+
+def test_everything_counted_is_there_under_a_name_that_prometheus_knows(tmp_path: Path) -> None:
+    gateway = of_worker(tmp_path)
+    counting = Counting(gateway.meter_provider)
+    for counted in COUNTERS:
+        counting.add(counted.name, 2, signal="traces")
+    media, body = asked(gateway)
+    assert media.startswith("text/plain; version=0.0.4")
+    found = samples(body)
+    for counted in COUNTERS:
+        name = counted.name.replace(".", "_")
+        assert found[f"{name}_total", "0"] == 2, name
+    assert f"# HELP {semconv.GATEWAY_REFUSED.replace('.', '_')}_total Requests" in body.decode()
+    gateway.stop()
+
+
+def test_the_process_tells_of_its_work_and_its_memory(tmp_path: Path) -> None:
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("for want of /proc")
+    gateway = of_worker(tmp_path)
+    found = samples(gateway.text()[0])
+    assert found["process_resident_memory_bytes", "0"] > 1_000_000
+    assert found["process_open_fds", "0"] > 2
+    assert ("process_cpu_seconds_total", "0") in found
+    gateway.stop()
+
+
+def test_openmetrics_is_answered_to_whoever_asks_for_it(tmp_path: Path) -> None:
+    gateway = of_worker(tmp_path)
+    Counting(gateway.meter_provider).add(semconv.GATEWAY_BYTES, 3, signal="traces")
+    media, body = asked(gateway, OPENMETRICS)
+    assert media.startswith("application/openmetrics-text")
+    families = {family.name: family for family in openmetrics_families(body.decode())}
+    assert families["goldspan_gateway_bytes"].samples[0].value == 3
+    gateway.stop()
+
+
+def test_labels_are_those_of_the_counter_and_the_worker_and_nothing_else(tmp_path: Path) -> None:
+    gateway = of_worker(tmp_path)
+    Counting(gateway.meter_provider).add(semconv.GATEWAY_REFUSED, 1, limit="max_spans")
+    lines = [line for line in gateway.text()[0].decode().splitlines() if line.startswith("goldspan_gateway_refused")]
+    assert lines == ['goldspan_gateway_refused_total{goldspan_limit="max_spans",worker="0"} 1.0']
+    gateway.stop()
+
+
+def test_one_process_may_have_several_and_each_has_its_own_figures(tmp_path: Path) -> None:
+    one, other = of_worker(tmp_path), of_worker(tmp_path)
+    Counting(one.meter_provider).add(semconv.GATEWAY_SHED, 5)
+    assert ("goldspan_gateway_scoring_shed_total", "0") in samples(one.text()[0])
+    assert ("goldspan_gateway_scoring_shed_total", "0") not in samples(other.text()[0])
+    one.stop()
+    other.stop()
+
+
+def test_scrapes_at_once_each_get_all_figures_once(tmp_path: Path) -> None:
+    gateway = of_worker(tmp_path)
+    Counting(gateway.meter_provider).add(semconv.GATEWAY_SHED, 5)
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda _: gateway.text()[0].decode(), range(64)))
+    assert [text.count("goldspan_gateway_scoring_shed_total{") for text in texts] == [1] * 64
+    gateway.stop()
+
+
+def until(what: str, path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and what in path.read_text()):
+        assert time.monotonic() < deadline, path
+        time.sleep(0.01)
+
+
+def test_any_worker_answers_with_the_figures_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "_WRITTEN_EVERY", 0.01)
+    workers = [of_worker(tmp_path, worker, 3) for worker in range(3)]
+    for number, each in enumerate(workers, start=1):
+        counting = Counting(each.meter_provider)
+        counting.add(semconv.GATEWAY_REQUESTS, number, status=200, signal="traces")
+        each.meter_provider.get_meter("goldspan").create_histogram("waited", unit="s").record(number)
+        each.start()
+    for worker in range(3):
+        until("goldspan_gateway_requests_total", tmp_path / "metrics" / f"{worker}.prom")
+        until("waited_seconds_sum", tmp_path / "metrics" / f"{worker}.prom")
+    for each in workers:
+        _, body = asked(each)
+        found = samples(body)
+        for worker in range(3):
+            assert found["goldspan_gateway_requests_total", str(worker)] == worker + 1
+            assert found["waited_seconds_sum", str(worker)] == worker + 1
+        types = re.findall(r"^# TYPE (\S+)", body.decode(), re.MULTILINE)
+        assert len(types) == len(set(types))
+        assert list(openmetrics_families(each.text(OPENMETRICS)[0].decode()))
+    for each in workers:
+        each.stop()
+
+
+def test_figures_of_workers_that_are_gone_and_damaged_files_are_left_out(tmp_path: Path) -> None:
+    gateway = of_worker(tmp_path, 0, 5)
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    figures = '# TYPE x counter\nx_total{a="b"} 1\n'
+    now = time.monotonic()
+    (folder / "1.prom").write_text(f"# goldspan {now}\n{figures}")
+    (folder / "2.prom").write_text(f"# goldspan {now - 3600}\n{figures}")
+    (folder / "3.prom").write_text(f"# goldspan {now}\n# TYPE x counter\nx_total{{a=")
+    (folder / "4.prom").write_bytes(b"\xff\xff")
+    (folder / "7.prom").write_text(f"# goldspan {now}\n{figures}")
+    found = {worker: value for (name, worker), value in samples(gateway.text()[0]).items() if name == "x_total"}
+    assert found == {"1": 1}
+    telemetry.clear(tmp_path)
+    assert list(folder.glob("*.prom")) == []
+    telemetry.clear(tmp_path / "nowhere")
+    gateway.stop()
+
+
+# --- over OTLP --------------------------------------------------------------------------------------------------------
+
+
+class _Collector(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        self.server.got.append((self.path, dict(self.headers), body))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Say nothing."""
+
+
+@pytest.fixture
+def collector() -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Collector) as server:
+        server.got = []  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_figures_are_sent_over_otlp_where_that_is_asked_for(tmp_path: Path, collector: ThreadingHTTPServer) -> None:
+    sending = {"endpoint": f"http://127.0.0.1:{collector.server_port}/otlp/", "headers": {"x-key": "k"}}
+    gateway = of_worker(tmp_path, 1, 2, telemetry=sending)
+    Counting(gateway.meter_provider).add(semconv.GATEWAY_SHED, 5)
+    gateway.stop(30)
+    path, headers, body = collector.got[-1]  # type: ignore[attr-defined]
+    assert path == "/otlp/v1/metrics"
+    assert {name.lower(): value for name, value in headers.items()}["x-key"] == "k"
+    (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
+    said = {attribute.key: attribute.value for attribute in resource.resource.attributes}
+    assert said["service.name"].string_value == "goldspan"
+    assert said["goldspan.worker"].int_value == 1
+    assert [metric.name for scope in resource.scope_metrics for metric in scope.metrics] == [semconv.GATEWAY_SHED]
+
+
+def test_the_environment_may_give_the_gateway_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "our-gateway")
+    assert telemetry._resource(0).attributes["service.name"] == "our-gateway"
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    """The root logger, put back as it was."""
+    root = logging.getLogger()
+    handlers, level, shown = root.handlers[:], root.level, warnings.showwarning
+    yield root
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    warnings.showwarning = shown
+
+
+def test_a_line_of_the_log_is_one_json_object(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    write_logs("json", "info", worker=3, stream=stream)
+    log = logging.getLogger("goldspan.gateway")
+    log.debug("not heard")
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        log.exception("it %s\nso", "was")
+    log.info("with its stack", stack_info=True)
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("time"))
+    assert first.pop("exception").endswith("ValueError: two\nlines")
+    assert first == {"level": "error", "logger": "goldspan.gateway", "message": "it was\nso", "worker": 3}
+    assert "Stack" in second["exception"]
+
+
+def test_what_others_wrote_begins_no_line_of_text_and_steers_no_terminal(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    write_logs("text", "warning", worker=1, stream=stream)
+    logging.getLogger("goldspan").warning("said: %s", "a\n2026-01-01 error forged\x1b[2J")
+    try:
+        raise ValueError("\x1b[2J")
+    except ValueError:
+        logging.getLogger("goldspan").exception("failed")
+    line, *others = stream.getvalue().splitlines()
+    assert line.endswith(r"warning [1] goldspan: said: a\n2026-01-01 error forged\x1b[2J")
+    assert others[-1] == r"ValueError: \x1b[2J"
+
+
+def test_warnings_are_logged_and_who_asked_for_what_is_not(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    write_logs("json", "info", stream=stream)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("some were left out", GoldspanWarning, stacklevel=1)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+    logging.getLogger("uvicorn.access").info("GET /")
+    logging.getLogger("uvicorn.error").info("started")
+    ours, other = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (ours["logger"], ours["level"], ours["message"]) == ("goldspan", "warning", "some were left out")
+    assert "worker" not in ours
+    assert other["message"].endswith("DeprecationWarning: old")
+
+
+def test_the_log_goes_to_standard_error(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    write_logs("text", "info")
+    logging.getLogger("goldspan.gateway").info("here")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith("info goldspan.gateway: here\n")

@@ -1,0 +1,193 @@
+"""Spans are gathered until no more of them are expected, within bounds, and nothing is forgotten on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.gateway.scoring.traces import Bundle, Bundles, Patience, Room
+
+PATIENCE = Patience(grace=1.0, idle=10.0, late=60.0, lifetime=100.0)
+A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
+
+
+def bundles(patience: Patience = PATIENCE, **room: int) -> Bundles:
+    return Bundles(patience, Room(**room))
+
+
+def add(
+    held: Bundles, key: Any, entry: int, now: float, *, rooted: bool = False, journal: int = 0, **more: Any
+) -> None:
+    size, spans = more.get("size", 10), more.get("spans", 1)
+    held.add(journal, entry, key, b"part", now, size=size, spans=spans, rooted=rooted)
+
+
+def due(held: Bundles, now: float) -> list[Bundle]:
+    """What is due, each scored on the way, as it is by whoever asks."""
+    found = []
+    for bundle in held.due(now):
+        found.append(bundle)
+        held.scored(bundle)
+    return found
+
+
+def keys(found: list[Bundle]) -> list[Any]:
+    return [bundle.keys[0] for bundle in found]
+
+
+def test_a_trace_is_due_a_little_after_its_root_and_one_without_a_root_when_it_is_idle() -> None:
+    held = bundles()
+    add(held, A, 1, 0.0)
+    add(held, B, 2, 0.0)
+    add(held, A, 3, 0.5, rooted=True)
+    assert due(held, 1.4) == []
+    assert keys(due(held, 1.5)) == [A]
+    assert due(held, 9.9) == []
+    assert keys(due(held, 10.0)) == [B]
+
+
+def test_every_further_span_puts_it_off_but_not_for_ever() -> None:
+    held = bundles()
+    for entry in range(1, 1000):
+        now = entry / 2
+        add(held, A, entry, now, rooted=True)
+        found = due(held, now)
+        if found:
+            break
+    assert now == pytest.approx(100.5)
+
+
+def test_a_late_span_makes_it_due_again_and_its_spans_are_no_longer_in_memory() -> None:
+    held = bundles()
+    add(held, A, 1, 0.0, rooted=True)
+    (bundle,) = due(held, 1.0)
+    assert (bundle.parts, bundle.whole, held.bytes) == ([], False, 0)
+    add(held, A, 7, 30.0)
+    assert keys(due(held, 31.0)) == [A]
+    assert bundle.places == {0: [1, 7]}
+    assert not bundle.reopened
+
+
+def test_what_comes_when_it_was_let_go_opens_it_anew_and_says_so() -> None:
+    held = bundles()
+    add(held, A, 1, 0.0, rooted=True)
+    due(held, 1.0)
+    due(held, 61.0)
+    assert len(held) == 0
+    assert held.oldest(0) is None
+    add(held, A, 9, 62.0)
+    (bundle,) = due(held, 72.0)
+    assert bundle.reopened
+    assert bundle.places == {0: [9]}
+
+
+def test_a_journal_is_needed_from_the_first_entry_of_what_is_held() -> None:
+    held = bundles()
+    add(held, A, 4, 0.0, rooted=True)
+    add(held, B, 5, 0.0)
+    add(held, A, 6, 0.0, journal=1)
+    assert (held.oldest(0), held.oldest(1), held.oldest(2)) == (4, 6, None)
+    held.let_go(held.find(A))  # type: ignore[arg-type]
+    assert (held.oldest(0), held.oldest(1)) == (5, None)
+
+
+def test_two_bundles_become_one_with_the_places_of_both() -> None:
+    held = bundles()
+    add(held, A, 1, 0.0, rooted=True)
+    add(held, B, 2, 1.0)
+    add(held, B, 3, 1.0, journal=1)
+    first, second = held.find(A), held.find(B)
+    assert first is not None
+    assert second is not None
+    joined = held.join([second, first], ("session", "s"))
+    assert joined is held.find(A) is held.find(B) is held.find(("session", "s"))
+    assert (joined.places, joined.spans, len(held)) == ({0: [1, 2], 1: [3]}, 3, 1)
+    assert held.oldest(0) == 1
+    assert keys(due(held, 2.0)) == [B]
+    add(held, C, 9, 5.0)
+    held.let_go(joined)
+    assert (held.oldest(0), held.oldest(1)) == (9, None)
+
+
+def test_more_than_may_be_in_memory_is_let_out_of_it_and_nothing_else() -> None:
+    held = bundles(max_bytes=25)
+    for entry, key in enumerate((A, B, C), start=1):
+        add(held, key, entry, 0.0, rooted=True)
+    assert held.bytes == 20
+    found = due(held, 1.0)
+    assert keys(found) == [A, B, C]
+    assert [bundle.places for bundle in found] == [{0: [1]}, {0: [2]}, {0: [3]}]
+
+
+def test_more_bundles_than_may_be_are_scored_as_they_are_the_oldest_first() -> None:
+    held = bundles(max_bundles=2)
+    for entry, key in enumerate((A, B, C), start=1):
+        add(held, key, entry, 0.0)
+    assert keys(due(held, 0.0)) == [A]
+    assert (held.evicted, len(held)) == (1, 2)
+
+
+def test_a_trace_with_too_many_spans_is_not_scored_and_each_of_its_spans_is_counted() -> None:
+    held = bundles(max_spans=5)
+    add(held, A, 1, 0.0, spans=3, rooted=True)
+    add(held, A, 2, 0.0, spans=3)
+    add(held, A, 3, 0.0, spans=2)
+    assert (held.unscored, held.bytes) == (8, 0)
+    (bundle,) = due(held, 1.0)
+    assert bundle.lost
+
+
+def test_what_is_shed_takes_the_rest_of_its_trace_with_it() -> None:
+    held = bundles()
+    add(held, A, 1, 0.0, spans=3, rooted=True)
+    held.shed(0, 2, A, 0.5, spans=2)
+    held.shed(0, 3, B, 0.5, spans=4)
+    add(held, A, 4, 0.6, spans=1)
+    assert held.unscored == 10
+    assert all(bundle.lost for bundle in due(held, 20.0))
+
+
+def test_at_the_end_only_what_has_its_root_is_complete() -> None:
+    held = bundles()
+    add(held, A, 1, 0.0, rooted=True)
+    add(held, B, 2, 0.0)
+    add(held, C, 3, 0.0, rooted=True)
+    held.wait_on(held.find(C))  # type: ignore[arg-type]
+    assert keys(held.complete()) == [A]
+
+
+def test_nothing_is_due_that_nobody_knows_the_time_of() -> None:
+    held = bundles()
+    assert held.next_time() is None
+    add(held, A, 1, 0.0)
+    assert held.next_time() == 10.0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans(), st.floats(0, 20)), max_size=60),
+    st.sampled_from([2, 1000]),
+    st.sampled_from([30, 10_000]),
+)
+def test_every_entry_is_scored_with_its_trace_and_needed_until_then(
+    steps: list[tuple[str, bool, float]], max_bundles: int, max_bytes: int
+) -> None:
+    held = bundles(max_bundles=max_bundles, max_bytes=max_bytes)
+    now, seen = 0.0, set()
+    for entry, (key, rooted, pause) in enumerate(steps, start=1):
+        now += pause
+        add(held, key, entry, now, rooted=rooted)
+        waiting = {place for place in range(1, entry + 1) if place not in seen}
+        oldest = held.oldest(0)
+        assert not waiting or (oldest is not None and oldest <= min(waiting))
+        for bundle in held.due(now):
+            seen.update(bundle.places[0])
+            held.scored(bundle)
+        assert held.bytes <= max_bytes
+        assert len(held) <= max_bundles
+    for bundle in held.due(now + 1_000):
+        seen.update(bundle.places[0])
+        held.scored(bundle)
+    assert seen == set(range(1, len(steps) + 1))

@@ -1,0 +1,251 @@
+"""Real processes: started, killed, started again, told to stop, and gone when nobody looks after them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from goldspan.errors import ConfigurationError
+from goldspan.gateway import workers
+from goldspan.gateway.settings.fields import Settings
+from goldspan.gateway.workers import holding
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(socket, "SO_REUSEPORT"), reason="where only one process can listen on a port"
+)
+
+PROGRAM = Path(__file__).parent.parent / "gateway_supervised.py"
+
+T = TypeVar("T")
+
+
+class Gateway:
+    """The program, with a data folder of its own."""
+
+    def __init__(self, data: Path, **settings: object) -> None:
+        self.data = data
+        self._settings = {"data": str(data), "http_port": 0, "grpc_port": 0, "workers": 2, **settings}
+        self.process: subprocess.Popen[str]
+
+    def start(self) -> Gateway:
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), json.dumps(self._settings)], stderr=subprocess.PIPE, text=True
+        )
+        return self
+
+    def said(self, index: int, begun: int = 0) -> dict[str, Any]:
+        """What a worker said when it had begun for the first, second ... time."""
+        path = self.data / f"worker-{index}-{begun}"
+        until(path.exists)
+        return dict(json.loads(path.read_text()))
+
+    def told(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """The exit status and what was logged, after a signal."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        _, logged = self.process.communicate(timeout=120)
+        return self.process.returncode, logged
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
+    made: list[Gateway] = []
+
+    def make(**settings: object) -> Gateway:
+        data = tmp_path / "data"
+        data.mkdir(exist_ok=True)
+        made.append(Gateway(data, **settings))
+        return made[-1].start()
+
+    yield make
+    for each in made:
+        each.process.kill()
+        each.process.communicate()
+
+
+Make = Callable[..., Gateway]
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process is over: also where nobody took note of it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return False  # gone this moment, or a system without /proc
+
+
+# --- several ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_workers_share_one_port_that_was_free_and_end_well_when_told(gateway: Make, number: int) -> None:
+    program = gateway(workers=3)
+    said = [program.said(index) for index in range(3)]
+    assert len({each["port"] for each in said}) == 1
+    assert len({each["pid"] for each in said}) == 3
+    assert {each["grpc_port"] for each in said} == {0}
+    socket.create_connection(("127.0.0.1", said[0]["port"])).close()
+    status, logged = program.told(number)
+    assert (status, logged) == (0, "")
+    assert all(is_gone(each["pid"]) for each in said)
+
+
+def test_a_worker_that_dies_is_started_again_on_the_same_port(gateway: Make) -> None:
+    program = gateway()
+    first, other = program.said(0), program.said(1)
+    os.kill(first["pid"], signal.SIGKILL)
+    again = program.said(0, 1)
+    assert again["port"] == first["port"]
+    assert not is_gone(other["pid"])
+    os.kill(again["pid"], signal.SIGKILL)
+    program.said(0, 2)
+    status, logged = program.told()
+    assert status == 0
+    assert "worker 0 ended (SIGKILL); it starts again in 0.5 s" in logged
+    assert "worker 0 ended (SIGKILL); it starts again in 1 s" in logged
+
+
+def test_nothing_remains_when_whoever_looks_after_the_workers_is_killed(gateway: Make) -> None:
+    program = gateway()
+    pids = [program.said(index)["pid"] for index in range(2)]
+    status, _ = program.told(signal.SIGKILL)
+    assert status == -signal.SIGKILL
+    until(lambda: all(map(is_gone, pids)))
+    with holding(program.data):
+        pass  # another may begin
+
+
+def test_a_worker_that_does_not_end_in_time_is_killed(gateway: Make) -> None:
+    program = gateway(drain_seconds=0)
+    pids = [program.said(index)["pid"] for index in range(2)]
+    (program.data / "hang").touch()
+    status, logged = program.told()
+    assert status == 1
+    assert "worker 1 did not end well (SIGKILL)" in logged
+    assert all(map(is_gone, pids))
+
+
+def test_the_exit_status_says_that_a_worker_did_not_end_well(gateway: Make) -> None:
+    program = gateway()
+    program.said(0)
+    program.said(1)
+    (program.data / "fail").touch()
+    status, logged = program.told()
+    assert status == 1
+    assert "worker 0 did not end well (exit status 3)" in logged
+
+
+def test_what_a_worker_has_against_its_settings_is_said_once_and_ends_all(gateway: Make, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "refuse").write_text("0")
+    status, logged = gateway().ended()
+    assert status == 2
+    assert logged == "error: there is no metric 'wishes'\n"
+
+
+def test_a_worker_that_began_once_is_started_again_also_when_settings_went_wrong(gateway: Make) -> None:
+    program = gateway()
+    first = program.said(0)
+    program.said(1)
+    (program.data / "refuse").write_text("1")
+    os.kill(first["pid"], signal.SIGKILL)
+    until((program.data / "refused").exists)
+    (program.data / "refuse").unlink()
+    program.said(0, 1)
+    status, logged = program.told()
+    assert status == 0
+    assert "worker 0 ended (there is no metric 'wishes'); it starts again in 1 s" in logged
+
+
+def test_a_port_of_another_program_is_refused_before_anything_starts(gateway: Make) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # which alone would share it in silence
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, logged = gateway(http_port=0, grpc_port=port).ended()
+    assert status == 2
+    assert logged == f"error: grpc_port: cannot listen on 127.0.0.1 port {port}: address already in use\n"
+
+
+def test_without_ports_that_are_shared_several_workers_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(socket, "SO_REUSEPORT")
+    with pytest.raises(ConfigurationError, match="workers: this system lets only one process listen on a port"):
+        workers.supervise(Settings(data=tmp_path / "data", workers=2), _unused)
+
+
+def _unused(settings: Settings, index: int) -> int:
+    raise AssertionError
+
+
+# --- one --------------------------------------------------------------------------------------------------------------
+
+
+def test_one_worker_is_this_process(gateway: Make) -> None:
+    program = gateway(workers=1)
+    assert program.said(0)["pid"] == program.process.pid
+    assert program.told() == (0, "")
+
+
+def test_two_gateways_do_not_work_on_one_folder(gateway: Make) -> None:
+    first = gateway(workers=1)
+    first.said(0)
+    status, logged = gateway(workers=1).ended()
+    assert status == 2
+    told = f"another gateway is at work in {first.data}: stop that one, or name another folder with --data"
+    assert logged == f"error: {told}\n"
+    assert first.told()[0] == 0
+    with holding(first.data):
+        pass
+
+
+def test_a_folder_is_made_for_nobody_else_to_read(tmp_path: Path) -> None:
+    data = tmp_path / "deep" / "data"
+    with holding(data):
+        assert data.stat().st_mode & 0o077 == 0
+        with pytest.raises(ConfigurationError, match="another gateway is at work"), holding(data):
+            pass
+
+
+def test_a_folder_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"file cannot be made: file exists"), holding(tmp_path / "file"):
+        pass
+    (tmp_path / "data" / "lock").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=r"lock cannot be used: "), holding(tmp_path / "data"):
+        pass
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "lock").write_bytes(b"no database at all" * 100)
+    with pytest.raises(ConfigurationError, match=r"lock cannot be used: "), holding(tmp_path / "other"):
+        pass
+
+
+def test_how_a_process_ended_is_told_by_the_name_of_the_signal() -> None:
+    assert workers._how(-signal.SIGSEGV) == "SIGSEGV"
+    assert workers._how(-500) == "signal 500"
+    assert workers._how(0) == "exit status 0"
