@@ -329,14 +329,8 @@ def test_the_partitions_are_those_of_the_traces():
     assert reading(document(made), partitioned=True).partitions == ALL_PARTITIONS
 
 
-def test_logs_without_a_trace_are_together_in_one_partition():
-    made = logs_request("a", trace=1)
-    made.MergeFrom(logs_request("b", trace=0))
-    free = logs_request("c")
-    free.resource_logs[0].scope_logs[0].log_records[0].trace_id = b""
-    made.MergeFrom(free)
-    assert reading(made, "logs", partitioned=True).partitions == 1 << partition_of(TRACE_1) | 1 << partition_of(b"")
-    assert reading(metrics_request(), "metrics", partitioned=True).partitions == ALL_PARTITIONS
+def test_which_worker_has_to_do_with_logs_is_not_told_by_their_traces():
+    assert reading(logs_request("a", trace=1), "logs", partitioned=True).partitions == ALL_PARTITIONS
 
 
 def test_a_log_record_with_a_broken_id_is_left_out_alone():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 import goldspan
 from gateway_scoring import Line, json_request, request, shuffled_posts
 from goldspan import ExpectedTool, Golden, Goldens, semconv
+from goldspan.errors import StoreError
+from goldspan.gateway.scoring import opening
 from goldspan.gateway.scoring.traces import Patience
 from goldspan.model import SpanRecord
 from spans import agent, model, span, tool, trace_id
@@ -166,14 +169,14 @@ def test_metrics_and_logs_of_no_agent_are_nobodys_work(line: Line) -> None:
     assert line.cursor() == 2
 
 
+def event(name: str, time: int, **attributes: str) -> dict[str, Any]:
+    """A log record as a coding agent writes it."""
+    told = {"event.name": name, "session.id": "s1", **attributes}
+    pairs = [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]
+    return {"timeUnixNano": str(10**18 + time), "body": {"stringValue": f"claude_code.{name}"}, "attributes": pairs}
+
+
 def test_log_events_of_a_session_are_its_request(line: Line) -> None:
-    def event(name: str, time: int, **attributes: str) -> dict[str, Any]:
-        told = {"event.name": name, "session.id": "s1", **attributes}
-        pairs = [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]
-        return {"timeUnixNano": str(10**18 + time), "body": {"stringValue": f"claude_code.{name}"}, "attributes": pairs}
-
-    import json
-
     for number, record in enumerate(
         (
             event("user_prompt", 0, prompt="Fix it"),
@@ -362,6 +365,74 @@ def test_what_is_not_read_yet_is_not_taken_for_rest(line: Line) -> None:
     assert line.tools()[f"{root.trace_id}:{root.span_id}"] == ["search", "book"]
 
 
+def test_entries_on_both_sides_of_the_cursor_take_nothing_away(tmp_path: Path) -> None:
+    """A trace that was let go lies before and behind the first entry of one that is held still."""
+    line = Line(tmp_path)
+    root, first = asking(0, "search")
+    line.post(request(first))
+    line.wait()
+    other = asking(1, "book")
+    line.post(request(other[1]))
+    line.wait()
+    line.post(request(root))
+    line.wait(1.0)
+    line.wait(61.0)
+    assert line.cursor() == 1
+    line.close()
+    again = Line(tmp_path, now=line.now)
+    again.wait(1.0)
+    again.wait(10.0)
+    (run,) = (run for run_id, run in again.runs().items() if run_id.startswith(root.trace_id))
+    assert (run.evaluations, run.current.document["tools_used"]) == (1, ["search"])
+    again.close()
+
+
+@pytest.mark.parametrize("sent", ["the root once more", "a late call"])
+def test_what_comes_to_a_stored_run_after_it_began_again_takes_nothing_away(tmp_path: Path, sent: str) -> None:
+    line = Line(tmp_path)
+    root, first, late = asking(0, "search", "book")
+    line.post(request(root, first))
+    line.wait(1.0)
+    line.wait(61.0)
+    line.wait()
+    line.close()
+    again = Line(tmp_path, now=line.now)
+    again.post(request(root if sent == "the root once more" else late))
+    again.wait(1.0)
+    again.wait(10.0)
+    run = only(again)
+    assert (run.evaluations, run.current.document["tools_used"]) == (1, ["search"])
+    assert count(again, semconv.TOO_LATE_SPANS_COUNTER) == 1
+    again.close()
+
+
+def test_a_part_that_was_scored_before_it_began_again_is_taken_back(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    root, first = asking(0, "search")
+    line.post(request(first))
+    line.wait(10.0)
+    line.close()
+    again = Line(tmp_path, now=line.now)
+    again.post(request(root))
+    again.wait(1.0)
+    assert again.tools() == {f"{root.trace_id}:{root.span_id}": ["search"]}
+    again.close()
+
+
+def test_time_in_which_it_was_not_there_is_no_rest(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    root, first = asking(0, "search")
+    line.post(request(first))
+    line.close()
+    again = Line(tmp_path, now=line.now + 300.0)
+    again.wait(5.0)
+    assert again.runs() == {}
+    again.post(request(root))
+    again.wait(1.0)
+    assert again.tools() == {f"{root.trace_id}:{root.span_id}": ["search"]}
+    again.close()
+
+
 def test_other_workers_go_on_where_these_stopped(tmp_path: Path) -> None:
     line = Line(tmp_path, workers=3)
     for number in range(12):
@@ -462,6 +533,78 @@ def test_a_trace_that_never_rests_does_not_fill_the_journal(tmp_path: Path) -> N
     line.close()
 
 
+def test_a_log_of_nobody_knows_whose_service_stops_nothing(line: Line) -> None:
+    service = {"key": "service.name", "value": {"arrayValue": {"values": [{"stringValue": "a"}]}}}
+    record = event("user_prompt", 0, prompt="Fix it")
+    logs = {"resourceLogs": [{"resource": {"attributes": [service]}, "scopeLogs": [{"logRecords": [record]}]}]}
+    line.post(json.dumps(logs).encode(), signal="logs", media="json")
+    line.post(request(*asking(0, "search")))
+    line.wait(1.0)
+    assert ["search"] in line.tools().values()
+
+
+def test_sessions_of_logs_are_whole_whichever_worker_they_come_to(tmp_path: Path) -> None:
+    line = Line(tmp_path, workers=3)
+    for session in range(12):
+        for place, record in enumerate(
+            (event("user_prompt", 0, prompt="Fix it"), event("tool_result", 9, tool_name="Read"))
+        ):
+            record["attributes"][1]["value"]["stringValue"] = f"s{session}"
+            logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+            line.post(json.dumps(logs).encode(), signal="logs", media="json", journal=place)
+    line.wait(10.0)
+    assert list(line.tools().values()) == [["Read"]] * 12
+    line.close()
+
+
+def test_calls_of_a_session_that_never_rests_are_scored_now_and_then(tmp_path: Path) -> None:
+    line = Line(tmp_path, max_spans=50)
+    for number in range(60):
+        said = {"gen_ai__conversation__id": "s1", "trace_id": trace_id(number)}
+        line.post(request(model(asked=[{"role": "user", "content": f"{number}"}], **said), service="shop"))
+        line.wait(5.0)
+    assert line.runs()
+    line.wait(200.0)
+    assert len(line.runs()) == 60
+    assert count(line, semconv.UNSCORED_SPANS_COUNTER) == 0
+    line.close()
+
+
+def test_late_spans_of_many_traces_in_one_entry_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Line(tmp_path)
+    requests = [asking(number, "search", "book") for number in range(200)]
+    line.post(request(*(each for spans in requests for each in spans[:2])))
+    line.wait(1.0)
+    read: list[int] = []
+    opened = opening.opened
+    monkeypatch.setattr(
+        opening, "opened", lambda entry, *how, **more: read.append(entry.key) or opened(entry, *how, **more)
+    )
+    line.post(request(*(spans[2] for spans in requests)))
+    line.wait(1.0)
+    assert all(run.current.document["tools_used"] == ["search", "book"] for run in line.runs().values())
+    assert len(read) <= 3
+    line.close()
+
+
+def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    line.post(request(*asking(0, "search")))
+    line.wait()
+    knows, failures = line.store.knows_trace, [True]
+
+    def fails_once(trace: str) -> bool:
+        if failures:
+            failures.clear()
+            raise StoreError("busy")
+        return knows(trace)
+
+    monkeypatch.setattr(line.store, "knows_trace", fails_once)
+    line.wait(1.0)
+    line.wait(1.0)
+    assert len(line.runs()) == 1
+
+
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
@@ -497,6 +640,18 @@ def test_spans_that_are_held_for_results_leave_with_them_and_late_ones_as_they_a
     assert tools == ["search"]
     assert "goldspan.tools_used" not in named[first.name]
     assert only(line).current.revision == 2
+    line.close()
+
+
+def test_json_that_protobuf_cannot_say_leaves_as_it_is_and_is_scored(tmp_path: Path) -> None:
+    line = Line(tmp_path, enrich=True, consumers=["forward/x"])
+    body = json.loads(json_request(*asking(0, "search")))
+    body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["flags"] = -1
+    line.post(json.dumps(body).encode(), media="json")
+    line.wait(1.0)
+    (entry,) = line.entries("enriched")
+    assert json.loads(entry.body) == body
+    assert list(line.tools().values()) == [["search"]]
     line.close()
 
 

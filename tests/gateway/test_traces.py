@@ -68,10 +68,9 @@ def test_a_late_span_makes_it_due_again_and_its_spans_are_no_longer_in_memory() 
     add(held, A, 7, 30.0)
     assert keys(due(held, 31.0)) == [A]
     assert bundle.places == {0: [1, 7]}
-    assert not bundle.reopened
 
 
-def test_what_comes_when_it_was_let_go_opens_it_anew_and_says_so() -> None:
+def test_what_comes_when_it_was_let_go_opens_it_anew() -> None:
     held = bundles()
     add(held, A, 1, 0.0, rooted=True)
     due(held, 1.0)
@@ -80,8 +79,29 @@ def test_what_comes_when_it_was_let_go_opens_it_anew_and_says_so() -> None:
     assert held.oldest(0) is None
     add(held, A, 9, 62.0)
     (bundle,) = due(held, 72.0)
-    assert bundle.reopened
-    assert bundle.places == {0: [9]}
+    assert (bundle.places, bundle.known) == ({0: [9]}, {})
+
+
+def test_what_could_not_be_scored_is_not_scored_in_parts_later() -> None:
+    held = bundles()
+    held.shed(0, 1, A, 0.0, spans=3)
+    due(held, 10.0)
+    due(held, 100.0)
+    assert len(held) == 0
+    add(held, A, 9, 101.0, rooted=True)
+    (bundle,) = due(held, 102.0)
+    assert bundle.lost
+    assert held.unscored == 4
+
+
+def test_a_trace_without_its_root_is_held_for_longer() -> None:
+    held = bundles()
+    add(held, A, 1, 0.0)
+    due(held, 10.0)
+    assert due(held, 599.0) == []
+    assert len(held) == 1
+    assert due(held, 600.0) == []
+    assert len(held) == 0
 
 
 def test_a_journal_is_needed_from_the_first_entry_of_what_is_held() -> None:

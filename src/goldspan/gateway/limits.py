@@ -51,11 +51,11 @@ class Limits:
     max_journal_bytes: int = 8 * GIB
     """Bytes of acknowledged requests that are kept until they are forwarded and scored."""
     max_backlog_bytes: int = 2 * GIB
-    """Bytes of acknowledged requests that may wait to be scored."""
+    """Bytes of acknowledged requests that may wait to be scored, and as many of those held until they are whole."""
     max_held_bytes: int = 256 * MIB
-    """Bytes of spans of traces that are not whole."""
+    """Bytes of spans in memory, of traces that are not whole."""
     max_held_traces: int = 100_000
-    """Traces that are not whole."""
+    """Traces that are not whole, or were scored lately."""
     max_spans_per_trace: int = 100_000
     """Spans of one trace."""
 
@@ -66,6 +66,11 @@ class Limits:
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not value > 0:
                 wanted = "a whole number of at least 1" if whole else "a number of more than 0"
                 raise ConfigurationError(f"{field.name} is {wanted}, not {value!r}")
+        if self.max_backlog_bytes > self.max_journal_bytes:
+            raise ConfigurationError(
+                f"max_backlog_bytes, {self.max_backlog_bytes}, is more than all that the journal keeps "
+                f"(max_journal_bytes, {self.max_journal_bytes})"
+            )
 
 
 MAX_DEPTH = 100
@@ -113,8 +118,8 @@ LIMITS: tuple[Limit, ...] = (
     _limit("max_header_bytes", "bytes", "the request is refused and the connection closed", 431, "RESOURCE_EXHAUSTED"),
     _limit("max_journal_bytes", "bytes", "the request is refused and may come again", *_NO_ROOM),
     _limit("max_backlog_bytes", "bytes", "the request is forwarded and not scored"),
-    _limit("max_held_bytes", "bytes", "the trace that has been idle for longest is scored as it is"),
-    _limit("max_held_traces", "traces", "the trace that has been idle for longest is scored as it is"),
+    _limit("max_held_bytes", "bytes", "spans are read from the journal once more when they are scored"),
+    _limit("max_held_traces", "traces", "the trace that has been held for longest is scored as it is"),
     _limit("max_spans_per_trace", "spans", "the trace is forwarded and not scored"),
 )
 """Every bound. Each refusal is counted as `goldspan.gateway.refused` with the limit's name as `goldspan.limit`."""

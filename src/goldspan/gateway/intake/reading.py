@@ -49,7 +49,7 @@ def read(signal: Signal, media: Media, body: bytes, limits: Limits, *, partition
 
     What the gateway itself made is left out, too, and not counted: results that come back would be handed on for ever.
     Raises `Refused`: 400 for what is no request of that signal or has nothing readable in it, 413 at a limit. With
-    `partitioned` the partitions of traces and logs in protobuf are told, else all of them.
+    `partitioned` the partitions of traces in protobuf are told, else all of them.
     """
     if media == "json":
         return documents.read(signal, body, limits)
@@ -248,6 +248,7 @@ def _traces_of_metrics(_request: Any, _limits: Limits) -> set[bytes]:
 _RESOURCE, _SCOPE = table_of(Resource.DESCRIPTOR), table_of(InstrumentationScope.DESCRIPTOR)
 _WIRES: dict[Signal, _Wire] = {
     "traces": _Wire("span", TracesData, table_of(Span.DESCRIPTOR), _traces_of_spans),
-    "logs": _Wire("log record", LogsData, table_of(LogRecord.DESCRIPTOR), _traces_of_logs),
+    # Which worker has to do with logs may be decided by the session that they name.
+    "logs": _Wire("log record", LogsData, table_of(LogRecord.DESCRIPTOR), _traces_of_logs, partitioned=False),
     "metrics": _Wire("metric", MetricsData, table_of(Metric.DESCRIPTOR), _traces_of_metrics, partitioned=False),
 }

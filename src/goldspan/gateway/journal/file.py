@@ -147,11 +147,15 @@ class JournalFile:
                     self._open_writer().executescript(f"PRAGMA incremental_vacuum({min(surplus, _GIVEN_BACK_PAGES)})")
         return surplus > _GIVEN_BACK_PAGES
 
-    def has_room(self) -> bool:
-        """Whether the disk has room for more entries, and after them for the log and for pruning."""
+    def has_room(self, *, own: bool = False) -> bool:
+        """Whether the disk has room for more entries, and after them for the log and for pruning.
+
+        For goldspan's `own` half of the reserve is enough: entries can be pruned when these are there.
+        """
+        reserve = _RESERVED_BYTES // 2 if own else _RESERVED_BYTES
         with told(self.path):
             free = shutil.disk_usage(self._file.parent).free
-            return free >= _RESERVED_BYTES or free + self._unused_pages() * PAGE_BYTES >= _RESERVED_BYTES
+            return free >= reserve or free + self._unused_pages() * PAGE_BYTES >= reserve
 
     def close(self) -> None:
         """Close what is open; the last to close puts the log into the file. Queries under way close their own."""

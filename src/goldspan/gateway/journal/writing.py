@@ -301,7 +301,7 @@ class Journal:
             )
         ]
         try:
-            if not self._file.has_room():
+            if not self._file.has_room(own=all(entry.origin != "received" for entry in added)):
                 raise JournalFull(f"{self.path}: the disk is almost full; make room, or lower max_journal_bytes")
             with self._file.transaction() as connection:
                 edges = entries.insert(connection, added, self._edges)

@@ -10,20 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from goldspan import semconv
-from goldspan._guard import guard
+from goldspan._guard import guard, report
 from goldspan.errors import GoldspanError
 from goldspan.gateway.counting import Counting
 from goldspan.gateway.journal.writing import Entry, Journal
-from goldspan.gateway.scoring.history import History, torn_off
-from goldspan.gateway.scoring.opening import opened, part_of, records_of
+from goldspan.gateway.scoring.history import History, Sight, sight_of
+from goldspan.gateway.scoring.opening import Reopening, Share, is_whole_in_protobuf, opened, records_of
 from goldspan.gateway.scoring.outbox import Outbox
 from goldspan.gateway.scoring.sessions import Sessions
 from goldspan.gateway.scoring.traces import Bundle, Bundles, Part, Patience, Room, StitchKey
 from goldspan.gateway.signals import PARTITIONS, Origin
-from goldspan.model import Evaluation, Run
+from goldspan.model import Evaluation, Record, Run
 from goldspan.online.clock import AwakeClock
 from goldspan.online.pipeline import Pipeline
 from goldspan.otlp.decoding import DecodeError
@@ -85,10 +85,13 @@ class Scoring:
         self._wall = wall
         self._sessions = Sessions(self._bundles)
         self._evaluations: list[Evaluation] = []
-        self._history = History(store, journals, pipeline, self._evaluations)
+        self._history = History(store, self._evaluations)
+        self._reopening = Reopening(as_bytes=outbox.enrich)
         self._gone: list[str] = []
         self._forgotten: list[str] = []
         self._read_up_to = {journal: self._start_of(journals[journal]) for journal in journals}
+        self._replayed_up_to = {journal: journals[journal].last_key for journal in journals}
+        self._came = dict.fromkeys(journals, self._now())
         self._seen_up_to = dict.fromkeys(journals, 0.0)
         self._told: dict[str, int] = {}
         self._stopping = threading.Event()
@@ -116,7 +119,7 @@ class Scoring:
 
     def replaying(self) -> bool:
         """Whether it is still busy with what had been acknowledged before it started."""
-        return any(self._read_up_to[journal] < last for journal, last in self._history.replayed_up_to.items())
+        return any(self._read_up_to[journal] < last for journal, last in self._replayed_up_to.items())
 
     def __len__(self) -> int:
         """The number of bundles held."""
@@ -142,8 +145,9 @@ class Scoring:
             pass
         self._look(self._now())
         for bundle in self._bundles.complete():
-            self._score(bundle)
+            self._attend(bundle)
         self._write_down(final=True)
+        self._publish()
 
     def step(self) -> bool:
         """What the thread does all the time: look at what came in, and score what is due. Whether anything came."""
@@ -167,33 +171,52 @@ class Scoring:
         for place, journal in self._journals.items():
             after = self._read_up_to[place]
             sheds = journal.size_after(after) > self._max_backlog
-            asked = came = self._now()
-            last = journal.last_key
+            asked, last = self._now(), journal.last_key
             entries = journal.read(after, max_bytes=_READ_AT_ONCE, origins=_RECEIVED, partitions=self._mask)
             for entry in entries:
-                came = self._now() - max(0.0, (self._wall() - entry.arrived_ns) / 1e9)
-                self._take(place, entry, came, sheds=sheds)
-            self._seen_up_to[place] = came if entries and entries[-1].key < last else asked
+                self._read_up_to[place] = entry.key
+                self._take(place, entry, sheds=sheds)
+            behind = bool(entries) and entries[-1].key < last
+            self._seen_up_to[place] = self._came[place] if behind else asked
             self._read_up_to[place] = entries[-1].key if entries else max(after, last)
             number += len(entries)
         return number
 
-    def _take(self, place: int, entry: Entry, now: float, *, sheds: bool) -> None:
-        try:
-            shares = opened(entry, self._partitions.__contains__, as_bytes=self._outbox.enrich)
-        except DecodeError:
+    def _take(self, place: int, entry: Entry, *, sheds: bool) -> None:
+        shares: Sequence[Share] | None = None
+        with guard("read what was acknowledged"):
+            shares = self._opened(place, entry)
+        if shares is None:
             self._counting.add(semconv.GATEWAY_UNREADABLE)
             return
+        # By the clock of the machine it may have come at any time, if somebody set that meanwhile.
+        arrived = self._now() - max(0.0, (self._wall() - entry.arrived_ns) / 1e9)
+        now = self._came[place] = max(arrived, self._came[place])
+        arrived = arrived if entry.key <= self._replayed_up_to[place] else now
         if sheds:
             self._counting.add(semconv.GATEWAY_SHED)
             for share in shares:
                 self._bundles.shed(place, entry.key, share.key, now, spans=share.spans)
             return
         for share in shares:
-            size, spans, rooted = share.size, share.spans, share.rooted
-            self._bundles.add(place, entry.key, share.key, share.part, now, size=size, spans=spans, rooted=rooted)
+            self._bundles.add(
+                place, entry.key, share.key, share.part, now,
+                size=share.size, spans=share.spans, rooted=share.rooted, arrived=arrived,
+            )  # fmt: skip
             if share.session is not None and share.session != share.key:
                 self._join(share.key, share.session)
+
+    def _opened(self, place: int, entry: Entry) -> Sequence[Share] | None:
+        """What an entry holds for this worker; `None`: it cannot be read."""
+        as_bytes = self._outbox.enrich and entry.signal == "traces"
+        if as_bytes and entry.media == "json" and not is_whole_in_protobuf(entry):
+            as_bytes = False
+            if place == next(iter(self._journals)):  # each entry is some worker's own
+                self._outbox.put_as_it_is(entry)
+        try:
+            return opened(entry, self._partitions.__contains__, as_bytes=as_bytes)
+        except DecodeError:
+            return None
 
     def _join(self, key: StitchKey, session: StitchKey) -> None:
         found = [bundle for bundle in map(self._bundles.find, (key, session)) if bundle is not None]
@@ -206,38 +229,59 @@ class Scoring:
             if bundle is not None:
                 self._bundles.let_go(bundle)
         for bundle in self._bundles.due(now):
-            self._score(bundle)
-            if len(self._evaluations) >= _AT_ONCE:
-                self._write_down()
+            self._attend(bundle)
         for place in self._journals:
             self._make_way(place)
+        self._reopening.close()
 
     def _make_way(self, place: int) -> None:
         """Score as it is what keeps too much of a journal from being let go: a trace that never rests would fill it."""
+        journal = self._journals[place]
         while (oldest := self._bundles.oldest(place)) is not None:
-            if self._journals[place].size_after(oldest - 1) <= self._max_backlog:
+            if journal.size_after(oldest - 1) - journal.size_after(self._read_up_to[place]) <= self._max_backlog:
                 break
             for bundle in self._bundles.make_way(place):
-                self._score(bundle)
+                self._attend(bundle)
 
     # --- one bundle --------------------------------------------------------------------------------------------------
 
-    def _score(self, bundle: Bundle) -> None:
-        with guard("score a trace"):
-            parts, unsent = self._parts(bundle)
-            if bundle.lost:
-                self._outbox.put(unsent)
-            else:
+    def _attend(self, bundle: Bundle) -> None:
+        try:
+            done = self._score(bundle)
+        except GoldspanError as error:  # the disk, or whoever else is at the store: nothing that it is to blame for
+            report("read what is known of a trace, and tries again", error, traceback=False)
+            self._bundles.try_again(bundle, self._now())
+            self._stopping.wait(_AFTER_FAILURE)
+            return
+        if done:
+            self._bundles.scored(bundle)
+        if len(self._evaluations) >= _AT_ONCE or self._outbox.size >= _READ_AT_ONCE:
+            self._write_down()
+
+    def _score(self, bundle: Bundle) -> bool:
+        """Score what is held of a bundle; whether that is done, and not put off."""
+        parts, unsent = self._parts(bundle)
+        evaluations: list[Evaluation] = []
+        if not bundle.lost:
+            runs: list[Run] = []
+            records: list[Record] = []
+            with guard("find the runs of a trace"):
                 records = records_of(parts)
                 runs = self._pipeline.runs_in(records)
-                if not bundle.leaving and self._sessions.waits(bundle, records, runs):
-                    return
-                torn = torn_off(records) if self._history.may_have(bundle) else frozenset()
-                evaluations = [each for run in runs for each in self._evaluated(bundle, run, torn)]
-                self._outbox.put(unsent, evaluations)
-                self._evaluations += evaluations
-                self._take_back(bundle, runs)
-        self._bundles.scored(bundle)
+            if not bundle.leaving and self._sessions.waits(bundle, records, runs):
+                return False
+            self._history.recall(bundle)
+            sight = sight_of(records, runs)
+            outlived = list(self._history.outlived(bundle, sight))
+            for run in runs:
+                with guard("score a run"):
+                    evaluations += self._evaluated(bundle, run, sight)
+            for place in outlived:
+                del bundle.known[place]
+                self._gone.append(place[1])
+        self._outbox.put(unsent, evaluations)
+        self._evaluations += evaluations
+        return True
 
     def _parts(self, bundle: Bundle) -> tuple[list[Part], list[Part]]:
         """The spans of a bundle, out of the journals where they are not in memory; and those not taken before."""
@@ -249,31 +293,26 @@ class Scoring:
         unsent: list[Part] = []
         for place, keys in bundle.places.items():
             for key in keys:
-                for entry in self._journals[place].read(key - 1, max_entries=1):
-                    found = part_of(entry, bundle, as_bytes=self._outbox.enrich) if entry.key == key else []
-                    parts += found
-                    unsent += found if key > bundle.left.get(place, 0) else ()
+                found = self._reopening.parts_of(self._journals[place], place, key, bundle)
+                parts += found
+                unsent += found if key > bundle.left.get(place, 0) else ()
         return parts, unsent
 
-    def _evaluated(self, bundle: Bundle, run: Run, torn: frozenset[str]) -> Iterator[Evaluation]:
+    def _evaluated(self, bundle: Bundle, run: Run, sight: Sight) -> Iterator[Evaluation]:
+        """The next evaluation of a run, and of its conversation, if there is anything new to say."""
         place = (run.unit, run.run_id)
+        if self._history.is_remnant(bundle, run, sight):
+            self._losses.add(semconv.TOO_LATE_SPANS_COUNTER)
+            return
         known = bundle.known.get(place)
         if known is not None:
-            known = (
-                self._history.latest(run.run_id) or known
-            )  # it may have been scored again by other goldens meanwhile
-        elif self._history.may_have(bundle):
-            known = self._history.latest(run.run_id)
-            if self._history.is_remnant(bundle, run, known, torn):
-                self._losses.add(semconv.TOO_LATE_SPANS_COUNTER)
-                return
+            known = self._history.latest(run.run_id) or known  # it may have been scored again by other goldens
         evaluation = self._pipeline.revise(run, known)
         if evaluation is not None:
             bundle.known[place] = (evaluation.revision, evaluation.digest)
+            bundle.needed.pop(place, None)
             yield evaluation
             yield from self._continued(run)
-        elif known is not None:
-            bundle.known[place] = known
 
     def _continued(self, request: Run) -> Iterator[Evaluation]:
         """The conversation that a request belongs to, if such are scored."""
@@ -282,13 +321,6 @@ class Scoring:
             evaluation = self._pipeline.revise(conversation, self._history.latest(conversation.run_id))
             if evaluation is not None:
                 yield evaluation
-
-    def _take_back(self, bundle: Bundle, runs: Iterable[Run]) -> None:
-        """Have runs deleted that turned out to be parts of others, when more of their trace was there."""
-        there = {(run.unit, run.run_id) for run in runs}
-        for place in [place for place in bundle.known if place not in there]:
-            del bundle.known[place]
-            self._gone.append(place[1])
 
     # --- what is done ------------------------------------------------------------------------------------------------
 

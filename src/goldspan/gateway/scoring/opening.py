@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from goldspan.extraction import told_of
 from goldspan.gateway.forwarding.parts import as_protobuf
-from goldspan.gateway.journal.writing import Entry
+from goldspan.gateway.journal.writing import Entry, Journal
 from goldspan.gateway.scoring.splitting import split
 from goldspan.gateway.scoring.traces import Bundle, Part, StitchKey
 from goldspan.gateway.signals import partition_of
 from goldspan.model import LogRecord, Record, SpanRecord
 from goldspan.otlp import otlp_json, protobuf, protobuf_logs
 from goldspan.otlp.decoding import DecodeError
+
+_OPEN = 8
 
 Owns = Callable[[int], bool]
 """Whether a partition is scored here."""
@@ -53,11 +56,48 @@ def opened(entry: Entry, owns: Owns, *, as_bytes: bool = False) -> list[Share]:
     ]
 
 
-def part_of(entry: Entry, bundle: Bundle, *, as_bytes: bool = False) -> list[Part]:
-    """What an entry holds of one bundle."""
-    keys = set(bundle.keys)
-    shares = opened(entry, lambda _: True, as_bytes=as_bytes)
-    return [share.part for share in shares if share.key in keys or share.session in keys]
+def is_whole_in_protobuf(entry: Entry) -> bool:
+    """Whether no span of an entry in JSON is lost when it is written as protobuf, which is stricter in places."""
+    try:
+        written = protobuf.decode_traces(as_protobuf("traces", entry.body))
+        return len(written.spans) == len(otlp_json.decode_traces(_parsed(entry.body), old_names=False).spans)
+    except DecodeError:
+        return False
+
+
+class Reopening:
+    """Entries opened once more, for bundles whose spans are not in memory. The latest few stay open.
+
+    Late spans of many traces come in few entries, and so did the rest of those traces.
+    """
+
+    def __init__(self, *, as_bytes: bool) -> None:
+        self._as_bytes = as_bytes
+        self._open: OrderedDict[tuple[int, int], dict[StitchKey, list[Part]]] = OrderedDict()
+
+    def parts_of(self, journal: Journal, place: int, key: int, bundle: Bundle) -> list[Part]:
+        """What an entry holds of one bundle."""
+        shares = self._open.get((place, key))
+        if shares is None:
+            shares = self._open[place, key] = self._shares(journal, key)
+            while len(self._open) > _OPEN:
+                self._open.popitem(last=False)
+        else:
+            self._open.move_to_end((place, key))
+        parts = [part for stitch in bundle.keys for part in shares.get(stitch, ())]
+        return list({id(part): part for part in parts}.values())  # a log is found by its trace and by its session
+
+    def close(self) -> None:
+        """Keep none open."""
+        self._open.clear()
+
+    def _shares(self, journal: Journal, key: int) -> dict[StitchKey, list[Part]]:
+        shares: dict[StitchKey, list[Part]] = {}
+        for entry in journal.read(key - 1, max_entries=1):
+            for share in opened(entry, lambda _: True, as_bytes=self._as_bytes) if entry.key == key else ():
+                for stitch in {share.key, share.session} - {None}:
+                    shares.setdefault(stitch, []).append(share.part)
+        return shares
 
 
 def records_of(parts: Iterable[Part]) -> list[Record]:
@@ -103,9 +143,13 @@ def _logs(entry: Entry, owns: Owns) -> Iterator[Share]:
         if told is None:
             continue
         trace_id, session = told
-        named: StitchKey | None = None if session is None else ("session", log.resource.get("service.name"), session)
+        service = log.resource.get("service.name")
+        named: StitchKey | None = None
+        if session is not None:
+            named = ("session", None if service is None else str(service), session)
         key: StitchKey | None = bytes.fromhex(trace_id) if trace_id is not None else named
-        owner = partition_of(str(named).encode() if not isinstance(key, bytes) else key)
+        # The logs of a session may name a trace each, and belong together all the same.
+        owner = partition_of(str(named).encode() if named is not None else bytes.fromhex(trace_id or ""))
         if key is not None and owns(owner):
             yield Share(key, [log], size, 1, rooted=False, session=named)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from goldspan.gateway.journal.writing import Item, Journal
+from goldspan.gateway.journal.writing import Entry, Item, Journal
 from goldspan.gateway.scoring.enriching import enriched
 from goldspan.gateway.scoring.results import Results
 from goldspan.gateway.scoring.traces import Part
@@ -22,6 +22,8 @@ class Outbox:
         self._journal = journal
         self._results = results
         self._items: list[Item] = []
+        self.size = 0
+        """Bytes of spans that are not written yet."""
 
     def put(self, parts: Iterable[Part], evaluations: Sequence[Evaluation] = ()) -> None:
         """Take spans that were not handed on yet, each a request in protobuf, and what was scored by them."""
@@ -29,7 +31,11 @@ class Outbox:
             return
         request = b"".join(part for part in parts if isinstance(part, bytes))
         if request:
-            self._items.append(Item("traces", "protobuf", enriched(request, evaluations), origin="enriched"))
+            self._add(Item("traces", "protobuf", enriched(request, evaluations), origin="enriched"))
+
+    def put_as_it_is(self, entry: Entry) -> None:
+        """Take an entry that is handed on unchanged, because something in it could not be written otherwise."""
+        self._add(Item(entry.signal, entry.media, entry.body, origin="enriched"))
 
     def flush(self, *, final: bool = False) -> None:
         """Have everything on disk, at the `final` time with figures that are not due yet.
@@ -40,4 +46,8 @@ class Outbox:
             self._items += self._results.take(final=final)
         if self._items:
             self._journal.append_all(self._items).result()
-            self._items = []
+            self._items, self.size = [], 0
+
+    def _add(self, item: Item) -> None:
+        self._items.append(item)
+        self.size += len(item.body)

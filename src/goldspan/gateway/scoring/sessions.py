@@ -9,13 +9,15 @@ from goldspan.extraction.reading import BARE, MARKS
 from goldspan.gateway.scoring.traces import Bundle, Bundles, StitchKey
 from goldspan.model import Record, Run, SpanRecord
 
+_FEW = 64
+
 
 class Sessions:
     """Which bundles wait for the rest of their session, and which requests of it are held beside them."""
 
     def __init__(self, bundles: Bundles) -> None:
         self._bundles = bundles
-        self._requests: dict[StitchKey, list[Bundle]] = {}
+        self._requests: dict[StitchKey, dict[Bundle, None]] = {}
 
     def waits(self, bundle: Bundle, records: Iterable[Record], runs: Iterable[Run]) -> bool:
         """Whether a bundle was put to the rest of its session, of which more is awaited.
@@ -28,14 +30,16 @@ class Sessions:
             return False
         (session,) = sessions
         if not _are_pieces(records):
-            marked = self._requests.setdefault(session, [])
-            self._requests[session] = [*[each for each in marked if each.is_held and each is not bundle], bundle]
+            self._note(session, bundle)
             return False
         if bundle.pieces:
             whole = [each for each in self._requests.pop(session, ()) if each.is_held and each is not bundle]
+            whole = [each for each in whole if self._bundles.fit(bundle, each)]
             self._bundles.join([bundle, *whole], session)
             return bool(whole)
         group = self._bundles.find(session)
+        if group is not None and not self._bundles.fit(group, bundle):
+            return False
         joined = self._bundles.join([bundle] if group is None else [group, bundle], session)
         self._bundles.wait_on(joined)
         return True
@@ -43,8 +47,13 @@ class Sessions:
     def forget_old(self) -> None:
         """Forget the sessions of which nothing is held any more, if there are many."""
         if len(self._requests) > 2 * len(self._bundles) + 1_000:
-            kept = {key: [each for each in held if each.is_held] for key, held in self._requests.items()}
-            self._requests = {key: held for key, held in kept.items() if held}
+            self._requests = {key: held for key, held in self._requests.items() if any(each.is_held for each in held)}
+
+    def _note(self, session: StitchKey, bundle: Bundle) -> None:
+        held = self._requests.setdefault(session, {})
+        held[bundle] = None
+        if len(held) > _FEW and not next(iter(held)).is_held:
+            self._requests[session] = {each: None for each in held if each.is_held}
 
 
 def _are_pieces(records: Iterable[Record]) -> bool:

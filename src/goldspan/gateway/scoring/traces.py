@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from goldspan.model import Record, Unit
@@ -21,8 +21,12 @@ Part: TypeAlias = "bytes | list[Record]"
 StitchKey: TypeAlias = Hashable
 """What gathers spans: the 16 bytes of a trace's id, or a service and a session of it."""
 
-_FINISHED_KEPT = 200_000
-"""Stitch keys of bundles that were let go, by which too late spans are known. About 100 bytes each."""
+_LOST_KEPT = 200_000
+"""Stitch keys of bundles that were let go without being scored, so that what comes later of them is not either."""
+_ROOTLESS = 10
+"""How many times as long a trace is held whose root has not come: its request goes on, perhaps."""
+_PIECES = 10
+"""How many times `idle` pieces of a session that never rests wait for the rest of it."""
 
 
 _GONE = -1
@@ -78,14 +82,20 @@ class Bundle:
     """Whether something came since it was scored."""
     lost: bool = False
     """Whether some of its spans were not taken in, so that it must not be scored."""
-    reopened: bool = False
-    """Whether some of it may have been scored and let go before."""
+    counted: int = 0
+    """How many of its spans were counted as not scored."""
+    arrived: float = 0.0
+    """When the latest span came, by the journal, if that was before this process began."""
+    recalled: bool = False
+    """Whether it is known what is stored of its traces."""
     leaving: bool = False
     """Whether it is let go whatever it waits for."""
     pieces: bool = False
     """Whether it is work without a request around it, which waits for the rest of its session."""
     known: dict[tuple[Unit, str], tuple[int, str]] = field(default_factory=dict)
     """Revision and digest of the runs that were scored."""
+    needed: dict[tuple[Unit, str], frozenset[str]] = field(default_factory=dict)
+    """The spans of which runs were made that were scored before it was held."""
     left: dict[int, int] = field(default_factory=dict)
     """Up to which entry of which journal its spans were taken to be scored."""
     turn: int = 0
@@ -109,7 +119,7 @@ class Bundles:
         self._firsts: dict[int, list[tuple[int, int, Bundle]]] = {}
         """By journal, a heap of the first entries of bundles in it; some are of bundles that were let go since."""
         self._in_memory: OrderedDict[Bundle, None] = OrderedDict()
-        self._finished: OrderedDict[StitchKey, None] = OrderedDict()
+        self._lost: OrderedDict[StitchKey, None] = OrderedDict()
         self._bundles = 0
         self.bytes = 0
         """Bytes of spans in memory."""
@@ -124,14 +134,28 @@ class Bundles:
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def add(
-        self, journal: int, entry: int, key: StitchKey, part: Part, now: float, *, size: int, spans: int, rooted: bool
+        self,
+        journal: int,
+        entry: int,
+        key: StitchKey,
+        part: Part,
+        now: float,
+        *,
+        size: int,
+        spans: int,
+        rooted: bool,
+        arrived: float | None = None,
     ) -> None:
-        """Take in spans that came at that time, in an entry of a journal. Those of each journal come in their order."""
-        bundle = self._touched(key, now, rooted=rooted)
+        """Take in spans of an entry of a journal. Those of each journal come in their order.
+
+        `now` is when they came, and for those that came before this process began, when it did; then `arrived` is when
+        they came.
+        """
+        bundle = self._touched(key, now, arrived, rooted=rooted)
         self._note_place(bundle, journal, entry)
         bundle.spans += spans
         if bundle.lost or bundle.spans > self._room.max_spans:
-            self._lose(bundle, spans if bundle.lost else bundle.spans)
+            self._lose(bundle)
         elif bundle.whole:
             bundle.parts.append(part)
             bundle.size += size
@@ -142,19 +166,24 @@ class Bundles:
 
     def shed(self, journal: int, entry: int, key: StitchKey, now: float, *, spans: int) -> None:
         """Take note of spans that will not be scored, and with them nothing of their trace."""
-        bundle = self._touched(key, now)
+        bundle = self._touched(key, now, None)
         self._note_place(bundle, journal, entry)
-        self._lose(bundle, spans + (0 if bundle.lost else bundle.spans))
+        bundle.spans += spans
+        self._lose(bundle)
 
     def join(self, bundles: Iterable[Bundle], key: StitchKey) -> Bundle:
         """Make one of several bundles, found by a further key from now on."""
-        first, *others = dict.fromkeys(bundles)
+        first, *others = sorted(dict.fromkeys(bundles), key=lambda bundle: -len(bundle.keys))
         for other in others:
             self._merge(first, other)
         if self._of.setdefault(key, first) is first and key not in first.keys:
             first.keys.append(key)
         self._appoint(first)
         return first
+
+    def fit(self, one: Bundle, other: Bundle) -> bool:
+        """Whether two may be joined: not where that makes too many spans for one, or one cannot be scored."""
+        return one is other or not (one.lost or other.lost or one.spans + other.spans > self._room.max_spans)
 
     def find(self, key: StitchKey) -> Bundle | None:
         """What is held by that key."""
@@ -205,19 +234,25 @@ class Bundles:
         self._drop_parts(bundle)
         self._appoint(bundle)
 
+    def try_again(self, bundle: Bundle, now: float) -> None:
+        """Have a bundle that was due be due once more, as if something had come for it."""
+        bundle.active = max(bundle.active, now)
+        self._appoint(bundle)
+
     def wait_on(self, bundle: Bundle) -> None:
         """Have a bundle that was due wait for the rest of its session."""
         bundle.pieces = True
         self._appoint(bundle)
 
     def let_go(self, bundle: Bundle) -> None:
-        """Forget a bundle, except that it was there."""
+        """Forget a bundle."""
         self._drop_parts(bundle)
         for key in bundle.keys:
             self._of.pop(key, None)
-            self._finished[key] = None
-        while len(self._finished) > _FINISHED_KEPT:
-            self._finished.popitem(last=False)
+            if bundle.lost:
+                self._lost[key] = None
+        while len(self._lost) > _LOST_KEPT:
+            self._lost.popitem(last=False)
         bundle.turn = _GONE
         self._bundles -= 1
 
@@ -230,13 +265,15 @@ class Bundles:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _touched(self, key: StitchKey, now: float, *, rooted: bool = False) -> Bundle:
+    def _touched(self, key: StitchKey, now: float, arrived: float | None, *, rooted: bool = False) -> Bundle:
         """The bundle of a key, with note taken that something came for it at that time."""
         bundle = self._of.get(key)
         if bundle is None:
-            bundle = self._of[key] = Bundle([key], now, now, reopened=self._finished.pop(key, 0) is None)
+            bundle = self._of[key] = Bundle([key], now, now, lost=self._lost.pop(key, 0) is None)
             self._bundles += 1
-        bundle.active = max(bundle.active, now)  # journals of several workers are not read in one order
+        # Journals of several workers are not read in one order.
+        bundle.active = max(bundle.active, now)
+        bundle.arrived = max(bundle.arrived, now if arrived is None else arrived)
         if bundle.turn and bundle.changed and (bundle.rooted or not rooted):
             return bundle  # the appointment that it has comes first, and is put off when it does
         if not bundle.changed:
@@ -248,8 +285,10 @@ class Bundles:
     def _time_of(self, bundle: Bundle) -> float:
         patience = self._patience
         if not bundle.changed:
-            return bundle.active + patience.late
-        rest = patience.grace if bundle.rooted and not bundle.pieces else patience.idle
+            return bundle.arrived + patience.late * (1 if bundle.rooted or bundle.lost else _ROOTLESS)
+        if bundle.pieces:
+            return min(bundle.active + patience.idle, bundle.began + patience.idle * _PIECES)
+        rest = patience.grace if bundle.rooted else patience.idle
         return min(bundle.active + rest, bundle.began + patience.lifetime)
 
     def _appoint(self, bundle: Bundle) -> None:
@@ -267,7 +306,11 @@ class Bundles:
 
     def _note_first(self, bundle: Bundle, journal: int) -> None:
         self._turns += 1  # so that no two bundles are compared
-        heappush(self._firsts.setdefault(journal, []), (bundle.places[journal][0], self._turns, bundle))
+        firsts = self._firsts.setdefault(journal, [])
+        heappush(firsts, (bundle.places[journal][0], self._turns, bundle))
+        if len(firsts) > 4 * self._bundles + 1_000:  # behind one that is held for long, others are let go
+            firsts[:] = [first for first in firsts if first[2].is_held]
+            heapify(firsts)
 
     def _merge(self, into: Bundle, other: Bundle) -> None:
         """Put one bundle's spans into another."""
@@ -283,9 +326,12 @@ class Bundles:
         into.spans += other.spans
         into.began, into.active = min(into.began, other.began), max(into.active, other.active)
         into.rooted = into.rooted or other.rooted
-        into.reopened = into.reopened or other.reopened
+        into.arrived = max(into.arrived, other.arrived)
+        into.counted += other.counted
+        into.recalled = into.recalled and other.recalled
         into.changed = into.changed or other.changed
         into.known.update(other.known)
+        into.needed.update(other.needed)
         into.left = {journal: min(into.left.get(journal, 0), other.left.get(journal, 0)) for journal in into.places}
         other.parts, other.size, other.turn = [], 0, _GONE
         self._in_memory.pop(other, None)
@@ -296,10 +342,11 @@ class Bundles:
         if not into.whole:
             self._drop_parts(into)
         if into.lost or other.lost or into.spans > self._room.max_spans:
-            self._lose(into, into.spans)
+            self._lose(into)
 
-    def _lose(self, bundle: Bundle, spans: int) -> None:
-        self.unscored += spans
+    def _lose(self, bundle: Bundle) -> None:
+        self.unscored += bundle.spans - bundle.counted
+        bundle.counted = bundle.spans
         bundle.lost = True
         self._drop_parts(bundle)
 
