@@ -28,6 +28,7 @@ from goldspan import (
     evaluate,
 )
 from goldspan.sinks import EventSink, MetricSink, result_attributes
+from goldspan.sinks.labels import Bounded, short
 from meters import Meter
 
 GOLDEN = Golden(
@@ -319,3 +320,12 @@ def test_a_golden_that_was_found_by_nearness_is_told_with_how_near_it_was(evalua
 def test_every_revision_has_its_events(evaluation: Evaluation) -> None:
     assert {event.attributes["goldspan.revision"] for event in _events(evaluation).values()} == {1}
     assert {event.attributes["goldspan.revision"] for event in _events(replace(evaluation, revision=4)).values()} == {4}
+
+
+def test_a_name_that_is_very_long_is_no_label_by_itself() -> None:
+    long, other = "x" * 150_000, "x" * 149_999 + "y"
+    assert short("helper") == "helper"
+    assert len(short(long)) == 200
+    assert short(long) != short(other)
+    assert short(long) == short(long)
+    assert Bounded(1)(long) == short(long)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from goldspan import semconv
 from goldspan._version import __version__
+from goldspan.errors import StoreError
 from goldspan.gateway.forwarding.forwarder import Forwarder
 from goldspan.gateway.journal.writing import Journal
 from goldspan.gateway.scoring.consumer import Scoring
@@ -21,7 +23,9 @@ def publish(
 
     def gauge(name: str, unit: str, description: str, read: Callable[[], Iterable[Observation]]) -> None:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            return read()
+            with suppress(StoreError):  # it is closed, or the disk is gone: others say so
+                return read()
+            return []
 
         meter.create_observable_gauge(name, [observe], unit=unit, description=description)
 

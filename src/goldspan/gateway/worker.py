@@ -208,7 +208,7 @@ class Worker:
         self._closing.close()
 
     def _why_not_ready(self) -> str | None:
-        return "shutting down" if self._stopping.is_set() else None
+        return "shutting down" if self._stopping.is_set() else self._own[self._index].why_full()
 
     def _rescored(self, run: Run) -> Evaluation:
         judged = self._pipeline.judge(run)

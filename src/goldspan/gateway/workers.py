@@ -53,16 +53,15 @@ def supervise(settings: Settings, run: Run) -> int:
     Raises `ConfigurationError` where another gateway is at work in the data folder, where a port is taken, or where
     there cannot be several workers; and what a worker raises on account of its settings, which starts none again.
     """
+    write_logs(settings.log_format, settings.log_level)
     with holding(settings.data):
         telemetry.clear(settings.data)
         if settings.workers == 1:
-            write_logs(settings.log_format, settings.log_level)
             return run(settings, 0)
         if not hasattr(socket, "SO_REUSEPORT"):
             raise ConfigurationError(
                 f"{settings.place('workers')}: this system lets only one process listen on a port; use 1 worker"
             )
-        write_logs(settings.log_format, settings.log_level)
         with _ports_kept(settings) as settled:
             return _Supervisor(settled, run).supervise()
 

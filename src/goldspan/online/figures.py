@@ -12,6 +12,7 @@ from goldspan.errors import ConfigurationError
 from goldspan.model import Evaluation
 from goldspan.online.changes import RUN_LENGTH, ChangeDetector, Shift
 from goldspan.online.tallies import Counts, Outcome, Tally
+from goldspan.sinks.labels import short
 
 VERDICT = "verdict"
 """The name under which the verdict on a whole run is counted, beside the metrics."""
@@ -204,7 +205,8 @@ def _current(tally: Tally) -> Tally:
 
 def _series_of(evaluation: Evaluation) -> Series:
     run, match = evaluation.run, evaluation.match
-    return Series(match.golden.id if match else None, run.agent, run.unit, run.environment)
+    golden, agent, environment = match.golden.id if match else None, run.agent, run.environment
+    return Series(golden and short(golden), agent and short(agent), run.unit, environment and short(environment))
 
 
 def _outcomes_of(evaluation: Evaluation) -> tuple[Outcome, ...]:

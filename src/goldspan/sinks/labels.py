@@ -7,6 +7,18 @@ from collections.abc import Iterator
 
 from goldspan import semconv
 from goldspan.goldens import Goldens
+from goldspan.model import content_digest
+
+_LONGEST = 200
+"""Characters of a label: a name may be as long as a client likes, and stands on every line of a scrape."""
+
+
+def short(value: str) -> str:
+    """A value that is not too long for a label: of a longer one the beginning, and a hash of all of it."""
+    if len(value) <= _LONGEST:
+        return value
+    digest = content_digest(value)
+    return f"{value[: _LONGEST - len(digest) - 1]}~{digest}"
 
 
 class Bounded:
@@ -18,7 +30,8 @@ class Bounded:
         self._lock = threading.Lock()
 
     def __call__(self, value: str) -> str:
-        """The value itself, or `other`."""
+        """The value itself, cut where it is too long, or `other`."""
+        value = short(value)
         if value in self._known:
             return value
         with self._lock:

@@ -205,6 +205,12 @@ class Journal:
             connection.executemany("INSERT INTO cursors (consumer, key) VALUES (?, ?)", fresh)
         self._registered = True
 
+    def why_full(self) -> str | None:
+        """Why it takes no more now, in words for people; `None` where it does."""
+        if self.size >= self._max_bytes:
+            return "the journal is full (max_journal_bytes): see which back end is away, or what scoring waits for"
+        return None if self._file.has_room() else "the disk is almost full"
+
     def size_after(self, key: int) -> int:
         """How many bytes the entries after this key take, counted as in `size`."""
         with self._file.reader() as connection:

@@ -95,6 +95,7 @@ class Scoring:
         self._seen_up_to = dict.fromkeys(journals, 0.0)
         self._told: dict[str, int] = {}
         self._stopping = threading.Event()
+        self._abandoned = False
         self._thread = threading.Thread(target=self._run, name="goldspan-scoring", daemon=True)
 
     # --- from other threads ------------------------------------------------------------------------------------------
@@ -107,7 +108,8 @@ class Scoring:
         """Score what is there, as far as the time in seconds allows; whether that was all. The rest is not lost."""
         self._stopping.set()
         self._thread.join(timeout)
-        return not self._thread.is_alive()
+        self._abandoned = self._thread.is_alive()
+        return not self._abandoned
 
     def forget(self, trace_id: str) -> None:
         """Score nothing more of what is held of a trace now."""
@@ -136,8 +138,11 @@ class Scoring:
                 self._stopping.wait(_AFTER_FAILURE)
             elif not busy:
                 self._rest()
-        with guard("score what was left"):
+        try:
             self.finish()
+        except Exception as error:  # noqa: BLE001 - what is open may have been closed meanwhile
+            if not self._abandoned:
+                report("score what was left", error)
 
     def finish(self) -> None:
         """Score what waits for nothing that is known to be missing. What has no root yet stays in the journal."""
@@ -335,7 +340,8 @@ class Scoring:
                     self._store.delete_runs(self._gone)
                 break
             except GoldspanError as error:
-                _log.error("goldspan cannot write down what it scored, and tries again: %s", error)
+                if not self._abandoned:
+                    _log.error("goldspan cannot write down what it scored, and tries again: %s", error)
                 if self._stopping.wait(_AFTER_FAILURE):
                     return
         self._evaluations.clear()
