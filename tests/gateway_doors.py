@@ -8,7 +8,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,22 @@ class Doors:
 
     def post(self, body: bytes, path: str = "/v1/traces", media: str = "application/x-protobuf", **more: str) -> Reply:
         return self.ask("POST", path, body, content_type=media, **more)
+
+
+LONG_TO_READ = export_request(1, "x" * 600_000)
+"""So long a request is read in a thread."""
+
+
+@contextmanager
+def readers_busy(doors: Doors) -> Iterator[None]:
+    """While the block runs, requests that are long to read are under way, complete as they are."""
+    done = threading.Event()
+    for _ in range(2):
+        doors.receiver._readers.submit(done.wait)
+    try:
+        yield
+    finally:
+        done.set()
 
 
 OpenDoors = Callable[..., Doors]

@@ -168,7 +168,8 @@ def test_probes_need_neither_token_nor_host() -> None:
     ("origin", "expected"),
     [
         ("http://localhost:4318", 200),
-        ("https://LOCALHOST:4318", 200),
+        ("http://LOCALHOST:4318", 200),
+        ("https://localhost:4318", 403),
         ("https://grafana.example", 200),
         ("https://grafana.example:8443", 403),
         ("http://localhost:8080", 403),

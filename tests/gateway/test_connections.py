@@ -19,9 +19,11 @@ import uvloop
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from gateway_doors import Doors, OpenDoors, Wire, export_request, head, until, whole
+from gateway_doors import LONG_TO_READ, Doors, OpenDoors, Wire, export_request, head, readers_busy, until, whole
 from goldspan import _guard, semconv
 from goldspan.errors import ConfigurationError
+from goldspan.gateway.doors import http_connection
+from goldspan.gateway.doors.authority import Authority
 from goldspan.gateway.doors.connections import Tls
 from goldspan.gateway.doors.http_connection import MAX_PIPELINED
 from goldspan.gateway.doors.listening import FILES_BESIDE, allow_open_files, listen
@@ -29,17 +31,17 @@ from goldspan.gateway.limits import Limits
 
 SPANS = export_request(3)
 GET = head("/healthz", method="GET", media="")
-LONG = b"x" * 50_000_000
+LONG = b"x" * 50_000_000 + b"!"
+LARGE = Route("/long", lambda request: PlainTextResponse(LONG))
 HASTY = Limits(header_seconds=0.2, keep_alive_seconds=0.3, body_seconds=5)
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def hasty(request: pytest.FixtureRequest, open_doors: OpenDoors) -> Doors:
     """Doors that wait no longer than some tenths of a second, on each of the two event loops."""
-    long = Route("/long", lambda request: PlainTextResponse(LONG))
     if request.param == "asyncio":
-        return open_doors(limits=HASTY, routes=[long], loop=asyncio.new_event_loop)
-    return open_doors(limits=HASTY, routes=[long])
+        return open_doors(limits=HASTY, routes=[LARGE], loop=asyncio.new_event_loop)
+    return open_doors(limits=HASTY, routes=[LARGE])
 
 
 def refused(doors: Doors) -> dict[str, int]:
@@ -153,8 +155,53 @@ def test_a_client_that_does_not_read_is_not_waited_for(hasty: Doors) -> None:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: Any) -> None:
+    """A piece takes it longer than one that does not read at all is waited for."""
+    doors = open_doors(limits=Limits(keep_alive_seconds=1.5), routes=[LARGE], loop=loop)
+    wire = doors.wire()
+    wire.close()
+    wire.socket = socket.socket()
+    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # both see soon what the other one does
+    wire.socket.connect(("127.0.0.1", doors.http.port))
+    until(lambda: doors.http.open == 1)
+    wire.send(GET)
+    assert wire.reply().status == 200
+    [connection] = doors.http.state.connections
+    connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    wire.send(head("/long", method="GET"))
+    pause = threading.Event()
+    received = 0
+    for _ in range(30):
+        pause.wait(0.1)
+        received += len(wire.socket.recv(1_000))
+    assert 0 < received <= 30_000  # less than one piece
+    assert doors.http.open == 1
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_but_not_for_ever(open_doors: OpenDoors, loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "SENDING_SECONDS", 0.3)
+    doors = open_doors(routes=[LARGE], loop=loop)
+    wire = doors.wire()
+    wire.send(head("/long", method="GET"))
+    until(lambda: doors.http.open == 1)
+    until(lambda: doors.http.open == 0)
+
+
+def test_a_long_answer_is_not_in_memory_twice(open_doors: OpenDoors) -> None:
+    """It goes to the system piece by piece."""
+    doors = open_doors(routes=[LARGE])
+    wires = [doors.wire() for _ in range(5)]
+    for wire in wires:
+        wire.send(head("/long", method="GET"))
+    until(lambda: len(doors.http.state.tasks) == 5)
+    until(lambda: all(each.flow.write_paused for each in doors.http.state.connections))
+    assert all(each.transport.get_write_buffer_size() < 300_000 for each in doors.http.state.connections)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_client_that_reads_all_of_it_gets_it(open_doors: OpenDoors, loop: Any) -> None:
-    doors = open_doors(routes=[Route("/long", lambda request: PlainTextResponse(LONG))], loop=loop)
+    doors = open_doors(routes=[LARGE], loop=loop)
     wire = doors.wire()
     wire.send(head("/long", method="GET"))
     assert len(wire.reply().body) == len(LONG)
@@ -200,6 +247,29 @@ def test_what_follows_a_chunked_body_is_bounded_too(open_doors: OpenDoors) -> No
     wire.send(b"".join(b"x%d: 1\r\n" % number for number in range(100)))
     assert wire.reply().status == 431
     assert doors.entries() == []
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_follows_a_chunked_body_is_no_header(open_doors: OpenDoors, at_once: bool) -> None:
+    doors = open_doors(authority=Authority(ingest_tokens=("t",)))
+    chunks = b"%x\r\n%s\r\n0\r\n" % (len(SPANS), SPANS)
+    wire = doors.wire()
+    for given, late, status in (("x: y", b"authorization: Bearer t", 401), ("authorization: Bearer t", b"x: y", 200)):
+        asked = head("/v1/traces", "transfer-encoding: chunked", given)
+        wire.send(*([asked + chunks + late + b"\r\n\r\n"] if at_once else [asked, chunks, late + b"\r\n\r\n"]))
+        assert wire.reply().status == status
+    assert len(doors.entries()) == 1
+
+
+def test_only_chunks_are_taken_for_a_body_that_does_not_say_how_long_it_is(doors: Doors) -> None:
+    for coding in ("gzip, chunked", "gzip", "identity"):
+        wire = doors.wire()
+        wire.send(head("/v1/traces", f"transfer-encoding: {coding}"), b"0\r\n\r\n")
+        assert wire.reply().status in (400, 501)
+        assert wire.is_closed()
+    wire = doors.wire()
+    wire.send(head("/v1/traces", "Transfer-Encoding: Chunked"), b"0\r\n\r\n")
+    assert wire.reply().status == 200
 
 
 def test_what_is_not_http_is_answered_400_and_closed(doors: Doors) -> None:
@@ -303,20 +373,74 @@ def test_half_a_body_is_none(doors: Doors) -> None:
 # Numbers
 
 
-def test_beyond_the_cap_connections_are_answered_503_and_closed(open_doors: OpenDoors) -> None:
+def test_beyond_the_cap_connections_are_answered_503_while_all_others_are_waited_for(open_doors: OpenDoors) -> None:
     doors = open_doors(limits=Limits(max_connections=3))
-    held = [doors.wire() for _ in range(3)]
-    for wire in held:
-        wire.send(GET)
-        assert wire.reply().status == 200
-    for _ in range(150):
-        late = doors.wire()
-        reply = late.reply()
-        assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (503, "2", "close")
-        assert late.is_closed()
+    busy = [doors.wire() for _ in range(3)]
+    with readers_busy(doors):
+        for wire in busy:
+            wire.send(whole(LONG_TO_READ))
+        until(lambda: doors.receiver.bytes_held == 3 * len(LONG_TO_READ))
+        for _ in range(150):
+            late = doors.wire()
+            reply = late.reply()
+            assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (503, "2", "close")
+            assert late.is_closed()
     assert refused(doors) == {"max_connections": 150}
-    held.pop().close()
-    assert until(lambda: _answers(doors))
+    assert [wire.reply().status for wire in busy] == [200] * 3
+    assert _answers(doors)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"", None),
+        (b"P", None),
+        (GET[:-2], None),
+        (GET, 200),
+        (GET + b"P", 200),
+        (head("/v1/traces", "content-length: 1000") + b"x", None),
+        (head("/v1/traces", "content-length: 9", media="text/plain"), 415),
+        (GET + head("/v1/traces", "content-length: 1000"), 200),
+    ],
+)
+def test_at_the_cap_whoever_keeps_the_gateway_waiting_for_longest_makes_room(
+    open_doors: OpenDoors, loop: Any, sent: bytes, status: int | None
+) -> None:
+    doors = open_doors(limits=Limits(max_connections=3), loop=loop)
+    waiting = []
+    for number in range(1, 4):
+        waiting.append(doors.wire())
+        waiting[-1].send(sent)
+        if status is not None:
+            assert waiting[-1].reply().status == status
+        until(lambda number=number: len(doors.http.state.connections) == number)
+    for _ in range(3):
+        assert doors.post(SPANS).status == 200
+        until(lambda: doors.http.open < 3)
+    assert waiting[0].is_closed()
+    assert refused(doors) == {"max_connections": 1}  # and each of the others had its place then
+    assert len(doors.entries()) == 3
+
+
+def test_who_is_waited_for_is_not_closed_for_others(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_connections=2))
+    busy, idle = doors.wire(), doors.wire()
+    with readers_busy(doors):
+        busy.send(whole(LONG_TO_READ) + GET + head("/v1/traces", "content-length: 1000"))
+        until(lambda: doors.receiver.bytes_held)
+        assert doors.post(SPANS).status == 200
+        assert idle.is_closed()
+    assert [busy.reply().status, busy.reply().status] == [200, 200]
+
+
+def test_many_that_come_at_once_all_find_a_place(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_connections=5))
+    for _ in range(300):
+        doors.wire()
+    assert [doors.post(SPANS).status for _ in range(5)] == [200] * 5
+    until(lambda: doors.http.open <= 5)
+    assert len(doors.http._waiting) <= 5
 
 
 def _answers(doors: Doors) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -11,11 +12,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gateway_doors import Doors, OpenDoors, export_request
+from gateway_doors import Doors, OpenDoors, Wire, export_request, head, until
 from goldspan import Golden, Goldens, evaluate
 from goldspan.gateway.api import routing as api
 from goldspan.gateway.doors import rpc
 from goldspan.gateway.doors.authority import OPEN_PATHS, Authority
+from goldspan.gateway.limits import Limits
+from goldspan.gateway.settings.fields import Settings
+from goldspan.gateway.telemetry import AT_ONCE, Telemetry
 from goldspan.store import open_store
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
@@ -102,3 +106,33 @@ def test_nothing_is_acknowledged_without_a_token(guarded: Doors) -> None:
     assert guarded.entries() == []
     assert guarded.post(export_request(), authorization="Bearer in").status == 200
     assert len(guarded.entries()) == 1
+
+
+@pytest.mark.parametrize("path", ["/api/v1/openapi.json", "/metrics"])
+def test_an_answer_keeps_its_turn_until_it_is_sent(
+    open_doors: OpenDoors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Whoever asks for much and reads nothing has as many answers in memory as there are turns."""
+    long = "x" * 20_000_000
+    monkeypatch.setattr(api._Api, "answer", lambda *_: api.Answer(200, long))
+    monkeypatch.setattr(Telemetry, "text", lambda *_: (long.encode(), "text/plain"))
+    telemetry = Telemetry(Settings(data=tmp_path))
+    with open_store(tmp_path / "goldspan.db") as store:
+        routes = api.routes(store, rescore=lambda run: evaluate(run, Goldens([])), forget=lambda trace_id: None)
+        doors = open_doors(routes=[*routes, *telemetry.routes], limits=Limits(keep_alive_seconds=300))
+        wires = [doors.wire() for _ in range(8)]
+        for wire in wires:
+            wire.send(head(path, method="GET", media=""))
+
+        def sending() -> int:
+            return sum(each.flow.write_paused for each in list(doors.http.state.connections))
+
+        turns = api.AT_ONCE if path.startswith("/api/") else AT_ONCE
+        until(lambda: sending() == turns)
+        assert doors.post(export_request()).status == 200
+        assert sending() == turns
+        with ThreadPoolExecutor(len(wires)) as pool:  # whoever has the turns
+            answers = list(pool.map(Wire.reply, wires))
+        assert [(reply.status, len(reply.body)) for reply in answers] == [(200, len(long))] * 8
+        until(lambda: not doors.http.state.tasks)
+    telemetry.stop()

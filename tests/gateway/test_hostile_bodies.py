@@ -7,10 +7,13 @@ import json
 import os
 import random
 import resource
+import subprocess
 import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,6 +183,94 @@ def read_bodies(number: int, seed: int) -> Counter[int]:
 
 def test_a_few_thousand_bodies_are_read_or_refused():
     assert set(read_bodies(3000, 1)) == {200, 400, 413, 415}
+
+
+def exported(spans: int, unknown: str = "0", text: str = "value") -> bytes:
+    """A document as exporters write it, with an unknown field in front."""
+    attributes = [{"key": f"gen_ai.attribute.{n}", "value": {"stringValue": f"{text} {n}"}} for n in range(12)]
+    times = {"startTimeUnixNano": "1750000000000000000", "endTimeUnixNano": "1750000000500000000"}
+    made = [
+        {"traceId": f"{n // 4 + 1:032x}", "spanId": f"{n + 1:016x}", "name": "chat", "kind": 3, "status": {"code": 1}}
+        | times
+        | {"attributes": attributes}
+        for n in range(spans)
+    ]
+    whole = json.dumps(
+        {"resourceSpans": [{"scopeSpans": [{"spans": made}]}]}, ensure_ascii=False, separators=(",", ":")
+    )
+    return f'{{"unknown":{unknown},{whole[1:]}'.encode()
+
+
+def nested(keys: int, first: str) -> str:
+    """Objects of one key each, all different, ninety within each other."""
+    chains = []
+    for start in range(0, keys, 90):
+        names = "".join(f'{{"{first}{start + n:x}":' for n in range(90))
+        chains.append(f"{names}1{'}' * 90}")
+    return f"[{','.join(chains)}]"
+
+
+def repeated(value: str, times: int) -> str:
+    return f"[{','.join([value] * times)}]"
+
+
+HEAVY: dict[str, Callable[[], bytes]] = {
+    "nested objects with emoji in their keys": lambda: exported(1, nested(1_960_000, "\U0001f300")),
+    "nested objects": lambda: exported(1, nested(1_960_000, "k")),
+    "whole numbers as attributes have them": lambda: exported(1, repeated('{"intValue":"1"}', 900_000)),
+    "objects": lambda: exported(1, repeated('{"":0}', 990_000)),
+    "texts in other letters": lambda: exported(1, repeated('"\U0001f300"', 1_900_000)),
+    "one long text with an emoji": lambda: exported(1, f'"{"x" * 60_000_000}\U0001f300"'),
+    "escaped backslashes beside half a surrogate pair": lambda: exported(1, f'"{chr(92) * 30_000_000}{chr(92)}ud83d"'),
+    "very many spans": lambda: exported(28_000),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_json_that_takes_hundreds_of_megabytes_once_parsed_is_refused_before(name):
+    body = HEAVY[name]()
+    assert len(body) < Limits().max_inflated_bytes
+    with pytest.raises(Refused, match=r"^the JSON takes more than 201,326,592 bytes when it is parsed$") as caught:
+        read("traces", "json", body, Limits(), partitioned=False)
+    assert (caught.value.answer.status, caught.value.answer.limit) == (413, "max_parsed_bytes")
+
+
+@pytest.mark.parametrize(("spans", "text"), [(20_000, "value"), (12_000, "\U0001f300")])
+def test_exports_of_usual_spans_are_taken(spans, text):
+    body = exported(spans, text=text)
+    assert read("traces", "json", body, Limits(), partitioned=False).items == spans
+
+
+def status(body: bytes) -> int:
+    try:
+        return 200 if read("traces", "json", body, Limits(), partitioned=False).items else 204
+    except Refused as refused:
+        return refused.answer.status
+
+
+def print_growth(*paths: str) -> None:
+    """What it takes to read files, each four times and all at once; for a process of its own."""
+    bodies = [Path(path).read_bytes() for path in paths] * 4
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with ThreadPoolExecutor(len(bodies)) as threads:
+        statuses = list(threads.map(status, bodies))
+    print(json.dumps([statuses, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before]))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counted in KiB on Linux only")
+def test_eight_heavy_documents_at_once_take_the_memory_of_one(tmp_path):
+    (tmp_path / "taken").write_bytes(exported(12_000))
+    (tmp_path / "refused").write_bytes(HEAVY["nested objects with emoji in their keys"]())
+    code = "import runpy, sys; runpy.run_path(sys.argv[1])['print_growth'](*sys.argv[2:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, __file__, str(tmp_path / "taken"), str(tmp_path / "refused")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    statuses, kibibytes = json.loads(done.stdout)
+    assert statuses == [200, 413] * 4
+    assert kibibytes < 300 * 1024
 
 
 @pytest.mark.stress

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -15,10 +18,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
 from goldspan.gateway.intake.answers import Answer, Refused
+from goldspan.gateway.intake.parsing import parsed_size, turn
 from goldspan.gateway.intake.reading import Reception, read
 from goldspan.gateway.limits import MIB, Limits
 from goldspan.gateway.signals import ALL_PARTITIONS, partition_of
 from goldspan.otlp import otlp_json, protobuf
+from goldspan.otlp.json_fields import repaired
 from goldspan.semconv import GATEWAY_SCOPE
 from otlp.payloads import add, as_varint, document, logs_request, metrics_request, request, spans_of
 from otlp.strategies import logs_requests, requests
@@ -391,6 +396,72 @@ def test_json_may_have_so_many_values():
     body = {"numbers": [0.5] * 1000}  # 2 brackets, 999 commas
     assert reading(body, limits=Limits(max_values=1001)).items == 0
     assert refusal(body, limits=Limits(max_values=1000)).limit == "max_values"
+
+
+def test_json_may_take_so_much_memory_when_it_is_parsed():
+    body = json.dumps({"numbers": [0.5] * 1000})
+    estimate = parsed_size(body.encode())
+    assert reading(body, limits=Limits(max_parsed_bytes=estimate)).items == 0
+    assert refusal(body, limits=Limits(max_parsed_bytes=estimate - 1)).limit == "max_parsed_bytes"
+
+
+def repeated(*values: str, times: int = 20_000) -> str:
+    return f"[{','.join(values * times)}]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(repeated("1000", "-2.5"), id="numbers"),
+        pytest.param(repeated("[]", "{}"), id="nothing"),
+        pytest.param(repeated("[1]"), id="lists"),
+        pytest.param(repeated('{"a":1}'), id="objects"),
+        pytest.param(repeated('{"key":1,"value":1,"name":1,"kind":1,"status":1,"code":1}'), id="known keys"),
+        pytest.param(repeated('{"key":"a","value":{"stringValue":"b"}}'), id="attributes"),
+        pytest.param(repeated('{"":' * 90 + "1" + "}" * 90, times=300), id="nested"),
+        pytest.param(json.dumps({f"{number:x}": number for number in range(20_000)}), id="keys"),
+        pytest.param(json.dumps([f"{number} größer" for number in range(20_000)], ensure_ascii=False), id="latin"),
+        pytest.param(json.dumps([f"{number} больше" for number in range(20_000)], ensure_ascii=False), id="cyrillic"),
+        pytest.param(json.dumps([f"{number} больше" for number in range(20_000)]), id="cyrillic, escaped"),
+        pytest.param(json.dumps(["x" * 500_000 + "\U0001f300"], ensure_ascii=False), id="emoji"),
+        pytest.param(json.dumps(["x" * 500_000 + "\U0001f300"]), id="emoji, escaped"),
+        pytest.param(json.dumps(["\\" * 200_000 + "\ud83d"]), id="half a pair among backslashes"),
+        pytest.param(json.dumps([f"{number}\\" for number in range(20_000)]), id="backslashes before quotes"),
+    ],
+)
+def test_what_parsing_takes_is_estimated(text):
+    body = text.encode()
+    tracemalloc.start()
+    try:
+        whole = body.decode()
+        parsed = json.loads(repaired(whole))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    del parsed
+    assert 0.7 * peak < parsed_size(body) < 6 * peak  # sizes of objects differ a little between versions of Python
+
+
+def test_large_documents_are_parsed_one_after_the_other():
+    body = json.dumps({"unknown": "x" * MIB}).encode()
+    with ThreadPoolExecutor(1) as threads:
+        with turn(body):
+            assert not gc.isenabled()
+            waiting = threads.submit(read, "traces", "json", body, LIMITS, partitioned=False)
+            assert reading({"small": 1}).items == 0
+            assert wait([waiting], timeout=0.2).not_done
+        assert waiting.result(60).items == 0
+    assert gc.isenabled()
+
+
+def test_who_does_not_collect_garbage_does_not_after_a_large_document_either():
+    gc.disable()
+    try:
+        with turn(bytes(2 * MIB)):
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def long_request(spans: int, text: int) -> ExportTraceServiceRequest:

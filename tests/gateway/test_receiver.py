@@ -6,12 +6,15 @@ import asyncio
 import gzip
 import sqlite3
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
 from google.rpc.status_pb2 import Status
 
-from gateway_doors import Doors, OpenDoors, export_request, head, until, whole
+from gateway_doors import LONG_TO_READ, Doors, OpenDoors, export_request, head, readers_busy, until, whole
 from goldspan import _guard, semconv
 from goldspan.gateway.doors import receiver as receiving
 from goldspan.gateway.limits import Limits
@@ -28,18 +31,34 @@ def refused(doors: Doors) -> dict[str, int]:
 
 def test_only_so_many_requests_are_under_way(open_doors: OpenDoors) -> None:
     doors = open_doors(limits=Limits(max_requests=2))
-    slow = [doors.wire(), doors.wire()]
+    with readers_busy(doors):
+        waiting = [doors.wire(), doors.wire(), doors.wire()]
+        waiting[2].send(head("/v1/traces", f"content-length: {len(SPANS)}"))  # not complete before the others are
+        until(lambda: doors.receiver.under_way == 1)
+        for wire in waiting[:2]:
+            wire.send(whole(LONG_TO_READ))
+        until(lambda: doors.receiver.bytes_held == 2 * len(LONG_TO_READ))
+        reply = doors.post(SPANS)
+        assert (reply.status, reply.headers["retry-after"], Status.FromString(reply.body).code) == (429, "1", 8)
+        waiting[2].send(SPANS)
+        assert waiting[2].reply().status == 429
+    assert [wire.reply().status for wire in waiting[:2]] == [200, 200]
+    assert doors.post(SPANS).status == 200
+    assert len(doors.entries()) == 3
+    assert refused(doors) == {"max_requests": 2}
+
+
+def test_requests_that_are_not_complete_leave_room_for_those_that_are(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_requests=2))
+    slow = [doors.wire() for _ in range(20)]
     for wire in slow:
         wire.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
-    until(lambda: doors.receiver.under_way == 2)
-    reply = doors.post(SPANS)
-    assert (reply.status, reply.headers["retry-after"], Status.FromString(reply.body).code) == (429, "1", 8)
+    until(lambda: doors.receiver.under_way == 20)
+    assert [doors.post(SPANS).status for _ in range(5)] == [200] * 5
     for wire in slow:
         wire.send(SPANS[10:])
         assert wire.reply().status == 200
-    assert doors.post(SPANS).status == 200
-    assert len(doors.entries()) == 3
-    assert refused(doors) == {"max_requests": 1}
+    assert refused(doors) == {}
 
 
 def test_bodies_hold_only_so_much_together(open_doors: OpenDoors) -> None:
@@ -55,6 +74,67 @@ def test_bodies_hold_only_so_much_together(open_doors: OpenDoors) -> None:
     until(lambda: doors.receiver.bytes_held == 0)
     assert doors.post(export_request(100)).status == 200
     assert refused(doors) == {"max_received_bytes": 2}
+
+
+def test_bodies_that_do_not_become_complete_make_room_for_others(
+    open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "SLOW_SECONDS", 0)
+    doors = open_doors(limits=Limits(max_received_bytes=MIB))
+    longer, shorter = doors.wire(), doors.wire()
+    for wire, length in ((shorter, 10_000), (longer, MIB - 11_000)):
+        held = doors.receiver.bytes_held
+        wire.send(head("/v1/traces", f"content-length: {len(SPANS) + length}"), b"x" * length)
+        until(lambda held=held, length=length: doors.receiver.bytes_held == held + length)
+    assert doors.post(export_request(100)).status == 200
+    reply = longer.reply()
+    assert (reply.status, reply.headers["retry-after"]) == (429, "1")
+    assert doors.receiver.bytes_held == 10_000
+    shorter.close()
+    until(lambda: doors.receiver.bytes_held == doors.receiver.under_way == 0)
+    assert refused(doors) == {"max_received_bytes": 1}
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_body_that_is_here_when_its_time_is_over_is_taken(open_doors: OpenDoors, loop: Any) -> None:
+    """Also where the loop lags, and has seen nothing of it."""
+    doors = open_doors(limits=Limits(body_seconds=0.2), loop=loop)
+    wire = doors.wire()
+    long = export_request(3_000)
+    wire.send(head("/v1/traces", f"content-length: {len(long)}"))
+    until(lambda: doors.receiver.under_way)
+    lagging = threading.Event()
+
+    def lag() -> None:
+        lagging.set()
+        time.sleep(0.5)
+
+    doors.running.call_soon_threadsafe(lag)
+    lagging.wait()
+    wire.send(long)
+    assert wire.reply().status == 200
+    assert refused(doors) == {}
+
+
+def test_a_body_that_comes_drop_by_drop_is_not_waited_for_either(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(body_seconds=0.1))
+    wire = doors.wire()
+    wire.send(head("/v1/traces", "content-length: 1000000"))
+    stopped = threading.Event()
+
+    def drip() -> None:
+        while not stopped.wait(0.001):
+            try:
+                wire.send(b"\n")
+            except OSError:
+                return
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    assert wire.reply().status == 408
+    stopped.set()
+    dripping.join()
+    assert refused(doors) == {"body_seconds": 1}
 
 
 def test_a_full_journal_is_answered_503_and_nothing_is_acknowledged(open_doors: OpenDoors) -> None:

@@ -9,6 +9,7 @@ import socket
 import threading
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -17,9 +18,10 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from gateway_doors import Doors, OpenDoors, export_request, until
+from gateway_doors import LONG_TO_READ, Doors, OpenDoors, export_request, readers_busy, until
 from goldspan import semconv
 from goldspan.errors import ConfigurationError
+from goldspan.gateway.doors import turns
 from goldspan.gateway.doors.connections import Tls
 from goldspan.gateway.limits import Limits
 
@@ -128,9 +130,12 @@ def test_other_methods_are_unimplemented(doors: Doors) -> None:
 
 def test_a_message_that_is_too_long_is_refused_for_good(open_doors: OpenDoors) -> None:
     doors = open_doors(limits=Limits(max_body_bytes=1_000))
-    error = refused(doors, export_request(100))
-    assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
+    for message in (export_request(100), export_request(20_000)):
+        error = refused(doors, message)
+        assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
     assert export(doors, SPANS) == b""
+    doors.stop()
+    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_body_bytes",): 1}  # gRPC itself refused the other
 
 
 def test_a_bomb_is_refused_with_little_memory(doors: Doors) -> None:
@@ -169,44 +174,83 @@ def test_a_message_that_does_not_come_is_not_waited_for(open_doors: OpenDoors) -
     assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
 
 
-def test_only_so_many_messages_are_on_their_way_at_once_and_the_others_wait(open_doors: OpenDoors) -> None:
+def silent(stopped: threading.Event) -> Iterator[bytes]:
+    """What a client sends that takes its time."""
+    stopped.wait(30)
+    yield SPANS
+
+
+def test_a_message_waits_for_its_turn_as_long_as_others_take_to_come(open_doors: OpenDoors) -> None:
     """How long they are is not known before they are here; what they may be together is."""
     doors = open_doors(limits=Limits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
-
-    def waiting() -> Iterator[bytes]:
-        stopped.wait(30)
-        yield SPANS
-
     with channel(doors) as opened:
-        slow = [opened.stream_unary(TRACES).future(waiting(), timeout=30) for _ in range(2)]
+        slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
         until(lambda: doors.receiver.under_way == 2)
         third = opened.unary_unary(TRACES).future(SPANS, timeout=30)
-        until(lambda: doors.receiver.under_way == 3)
-        assert doors.entries() == []
         stopped.set()
         assert [call.result() for call in (*slow, third)] == [b"", b"", b""]
     assert len(doors.entries()) == 3
 
 
-def test_at_the_limit_of_calls_a_client_is_told_when_to_come_again(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_requests=1))
+def test_who_gets_no_turn_is_told_when_to_come_again(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(turns, "SLOW_SECONDS", 100)
+    doors = open_doors(limits=Limits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
-
-    def waiting() -> Iterator[bytes]:
-        stopped.wait(30)
-        yield SPANS
-
     with channel(doors) as opened:
-        slow = opened.stream_unary(TRACES).future(waiting(), timeout=30)
-        until(lambda: doors.receiver.under_way == 1)
+        slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
+        until(lambda: doors.receiver.under_way == 2)
+        error = refused(doors, SPANS)
+        assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
+        assert doors.post(SPANS).status == 200
+        stopped.set()
+        assert [call.result() for call in slow] == [b"", b""]
+    doors.stop()
+    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_received_bytes",): 1}
+
+
+def test_calls_that_send_nothing_keep_nobody_out(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WAIT_SECONDS", 30)
+    monkeypatch.setattr(turns, "SLOW_SECONDS", 0.1)
+    doors = open_doors(limits=Limits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
+    stopped = threading.Event()
+    with channel(doors) as opened:
+        idle = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
+        until(lambda: doors.receiver.under_way == 2)
+        assert export(doors, SPANS) == b""
+        stopped.set()
+        ended = [call.exception() for call in idle]
+    [error] = [error for error in ended if error is not None]
+    assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
+    doors.stop()
+    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_received_bytes",): 1}
+
+
+def test_at_the_limit_of_requests_a_client_is_told_when_to_come_again(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_requests=1))
+    with ThreadPoolExecutor(1) as pool, readers_busy(doors):
+        first = pool.submit(export, doors, LONG_TO_READ)
+        until(lambda: doors.receiver.bytes_held)
         error = refused(doors, SPANS)
         assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
         assert doors.post(SPANS).status == 429
-        stopped.set()
-        assert slow.result() == b""
+    assert first.result() == b""
     doors.stop()
     assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_requests",): 2}
+
+
+def test_calls_that_wait_for_their_message_leave_room_for_requests(open_doors: OpenDoors) -> None:
+    doors = open_doors(limits=Limits(max_requests=1))
+    stopped = threading.Event()
+    with channel(doors) as opened:
+        slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(3)]
+        until(lambda: doors.receiver.under_way == 3)
+        assert export(doors, SPANS) == b""
+        for call in slow:
+            call.cancel()
+        stopped.set()
+    until(lambda: doors.receiver.under_way == 0)
 
 
 def test_a_client_that_gives_up_leaves_nothing_behind(doors: Doors) -> None:

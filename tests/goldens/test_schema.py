@@ -52,8 +52,8 @@ def golden_files() -> list[Any]:
     return found
 
 
-WRONG = ("slip.yaml", "wrong.yaml")
-"""Examples of mistakes."""
+WRONG = ("slip.yaml", "wrong.yaml", "back-ends.yaml", "goldspan.yaml")
+"""Examples of mistakes, and of settings that name golden files."""
 
 
 @pytest.mark.parametrize("text", golden_files())

@@ -34,10 +34,13 @@ class Limits:
     max_values: int = 2_000_000
     """Fields of all kinds, nested ones too, of the spans and log records of a request that are larger than 256 KiB; in
     JSON, all commas and all brackets that open."""
+    max_parsed_bytes: int = 192 * MIB
+    """Bytes of memory that a request in JSON may take while it is parsed, as estimated from what is in it: about eight
+    times its length, more with emoji. 20,000 spans of 12 attributes are let in, 12,000 where an emoji is among them."""
     max_connections: int = 2_000
     """Connections that are open at once."""
     max_requests: int = 256
-    """Requests that are received and not answered."""
+    """Requests that are complete and not answered."""
     max_received_bytes: int = 256 * MIB
     """Bytes of the bodies of requests that are received and not answered."""
     header_seconds: float = 10.0
@@ -108,10 +111,11 @@ LIMITS: tuple[Limit, ...] = (
     _limit("max_attributes", "attributes", "the request is refused", *_TOO_LARGE),
     _limit("max_value_bytes", "bytes", "the request is refused", *_TOO_LARGE),
     _limit("max_values", "values", "the request is refused", *_TOO_LARGE),
+    _limit("max_parsed_bytes", "bytes", "the request, which is in JSON, is refused unparsed", *_TOO_LARGE),
     Limit("max_depth", MAX_DEPTH, "levels", "the item is left out, or the request refused", 400, "INVALID_ARGUMENT"),
-    _limit("max_connections", "connections", "the connection is closed"),
+    _limit("max_connections", "connections", "the connection that has waited longest for its client is closed"),
     _limit("max_requests", "requests", "the request is refused and may come again", *_TRY_LATER),
-    _limit("max_received_bytes", "bytes", "the request is refused and may come again", *_TRY_LATER),
+    _limit("max_received_bytes", "bytes", "a request is refused, slow ones first, and may come again", *_TRY_LATER),
     _limit("header_seconds", "seconds", "the connection is closed"),
     _limit("body_seconds", "seconds", "the request is refused and the connection closed", 408, "DEADLINE_EXCEEDED"),
     _limit("keep_alive_seconds", "seconds", "the connection is closed"),

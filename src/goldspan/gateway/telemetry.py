@@ -6,10 +6,11 @@ with its own as they are, and with those files.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,8 +34,11 @@ with needed():
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
+    from starlette.types import Receive, Scope, Send
 
 FOLDER = "metrics"
+AT_ONCE = 2
+"""So many answers are made and sent at once; further requests wait for their turn."""
 _WRITTEN_EVERY = 2.0
 _STALE_AFTER = 15.0
 """Seconds after which the file of a worker is that of one that is gone."""
@@ -59,7 +63,7 @@ class Telemetry:
         if settings.telemetry.endpoint is not None:
             readers.append(_sender(settings.telemetry.endpoint, settings.telemetry))
         self.meter_provider = MeterProvider(readers, _resource(worker), shutdown_on_exit=False)
-        self.routes = [Route("/metrics", self._answer, methods=["GET"])]
+        self.routes: list[Route] = [_Figures("/metrics", self._answer, methods=["GET"])]
 
     def start(self) -> None:
         """Begin to write the figures for the other workers, if there are any."""
@@ -108,6 +112,18 @@ class Telemetry:
         # The clock of the machine since its start: all processes read the same, and nobody sets it.
         beside.write_bytes(f"{_AGE}{time.monotonic()}\n".encode() + generate_latest(self))
         os.replace(beside, path)
+
+
+class _Figures(Route):
+    """The route of the figures. An answer is in memory until it is sent, and there are only so many at once."""
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Response], *, methods: list[str]) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._turns:
+            await super().handle(scope, receive, send)
 
 
 class _Merged:

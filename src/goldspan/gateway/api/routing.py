@@ -1,7 +1,7 @@
 """The API over the store: which runs came out how, one run with all its revisions, what came since, and deletions.
 
 `openapi` lists the operations, and this is what they do. The store works in threads, never in the event loop, and at
-most a few requests at once: the threads are there for others too.
+most a few requests at once: the threads are there for others too, and an answer is in memory until it is sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ with needed():
 _log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""So many requests are with the store at once; further ones wait for their turn."""
+"""So many requests are with the store, or their answers sent, at once; further ones wait for their turn."""
 BATCH = 50
 """So many documents are read from the store at once."""
 MOST_CHARACTERS = 8 * 1024 * 1024
@@ -86,12 +86,12 @@ class _Route(Route):
 
     def __init__(self, operation: Operation, api: _Api, turns: asyncio.Semaphore) -> None:
         async def endpoint(request: Request) -> Response:
-            async with turns:
-                answer = await run_in_threadpool(
-                    api.answer, operation, request.path_params, request.query_params.multi_items()
-                )
+            answer = await run_in_threadpool(
+                api.answer, operation, request.path_params, request.query_params.multi_items()
+            )
             return _response(answer)
 
+        self._turns = turns
         path = operation.path.replace("{run_id}", "{run_id:any_text}")
         super().__init__(path, endpoint, methods=[operation.method], name=operation.name)
 
@@ -102,7 +102,8 @@ class _Route(Route):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         methods = self.methods or set()
         if scope["method"] in methods:
-            await super().handle(scope, receive, send)
+            async with self._turns:  # until it is sent, for until then it is in memory
+                await super().handle(scope, receive, send)
             return
         allowed = ", ".join(sorted(methods))
         refusal = RefusalError(405, "method_not_allowed", f"{scope['method'][:20]} is not for this path; {allowed} is.")

@@ -86,11 +86,12 @@ class Authority:
         """Whether nothing but the open paths answers without a token."""
         return bool(self._tokens)
 
-    def refuse(self, path: str, headers: Headers, *, over_grpc: bool = False) -> Answer | None:
+    def refuse(self, path: str, headers: Headers, *, scheme: str = "http", over_grpc: bool = False) -> Answer | None:
         """Why a request to this path (or method of gRPC) is refused; None where it may pass.
 
         Answers 400, 401 and 403. Where it came from is looked at first, so that a page of somebody else learns nothing
-        about tokens. Calls `over_grpc` do not show their host, and no page can make one.
+        about tokens. `scheme`: `https` where it came over TLS, for a page of the other kind is one of somebody else.
+        Calls `over_grpc` do not show their host, and no page can make one.
         """
         right = right_of(path)
         if right is None:
@@ -107,7 +108,7 @@ class Authority:
                 origins.append(value)
         refused = None if over_grpc else self._refuse_host(hosts)
         if refused is None and origins:
-            refused = self._refuse_origin(origins, hosts)
+            refused = self._refuse_origin(origins, hosts, scheme)
         if refused is None and self._tokens:
             refused = self._refuse_credentials(right, credentials)
         return refused
@@ -122,10 +123,10 @@ class Authority:
             return None
         return Answer(403, f"the gateway is not to be called {quoted(host)}; allow that with --allowed-host")
 
-    def _refuse_origin(self, origins: list[bytes], hosts: list[bytes]) -> Answer | None:
+    def _refuse_origin(self, origins: list[bytes], hosts: list[bytes], scheme: str) -> Answer | None:
         origin = origins[0].decode("latin-1").lower()
         own = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else None
-        same = own is not None and origin.partition("://")[2] == own
+        same = own is not None and origin == f"{scheme}://{own}"
         if len(origins) == 1 and (same or origin in self._origins):
             return None
         return Answer(403, f"pages of {quoted(origin)} may not use the gateway; allow that with --allowed-origin")

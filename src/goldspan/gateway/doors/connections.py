@@ -14,6 +14,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,8 @@ class HttpDoor:
         self._listening: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._opening: set[asyncio.Task[None]] = set()
+        self._waiting: dict[HttpConnection, None] = {}
+        """The connections that wait for a request or the rest of one: whoever does for longest, first."""
         self.open = 0
         self._lingering: deque[socket.socket] = deque()
         self._clock: asyncio.TimerHandle | None = None
@@ -161,17 +164,40 @@ class HttpDoor:
                 _guard.report("take a connection", error, traceback=False)
                 await asyncio.sleep(0.1)
                 continue
-            if self.open >= self._max_connections:
+            full = self.open >= self._max_connections
+            if full and not self._make_room():
                 self._turn_away(accepted)
                 continue
             self.open += 1
-            opening = self.loop.create_task(self._connect(accepted))
+            connection = HttpConnection(
+                self.config, self.state, self.limits, self.counting, on_lost=self._lose, waiting=self._waiting
+            )
+            connection.opening = opening = self.loop.create_task(self._connect(accepted, connection))
             self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
+            opening.add_done_callback(partial(self._opened, connection, accepted))
+            if full:
+                await asyncio.sleep(0)  # so that the file of the one that went is closed, however many come at once
 
-    async def _connect(self, accepted: socket.socket) -> None:
+    def _opened(self, connection: HttpConnection, accepted: socket.socket, opening: asyncio.Task[None]) -> None:
+        self._opening.discard(opening)
+        if connection.opening is not None:  # it never was a connection, so it is not lost either
+            accepted.close()
+            connection.lose()
+
+    def _make_room(self) -> bool:
+        """Close the connection that has waited for its client for longest; False where all are waited for themselves.
+
+        So whoever only holds connections open keeps nobody out.
+        """
+        longest = next(iter(self._waiting), None)
+        if longest is None:
+            return False
+        longest.make_room()
+        self.counting.add(semconv.GATEWAY_REFUSED, limit="max_connections")
+        return True
+
+    async def _connect(self, accepted: socket.socket, connection: HttpConnection) -> None:
         assert self.loop is not None
-        connection = HttpConnection(self.config, self.state, self.limits, self.counting, on_lost=self._lose)
         seconds = self.limits.header_seconds if self._context else None
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -180,9 +206,6 @@ class HttpDoor:
             )
         except OSError:  # gone, or no TLS was spoken, or not in time: nobody is left to tell
             accepted.close()
-        finally:
-            if not connection.was_made:  # it never was a connection, so it is not lost either
-                self._lose()
 
     def _lose(self) -> None:
         self.open -= 1

@@ -48,6 +48,7 @@ _PAGES: RawHeaders = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 """For what a browser may show: nothing that is answered here loads, embeds or runs anything."""
+_PIECE = 64 * 2**10
 _API = "/api/"
 _API_CODES = {401: "unauthenticated", 403: "forbidden"}
 _LOST = "no such path; OTLP is sent to /v1/traces, /v1/logs and /v1/metrics"
@@ -86,7 +87,7 @@ class Application:
         """One request."""
         path: str = scope["path"]
         headers: RawHeaders = scope["headers"]
-        refused = self._authority.refuse(path, headers)
+        refused = self._authority.refuse(path, headers, scheme=scope["scheme"])
         export = self._exports.get(path)
         if refused is not None and path.startswith(_API):
             await _refusal_of_the_api(refused)(scope, receive, _sealing(send))
@@ -154,13 +155,21 @@ class _Body:
 
 
 def _sealing(send: Send) -> Send:
-    """Adds the headers of security to what a route answers, where it has none of its own."""
+    """Adds the headers of security to what a route answers, where it has none of its own.
+
+    It sends long answers piece by piece: each waits until the client has read most of those before it.
+    """
 
     async def sealed(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             given = list(message.get("headers", ()))
             own = {name for name, _ in given}
             message["headers"] = given + [header for header in (*_ALWAYS, *_PAGES) if header[0] not in own]
+        elif len(body := message.get("body", b"")) > _PIECE:
+            last = (len(body) - 1) // _PIECE * _PIECE
+            for begin in range(0, last, _PIECE):
+                await send({**message, "body": body[begin : begin + _PIECE], "more_body": True})
+            message["body"] = body[last:]
         await send(message)
 
     return sealed

@@ -7,15 +7,14 @@ when its journal entry is committed.
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections import Counter, deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from types import TracebackType
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from goldspan import _guard, semconv
 from goldspan.errors import StoreError
+from goldspan.gateway.doors.waiting import Commits, Counts, Deadline
 from goldspan.gateway.intake.answers import Answer, Refused
 from goldspan.gateway.intake.inflating import Inflater
 from goldspan.gateway.intake.reading import Reception, read
@@ -27,12 +26,16 @@ if TYPE_CHECKING:
     from goldspan.gateway.limits import Limits
     from goldspan.gateway.signals import Media, Signal
 
+_log = logging.getLogger("goldspan.gateway")
+
 BUSY_SECONDS = 1.0
 """After how long a client that met a limit on what is under way at once may try again: requests take milliseconds."""
 FULL_SECONDS = 5.0
 """The same where the journal has no room or its disk does not work: back ends or people have to do something."""
-FLUSH_SECONDS = 0.5
-"""How long counts are kept before they are added to the counters: that costs as much as reading ten spans."""
+TELLING_SECONDS = 60.0
+"""How often the same trouble is logged."""
+SLOW_SECONDS = 2.0
+"""How long a body may be on its way before it has to make room for others, where there is none."""
 
 _INLINE_BYTES = {"protobuf": 512 * 2**10, "json": 32 * 2**10}
 """Bodies up to so long are read in the event loop, within a millisecond or two; others in a thread beside it."""
@@ -66,12 +69,15 @@ class Receiver:
     def __init__(self, journal: Journal, limits: Limits, counting: Counting, *, partitioned: bool) -> None:
         self._journal = journal
         self._limits = limits
-        self._counts = _Counts(counting)
+        self._counts = Counts(counting)
         self._partitioned = partitioned
         self._requests = 0
+        self._complete = 0
         self._bytes = 0
+        self._incomplete: dict[_Held, None] = {}  # the oldest first
         self._draining = False
-        self._commits = _Commits()
+        self._told = -TELLING_SECONDS
+        self._commits = Commits()
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="goldspan-read")
 
     @property
@@ -126,8 +132,9 @@ class Receiver:
         if body.length is not None and body.length > limits.max_body_bytes:
             message = f"the body is longer than {limits.max_body_bytes:,} bytes"
             raise Refused(Answer(413, message, limit="max_body_bytes"))
-        with _Deadline(limits.body_seconds):
+        with held.deadline:
             data = await self._gather(body, held)
+        held.complete()
         reception = await self._read(signal, media, data)
         if reception.items:
             await self._keep(signal, media, reception)
@@ -137,10 +144,23 @@ class Receiver:
             self._counts.add(semconv.GATEWAY_REJECTED, reception.rejected, signal=signal)
         return Answer(200, reception.reason, rejected=reception.rejected)
 
+    def make_room(self, number: int, held: _Held) -> None:
+        """For so many more bytes of one request: refuse others that have been on their way for long, the longest first.
+
+        So whoever never completes what they send keeps nobody out.
+        """
+        begun = asyncio.get_running_loop().time() - SLOW_SECONDS
+        slow = [each for each in self._incomplete if each is not held and each.bytes and each.since <= begun]
+        for each in sorted(slow, key=lambda each: -each.bytes):
+            if self._bytes + number <= self._limits.max_received_bytes:
+                return
+            each.give_way()
+
     async def _gather(self, body: Body, held: _Held) -> bytes:
         """The whole body, inflated."""
         piece, more = await body.piece()
         sent = len(piece)
+        deadline = held.deadline
         inflater = Inflater(body.encoding, self._limits)
         kept: list[bytes] = []
         paused = 0
@@ -155,12 +175,14 @@ class Receiver:
                 if not more:
                     break
                 piece, more = await body.piece()
+                deadline.moved = True
                 sent += len(piece)
             for part in inflater.finish():
                 held.take(len(part))
                 kept.append(part)
         except Refused:
             kept.clear()
+            held.drop()
             while more and sent <= self._limits.max_body_bytes:
                 # A client that is still sending when the connection is closed never sees the answer.
                 piece, more = await body.piece()
@@ -181,128 +203,80 @@ class Receiver:
             commit = self._journal.append(signal, media, reception.body, partitions=reception.partitions)
             await self._commits.wait(commit)
         except JournalFull as error:
-            raise Refused(Answer(503, str(error), retry_after=FULL_SECONDS, limit="max_journal_bytes")) from None
+            self._tell(error)
+            full = Answer(503, "the journal has no room", retry_after=FULL_SECONDS, limit="max_journal_bytes")
+            raise Refused(full) from None
         except StoreError as error:
             _guard.report("write the journal", error, traceback=False)
             raise Refused(Answer(503, "the journal cannot be written", retry_after=FULL_SECONDS)) from None
 
+    def _tell(self, error: JournalFull) -> None:
+        """Log why nothing is taken: now and then, as long as it is so."""
+        now = time.monotonic()
+        if now >= self._told + TELLING_SECONDS:
+            self._told = now
+            _log.error("requests are refused: %s", error)
+
 
 class _Held:
-    """What one request takes of what all may hold at once."""
+    """What one request takes of what all may hold at once.
 
-    __slots__ = ("_admitted", "_receiver", "bytes")
+    Those that are complete count as `max_requests`. Those that are not are bounded by connections, bytes and time.
+    """
+
+    __slots__ = ("_admitted", "_completed", "_receiver", "bytes", "deadline", "since")
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._admitted = 0
+        self._completed = 0
         self.bytes = 0
+        self.since = asyncio.get_running_loop().time()
+        self.deadline = Deadline(receiver._limits.body_seconds)
 
     def admit(self) -> None:
         receiver = self._receiver
         if receiver._draining:
             raise Refused(Answer(503, "the gateway is shutting down", retry_after=BUSY_SECONDS))
-        if receiver._requests >= receiver._limits.max_requests:
-            raise Refused(_busy("requests", "max_requests"))
+        self._check()
         receiver._requests += 1
         self._admitted = 1
+        receiver._incomplete[self] = None
+
+    def complete(self) -> None:
+        receiver = self._receiver
+        del receiver._incomplete[self]
+        self._check()
+        receiver._complete += 1
+        self._completed = 1
+
+    def _check(self) -> None:
+        if self._receiver._complete >= self._receiver._limits.max_requests:
+            raise Refused(_busy("requests", "max_requests"))
 
     def take(self, number: int) -> None:
         receiver = self._receiver
         if receiver._bytes + number > receiver._limits.max_received_bytes:
-            raise Refused(_busy("bytes", "max_received_bytes"))
+            receiver.make_room(number, self)
+            if receiver._bytes + number > receiver._limits.max_received_bytes:
+                raise Refused(_busy("bytes", "max_received_bytes"))
         receiver._bytes += number
         self.bytes += number
 
-    def release(self) -> None:
-        self._receiver._requests -= self._admitted
+    def drop(self) -> None:
         self._receiver._bytes -= self.bytes
+        self.bytes = 0
+
+    def give_way(self) -> None:
+        self.drop()
+        self.deadline.end(_busy("bytes", "max_received_bytes"))
+
+    def release(self) -> None:
+        self.drop()
+        self._receiver._incomplete.pop(self, None)
+        self._receiver._requests -= self._admitted
+        self._receiver._complete -= self._completed
 
 
 def _busy(what: str, limit: str) -> Answer:
     return Answer(429, f"too many {what} at once ({limit})", retry_after=BUSY_SECONDS, limit=limit)
-
-
-class _Deadline:
-    """Around what must come from a client in time: raises `Refused` 408 where it does not.
-
-    `asyncio.timeout` does the same from Python 3.11 on.
-    """
-
-    __slots__ = ("_expired", "_handle", "_seconds", "_task")
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._expired = False
-
-    def __enter__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._handle = asyncio.get_running_loop().call_later(self._seconds, self._expire)
-
-    def _expire(self) -> None:
-        self._expired = True
-        self._task.cancel()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._handle.cancel()
-        if self._expired and kind is not None and issubclass(kind, asyncio.CancelledError):
-            if sys.version_info >= (3, 11):  # a task counts who wants it cancelled
-                self._task.uncancel()
-            message = f"the body did not arrive within {self._seconds:g} seconds (body_seconds)"
-            raise Refused(Answer(408, message, limit="body_seconds")) from None
-
-
-class _Commits:
-    """Waits for commits of the journal's thread: all that one transaction held wake the loop up once."""
-
-    def __init__(self) -> None:
-        self._settled: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()
-        self._woken = False
-
-    def wait(self, commit: Future[int]) -> asyncio.Future[None]:
-        """Done, or failed, when the commit is. To give up waiting for it does not cancel it."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        commit.add_done_callback(lambda done: self._settle(loop, waiter, done.exception()))
-        return waiter
-
-    def _settle(
-        self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], error: BaseException | None
-    ) -> None:
-        self._settled.append((waiter, error))
-        if not self._woken:
-            self._woken = True
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any longer
-                loop.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        self._woken = False  # first, so that what is settled from here on wakes the loop up again
-        while self._settled:
-            waiter, error = self._settled.popleft()
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
-
-
-class _Counts:
-    """Counts of many requests, added to the counters together: a counter of OpenTelemetry costs microseconds."""
-
-    def __init__(self, counting: Counting) -> None:
-        self._counting = counting
-        self._kept: Counter[tuple[str, tuple[tuple[str, str | int], ...]]] = Counter()
-
-    def add(self, name: str, number: int, **labels: str | int) -> None:
-        if not self._kept:
-            asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
-        self._kept[name, tuple(labels.items())] += number
-
-    def flush(self) -> None:
-        kept, self._kept = self._kept, Counter()
-        for (name, labels), number in kept.items():
-            self._counting.add(name, number, **dict(labels))

@@ -6,14 +6,14 @@ what a message meets, and none is inflated before it is known who sent it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.doors.receiver import Gone
+from goldspan.gateway.doors.turns import Turn, Turns
 from goldspan.gateway.extra import needed
-from goldspan.gateway.intake.answers import Answer, grpc_answer
+from goldspan.gateway.intake.answers import Answer, Refused, grpc_answer, too_large
 
 with needed():
     import grpc  # type: ignore[import-untyped]
@@ -38,6 +38,8 @@ _GZIP = b"\x1f\x8b"
 _DEFLATE = 8
 _PIECE = 64 * 2**10
 """How much of a compressed message is inflated before it is looked at how much that made."""
+_COUNTED_BYTES = 2**20
+"""Messages that are too long by no more than this are counted; gRPC itself refuses longer ones, and does not say so."""
 
 
 async def start_rpc(
@@ -70,7 +72,7 @@ async def start_rpc(
 def _options(limits: Limits, *, reuse_port: bool) -> list[tuple[str, int]]:
     """What gRPC itself sees to: bounds on connections, headers and the messages as they are sent."""
     return [
-        ("grpc.max_receive_message_length", limits.max_body_bytes),
+        ("grpc.max_receive_message_length", limits.max_body_bytes + _COUNTED_BYTES),
         ("grpc.per_message_decompression", 0),
         ("grpc.max_metadata_size", limits.max_header_bytes),
         ("grpc.absolute_max_metadata_size", limits.max_header_bytes),
@@ -92,8 +94,9 @@ class _Services(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, receiver: Receiver, authority: Authority, limits: Limits) -> None:
         self._authority = authority
         self._receiver = receiver
-        # How long a message is, is not known before it is here. Over HTTP bodies are counted as they come.
-        self._turns = asyncio.Semaphore(max(1, limits.max_received_bytes // limits.max_body_bytes))
+        self._longest = limits.max_body_bytes
+        number = max(1, limits.max_received_bytes // limits.max_body_bytes)
+        self._turns = Turns(number, most_waiting=limits.max_requests)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         """The handler of a call; None for a method that there is not."""
@@ -104,7 +107,7 @@ class _Services(grpc.GenericRpcHandler):  # type: ignore[misc]
         if refused is not None:
             self._receiver.count(signal or "traces", refused, transport="grpc")
             return _refusal(refused)
-        return None if signal is None else _handler(_Export(self._receiver, signal, self._turns).receive)
+        return None if signal is None else _handler(_Export(self._receiver, signal, self._turns, self._longest).receive)
 
 
 def _headers(metadata: Sequence[tuple[str, str | bytes]]) -> list[tuple[bytes, bytes]]:
@@ -129,29 +132,41 @@ def _refusal(answer: Answer) -> grpc.RpcMethodHandler:
 class _Export:
     """The method of one signal."""
 
-    def __init__(self, receiver: Receiver, signal: Signal, turns: asyncio.Semaphore) -> None:
+    def __init__(self, receiver: Receiver, signal: Signal, turns: Turns, longest: int) -> None:
         self._receiver = receiver
         self._signal = signal
         self._turns = turns
+        self._longest = longest
 
     async def receive(self, _: object, context: grpc.aio.ServicerContext) -> bytes:
         """Answer one call."""
         try:
-            body = _Message(context, self._turns)
-            answer = await self._receiver.receive(self._signal, "protobuf", body, transport="grpc")
+            answer = await self._receive(context)
+        except Refused as refused:
+            answer = refused.answer
+            self._receiver.count(self._signal, answer, transport="grpc")
         except Gone:
             answer = Answer(400, "a call has one message")
         return await _answer(context, answer, self._signal)
+
+    async def _receive(self, context: grpc.aio.ServicerContext) -> Answer:
+        turn = await self._turns.take(context.peer().rpartition(":")[0])
+        try:
+            body = _Message(context, turn, self._longest)
+            return await self._receiver.receive(self._signal, "protobuf", body, transport="grpc")
+        finally:
+            turn.end()  # it was refused before its message was read, where it is not over yet
 
 
 class _Message:
     """A message as gRPC hands it over: as it was sent, with nothing about how it was compressed."""
 
-    def __init__(self, context: grpc.aio.ServicerContext, turns: asyncio.Semaphore) -> None:
+    def __init__(self, context: grpc.aio.ServicerContext, turn: Turn, longest: int) -> None:
         self.length: int | None = None
         self.encoding: str | None = None
         self._context = context
-        self._turns = turns
+        self._turn = turn
+        self._longest = longest
         self._message: bytes | None = None
         self._given = 0
 
@@ -166,10 +181,12 @@ class _Message:
         return piece, self._given < len(self._message)
 
     async def _read(self) -> bytes:
-        async with self._turns:
+        with self._turn:
             message: bytes = await self._context.read()
         if message is grpc.aio.EOF:
             raise Gone
+        if len(message) > self._longest:
+            raise too_large("max_body_bytes", f"the message is longer than {self._longest:,} bytes")
         return message
 
 

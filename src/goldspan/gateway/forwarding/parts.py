@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from goldspan.gateway.intake.parsing import turn
 from goldspan.gateway.signals import Media, Signal
 from goldspan.otlp.decoding import DecodeError
 from goldspan.otlp.json_fields import parse
@@ -52,22 +53,23 @@ def as_protobuf(signal: Signal, body: bytes) -> bytes:
 
     Raises `DecodeError` for what is no request at all.
     """
-    try:
-        text = body.decode("utf-8-sig").strip()
-        document, end = parse(text)
-    except ValueError as error:
-        raise DecodeError("no JSON") from error
-    if end < len(text) or not isinstance(document, dict):
-        raise DecodeError("no JSON object")
-    plain = _proto3(document)
-    try:
-        return _written(plain, signal)
-    except ParseError:
-        _leave_wrong_items_out(plain, signal)
-    try:
-        return _written(plain, signal)
-    except ParseError as error:
-        raise DecodeError("no OTLP/JSON") from error
+    with turn(body):
+        try:
+            text = body.decode("utf-8-sig").strip()
+            document, end = parse(text)
+        except ValueError as error:
+            raise DecodeError("no JSON") from error
+        if end < len(text) or not isinstance(document, dict):
+            raise DecodeError("no JSON object")
+        plain = _proto3(document)
+        try:
+            return _written(plain, signal)
+        except ParseError:
+            _leave_wrong_items_out(plain, signal)
+        try:
+            return _written(plain, signal)
+        except ParseError as error:
+            raise DecodeError("no OTLP/JSON") from error
 
 
 def in_protobuf(signal: Signal, part: Part) -> Part:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from goldspan import semconv
+from goldspan.gateway.intake import parsing
 from goldspan.gateway.intake.answers import too_large
 from goldspan.gateway.intake.receptions import Reception, Sieve, check_attributes, unreadable
 from goldspan.gateway.limits import Limits
@@ -24,23 +25,34 @@ def read(signal: Signal, body: bytes, limits: Limits) -> Reception:
     """Check the body of a request; else as `reading.read`. Half a surrogate pair in it becomes U+FFFD."""
     if len(body) > limits.max_values:
         _check_values(body, limits)
+    parsing.check_size(body, limits)
     try:
-        text = body.decode()
-        whole = repaired(text)
-        document = _DECODER.decode(whole)
-        if len(body) > limits.max_value_bytes:
-            _check_texts(document, limits)
-        sieve = Sieve(limits)
-        _sift(document, _SHAPES[signal], sieve, limits)
-        if sieve.changed:
-            whole = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        with parsing.turn(body):
+            return _read(signal, body, limits)
     except DecodeError as error:
         raise unreadable(str(error)) from error
     except RecursionError as error:
         raise unreadable("the JSON nests too deeply", limit="max_depth") from error
     except ValueError as error:
         raise unreadable(f"the body is no JSON, or text in it is not UTF-8 ({_place(error)})") from error
-    return sieve.reception(body if whole is text else whole.encode())
+
+
+def _read(signal: Signal, body: bytes, limits: Limits) -> Reception:
+    document, written = _parsed(body)
+    if len(body) > limits.max_value_bytes:
+        _check_texts(document, limits)
+    sieve = Sieve(limits)
+    _sift(document, _SHAPES[signal], sieve, limits)
+    if sieve.changed:
+        written = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return sieve.reception(written)
+
+
+def _parsed(body: bytes) -> tuple[Any, bytes]:
+    """The document, and how it is written once it is repaired. Its text is not kept: it may be four times as long."""
+    text = body.decode()
+    whole = repaired(text)
+    return _DECODER.decode(whole), body if whole is text else whole.encode()
 
 
 def _no_number(name: str) -> NoReturn:
@@ -61,7 +73,7 @@ def _place(error: ValueError) -> str:
 
 
 def _check_values(body: bytes, limits: Limits) -> None:
-    """A parsed document takes up to 150 bytes for each comma and each bracket, so these are counted first."""
+    """A value comes after a comma or is the first in its object or array. It takes time as well as memory."""
     if sum(map(body.count, (b",", b"{", b"["))) > limits.max_values:
         raise too_large("max_values", f"the request has more than {limits.max_values:,} values")
 

@@ -6,9 +6,11 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from goldspan.extraction import told_of
 from goldspan.gateway.forwarding.parts import as_protobuf
+from goldspan.gateway.intake.parsing import turn
 from goldspan.gateway.journal.writing import Entry, Journal
 from goldspan.gateway.scoring.splitting import split
 from goldspan.gateway.scoring.traces import Bundle, Part, StitchKey
@@ -18,6 +20,7 @@ from goldspan.otlp import otlp_json, protobuf, protobuf_logs
 from goldspan.otlp.decoding import DecodeError
 
 _OPEN = 8
+Decoded = TypeVar("Decoded")
 
 Owns = Callable[[int], bool]
 """Whether a partition is scored here."""
@@ -60,7 +63,7 @@ def is_whole_in_protobuf(entry: Entry) -> bool:
     """Whether no span of an entry in JSON is lost when it is written as protobuf, which is stricter in places."""
     try:
         written = protobuf.decode_traces(as_protobuf("traces", entry.body))
-        return len(written.spans) == len(otlp_json.decode_traces(_parsed(entry.body), old_names=False).spans)
+        return len(written.spans) == len(_parsed(entry.body, otlp_json.decode_traces).spans)
     except DecodeError:
         return False
 
@@ -121,7 +124,7 @@ def _decoded(written: list[bytes]) -> list[SpanRecord]:
 
 def _json_spans(entry: Entry, owns: Owns) -> Iterator[Share]:
     traces: dict[str, list[Record]] = {}
-    for span in otlp_json.decode_traces(_parsed(entry.body), old_names=False).spans:
+    for span in _parsed(entry.body, otlp_json.decode_traces).spans:
         traces.setdefault(span.trace_id, []).append(span)
     total = sum(map(len, traces.values()))
     for trace_id, spans in traces.items():
@@ -134,7 +137,7 @@ def _json_spans(entry: Entry, owns: Owns) -> Iterator[Share]:
 def _logs(entry: Entry, owns: Owns) -> Iterator[Share]:
     """Logs one by one. Most are of no agent's work, and nothing is kept of them."""
     if entry.media == "json":
-        logs = otlp_json.decode_logs(_parsed(entry.body), old_names=False).records
+        logs = _parsed(entry.body, otlp_json.decode_logs).records
     else:
         logs = protobuf_logs.decode_logs(entry.body).records
     size = len(entry.body) // max(1, len(logs))
@@ -154,8 +157,11 @@ def _logs(entry: Entry, owns: Owns) -> Iterator[Share]:
             yield Share(key, [log], size, 1, rooted=False, session=named)
 
 
-def _parsed(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise DecodeError("not JSON") from error
+def _parsed(body: bytes, decode: Callable[..., Decoded]) -> Decoded:
+    """What `decode` makes of a document, which is gone afterwards."""
+    with turn(body):
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise DecodeError("not JSON") from error
+        return decode(document, old_names=False)
