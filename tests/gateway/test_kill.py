@@ -180,7 +180,7 @@ def _gateway(folder: Path, behind: BackEnd, workers: int, clock: str) -> Gateway
     (folder / "goldens.yaml").write_text(GOLDENS)
     (folder / "goldspan.yaml").write_text(
         f"forward: [{{name: behind, endpoint: '{behind.address}', timeout_seconds: 1}}]\n"
-        f"goldens: [goldens.yaml]\nworkers: {workers}\ngrace: 0.2\nidle: 120\nlate: 5\ndrain_seconds: 60\n"
+        f"goldens: [goldens.yaml]\nworkers: {workers}\ngrace: 0.2\nidle: 120\ndrain_seconds: 60\n"
     )
     return Gateway(folder, (), {"PYTHONPATH": str(folder / "site")})
 

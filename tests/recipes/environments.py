@@ -6,11 +6,13 @@ python tests/recipes/environments.py [NAME ...]
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
 import venv
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +66,10 @@ def build(name: str) -> None:
         (FOLDER / name).mkdir(parents=True)
         # Whatever a package would run when it is installed is not needed.
         npm = ["npm", "install", "--prefix", str(FOLDER / name), "--ignore-scripts", "--no-audit", "--no-fund"]
-        _call(name, [*npm, "--loglevel", "error", *NODE_PACKAGES])
+        # Node.js trusts a list of its own; where the machine has another one, its registry may need that.
+        trusted = os.environ.get("NODE_EXTRA_CA_CERTS") or os.environ.get("SSL_CERT_FILE")
+        more = {"NODE_EXTRA_CA_CERTS": trusted} if trusted else {}
+        _call(name, [*npm, "--loglevel", "error", *NODE_PACKAGES], more)
     else:
         _build_for_python(name)
     _receipt(name).write_text(_wanted(name), encoding="utf-8")
@@ -78,8 +83,10 @@ def _build_for_python(name: str) -> None:
         _call(name, [*pip, *call])
 
 
-def _call(name: str, command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+def _call(name: str, command: list[str], more: Mapping[str, str] | None = None) -> None:
+    """Run a command, with `more` in its environment."""
+    environment = {**os.environ, **(more or {})}
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=environment)
     if done.returncode:
         sys.exit(f"{name}: {' '.join(command)} has failed\n{done.stderr}")
 

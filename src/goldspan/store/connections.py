@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from goldspan.errors import StoreError
 from goldspan.store import schema
+from goldspan.store.advice import explained
 
 _UNTIL_FORK = 5.0
 """Seconds that a fork waits for queries under way."""
@@ -28,7 +28,7 @@ _ADVICE = {
     "unable to open": "it cannot be opened: the folder does not exist, or the permissions do not allow it",
     "disk I/O error": "the disk reports an error",
 }
-"""What to do about what SQLite says, by words that are in it: its codes came to Python only with 3.11."""
+"""What to do about what SQLite says, by words that are in it."""
 
 
 class Connections:
@@ -200,18 +200,9 @@ class Connections:
         )
 
 
-@contextmanager
-def told(path: Path) -> Iterator[None]:
+def told(path: Path) -> AbstractContextManager[None]:
     """Turn what SQLite and the system raise into an error that names the file and says what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        advice = next((advice for words, advice in _ADVICE.items() if words in str(error)), "SQLite refuses")
-        raise StoreError(f"{path}: {advice} ({error})") from error
-    except OSError as error:
-        refused = isinstance(error, PermissionError) or error.errno == errno.EROFS
-        advice = _ADVICE["readonly database"] if refused else _ADVICE["unable to open"]
-        raise StoreError(f"{path}: {advice} ({error.strerror})") from error
+    return explained(path, _ADVICE)
 
 
 def _is(error: sqlite3.Error, *words: str) -> bool:

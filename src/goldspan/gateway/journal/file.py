@@ -7,10 +7,11 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from goldspan.errors import StoreError
+from goldspan.store.advice import explained
 
 APPLICATION_ID = 0x676F6C6A
 """Tells journals from other SQLite files: `golj` in ASCII."""
@@ -67,7 +68,7 @@ _ADVICE = {
     "unable to open": "it cannot be opened: the folder does not exist, or the permissions do not allow it",
     "disk I/O error": "the disk reports an error, or a limit for the size of files was met",
 }
-"""What to do about what SQLite says, by words that are in it: its codes came to Python only with 3.11."""
+"""What to do about what SQLite says, by words that are in it."""
 
 
 class JournalFile:
@@ -226,16 +227,9 @@ class JournalFile:
         )
 
 
-@contextmanager
-def told(path: Path) -> Iterator[None]:
+def told(path: Path) -> AbstractContextManager[None]:
     """Turn what SQLite and the system raise into an error that names the file and says what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        advice = next((advice for words, advice in _ADVICE.items() if words in str(error)), "SQLite refuses")
-        raise StoreError(f"{path}: {advice} ({error})") from error
-    except OSError as error:
-        raise StoreError(f"{path}: {_ADVICE['unable to open']} ({error.strerror})") from error
+    return explained(path, _ADVICE)
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

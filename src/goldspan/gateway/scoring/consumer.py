@@ -39,6 +39,8 @@ _AT_ONCE = 200
 """Evaluations that are written down together, at most."""
 _LONGEST_NAP = 0.25
 """Seconds for which nothing is looked at, at most: journals of other workers do not wake this one."""
+_HELD_AT_LEAST = 2.0
+"""Seconds for which what came before the process began is held, however long ago that was."""
 _AFTER_FAILURE = 1.0
 """Seconds."""
 _READ_AT_ONCE = 8 * 1024 * 1024
@@ -92,6 +94,7 @@ class Scoring:
         self._read_up_to = {journal: self._start_of(journals[journal]) for journal in journals}
         self._replayed_up_to = {journal: journals[journal].last_key for journal in journals}
         self._came = dict.fromkeys(journals, self._now())
+        self._earliest = self._now() - max(0.0, patience.late - _HELD_AT_LEAST)
         self._seen_up_to = dict.fromkeys(journals, 0.0)
         self._told: dict[str, int] = {}
         self._stopping = threading.Event()
@@ -197,7 +200,7 @@ class Scoring:
         # By the clock of the machine it may have come at any time, if somebody set that meanwhile.
         arrived = self._now() - max(0.0, (self._wall() - entry.arrived_ns) / 1e9)
         now = self._came[place] = max(arrived, self._came[place])
-        arrived = arrived if entry.key <= self._replayed_up_to[place] else now
+        arrived = max(arrived, self._earliest) if entry.key <= self._replayed_up_to[place] else now
         if sheds:
             self._counting.add(semconv.GATEWAY_SHED)
             for share in shares:

@@ -29,7 +29,7 @@ class Sessions:
         if len(sessions) != 1:
             return False
         (session,) = sessions
-        if not _are_pieces(records):
+        if not _are_pieces(records, requests):
             self._note(session, bundle)
             return False
         if bundle.pieces:
@@ -56,9 +56,12 @@ class Sessions:
             self._requests[session] = {each: None for each in held if each.is_held}
 
 
-def _are_pieces(records: Iterable[Record]) -> bool:
+def _are_pieces(records: Iterable[Record], requests: Iterable[Run]) -> bool:
     """Whether spans are calls of models or tools that no request stands around."""
-    spans = [record for record in records if isinstance(record, SpanRecord)]
-    roles = {role_of(span) for span in spans} - BARE
-    roots = {role_of(span) for span in spans if span.parent_id is None}
+    spans = {record.span_id: record for record in records if isinstance(record, SpanRecord)}
+    own = [spans[run.span_id] for run in requests if run.span_id in spans]
+    if any(role_of(span) in MARKS for span in own):  # which nearly all are, and then nothing else need be read
+        return False
+    roles = {role_of(span) for span in spans.values()} - BARE
+    roots = {role_of(span) for span in spans.values() if span.parent_id is None}
     return not roles & MARKS and bool(roles) and (roots == {"model"} or "model" not in roles)
