@@ -17,12 +17,13 @@ from goldspan.gateway.scoring.consumer import CONSUMERS, Scoring
 from goldspan.gateway.scoring.outbox import Outbox
 from goldspan.gateway.scoring.results import Results
 from goldspan.gateway.scoring.traces import Patience, Room
-from goldspan.gateway.signals import Media, Signal
+from goldspan.gateway.signals import Media, Origin, Signal
 from goldspan.model import SpanRecord
 from goldspan.online.pipeline import Pipeline
 from goldspan.sinks import Losses
 from goldspan.store import StoredRun, open_store
 from meters import Meter
+from spans import agent, tool, trace_id
 
 PATIENCE = Patience(grace=1.0, idle=10.0, late=60.0)
 
@@ -69,6 +70,12 @@ def pair(key: str, value: Any) -> KeyValue:
     return KeyValue(key=key, value=AnyValue(**{kind: value}))
 
 
+def asking(number: int = 0, *tools: str, **more: Any) -> list[SpanRecord]:
+    """The spans of a request: its agent, and a call of each tool."""
+    root = agent("helper", trace_id=trace_id(number), **more)
+    return [root, *(tool(name, parent_id=root.span_id, trace_id=root.trace_id) for name in tools)]
+
+
 class Line:
     """One or several workers' scoring over their journals, all in this process."""
 
@@ -78,7 +85,7 @@ class Line:
         self.store = open_store(folder / "goldspan.db", clock=self.wall)
         self.results = Results(options.pop("results", ()))
         self.pipeline = pipeline or Pipeline(options.pop("goldens", None), sinks=self.results.sinks)
-        enrich = options.pop("enrich", False)
+        self.spans: Origin = "held" if options.pop("enrich", False) else "received"
         room = {name: options.pop(name) for name in ("max_bundles", "max_bytes", "max_spans") if name in options}
         patience = options.pop("patience", PATIENCE)
         back_ends = options.pop("consumers", ())
@@ -90,7 +97,7 @@ class Line:
             journal.consumers([*CONSUMERS, *back_ends], fresh_at_end=lambda name: name not in CONSUMERS)
         self.scoring = [
             Scoring(
-                dict(sorted(self.journals.items(), key=lambda item: item[0] != worker)),
+                self.journals,
                 self.pipeline,
                 self.store,
                 worker=worker,
@@ -100,7 +107,7 @@ class Line:
                 max_backlog_bytes=backlog,
                 counting=Counting(self.meter.provider),
                 losses=Losses(self.meter.provider),
-                outbox=Outbox(self.journals[worker], self.results, enrich=enrich),
+                outbox=Outbox(self.journals[worker], self.results),
                 clock=lambda: self.now,
                 wall=self.wall,
             )
@@ -113,7 +120,8 @@ class Line:
 
     def post(self, body: bytes, *, media: Media = "protobuf", signal: Signal = "traces", journal: int = 0) -> int:
         """Have a request acknowledged; the key of its entry."""
-        return self.journals[journal].append(signal, media, body).result(30)
+        origin = self.spans if signal == "traces" else "received"
+        return self.journals[journal].append(signal, media, body, origin=origin).result(30)
 
     def wait(self, seconds: float = 0.0) -> None:
         """Have everything looked at that came, let time pass, and have everything done that is due then."""

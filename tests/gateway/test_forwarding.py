@@ -7,7 +7,7 @@ import logging
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,6 @@ from goldspan.gateway.journal.writing import Journal
 from goldspan.gateway.signals import Media, Origin, Signal
 from meters import Meter
 
-ORIGINS: Mapping[Signal, frozenset[Origin]] = dict.fromkeys(backends.SIGNALS, frozenset({"received", "result"}))
 JSON_TRACES = json.dumps(
     {
         "resourceSpans": [
@@ -80,12 +79,11 @@ class Bench:
         self,
         to: str | dict[str, Any],
         *,
-        origins: Mapping[Signal, frozenset[Origin]] = ORIGINS,
         chance: Callable[[], float] = lambda: 0.002,
     ) -> Forwarder:
         backend = backends.BackEnd.parse(to)
         self.journal.consumers(list(backend.consumers.values()), fresh_at_end=lambda _: False)
-        forwarder = Forwarder(backend, self.journal, self.counting, origins=origins, chance=chance)
+        forwarder = Forwarder(backend, self.journal, self.counting, chance=chance)
         self._forwarders.append(forwarder)
         forwarder.start()
         return forwarder
@@ -201,13 +199,11 @@ def test_bodies_are_compressed_where_that_is_wanted(bench: Bench, back: BackEnd)
 
 
 def test_only_what_is_wanted_is_sent_and_the_rest_is_passed_over(bench: Bench, back: BackEnd) -> None:
-    bench.put(*some(40), origin="enriched")
+    bench.put(*some(40), origin="held")
     bench.put(b"\x0a\x00", signal="logs")
     bench.put(*some(1, 100))
-    last = bench.put(*some(40, 200), origin="enriched")
-    forwarder = bench.forward(
-        {"endpoint": back.url, "signals": ["traces"]}, origins={"traces": frozenset({"received"})}
-    )
+    last = bench.put(*some(40, 200), origin="held")
+    forwarder = bench.forward({"endpoint": back.url, "signals": ["traces"]})
     until(lambda: bench.cursor(forwarder) == last)
     assert back.bodies() == some(1, 100)
     assert [request.signal for request in back.requests] == ["traces"]
@@ -321,7 +317,7 @@ def test_a_stop_leaves_what_hangs(bench: Bench, back: BackEnd) -> None:
 
 
 def test_one_that_was_never_started_can_be_stopped(bench: Bench) -> None:
-    Forwarder(backends.BackEnd.parse("http://localhost:1"), bench.journal, bench.counting, origins=ORIGINS).stop(1)
+    Forwarder(backends.BackEnd.parse("http://localhost:1"), bench.journal, bench.counting).stop(1)
 
 
 # --- back ends that fail ----------------------------------------------------------------------------------------------
@@ -669,7 +665,7 @@ def test_a_journal_that_fails_ends_nothing(bench: Bench, http: HttpBackEnd, capl
     backend = backends.BackEnd.parse(http.url)
     bench.journal.consumers(list(backend.consumers.values()), fresh_at_end=lambda _: False)
     attached = Journal(bench.path, max_bytes=2**30, attach=True)
-    forwarder = Forwarder(backend, attached, bench.counting, origins=ORIGINS)
+    forwarder = Forwarder(backend, attached, bench.counting)
     forwarder.start()
     bench.put(*some(1))
     until(lambda: http.taken)
@@ -686,7 +682,7 @@ def test_a_fault_of_ours_loses_nothing(bench: Bench, http: HttpBackEnd, monkeypa
     last = bench.put(*some(3))
     backend = backends.BackEnd.parse(http.url)
     bench.journal.consumers(list(backend.consumers.values()), fresh_at_end=lambda _: False)
-    forwarder = Forwarder(backend, bench.journal, bench.counting, origins=ORIGINS, chance=lambda: 0.01)
+    forwarder = Forwarder(backend, bench.journal, bench.counting, chance=lambda: 0.01)
     send = forwarder._sender.send
 
     def faulty(*arguments: Any) -> Any:

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 import goldspan
-from gateway_scoring import Line, json_request, request, shuffled_posts
+from gateway_scoring import Line, asking, json_request, request, shuffled_posts
 from goldspan import ExpectedTool, Golden, Goldens, semconv
 from goldspan.errors import StoreError
 from goldspan.gateway.scoring import opening
 from goldspan.gateway.scoring.traces import Patience
-from goldspan.model import SpanRecord
 from spans import agent, model, span, tool, trace_id
 
 CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "captures").glob("*.pb.gz"))
@@ -32,12 +31,6 @@ def line(tmp_path: Path) -> Iterator[Line]:
     made = Line(tmp_path)
     yield made
     made.close()
-
-
-def asking(number: int = 0, *tools: str, **more: Any) -> list[SpanRecord]:
-    """The spans of a request: its agent, and a call of each tool."""
-    root = agent("helper", trace_id=trace_id(number), **more)
-    return [root, *(tool(name, parent_id=root.span_id, trace_id=root.trace_id) for name in tools)]
 
 
 def only(line: Line) -> Any:
@@ -615,51 +608,4 @@ def test_results_are_in_the_journal_before_their_evaluation_is_stored(tmp_path: 
     (entry,) = line.entries("result")
     assert entry.signal == "logs"
     assert bytes.fromhex(trace_id(0)) in entry.body
-    line.close()
-
-
-def test_spans_that_are_held_for_results_leave_with_them_and_late_ones_as_they_are(tmp_path: Path) -> None:
-    line = Line(tmp_path, enrich=True, consumers=["forward/x"])
-    root, first, late = asking(0, "search", "book")
-    line.post(request(first))
-    line.post(json_request(root), media="json")
-    line.post(request(span("GET /", trace_id=trace_id(1))))
-    line.wait(1.0)
-    line.post(request(late))
-    line.wait(1.0)
-    sent = [TracesData.FromString(entry.body) for entry in line.entries("enriched")]
-    spans = [
-        {each.name: {pair.key: pair.value for pair in each.attributes} for each in scope.spans}
-        for traces in sent
-        for resource in traces.resource_spans
-        for scope in resource.scope_spans
-    ]
-    named = {name: attributes for group in spans for name, attributes in group.items()}
-    assert sorted(name for group in spans for name in group) == sorted([root.name, first.name, late.name, "GET /"])
-    tools = [value.string_value for value in named[root.name]["goldspan.tools_used"].array_value.values]
-    assert tools == ["search"]
-    assert "goldspan.tools_used" not in named[first.name]
-    assert only(line).current.revision == 2
-    line.close()
-
-
-def test_json_that_protobuf_cannot_say_leaves_as_it_is_and_is_scored(tmp_path: Path) -> None:
-    line = Line(tmp_path, enrich=True, consumers=["forward/x"])
-    body = json.loads(json_request(*asking(0, "search")))
-    body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["flags"] = -1
-    line.post(json.dumps(body).encode(), media="json")
-    line.wait(1.0)
-    (entry,) = line.entries("enriched")
-    assert json.loads(entry.body) == body
-    assert list(line.tools().values()) == [["search"]]
-    line.close()
-
-
-def test_what_is_not_scored_leaves_all_the_same(tmp_path: Path) -> None:
-    line = Line(tmp_path, enrich=True, consumers=["forward/x"], max_spans=2)
-    line.post(request(*asking(0, "search", "book")))
-    line.wait(1.0)
-    (entry,) = line.entries("enriched")
-    assert len(one_by_one(entry.body)) == 3
-    assert line.runs() == {}
     line.close()

@@ -7,8 +7,14 @@ from zlib import crc32
 
 Signal = Literal["traces", "logs", "metrics"]
 Media = Literal["protobuf", "json"]
-Origin = Literal["received", "result", "enriched"]
-"""`received` from a client, made by goldspan as the `result` of scoring, or received and `enriched` with results."""
+Origin = Literal["received", "held", "result", "enriched"]
+"""`received` from a client, or from there and `held` until it is scored; the `result` of scoring, or what was held,
+`enriched` with results.
+"""
+FROM_CLIENTS: frozenset[Origin] = frozenset({"received", "held"})
+"""What is scored."""
+TO_BACK_ENDS: frozenset[Origin] = frozenset({"received", "result", "enriched"})
+"""What is handed on."""
 
 PARTITIONS = 32
 """Each trace is in one of so many partitions, and each partition is scored by one worker."""

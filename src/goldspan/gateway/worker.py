@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -29,7 +29,6 @@ from goldspan.gateway.scoring.results import Results
 from goldspan.gateway.scoring.traces import Patience, Room
 from goldspan.gateway.settings.fields import Settings
 from goldspan.gateway.settings.notices import start_up_lines
-from goldspan.gateway.signals import Origin, Signal
 from goldspan.gateway.telemetry import Telemetry
 from goldspan.goldens import Goldens
 from goldspan.goldens.reloading import ReloadingGoldens
@@ -46,7 +45,7 @@ JOURNALS = "journal"
 _PATIENCE = 120.0
 """Seconds in which the journals of the other workers have to be there."""
 _LAST_PART = 0.3
-"""Of the time for an orderly end, the share that is left for scoring and forwarding at least."""
+"""Of the time for an orderly end, the share that the doors leave for scoring, and scoring for forwarding, at least."""
 
 
 class Worker:
@@ -79,9 +78,8 @@ class Worker:
         self._results = Results([kind for kind in settings.results if kind != "attributes"])
         self._pipeline = _pipeline_of(settings, self._telemetry, self._results)
         closing.callback(self._pipeline.close)
-        journals = self._own | self._open_others()
         self._scoring = Scoring(
-            {self._index: journals.pop(self._index), **journals},
+            self._own | self._open_others(),
             self._pipeline,
             self._store,
             worker=self._index,
@@ -93,15 +91,19 @@ class Worker:
             max_backlog_bytes=settings.limits.max_backlog_bytes,
             counting=self._counting,
             losses=Losses(self._telemetry.meter_provider),
-            outbox=Outbox(self._own[self._index], self._results, enrich=settings.enrich),
+            outbox=Outbox(self._own[self._index], self._results),
         )
         self._forwarders = [
-            Forwarder(back_end, journal, self._counting, origins=_forwarded(enrich=settings.enrich))
+            Forwarder(back_end, journal, self._counting)
             for journal in self._own.values()
             for back_end in settings.back_ends
         ]
         self._receiver = Receiver(
-            self._own[self._index], settings.limits, self._counting, partitioned=settings.workers > 1
+            self._own[self._index],
+            settings.limits,
+            self._counting,
+            partitioned=settings.workers > 1,
+            holds=settings.enrich,
         )
         publish(self._telemetry.meter_provider, self._scoring, self._own, self._forwarders)
 
@@ -195,7 +197,8 @@ class Worker:
 
     def _end(self, until: float) -> None:
         """Score and forward what can be by then. The rest is in the journal for the next time."""
-        if not self._scoring.stop(_left(until)):
+        left = _left(until)
+        if not self._scoring.stop(left * (1 - _LAST_PART) if self._forwarders else left):
             _log.warning("what is not scored yet is scored when the gateway starts again")
         if self._forwarders:  # at once, so that one that hangs takes no time from another
             with ThreadPoolExecutor(len(self._forwarders)) as stopping:
@@ -249,13 +252,6 @@ def _pipeline_of(settings: Settings, telemetry: Telemetry, results: Results) -> 
         units=check_units(settings.units),
         budget=settings.budget,
     )
-
-
-def _forwarded(*, enrich: bool) -> Mapping[Signal, frozenset[Origin]]:
-    """What back ends are sent of each signal: spans as they came, or when they were scored."""
-    everything: frozenset[Origin] = frozenset({"received", "result"})
-    spans: frozenset[Origin] = frozenset({"enriched", "result"}) if enrich else everything
-    return {"traces": spans, "logs": everything, "metrics": everything}
 
 
 def _journals_in(folder: Path) -> list[int]:

@@ -139,15 +139,18 @@ class Pipeline:
         )
 
     def revise(self, run: Run, known: tuple[int, str] | None) -> Evaluation | None:
-        """Judge a run and submit the evaluation, unless the sampling or the redaction say otherwise.
+        """Judge a run and submit the evaluation, unless the sampling or the redaction say otherwise: then it is `None`.
 
-        Where a revision of it is `known`, with its digest, it is the next one; `None` also where nothing has changed.
+        Where a revision of it is `known`, with its digest, it is the next one. Where nothing has changed since, it has
+        the revision that is known, and is not submitted again.
         """
         if not self._keeps(run, new=known is None):
             return None
         allowed = self._allowed(self._judge(run), known[0] + 1 if known is not None else 1)
-        if allowed is None or (known is not None and known[1] == allowed.digest):
+        if allowed is None:
             return None
+        if known is not None and known[1] == allowed.digest:
+            return replace(allowed, revision=known[0])
         return self._hand_out(allowed)
 
     def judge(self, run: Run) -> Evaluation | None:

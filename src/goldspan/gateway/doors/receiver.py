@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from goldspan.gateway.counting import Counting
     from goldspan.gateway.journal.writing import Journal
     from goldspan.gateway.limits import Limits
-    from goldspan.gateway.signals import Media, Signal
+    from goldspan.gateway.signals import Media, Origin, Signal
 
 _log = logging.getLogger("goldspan.gateway")
 
@@ -63,14 +63,18 @@ class Body(Protocol):
 class Receiver:
     """Receives export requests for all doors of a worker, in their event loop. Other threads may call `drain` only.
 
-    `partitioned`: whether several workers score, each its own traces.
+    `partitioned`: whether several workers score, each its own traces. `holds`: whether spans are handed on only when
+    they were scored.
     """
 
-    def __init__(self, journal: Journal, limits: Limits, counting: Counting, *, partitioned: bool) -> None:
+    def __init__(
+        self, journal: Journal, limits: Limits, counting: Counting, *, partitioned: bool, holds: bool = False
+    ) -> None:
         self._journal = journal
         self._limits = limits
         self._counts = Counts(counting)
         self._partitioned = partitioned
+        self._holds = holds
         self._requests = 0
         self._complete = 0
         self._bytes = 0
@@ -199,8 +203,9 @@ class Receiver:
 
     async def _keep(self, signal: Signal, media: Media, reception: Reception) -> None:
         """Put it into the journal, and wait until it is on disk."""
+        origin: Origin = "held" if self._holds and signal == "traces" else "received"
         try:
-            commit = self._journal.append(signal, media, reception.body, partitions=reception.partitions)
+            commit = self._journal.append(signal, media, reception.body, origin=origin, partitions=reception.partitions)
             await self._commits.wait(commit)
         except JournalFull as error:
             self._tell(error)

@@ -19,7 +19,7 @@ from goldspan.gateway.forwarding.outcomes import Outcome, Sender
 from goldspan.gateway.forwarding.pacing import INITIAL_SECONDS, Pace, pause
 from goldspan.gateway.forwarding.parts import Part, halves, in_protobuf
 from goldspan.gateway.journal.writing import Entry, Journal
-from goldspan.gateway.signals import Origin, Signal
+from goldspan.gateway.signals import TO_BACK_ENDS, Signal
 from goldspan.otlp.decoding import DecodeError
 
 _log = logging.getLogger("goldspan")
@@ -78,7 +78,7 @@ class Reached:
 
 
 class Delivery:
-    """Sends the entries of one signal and of some origins to one back end, from where its cursor in the journal stands.
+    """Sends the entries of one signal to one back end, from where its cursor in the journal stands.
 
     Entries are started in their order, and the cursor stands before the first that is not settled: what was behind it
     when the process was killed is sent again. What is held in memory is bounded, however long the back end is away.
@@ -93,7 +93,6 @@ class Delivery:
         sender: Sender,
         reached: Reached,
         *,
-        origins: frozenset[Origin],
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.signal = signal
@@ -107,7 +106,6 @@ class Delivery:
         self._counting = counting
         self._sender = sender
         self._reached = reached
-        self._origins = origins
         self._chance = chance
         self._pace = Pace(chance)
         self._changed = threading.Condition()
@@ -208,7 +206,7 @@ class Delivery:
         try:
             last = self._journal.last_key
             entries = self._journal.read(
-                self._position, max_bytes=READ_BYTES, max_entries=READ_ENTRIES, origins=self._origins
+                self._position, max_bytes=READ_BYTES, max_entries=READ_ENTRIES, origins=TO_BACK_ENDS
             )
         except StoreError as error:
             self._say("journal", f"the journal cannot be read: {error}")

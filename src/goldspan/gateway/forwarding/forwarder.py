@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from goldspan.errors import StoreError
@@ -27,7 +27,6 @@ from goldspan.gateway.forwarding.grpc_sender import GrpcSender
 from goldspan.gateway.forwarding.http_sender import HttpSender
 from goldspan.gateway.forwarding.outcomes import Sender
 from goldspan.gateway.journal.writing import Journal
-from goldspan.gateway.signals import Origin, Signal
 
 
 class Forwarder:
@@ -35,8 +34,7 @@ class Forwarder:
 
     The bytes are those of the entries; only what came as JSON is put into protobuf for gRPC. Each entry is sent at
     least once: what was under way when the process was killed is sent again. The consumers in the journal are
-    `backend.consumers`. `origins` are those of the entries that are sent, by signal. `chance` makes the jitter of
-    pauses: a number from 0 to 1.
+    `backend.consumers`. `chance` makes the jitter of pauses: a number from 0 to 1.
 
     Raises `ConfigurationError` for a proxy of the environment that cannot be used.
     """
@@ -47,7 +45,6 @@ class Forwarder:
         journal: Journal,
         counting: Counting,
         *,
-        origins: Mapping[Signal, frozenset[Origin]],
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.backend = backend
@@ -57,7 +54,7 @@ class Forwarder:
         )
         reached = Reached()
         self._deliveries = [
-            Delivery(backend, signal, journal, counting, self._sender, reached, origins=origins[signal], chance=chance)
+            Delivery(backend, signal, journal, counting, self._sender, reached, chance=chance)
             for signal in backend.consumers
         ]
 

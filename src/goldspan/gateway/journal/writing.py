@@ -22,7 +22,7 @@ from goldspan.errors import GoldspanError, StoreError
 from goldspan.gateway.journal import entries as entries
 from goldspan.gateway.journal.entries import ENTRY_BYTES, Edges, Entry, Item, Tail, Wanted
 from goldspan.gateway.journal.file import JournalFile
-from goldspan.gateway.signals import ALL_PARTITIONS, Media, Origin, Signal
+from goldspan.gateway.signals import ALL_PARTITIONS, FROM_CLIENTS, Media, Origin, Signal
 
 __all__ = ["ENTRY_BYTES", "Entry", "Item", "Journal", "JournalFull"]
 
@@ -246,7 +246,7 @@ class Journal:
                 reason = "another process adds its entries" if self._attached else "the journal was closed"
                 raise StoreError(f"{self.path}: {reason}")
             # What was acknowledged is let go when it was scored, and that needs room for what comes of it.
-            room = self._max_bytes * (1 if items[0].origin == "received" else _RESERVE)
+            room = self._max_bytes * (1 if items[0].origin in FROM_CLIENTS else _RESERVE)
             if self._edges.size + self._queued + size > room:
                 raise JournalFull(
                     f"{self.path}: {self._edges.size:,} bytes wait for a back end or for scoring, and the journal "
@@ -307,7 +307,7 @@ class Journal:
             )
         ]
         try:
-            if not self._file.has_room(own=all(entry.origin != "received" for entry in added)):
+            if not self._file.has_room(own=all(entry.origin not in FROM_CLIENTS for entry in added)):
                 raise JournalFull(f"{self.path}: the disk is almost full; make room, or lower max_journal_bytes")
             with self._file.transaction() as connection:
                 edges = entries.insert(connection, added, self._edges)

@@ -10,20 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from goldspan import semconv
 from goldspan._guard import guard, report
 from goldspan.errors import GoldspanError
 from goldspan.gateway.counting import Counting
 from goldspan.gateway.journal.writing import Entry, Journal
-from goldspan.gateway.scoring.history import History, Sight, sight_of
-from goldspan.gateway.scoring.opening import Reopening, Share, is_whole_in_protobuf, opened, records_of
+from goldspan.gateway.scoring.judging import Judging
+from goldspan.gateway.scoring.opening import Share, opened, spans_in_protobuf
 from goldspan.gateway.scoring.outbox import Outbox
-from goldspan.gateway.scoring.sessions import Sessions
-from goldspan.gateway.scoring.traces import Bundle, Bundles, Part, Patience, Room, StitchKey
-from goldspan.gateway.signals import PARTITIONS, Origin
-from goldspan.model import Evaluation, Record, Run
+from goldspan.gateway.scoring.traces import Bundle, Bundles, Patience, Room, StitchKey
+from goldspan.gateway.signals import FROM_CLIENTS, PARTITIONS
 from goldspan.online.clock import AwakeClock
 from goldspan.online.pipeline import Pipeline
 from goldspan.otlp.decoding import DecodeError
@@ -45,13 +44,12 @@ _AFTER_FAILURE = 1.0
 """Seconds."""
 _READ_AT_ONCE = 8 * 1024 * 1024
 """Bytes of entries."""
-_RECEIVED: frozenset[Origin] = frozenset({"received"})
 
 
 class Scoring:
     """Scores the partitions of one worker, in a thread of its own.
 
-    `journals` are those of all workers, its own first. `clock` tells seconds that never go back, `wall`
+    `journals` are those of all workers, by their numbers. `clock` tells seconds that never go back, `wall`
     nanoseconds since the Unix epoch, by which entries say when they came.
     """
 
@@ -73,6 +71,7 @@ class Scoring:
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         self._journals = journals
+        self._worker, self._workers = worker, workers
         self._pipeline = pipeline
         self._store = store
         self._partitions = frozenset(range(worker, PARTITIONS, workers))
@@ -85,11 +84,7 @@ class Scoring:
         self._bundles = Bundles(patience, room)
         self._now = clock or AwakeClock().now
         self._wall = wall
-        self._sessions = Sessions(self._bundles)
-        self._evaluations: list[Evaluation] = []
-        self._history = History(store, self._evaluations)
-        self._reopening = Reopening(as_bytes=outbox.enrich)
-        self._gone: list[str] = []
+        self._judging = Judging(journals, self._bundles, pipeline, store, outbox, losses)
         self._forgotten: list[str] = []
         self._read_up_to = {journal: self._start_of(journals[journal]) for journal in journals}
         self._replayed_up_to = {journal: journals[journal].last_key for journal in journals}
@@ -170,8 +165,7 @@ class Scoring:
         """Wait for an entry, as long as nothing is due."""
         next_time = self._bundles.next_time()
         nap = _LONGEST_NAP if next_time is None else min(_LONGEST_NAP, max(0.0, next_time - self._now()))
-        own, *_ = self._journals
-        self._journals[own].wait(self._read_up_to[own], nap)
+        self._journals[self._worker].wait(self._read_up_to[self._worker], nap)
 
     def _take_in(self) -> int:
         """Look at the next entries of every journal; how many there were."""
@@ -180,7 +174,7 @@ class Scoring:
             after = self._read_up_to[place]
             sheds = journal.size_after(after) > self._max_backlog
             asked, last = self._now(), journal.last_key
-            entries = journal.read(after, max_bytes=_READ_AT_ONCE, origins=_RECEIVED, partitions=self._mask)
+            entries = journal.read(after, max_bytes=_READ_AT_ONCE, origins=FROM_CLIENTS, partitions=self._mask)
             for entry in entries:
                 self._read_up_to[place] = entry.key
                 self._take(place, entry, sheds=sheds)
@@ -191,9 +185,12 @@ class Scoring:
         return number
 
     def _take(self, place: int, entry: Entry, *, sheds: bool) -> None:
+        held = entry.origin == "held"
         shares: Sequence[Share] | None = None
-        with guard("read what was acknowledged"):
-            shares = self._opened(place, entry)
+        with guard("read what was acknowledged"), suppress(DecodeError):
+            shares = opened(entry, self._partitions.__contains__)
+        if held and place % self._workers == self._worker and (shares is None or spans_in_protobuf(entry) is None):
+            self._outbox.put_as_it_is(entry)
         if shares is None:
             self._counting.add(semconv.GATEWAY_UNREADABLE)
             return
@@ -204,27 +201,15 @@ class Scoring:
         if sheds:
             self._counting.add(semconv.GATEWAY_SHED)
             for share in shares:
-                self._bundles.shed(place, entry.key, share.key, now, spans=share.spans)
+                self._bundles.shed(place, entry.key, share.key, now, spans=share.spans, held=held)
             return
         for share in shares:
             self._bundles.add(
                 place, entry.key, share.key, share.part, now,
-                size=share.size, spans=share.spans, rooted=share.rooted, arrived=arrived,
+                size=share.size, spans=share.spans, rooted=share.rooted, arrived=arrived, held=held,
             )  # fmt: skip
             if share.session is not None and share.session != share.key:
                 self._join(share.key, share.session)
-
-    def _opened(self, place: int, entry: Entry) -> Sequence[Share] | None:
-        """What an entry holds for this worker; `None`: it cannot be read."""
-        as_bytes = self._outbox.enrich and entry.signal == "traces"
-        if as_bytes and entry.media == "json" and not is_whole_in_protobuf(entry):
-            as_bytes = False
-            if place == next(iter(self._journals)):  # each entry is some worker's own
-                self._outbox.put_as_it_is(entry)
-        try:
-            return opened(entry, self._partitions.__contains__, as_bytes=as_bytes)
-        except DecodeError:
-            return None
 
     def _join(self, key: StitchKey, session: StitchKey) -> None:
         found = [bundle for bundle in map(self._bundles.find, (key, session)) if bundle is not None]
@@ -240,7 +225,7 @@ class Scoring:
             self._attend(bundle)
         for place in self._journals:
             self._make_way(place)
-        self._reopening.close()
+        self._judging.close()
 
     def _make_way(self, place: int) -> None:
         """Score as it is what keeps too much of a journal from being let go: a trace that never rests would fill it."""
@@ -255,7 +240,7 @@ class Scoring:
 
     def _attend(self, bundle: Bundle) -> None:
         try:
-            done = self._score(bundle)
+            done = self._judging.judge(bundle)
         except GoldspanError as error:  # the disk, or whoever else is at the store: nothing that it is to blame for
             report("read what is known of a trace, and tries again", error, traceback=False)
             self._bundles.try_again(bundle, self._now())
@@ -263,72 +248,8 @@ class Scoring:
             return
         if done:
             self._bundles.scored(bundle)
-        if len(self._evaluations) >= _AT_ONCE or self._outbox.size >= _READ_AT_ONCE:
+        if len(self._judging.evaluations) >= _AT_ONCE or self._outbox.size >= _READ_AT_ONCE:
             self._write_down()
-
-    def _score(self, bundle: Bundle) -> bool:
-        """Score what is held of a bundle; whether that is done, and not put off."""
-        parts, unsent = self._parts(bundle)
-        evaluations: list[Evaluation] = []
-        if not bundle.lost:
-            runs: list[Run] = []
-            records: list[Record] = []
-            with guard("find the runs of a trace"):
-                records = records_of(parts)
-                runs = self._pipeline.runs_in(records)
-            if not bundle.leaving and self._sessions.waits(bundle, records, runs):
-                return False
-            self._history.recall(bundle)
-            sight = sight_of(records, runs)
-            outlived = list(self._history.outlived(bundle, sight))
-            for run in runs:
-                with guard("score a run"):
-                    evaluations += self._evaluated(bundle, run, sight)
-            for place in outlived:
-                del bundle.known[place]
-                self._gone.append(place[1])
-        self._outbox.put(unsent, evaluations)
-        self._evaluations += evaluations
-        return True
-
-    def _parts(self, bundle: Bundle) -> tuple[list[Part], list[Part]]:
-        """The spans of a bundle, out of the journals where they are not in memory; and those not taken before."""
-        if bundle.lost and not self._outbox.enrich:
-            return [], []
-        if bundle.whole:
-            return bundle.parts, bundle.parts
-        parts: list[Part] = []
-        unsent: list[Part] = []
-        for place, keys in bundle.places.items():
-            for key in keys:
-                found = self._reopening.parts_of(self._journals[place], place, key, bundle)
-                parts += found
-                unsent += found if key > bundle.left.get(place, 0) else ()
-        return parts, unsent
-
-    def _evaluated(self, bundle: Bundle, run: Run, sight: Sight) -> Iterator[Evaluation]:
-        """The next evaluation of a run, and of its conversation, if there is anything new to say."""
-        place = (run.unit, run.run_id)
-        if self._history.is_remnant(bundle, run, sight):
-            self._losses.add(semconv.TOO_LATE_SPANS_COUNTER)
-            return
-        known = bundle.known.get(place)
-        if known is not None:
-            known = self._history.latest(run.run_id) or known  # it may have been scored again by other goldens
-        evaluation = self._pipeline.revise(run, known)
-        if evaluation is not None:
-            bundle.known[place] = (evaluation.revision, evaluation.digest)
-            bundle.needed.pop(place, None)
-            yield evaluation
-            yield from self._continued(run)
-
-    def _continued(self, request: Run) -> Iterator[Evaluation]:
-        """The conversation that a request belongs to, if such are scored."""
-        conversation = self._pipeline.conversation_of(request)
-        if conversation is not None:
-            evaluation = self._pipeline.revise(conversation, self._history.latest(conversation.run_id))
-            if evaluation is not None:
-                yield evaluation
 
     # --- what is done ------------------------------------------------------------------------------------------------
 
@@ -337,18 +258,17 @@ class Scoring:
         while True:
             try:
                 self._outbox.flush(final=final)
-                if self._evaluations:
-                    self._store.submit_many(self._evaluations)
-                if self._gone:
-                    self._store.delete_runs(self._gone)
+                if self._judging.evaluations:
+                    self._store.submit_many(self._judging.evaluations)
+                if self._judging.gone:
+                    self._store.delete_runs(self._judging.gone)
                 break
             except GoldspanError as error:
                 if not self._abandoned:
                     _log.error("goldspan cannot write down what it scored, and tries again: %s", error)
                 if self._stopping.wait(_AFTER_FAILURE):
                     return
-        self._evaluations.clear()
-        self._gone.clear()
+        self._judging.written_down()
         for place, journal in self._journals.items():
             oldest = self._bundles.oldest(place)
             done = self._read_up_to[place] if oldest is None else oldest - 1
@@ -367,7 +287,6 @@ class Scoring:
         for name, count in counts.items():
             self._losses.add(name, count - self._told.get(name, 0))
         self._told = counts
-        self._sessions.forget_old()
 
     # --- journals ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -12,13 +12,34 @@ from goldspan.model import Evaluation
 from goldspan.sinks.attributes import result_attributes
 
 
-def enriched(request: bytes, evaluations: Iterable[Evaluation]) -> bytes:
+def enriched(request: bytes, evaluations: Iterable[Evaluation], *, without: Collection[str] = ()) -> bytes:
     """An OTLP trace request in protobuf, with the results of runs on their spans; nothing else in it changes.
 
     What is written is listed in `goldspan.sinks.attributes`. A span that has such an attribute already, from a
     goldspan in its own process, gets the new value. Where a span is a request and a component at once, it has the
-    results of the request.
+    results of the request. It is `without` spans of these ids; no bytes where none is left.
     """
+    results = _results_of(evaluations)
+    left_out = {bytes.fromhex(span_id) for span_id in without}
+    if not results and not left_out:
+        return request
+    traces = TracesData.FromString(request)
+    spans_left = 0
+    for resource_spans in traces.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for at in reversed(range(len(scope_spans.spans))):
+                span = scope_spans.spans[at]
+                if span.span_id in left_out:
+                    del scope_spans.spans[at]
+                    continue
+                spans_left += 1
+                if (attributes := results.get((span.trace_id, span.span_id))) is not None:
+                    _write(span, attributes)
+    return traces.SerializeToString() if spans_left else b""
+
+
+def _results_of(evaluations: Iterable[Evaluation]) -> dict[tuple[bytes, bytes], Mapping[str, Any]]:
+    """What is written on which spans, by the ids of their trace and of themselves."""
     results: dict[tuple[bytes, bytes], Mapping[str, Any]] = {}
     for evaluation in evaluations:
         run = evaluation.run
@@ -27,15 +48,7 @@ def enriched(request: bytes, evaluations: Iterable[Evaluation]) -> bytes:
         place = (bytes.fromhex(run.run_id.partition(":")[0]), bytes.fromhex(run.span_id))
         if run.unit == "request" or place not in results:
             results[place] = result_attributes(evaluation)
-    if not results:
-        return request
-    traces = TracesData.FromString(request)
-    for resource_spans in traces.resource_spans:
-        for scope_spans in resource_spans.scope_spans:
-            for span in scope_spans.spans:
-                if (attributes := results.get((span.trace_id, span.span_id))) is not None:
-                    _write(span, attributes)
-    return traces.SerializeToString()
+    return results
 
 
 def _write(span: Span, attributes: Mapping[str, Any]) -> None:

@@ -40,18 +40,18 @@ class Share:
     """By what else it may be known."""
 
 
-def opened(entry: Entry, owns: Owns, *, as_bytes: bool = False) -> list[Share]:
+def opened(entry: Entry, owns: Owns) -> list[Share]:
     """What an entry holds for this worker, by trace. Raises `DecodeError` where it cannot be read.
 
-    Spans in protobuf are not decoded for it. With `as_bytes`, spans in JSON are written as protobuf first.
+    Spans in protobuf are not decoded for it. Spans that are held are protobuf if that is possible.
     """
     if entry.signal == "metrics":
         return []
     if entry.signal == "logs":
         return list(_logs(entry, owns))
-    if entry.media == "json" and not as_bytes:
+    body = spans_in_protobuf(entry)
+    if body is None:
         return list(_json_spans(entry, owns))
-    body = as_protobuf("traces", entry.body) if entry.media == "json" else entry.body
     return [
         Share(trace_id, piece.body, len(piece.body), piece.spans, piece.rooted)
         for trace_id, piece in split(body).items()
@@ -59,13 +59,21 @@ def opened(entry: Entry, owns: Owns, *, as_bytes: bool = False) -> list[Share]:
     ]
 
 
-def is_whole_in_protobuf(entry: Entry) -> bool:
-    """Whether no span of an entry in JSON is lost when it is written as protobuf, which is stricter in places."""
+def spans_in_protobuf(entry: Entry) -> bytes | None:
+    """The spans of an entry as they are divided by trace, and leave if they are held; `None`: as JSON.
+
+    JSON that is held is turned into protobuf, unless that, which is stricter in places, would lose some of it.
+    """
+    if entry.media == "protobuf":
+        return entry.body
+    if entry.origin != "held":
+        return None
     try:
-        written = protobuf.decode_traces(as_protobuf("traces", entry.body))
-        return len(written.spans) == len(_parsed(entry.body, otlp_json.decode_traces).spans)
+        body = as_protobuf("traces", entry.body)
+        whole = len(protobuf.decode_traces(body).spans) == len(_parsed(entry.body, otlp_json.decode_traces).spans)
     except DecodeError:
-        return False
+        return None
+    return body if whole else None
 
 
 class Reopening:
@@ -74,8 +82,7 @@ class Reopening:
     Late spans of many traces come in few entries, and so did the rest of those traces.
     """
 
-    def __init__(self, *, as_bytes: bool) -> None:
-        self._as_bytes = as_bytes
+    def __init__(self) -> None:
         self._open: OrderedDict[tuple[int, int], dict[StitchKey, list[Part]]] = OrderedDict()
 
     def parts_of(self, journal: Journal, place: int, key: int, bundle: Bundle) -> list[Part]:
@@ -97,7 +104,7 @@ class Reopening:
     def _shares(self, journal: Journal, key: int) -> dict[StitchKey, list[Part]]:
         shares: dict[StitchKey, list[Part]] = {}
         for entry in journal.read(key - 1, max_entries=1):
-            for share in opened(entry, lambda _: True, as_bytes=self._as_bytes) if entry.key == key else ():
+            for share in opened(entry, lambda _: True) if entry.key == key else ():
                 for stitch in {share.key, share.session} - {None}:
                     shares.setdefault(stitch, []).append(share.part)
         return shares

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from goldspan.gateway.journal.writing import Entry, Item, Journal
 from goldspan.gateway.scoring.enriching import enriched
@@ -12,26 +12,22 @@ from goldspan.model import Evaluation
 
 
 class Outbox:
-    """Collects what scoring has for back ends, until it is written to the journal of the worker.
+    """Collects what scoring has for back ends, until it is written to the journal of the worker. For one thread."""
 
-    With `enrich` the spans of a trace leave when it was scored, with the results in them. For one thread.
-    """
-
-    def __init__(self, journal: Journal, results: Results | None, *, enrich: bool = False) -> None:
-        self.enrich = enrich
+    def __init__(self, journal: Journal, results: Results | None) -> None:
         self._journal = journal
         self._results = results
         self._items: list[Item] = []
         self.size = 0
         """Bytes of spans that are not written yet."""
 
-    def put(self, parts: Iterable[Part], evaluations: Sequence[Evaluation] = ()) -> None:
-        """Take spans that were not handed on yet, each a request in protobuf, and what was scored by them."""
-        if not self.enrich:
-            return
+    def put(self, parts: Iterable[Part], evaluations: Iterable[Evaluation], *, without: Collection[str] = ()) -> None:
+        """Take spans to be handed on, each a request in protobuf, what was scored by them, and the ids of spans in them
+        that stay here.
+        """
         request = b"".join(part for part in parts if isinstance(part, bytes))
-        if request:
-            self._add(Item("traces", "protobuf", enriched(request, evaluations), origin="enriched"))
+        if request and (written := enriched(request, evaluations, without=without)):
+            self._add(Item("traces", "protobuf", written, origin="enriched"))
 
     def put_as_it_is(self, entry: Entry) -> None:
         """Take an entry that is handed on unchanged, because something in it could not be written otherwise."""

@@ -96,8 +96,8 @@ class Bundle:
     """Revision and digest of the runs that were scored."""
     needed: dict[tuple[Unit, str], frozenset[str]] = field(default_factory=dict)
     """The spans of which runs were made that were scored before it was held."""
-    left: dict[int, int] = field(default_factory=dict)
-    """Up to which entry of which journal its spans were taken to be scored."""
+    held: set[tuple[int, int]] = field(default_factory=set)
+    """The journals and entries of spans that leave when they were scored, and were not yet."""
     turn: int = 0
     """Which of its appointments is valid."""
 
@@ -145,14 +145,15 @@ class Bundles:
         spans: int,
         rooted: bool,
         arrived: float | None = None,
+        held: bool = False,
     ) -> None:
         """Take in spans of an entry of a journal. Those of each journal come in their order.
 
         `now` is when they came, and for those that came before this process began, when it did; then `arrived` is when
-        they came.
+        they came. `held`: they leave when they were scored.
         """
         bundle = self._touched(key, now, arrived, rooted=rooted)
-        self._note_place(bundle, journal, entry)
+        self._note_place(bundle, journal, entry, held=held)
         bundle.spans += spans
         if bundle.lost or bundle.spans > self._room.max_spans:
             self._lose(bundle)
@@ -164,10 +165,10 @@ class Bundles:
             while self.bytes > self._room.max_bytes:
                 self._drop_parts(next(iter(self._in_memory)))
 
-    def shed(self, journal: int, entry: int, key: StitchKey, now: float, *, spans: int) -> None:
+    def shed(self, journal: int, entry: int, key: StitchKey, now: float, *, spans: int, held: bool = False) -> None:
         """Take note of spans that will not be scored, and with them nothing of their trace."""
         bundle = self._touched(key, now, None)
-        self._note_place(bundle, journal, entry)
+        self._note_place(bundle, journal, entry, held=held)
         bundle.spans += spans
         self._lose(bundle)
 
@@ -230,7 +231,7 @@ class Bundles:
     def scored(self, bundle: Bundle) -> None:
         """Take note that a bundle was scored with everything that is in it. Its spans leave the memory."""
         bundle.changed = False
-        bundle.left = {journal: entries[-1] for journal, entries in bundle.places.items()}
+        bundle.held.clear()
         self._drop_parts(bundle)
         self._appoint(bundle)
 
@@ -296,7 +297,9 @@ class Bundles:
         bundle.turn = self._turns
         heappush(self._appointments, (self._time_of(bundle), self._turns, bundle))
 
-    def _note_place(self, bundle: Bundle, journal: int, entry: int) -> None:
+    def _note_place(self, bundle: Bundle, journal: int, entry: int, *, held: bool) -> None:
+        if held:
+            bundle.held.add((journal, entry))
         entries = bundle.places.get(journal)
         if entries is None:
             bundle.places[journal] = [entry]
@@ -332,7 +335,7 @@ class Bundles:
         into.changed = into.changed or other.changed
         into.known.update(other.known)
         into.needed.update(other.needed)
-        into.left = {journal: min(into.left.get(journal, 0), other.left.get(journal, 0)) for journal in into.places}
+        into.held |= other.held
         other.parts, other.size, other.turn = [], 0, _GONE
         self._in_memory.pop(other, None)
         self._bundles -= 1

@@ -1,0 +1,152 @@
+"""What becomes of a bundle that is due: its runs are found and judged, and its spans may leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from goldspan import semconv
+from goldspan._guard import guard
+from goldspan.gateway.journal.writing import Journal
+from goldspan.gateway.scoring.history import History, Sight, sight_of
+from goldspan.gateway.scoring.opening import Reopening, records_of
+from goldspan.gateway.scoring.outbox import Outbox
+from goldspan.gateway.scoring.sessions import Sessions
+from goldspan.gateway.scoring.traces import Bundle, Bundles, Part
+from goldspan.model import Evaluation, Record, Run
+from goldspan.online.pipeline import Pipeline
+from goldspan.sinks import Losses
+from goldspan.store import SqliteStore
+
+
+@dataclass(slots=True)
+class _Verdicts:
+    """What was said of the runs of a bundle."""
+
+    all: list[Evaluation] = field(default_factory=list)
+    """As they stand now, without conversations."""
+    new: list[Evaluation] = field(default_factory=list)
+    """Those that are to be stored."""
+
+
+class Judging:
+    """Judges bundles one by one, and keeps what came of it until it is written down.
+
+    `journals` are those in which the spans of bundles are.
+    """
+
+    def __init__(
+        self,
+        journals: Mapping[int, Journal],
+        bundles: Bundles,
+        pipeline: Pipeline,
+        store: SqliteStore,
+        outbox: Outbox,
+        losses: Losses,
+    ) -> None:
+        self._journals = journals
+        self._pipeline = pipeline
+        self._outbox = outbox
+        self._losses = losses
+        self._sessions = Sessions(bundles)
+        self._reopening = Reopening()
+        self.evaluations: list[Evaluation] = []
+        """What is to be stored."""
+        self.gone: list[str] = []
+        """The ids of runs that are to be taken back: they turned out to be parts of others."""
+        self._history = History(store, self.evaluations)
+
+    def judge(self, bundle: Bundle) -> bool:
+        """Judge what is held of a bundle; whether that is done, and not put off.
+
+        Raises `GoldspanError` where a journal or the store cannot be read; nothing has happened then.
+        """
+        parts, unsent = self._parts(bundle)
+        verdicts = _Verdicts()
+        if not bundle.lost:
+            runs: list[Run] = []
+            records: list[Record] = []
+            with guard("find the runs of a trace"):
+                records = records_of(parts)
+                runs = self._pipeline.runs_in(records)
+            if not bundle.leaving and self._sessions.waits(bundle, records, runs):
+                return False
+            self._history.recall(bundle)
+            sight = sight_of(records, runs)
+            outlived = list(self._history.outlived(bundle, sight))
+            for run in runs:
+                with guard("score a run"):
+                    self._judge_run(bundle, run, sight, verdicts)
+            for place in outlived:
+                del bundle.known[place]
+                self.gone.append(place[1])
+        self._outbox.put(unsent, verdicts.all, without=_sent_before(bundle, verdicts.all))
+        self.evaluations += verdicts.new
+        return True
+
+    def written_down(self) -> None:
+        """Take note that what there was is stored."""
+        self.evaluations.clear()
+        self.gone.clear()
+
+    def close(self) -> None:
+        """Keep no entries open for the next bundles."""
+        self._reopening.close()
+        self._sessions.forget_old()
+
+    # --- spans -------------------------------------------------------------------------------------------------------
+
+    def _parts(self, bundle: Bundle) -> tuple[list[Part], list[Part]]:
+        """The spans of a bundle, out of the journals where they are not in memory; and those that are held still."""
+        if bundle.lost and not bundle.held:
+            return [], []
+        if bundle.whole:
+            return bundle.parts, bundle.parts if bundle.held else []
+        parts: list[Part] = []
+        unsent: list[Part] = []
+        for place, keys in bundle.places.items():
+            for key in keys:
+                found = self._reopening.parts_of(self._journals[place], place, key, bundle)
+                parts += found
+                unsent += found if (place, key) in bundle.held else ()
+        return parts, unsent
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+
+    def _judge_run(self, bundle: Bundle, run: Run, sight: Sight, verdicts: _Verdicts) -> None:
+        """Judge a run, and its conversation if there is anything new to say."""
+        place = (run.unit, run.run_id)
+        if self._history.is_remnant(bundle, run, sight):
+            self._losses.add(semconv.TOO_LATE_SPANS_COUNTER)
+            return
+        known = bundle.known.get(place)
+        if known is not None:
+            known = self._history.latest(run.run_id) or known  # it may have been scored again by other goldens
+        evaluation = self._pipeline.revise(run, known)
+        if evaluation is None:
+            return
+        verdicts.all.append(evaluation)
+        if known is None or evaluation.revision != known[0]:
+            bundle.known[place] = (evaluation.revision, evaluation.digest)
+            bundle.needed.pop(place, None)
+            verdicts.new.append(evaluation)
+            self._continue_session(run, verdicts)
+
+    def _continue_session(self, request: Run, verdicts: _Verdicts) -> None:
+        """Judge the conversation that the request is part of, if such are scored."""
+        conversation = self._pipeline.conversation_of(request)
+        if conversation is not None:
+            known = self._history.latest(conversation.run_id)
+            evaluation = self._pipeline.revise(conversation, known)
+            if evaluation is not None and (known is None or evaluation.revision != known[0]):
+                verdicts.new.append(evaluation)
+
+
+def _sent_before(bundle: Bundle, verdicts: Iterable[Evaluation]) -> set[str]:
+    """The spans of runs that were stored before the bundle was held, of which there is too little to judge them again.
+
+    They have left with their results, which back ends that replace spans would lose if they left again without.
+    """
+    judged = {evaluation.run.run_id for evaluation in verdicts}
+    own = {run_id: run_id.rpartition(":")[2] for _, run_id in bundle.needed if run_id not in judged}
+    return {own[run_id] for (_, run_id), needed in bundle.needed.items() if own.get(run_id) in needed}
