@@ -580,22 +580,30 @@ def test_late_spans_of_many_traces_in_one_entry_are_read_once(tmp_path: Path, mo
     line.close()
 
 
-def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("question", ["knows_trace", "latest"])
+def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(
+    line: Line, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    line.post(request(*asking(0, "search")))
-    line.wait()
-    knows, failures = line.store.knows_trace, [True]
+    answers, failures = getattr(line.store, question), [True]
 
-    def fails_once(trace: str) -> bool:
+    def fails_once(asked: str) -> Any:
         if failures:
             failures.clear()
             raise StoreError("busy")
-        return knows(trace)
+        return answers(asked)
 
-    monkeypatch.setattr(line.store, "knows_trace", fails_once)
+    monkeypatch.setattr(line.store, question, fails_once)
+    root, first, late = asking(0, "search", "book")
+    line.post(request(root, first))
     line.wait(1.0)
     line.wait(1.0)
-    assert len(line.runs()) == 1
+    line.post(request(late))
+    line.wait(1.0)
+    line.wait(1.0)
+    assert not failures
+    assert only(line).evaluations == 2
+    assert only(line).current.document["tools_used"] == ["search", "book"]
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

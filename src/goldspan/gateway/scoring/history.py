@@ -46,8 +46,13 @@ class History:
         self._pending = pending
 
     def recall(self, bundle: Bundle) -> None:
-        """Have a bundle that is looked at for the first time know what is stored of its traces."""
+        """Have a bundle know what is stored of its traces: all of it at first, later what became of it.
+
+        Runs may have been scored again by other goldens since.
+        """
         if bundle.recalled:
+            for place, known in bundle.known.items():
+                bundle.known[place] = self.latest(place[1]) or known
             return
         for document in self._stored(bundle):
             if {bytes.fromhex(trace_id) for trace_id in document["trace_ids"]} <= set(bundle.keys):

@@ -120,8 +120,6 @@ class Judging:
             self._losses.add(semconv.TOO_LATE_SPANS_COUNTER)
             return
         known = bundle.known.get(place)
-        if known is not None:
-            known = self._history.latest(run.run_id) or known  # it may have been scored again by other goldens
         evaluation = self._pipeline.revise(run, known)
         if evaluation is None:
             return
