@@ -44,7 +44,7 @@ from gateway_destinations import (
 from goldspan import semconv
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.counting import Counting
-from goldspan.gateway.forwarding import backends, delivery
+from goldspan.gateway.forwarding import backends, delivery, unsettled
 from goldspan.gateway.forwarding.forwarder import Forwarder
 from goldspan.gateway.journal.writing import Journal
 from goldspan.gateway.signals import Media, Origin, Signal
@@ -392,7 +392,7 @@ def test_a_back_end_that_is_gone_is_asked_by_one_request_at_a_time_with_pauses(b
 
 
 def test_what_is_held_for_a_back_end_that_is_gone_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "HELD_BYTES", 50_000)
+    monkeypatch.setattr(unsettled, "HELD_BYTES", 50_000)
     monkeypatch.setattr(delivery, "READ_BYTES", 10_000)
     with running(HttpBackEnd()) as back:
         back.behave = lambda _: BUSY
@@ -401,16 +401,16 @@ def test_what_is_held_for_a_back_end_that_is_gone_is_bounded(bench: Bench, monke
         forwarder = bench.forward(back.url, chance=lambda: 0.0)
         (deliveries,) = [each for each in forwarder._deliveries if each.signal == "traces"]
         until(lambda: len(back.requests) > 200)
-        assert 0 < deliveries._held < 50_000 + 20_000
+        assert 0 < deliveries._unsettled.held < 50_000 + 20_000
         back.behave = lambda _: TAKE
         until(lambda: bench.cursor(forwarder) == last)
-        assert deliveries._held == 0
+        assert deliveries._unsettled.held == 0
 
 
 def test_after_many_entries_the_first_that_is_not_settled_is_waited_for(
     bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "AHEAD", 40)
+    monkeypatch.setattr(unsettled, "AHEAD", 40)
     bodies = some(200)
     gate = Gate()
     back.behave = lambda request: gate(request) if request.body == bodies[3] else TAKE
@@ -426,9 +426,9 @@ def test_after_many_entries_the_first_that_is_not_settled_is_waited_for(
 def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
     bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(delivery, "STRIKES", 6)
-    monkeypatch.setattr(delivery, "TAKEN_MEANWHILE", 100)
-    monkeypatch.setattr(delivery, "AHEAD", 150)
+    monkeypatch.setattr(unsettled, "STRIKES", 6)
+    monkeypatch.setattr(unsettled, "TAKEN_MEANWHILE", 100)
+    monkeypatch.setattr(unsettled, "AHEAD", 150)
     bodies = some(300)
     back.behave = lambda request: UNKNOWN_TOKEN if request.body == bodies[5] else TAKE  # a firewall may do so
     last = bench.put(*bodies)
@@ -436,7 +436,7 @@ def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
     until(lambda: bench.cursor(forwarder) == last)
     assert Counter(back.bodies()) == Counter(bodies) - Counter([bodies[5]])
     assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
-    assert sum(request.body == bodies[5] for request in back.requests) > delivery.STRIKES
+    assert sum(request.body == bodies[5] for request in back.requests) > unsettled.STRIKES
 
 
 # --- how long it is left alone ----------------------------------------------------------------------------------------

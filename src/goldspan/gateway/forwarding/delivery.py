@@ -6,8 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -16,9 +15,10 @@ from goldspan.errors import StoreError
 from goldspan.gateway.counting import Counting
 from goldspan.gateway.forwarding.backends import BackEnd
 from goldspan.gateway.forwarding.outcomes import Outcome, Sender
-from goldspan.gateway.forwarding.pacing import INITIAL_SECONDS, Pace, pause
+from goldspan.gateway.forwarding.pacing import Pace
 from goldspan.gateway.forwarding.parts import Part, halves, in_protobuf
-from goldspan.gateway.journal.writing import Entry, Journal
+from goldspan.gateway.forwarding.unsettled import Pending, Unsettled
+from goldspan.gateway.journal.writing import Journal
 from goldspan.gateway.signals import TO_BACK_ENDS, Signal
 from goldspan.otlp.decoding import DecodeError
 
@@ -26,15 +26,8 @@ _log = logging.getLogger("goldspan")
 
 WINDOW = 4
 """So many requests of a signal are under way at once: one at a time, the rate would be that of the round trips."""
-AHEAD = 1_000
-"""How many entries behind the first unsettled one are sent at most: after a `kill -9` these are sent again."""
-HELD_BYTES = 16 * 2**20
-"""No more entries are read while so much is held."""
 READ_BYTES = 2**20
 READ_ENTRIES = 32
-STRIKES = 10
-TAKEN_MEANWHILE = 500
-"""A request that failed `STRIKES` times while the back end took so many others is itself at fault, and is given up."""
 ABSENT = 3
 """So often a signal is answered with "there is no such thing" before that is believed."""
 _OUTAGE = 3
@@ -46,27 +39,6 @@ _NAP_SECONDS = 0.1
 """How long entries may wait after others came that are of no concern here."""
 _DISK_SECONDS = 1.0
 """How long to wait before a journal that could not be read is read again."""
-
-
-@dataclass(slots=True, eq=False)
-class _Pending:
-    """One entry that is not settled."""
-
-    key: int
-    at: int
-    """How many were read before it."""
-    size: int
-    parts: deque[Part]
-    """What of it is still to be sent: the whole, or pieces of it."""
-    taken_before: int
-    taken_at_attempt: int
-    attempts: int = 0
-    strikes: int = 0
-    """How often it failed again although others were taken meanwhile."""
-    not_before: float = 0.0
-    flying: bool = False
-    round: int = 0
-    """Of the pace, when it was sent last."""
 
 
 @dataclass(slots=True)
@@ -110,8 +82,8 @@ class Delivery:
         self._pace = Pace(chance)
         self._changed = threading.Condition()
         self._position = self._advanced = journal.cursor(self.consumer) or 0
-        self._pending: dict[int, _Pending] = {}
-        self._read = self._held = self._flying = self._taken = self._absent = 0
+        self._unsettled = Unsettled()
+        self._flying = self._taken = self._absent = 0
         self._look_after = 0.0
         self._watching = False
         self._until: float | None = None
@@ -154,7 +126,7 @@ class Delivery:
                     self._settle(pending, outcome)
                 self._changed.notify_all()
 
-    def _next(self) -> _Pending | None:
+    def _next(self) -> Pending | None:
         """The entry to send next, as soon as there is one; `None` when it is over."""
         with self._changed:
             while not self._is_over(now := time.monotonic()):
@@ -173,7 +145,7 @@ class Delivery:
     def _is_over(self, now: float) -> bool:
         if self._over or self._until is None:
             return self._over
-        done = not self._pending and self._position >= self._last_key()
+        done = not self._unsettled and self._position >= self._last_key()
         hopeless = not self._flying and self._pace.rests_until > self._until
         self._over = done or hopeless or now >= self._until
         return self._over
@@ -184,22 +156,16 @@ class Delivery:
         except StoreError:
             return self._position
 
-    def _due(self, now: float) -> _Pending | None:
+    def _due(self, now: float) -> Pending | None:
         """Of what may be sent now, the first that was tried least."""
         if self._flying >= (1 if self._pace.failing else WINDOW) or now < self._pace.rests_until:
             return None
-        waiting = [each for each in self._pending.values() if not each.flying and each.not_before <= now]
-        return min(waiting, key=lambda each: each.attempts, default=None)
+        return self._unsettled.due(now)
 
     def _wants_more(self, now: float) -> bool:
-        if self._watching or now < max(self._look_after, self._pace.rests_until) or self._held >= HELD_BYTES:
+        if self._watching or now < max(self._look_after, self._pace.rests_until):
             return False
-        first = next(iter(self._pending.values()), None)
-        # One more with each attempt: only if others are taken is it known that the first one itself is at fault.
-        if first is not None and self._read - first.at >= AHEAD + first.attempts:
-            return False
-        fresh = sum(not each.attempts and not each.flying for each in self._pending.values())
-        return fresh == 0
+        return self._unsettled.wants_more()
 
     def _read_more(self, now: float) -> bool:
         """Whether any entry came, of concern here or not."""
@@ -214,19 +180,12 @@ class Delivery:
             return True
         ours = [entry for entry in entries if entry.signal == self.signal]
         for entry in ours:
-            self._hold(entry)
+            self._unsettled.hold(entry, self._taken)
         if entries and not ours and entries[-1].key >= last:
             self._look_after = now + _NAP_SECONDS
         self._position = entries[-1].key if entries else max(self._position, last)
         self._advance()
         return bool(entries)
-
-    def _hold(self, entry: Entry) -> None:
-        part = Part(entry.media, entry.body)
-        pending = _Pending(entry.key, self._read, len(entry.body), deque([part]), self._taken, self._taken)
-        self._pending[entry.key] = pending
-        self._read += 1
-        self._held += pending.size
 
     def _watch(self, timeout: float) -> None:
         """Wait for new entries: one thread does that for all. The lock is held before and after, but not meanwhile."""
@@ -245,8 +204,8 @@ class Delivery:
 
     def _pause(self, now: float, most: float) -> float:
         """How long there is certainly nothing to do, unless something changes."""
-        waiting = [each.not_before for each in self._pending.values() if not each.flying]
-        moments = [max(self._pace.rests_until, min(waiting))] if waiting else []
+        next_time = self._unsettled.next_time()
+        moments = [] if next_time is None else [max(self._pace.rests_until, next_time)]
         if self._until is not None:
             moments.append(self._until)
         if self._look_after > now:
@@ -255,7 +214,7 @@ class Delivery:
 
     # --- what became of it, with the lock held ------------------------------------------------------------------------
 
-    def _settle(self, pending: _Pending, outcome: Outcome) -> None:
+    def _settle(self, pending: Pending, outcome: Outcome) -> None:
         pending.flying = False
         self._flying -= 1
         message = self._backend.redacted(outcome.message)
@@ -269,7 +228,7 @@ class Delivery:
         else:
             self._try_again(pending, outcome, told)
 
-    def _part_taken(self, pending: _Pending, outcome: Outcome, message: str) -> None:
+    def _part_taken(self, pending: Pending, outcome: Outcome, message: str) -> None:
         if self._pace.failures >= _OUTAGE:
             _log.warning("goldspan: back end %s takes %s again", self._backend.name, self.signal)
             self._said.clear()
@@ -285,26 +244,19 @@ class Delivery:
             self._say("partial", f"{outcome.rejected} items of a request were not taken (said once): {message}")
         elif message:
             self._say("warning", f"a request was taken with a warning (said once): {message}")
-        self._finish_part(pending)
+        self._unsettled.finish_part(pending)
+        self._advance()
 
-    def _part_refused(self, pending: _Pending, outcome: Outcome, told: str) -> None:
+    def _part_refused(self, pending: Pending, outcome: Outcome, told: str) -> None:
         self._pace.succeed()
         self.reachable = True
         self.error = told
         self._counting.add(semconv.GATEWAY_FORWARD_REJECTED, backend=self._backend.name, signal=self.signal)
         self._say(outcome.status, f"a request was refused and is not tried again (said once for each status): {told}")
-        self._finish_part(pending)
-
-    def _finish_part(self, pending: _Pending) -> None:
-        pending.parts.popleft()
-        pending.attempts = pending.strikes = 0
-        if pending.parts:
-            return
-        del self._pending[pending.key]
-        self._held -= pending.size
+        self._unsettled.finish_part(pending)
         self._advance()
 
-    def _is_final(self, pending: _Pending, outcome: Outcome) -> bool:
+    def _is_final(self, pending: Pending, outcome: Outcome) -> bool:
         """Whether it is of no use to try again."""
         if outcome.kind in ("refused", "too_large", "other_media"):
             return True
@@ -312,29 +264,25 @@ class Delivery:
             # A wrong address has none of the signals. A back end that takes another one has just this not.
             others = self._reached.taken - {self.signal}
             return self._absent >= ABSENT and bool(others) and self.signal not in self._reached.taken
-        blamed = pending.strikes >= STRIKES and self._taken - pending.taken_before >= TAKEN_MEANWHILE
-        return blamed and outcome.kind != "throttled"
+        return outcome.kind != "throttled" and pending.is_at_fault(self._taken)
 
-    def _try_again(self, pending: _Pending, outcome: Outcome, told: str) -> None:
+    def _try_again(self, pending: Pending, outcome: Outcome, told: str) -> None:
         now = time.monotonic()
         barred = outcome.kind in ("barred", "absent")
         self._absent += outcome.kind == "absent" and pending.round == self._pace.round
-        pending.attempts += 1
-        if self._taken > pending.taken_at_attempt and pending.attempts > 1 and outcome.kind != "throttled":
-            pending.strikes += 1
-            pending.not_before = now + pause(pending.strikes, initial=INITIAL_SECONDS, chance=self._chance)
-        pending.taken_at_attempt = self._taken
+        throttled = outcome.kind == "throttled"
+        pending.fail(now, self._taken, throttled=throttled, chance=self._chance)
         self._pace.fail(pending.round, now, wait=outcome.wait, barred=barred)
-        self.reachable = outcome.kind == "throttled"
+        self.reachable = throttled
         self.error = told
         self._counting.add(semconv.GATEWAY_FORWARD_RETRIES, backend=self._backend.name)
         advice = "; look at its address and headers in the settings" if barred else ""
         self._say(outcome.status, f"tried again until it is taken, nothing is lost: {told}{advice}")
 
-    def _put_otherwise(self, pending: _Pending, outcome: Outcome) -> bool:
+    def _put_otherwise(self, pending: Pending, outcome: Outcome) -> bool:
         """Whether what the back end could not take as it is can be sent in another form, in which it then stands."""
         part = pending.parts[0]
-        instead: tuple[Part, ...] | None = None
+        instead: Iterable[Part] | None = None
         if outcome.kind == "too_large":
             instead = halves(self.signal, part)
         elif outcome.kind == "other_media" and part.media == "json":
@@ -342,12 +290,11 @@ class Delivery:
                 instead = (in_protobuf(self.signal, part),)
         if instead is None:
             return False
-        pending.parts.popleft()
-        pending.parts.extendleft(reversed(instead))
+        pending.put_instead(instead)
         return True
 
     def _advance(self) -> None:
-        first = next(iter(self._pending), None)
+        first = self._unsettled.first_key
         cursor = self._position if first is None else first - 1
         if cursor > self._advanced:
             self._advanced = cursor
