@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from goldspan.errors import ConfigurationError, GoldspanWarning
 from goldspan.gateway.extra import needed
 from goldspan.gateway.limits import Limits
-from goldspan.gateway.settings.fields import MISTAKE, Settings, Telemetry
+from goldspan.gateway.settings.fields import Settings, Telemetry
+from goldspan.gateway.settings.kinds import MISTAKE
 from goldspan.gateway.settings.origins import DEFAULT, Origin
 from goldspan.goldens import yaml_values
 from goldspan.goldens.words import is_slip, listed, nearest, shown

@@ -6,121 +6,38 @@ Making `Settings` reads neither file nor environment: `configuration.load` does,
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Literal
 
-from goldspan.errors import ConfigurationError
 from goldspan.gateway.doors.authority import LOOPBACK_HOSTS
 from goldspan.gateway.extra import needed
-from goldspan.gateway.forwarding.backends import BackEnd, Compression, Protocol, parse_backends
+from goldspan.gateway.forwarding.backends import BackEnd, parse_backends
 from goldspan.gateway.limits import Limits
+from goldspan.gateway.settings.kinds import (
+    OUTLETS,
+    BackEnds,
+    Bounds,
+    Outlets,
+    PerhapsNoSeconds,
+    PerhapsTexts,
+    Port,
+    Seconds,
+    Similarity,
+    Texts,
+    Thresholds,
+    Units,
+    mistake,
+)
 from goldspan.gateway.settings.origins import DEFAULT, Origin
 from goldspan.gateway.settings.tokens import tokens_in, tokens_in_file
-from goldspan.gateway.signals import PARTITIONS, Signal
+from goldspan.gateway.signals import PARTITIONS
 from goldspan.goldens.lookup import MARGIN, NEAR
 from goldspan.goldens.words import listed
-from goldspan.model import Unit
 
 with needed():
-    from pydantic import (
-        BaseModel,
-        BeforeValidator,
-        ConfigDict,
-        Field,
-        PrivateAttr,
-        SecretStr,
-        TypeAdapter,
-        ValidatorFunctionWrapHandler,
-        WithJsonSchema,
-        WrapValidator,
-        model_validator,
-    )
-    from pydantic_core import PydanticCustomError
+    from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
     from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-    from typing_extensions import Required, TypedDict  # pydantic reads those of `typing` from Python 3.12 on
-
-Outlet = Literal["events", "metrics", "spans", "attributes"]
-OUTLETS: tuple[Outlet, ...] = get_args(Outlet)
-
-T = TypeVar("T")
-MISTAKE = "mistake"
-"""The type of our own pydantic errors: `sentence` is what is wrong, `field` the field it is about if not their own."""
-
-
-def _mistake(sentence: str, field: str = "") -> PydanticCustomError:
-    return PydanticCustomError(MISTAKE, "{sentence}", {"sentence": sentence, "field": field})
-
-
-def _said(read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except ConfigurationError as error:
-        raise _mistake(str(error)) from None
-
-
-def _list(given: Any) -> Any:
-    if isinstance(given, str):
-        return [item for item in map(str.strip, given.split(",")) if item]
-    return given
-
-
-def _thresholds(given: Any) -> Any:
-    if not isinstance(given, str):
-        return given
-    pairs = [item.partition("=") for item in _list(given)]
-    if not all(sign for _, sign, _ in pairs):
-        raise _mistake("is written as tool_correctness=0.8, several separated by commas")
-    return {metric.strip(): number.strip() for metric, _, number in pairs}
-
-
-def _back_ends(given: Any) -> Any:
-    """Back ends as they are written: URLs separated by commas, JSON, or a list of either, which are tried out."""
-    if isinstance(given, str) and given.lstrip().startswith(("[", "{")):
-        try:
-            given = json.loads(given)
-        except (ValueError, RecursionError):
-            raise _mistake("is no JSON") from None
-    given = [given] if isinstance(given, Mapping) else _list(given)
-    if isinstance(given, list | tuple):
-        _said(lambda: parse_backends(given, where=""))
-    return given
-
-
-def _limits(given: Any, read: ValidatorFunctionWrapHandler) -> Limits:
-    limits: Limits = _said(lambda: read(given))
-    return limits
-
-
-def _or_off(given: Any) -> Any:
-    return None if given is False or (isinstance(given, str) and given.lower() in ("off", "false", "no")) else given
-
-
-class BackEndAsWritten(TypedDict, total=False):
-    """A back end as a mapping. `${NAME}` in the value of a header is that variable of the environment."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
-
-    endpoint: Required[str]
-    name: str
-    protocol: Protocol
-    headers: dict[str, str]
-    compression: Compression
-    ca_file: str
-    certificate_file: str
-    key_file: str
-    timeout_seconds: float
-    signals: list[Signal]
-
-
-Texts = Annotated[tuple[str, ...], BeforeValidator(_list, json_schema_input_type=str | list[str])]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-PerhapsNoSeconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Port = Annotated[int, Field(ge=0, le=65535)]
-_TEXT = {"type": "string"}
-_BACK_ENDS = {"type": "array", "items": {"anyOf": [_TEXT, TypeAdapter(BackEndAsWritten).json_schema()]}}
 
 
 class Telemetry(BaseModel):
@@ -138,7 +55,7 @@ class Telemetry(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Telemetry:
         if self.endpoint is not None and not re.fullmatch(r"https?://[^\s@/?#]+(/[^\s@?#]*)?", self.endpoint):
-            raise _mistake("is written as http://collector:4318; passwords and keys go into headers", "endpoint")
+            raise mistake("is written as http://collector:4318; passwords and keys go into headers", "endpoint")
         return self
 
 
@@ -167,14 +84,9 @@ class Settings(BaseSettings):
     """Folder of the store and the journal. One gateway works on it at a time."""
     goldens: Texts = ()
     """Golden files. They are read again when they change."""
-    forward: Annotated[
-        tuple[str | dict[str, Any], ...],
-        BeforeValidator(_back_ends),
-        WithJsonSchema({"anyOf": [_TEXT, _BACK_ENDS]}),
-        Field(repr=False),
-    ] = ()
+    forward: BackEnds = ()
     """OTLP back ends that everything is handed on to: URLs, or mappings with an endpoint, headers and more."""
-    results: Annotated[tuple[Outlet, ...], BeforeValidator(_list, json_schema_input_type=str | list[Outlet])] = ()
+    results: Outlets = ()
     """What back ends are told of evaluations: events, metrics, spans, attributes of the spans that are handed on.
     Where there is a back end and nothing is said: events and metrics."""
     enrich: bool = False
@@ -207,28 +119,15 @@ class Settings(BaseSettings):
     """Seconds for which late spans can change a run that was scored."""
     lifetime: Seconds = 3600.0
     """Seconds after which a trace is scored as it is, however busy."""
-    units: Annotated[tuple[Unit, ...], BeforeValidator(_list, json_schema_input_type=str | list[Unit])] = (
-        "request",
-        "component",
-    )
+    units: Units = ("request", "component")
     """What is scored: request, component, conversation."""
-    metrics: Annotated[
-        tuple[str, ...] | None, BeforeValidator(_list, json_schema_input_type=str | list[str] | None)
-    ] = None
+    metrics: PerhapsTexts = None
     """Names of metrics; null: all."""
-    thresholds: Annotated[
-        dict[str, Annotated[float, Field(allow_inf_nan=False)]],
-        BeforeValidator(_thresholds, json_schema_input_type=str | dict[str, float]),
-    ] = {}
+    thresholds: Thresholds = {}
     """What a metric must reach, by its name, beside those of the goldens."""
-    golden_id_attributes: Annotated[
-        tuple[str, ...] | None, BeforeValidator(_list, json_schema_input_type=str | list[str] | None)
-    ] = None
+    golden_id_attributes: PerhapsTexts = None
     """Span attributes that name a golden, in the order tried; null: goldspan.golden.id, test.case.name."""
-    near: Annotated[
-        Annotated[float, Field(ge=0, le=100)] | None,
-        BeforeValidator(_or_off, json_schema_input_type=float | Literal["off"] | None),
-    ] = NEAR
+    near: Similarity = NEAR
     """From which similarity on, 0 to 100, a request's text is that of a golden; or off."""
     margin: PerhapsNoSeconds = MARGIN
     """How much nearer that golden must be than any other."""
@@ -240,7 +139,7 @@ class Settings(BaseSettings):
     """Days after which stored runs are deleted; null: they are kept."""
     max_store_bytes: Annotated[int, Field(ge=1)] | None = None
     """What the store's file may hold: the oldest runs go first; null: no limit."""
-    limits: Annotated[Limits, WrapValidator(_limits)] = Limits()
+    limits: Bounds = Limits()
     """How much the gateway takes, keeps and waits for."""
     drain_seconds: PerhapsNoSeconds = 10.0
     """Seconds that work in hand may take after the gateway was told to stop."""
@@ -268,12 +167,12 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_outlets(self) -> Settings:
         if self.results and not self.forward:
-            raise _mistake(f"{listed(self.results)} need a back end to go to: name one with forward", "results")
+            raise mistake(f"{listed(self.results)} need a back end to go to: name one with forward", "results")
         if self.enrich and not self.forward:
-            raise _mistake("there are no spans to enrich without a back end: name one with forward", "enrich")
+            raise mistake("there are no spans to enrich without a back end: name one with forward", "enrich")
         results = self.results or (("events", "metrics") if self.forward else ())
         if "attributes" in results and "enrich" in self.model_fields_set and not self.enrich:
-            raise _mistake("results has attributes, which is to enrich; leave one of them out", "enrich")
+            raise mistake("results has attributes, which is to enrich; leave one of them out", "enrich")
         if self.enrich:
             results = (*results, "attributes")
         chosen = tuple(outlet for outlet in OUTLETS if outlet in results)
@@ -284,19 +183,19 @@ class Settings(BaseSettings):
     def _check_access(self) -> Settings:
         if (self.tls_cert is None) != (self.tls_key is None):
             given, other = ("tls_cert", "tls_key") if self.tls_key is None else ("tls_key", "tls_cert")
-            raise _mistake(f"needs {other} beside it", given)
+            raise mistake(f"needs {other} beside it", given)
         if self.grpc_port and self.grpc_port == self.http_port:
-            raise _mistake(f"HTTP and gRPC cannot share port {self.grpc_port}", "grpc_port")
+            raise mistake(f"HTTP and gRPC cannot share port {self.grpc_port}", "grpc_port")
         tokens = self.token_file or self.token or self.read_token_file or self.read_token
         if not (self.on_loopback or tokens or self.insecure):
-            raise _mistake(
+            raise mistake(
                 f"{self.host} can be reached from elsewhere, and no token is asked: name a file of tokens with "
                 "token_file (--token-file, or GOLDSPAN_TOKEN), or let everybody in with insecure (--insecure)",
                 "host",
             )
         for origin in self.allowed_origins:
             if not re.fullmatch(r"https?://[^\s/*]+", origin):
-                raise _mistake("an origin is written as https://grafana.example", "allowed_origins")
+                raise mistake("an origin is written as https://grafana.example", "allowed_origins")
         return self
 
     @model_validator(mode="after")
@@ -305,7 +204,7 @@ class Settings(BaseSettings):
         own = {self.host.lower(), *LOOPBACK_HOSTS} if self.on_loopback or self._is_everywhere else {self.host.lower()}
         for host, port in (back_end.address for back_end in self.back_ends):
             if host in own and port in ports:
-                raise _mistake(f"{host}:{port} is this gateway itself, so that everything would come again", "forward")
+                raise mistake(f"{host}:{port} is this gateway itself, so that everything would come again", "forward")
         return self
 
     @property

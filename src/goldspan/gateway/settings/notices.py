@@ -12,7 +12,8 @@ import yaml
 
 from goldspan._version import __version__
 from goldspan.gateway.forwarding.backends import BackEnd
-from goldspan.gateway.settings.fields import OUTLETS, Settings
+from goldspan.gateway.settings.fields import Settings
+from goldspan.gateway.settings.kinds import OUTLETS
 from goldspan.goldens import yaml_values
 from goldspan.goldens.words import listed
 
