@@ -90,8 +90,9 @@ class Line:
         patience = options.pop("patience", PATIENCE)
         back_ends = options.pop("consumers", ())
         backlog = options.pop("max_backlog_bytes", 2**40)
+        most = options.pop("max_journal_bytes", 2**30)
         self.journals = {
-            place: Journal(folder / f"{place}.db", max_bytes=2**30, clock=self.wall) for place in range(workers)
+            place: Journal(folder / f"{place}.db", max_bytes=most, clock=self.wall) for place in range(workers)
         }
         for journal in self.journals.values():
             journal.consumers([*CONSUMERS, *back_ends], fresh_at_end=lambda name: name not in CONSUMERS)

@@ -1,19 +1,32 @@
-"""A disk without room: clients are told to come again, and nothing that was acknowledged is lost."""
+"""A disk or a journal without room: clients are told to come again, and nothing that was acknowledged is lost."""
 
 from __future__ import annotations
 
+import http.client
 import random
 import sys
+import time
+from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from gateway_back_ends import back_end
 from gateway_runs import GOLDENS, request
 from gateway_serving import Gateway, eventually, serving
+from goldspan.gateway.journal.writing import Journal
 
 MOST = 400
 """Requests of about 100 kB after which a disk without room must have been noticed."""
+JOURNAL_BYTES = 2_000_000
+SMALL = {
+    "GOLDSPAN_LIMITS__MAX_JOURNAL_BYTES": str(JOURNAL_BYTES),
+    "GOLDSPAN_LIMITS__MAX_BACKLOG_BYTES": str(JOURNAL_BYTES),
+}
+"""A journal that a few requests fill."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="for want of Linux, where files of another process can be bounded")
@@ -43,6 +56,78 @@ def test_a_disk_without_room_is_told_to_clients_and_when_there_is_room_again_all
         eventually(lambda: post() == 200, lambda: gateway.log)
         eventually(lambda: {*bodies} <= {*behind.bodies["/v1/traces"]}, lambda: gateway.log)
         eventually(lambda: {*runs} <= _passed(gateway), lambda: gateway.log)
+
+
+def test_a_full_journal_is_told_to_clients_and_what_it_took_is_scored_and_handed_on(tmp_path: Path) -> None:
+    (tmp_path / "goldens.yaml").write_text(GOLDENS)
+    draw = random.Random(2)
+    with back_end() as behind:
+        behind.behave("hangs")  # so nothing is let go
+        options = ("--goldens", "goldens.yaml", "--grace", "1", "--forward", behind.address)
+        with serving(tmp_path, *options, environment=SMALL) as gateway:
+            began = time.monotonic()
+            bodies = _filled(gateway, draw)
+            for _ in range(20):
+                status, headers, _ = _ask(gateway, "POST", "/v1/traces", request(0, draw).bodies[0])
+                assert (status, headers["Retry-After"]) == (503, "5")
+            eventually(lambda: bodies.keys() <= _passed(gateway), lambda: gateway.log)
+            eventually(lambda: bodies.keys() <= {*_told(gateway)}, lambda: gateway.log)
+            eventually(lambda: _ask(gateway, "GET", "/readyz")[0] == 503, lambda: gateway.log)
+            _, headers, why = _ask(gateway, "GET", "/readyz")
+            assert headers["Retry-After"] == "5"
+            assert b"the journal is full (max_journal_bytes)" in why
+            told = gateway.log.count("requests are refused: ")
+            assert 1 <= told <= 1 + (time.monotonic() - began) / 60
+            assert behind.bodies["/v1/traces"] == behind.events == []
+            behind.behave("takes")
+            eventually(lambda: _passed(gateway) <= {_run_of(event) for event in behind.events}, lambda: gateway.log)
+            eventually(lambda: {*bodies.values()} <= {*behind.bodies["/v1/traces"]}, lambda: gateway.log)
+            eventually(lambda: gateway.post(request(0, draw).bodies[0])[0] == 200, lambda: gateway.log)
+            eventually(lambda: _ask(gateway, "GET", "/readyz")[0] == 200, lambda: gateway.log)
+            for run in gateway.get("/api/v1/runs?limit=1000")["runs"]:
+                assert (run["evaluation_count"], run["verdict"]) == (1, "pass")
+
+
+def _filled(gateway: Gateway, draw: random.Random) -> dict[str, bytes]:
+    """Post until not even the smallest request is taken: the bodies of those that were, by their run."""
+    taken: dict[str, bytes] = {}
+    for filler in (30_000, 10_000, 1_000, 0):
+        while True:
+            made = request(len(taken), draw, filler=filler)
+            (body,) = made.bodies
+            status, _ = gateway.post(body)
+            if status != 200:
+                assert status == 503
+                break
+            taken[made.run_id] = body
+    return taken
+
+
+def _told(gateway: Gateway) -> Iterator[str]:
+    """The runs of which results are in the journal."""
+    journal = Journal(gateway.data / "journal" / "0.db", max_bytes=JOURNAL_BYTES, attach=True)
+    try:
+        for entry in journal.read(0, origins=frozenset({"result"})):
+            if entry.signal == "logs":
+                for resource in ExportLogsServiceRequest.FromString(entry.body).resource_logs:
+                    yield from (_run_of(event) for scope in resource.scope_logs for event in scope.log_records)
+    finally:
+        journal.close()
+
+
+def _run_of(event: LogRecord) -> str:
+    return f"{event.trace_id.hex()}:{event.span_id.hex()}"
+
+
+def _ask(gateway: Gateway, method: str, path: str, body: bytes | None = None) -> tuple[int, Message, bytes]:
+    """Status, headers and body of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.http_port, timeout=60)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/x-protobuf"})
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+    finally:
+        connection.close()
 
 
 def _bound_files(gateway: Gateway, size: int | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from gateway_scoring import Line, asking, json_request, request
-from goldspan.gateway.journal.writing import Entry
+from gateway_serving import PATIENCE_S, eventually
+from goldspan.gateway.journal.writing import Entry, JournalFull
+from goldspan.model import Evaluation
+from goldspan.online.pipeline import Pipeline
 from spans import agent, span, tool, trace_id
 
+MIB = 2**20
 HELD: dict[str, Any] = {"enrich": True, "consumers": ["forward/x"]}
 
 
@@ -158,3 +163,76 @@ def test_whether_spans_are_held_may_change_while_some_are_under_way(tmp_path: Pa
     assert names(again) == (sorted([root.name, call.name]) if held else [])
     assert again.evaluations() == 1
     again.close()
+
+
+class Scale:
+    """A sink that weighs what waits in the outbox whenever something was scored."""
+
+    def __init__(self) -> None:
+        self.line: Line | None = None
+        self.most = 0
+
+    def submit(self, evaluation: Evaluation) -> None:
+        if self.line is not None:
+            self.most = max(self.most, self.line.scoring[0]._outbox.size)
+
+
+@pytest.mark.parametrize("max_bytes", [2**30, MIB], ids=["in memory", "out of the journal"])
+def test_of_the_spans_that_are_due_at_once_only_some_wait_in_memory_to_be_written(
+    tmp_path: Path, max_bytes: int
+) -> None:
+    scale = Scale()
+    line = Line(tmp_path, **HELD, pipeline=Pipeline(None, sinks=[scale]), max_bytes=max_bytes)
+    scale.line = line
+    text = "x" * MIB
+    for number in range(40):
+        line.post(request(*asking(number, "search", text=text)))
+    line.wait(1.0)
+    assert 7 * MIB < scale.most < 10 * MIB
+    left = [entry for entry in every_entry(line) if entry.origin == "enriched"]
+    ids = [span_id for entry in left for span_id in whose(entry)]
+    assert sorted(ids) == sorted([trace_id(number) for number in range(40)] * 2)
+    assert all(text.encode() in entry.body for entry in left)
+    assert line.evaluations() == 40
+    line.close()
+
+
+def every_entry(line: Line) -> Iterator[Entry]:
+    after = 0
+    while entries := line.journals[0].read(after):
+        yield from entries
+        after = entries[-1].key
+
+
+def whose(entry: Entry) -> list[str]:
+    """The trace of each span of an entry."""
+    return [
+        span.trace_id.hex()
+        for resource_spans in TracesData.FromString(entry.body).resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    ]
+
+
+def test_a_journal_without_room_for_requests_has_room_for_what_comes_of_those_that_it_took(tmp_path: Path) -> None:
+    line = Line(tmp_path, **HELD, max_journal_bytes=100_000)
+    journal = line.journals[0]
+    traces: list[str] = []
+    with suppress(JournalFull):
+        while True:
+            line.post(request(*asking(len(traces), text="x" * 1_000)))
+            traces.append(trace_id(len(traces)))
+            if journal.size < 85_000:
+                line.wait(1.0)
+    assert 95_000 < journal.size <= 100_000
+    assert len(line.runs()) < len(traces)
+    line.scoring[0].start()
+    assert line.scoring[0].stop(PATIENCE_S)
+    assert journal.size > 100_000
+    assert line.evaluations() == len(line.runs()) == len(traces)
+    assert [each for entry in every_entry(line) if entry.origin == "enriched" for each in whose(entry)] == traces
+    line.wait(60.0)
+    journal.advance({"forward/x": journal.last_key})
+    eventually(lambda: journal.size == 0, "what all are done with was kept")
+    line.post(request(*asking(len(traces))))
+    line.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import shutil
 import sqlite3
 import threading
 import time
@@ -14,9 +15,10 @@ import pytest
 import uvloop
 from google.rpc.status_pb2 import Status
 
-from gateway_doors import LONG_TO_READ, Doors, OpenDoors, export_request, head, readers_busy, until, whole
+from gateway_doors import LONG_TO_READ, PATIENCE, Doors, OpenDoors, export_request, head, readers_busy, until, whole
 from goldspan import _guard, semconv
 from goldspan.gateway.doors import receiver as receiving
+from goldspan.gateway.journal import file as journal_file
 from goldspan.gateway.limits import Limits
 
 SPANS = export_request(3)
@@ -146,6 +148,41 @@ def test_a_full_journal_is_answered_503_and_nothing_is_acknowledged(open_doors: 
     assert len(doors.entries()) == statuses.count(200)
     assert doors.receiver.bytes_held == doors.receiver.under_way == 0
     assert refused(doors) == {"max_journal_bytes": statuses.count(503) + 1}
+
+
+def test_why_nothing_is_taken_is_logged_now_and_then_and_not_for_each_request(
+    open_doors: OpenDoors, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "TELLING_SECONDS", 3_600.0)
+    doors = open_doors(journal_bytes=1_000)
+    for _ in range(20):
+        assert doors.post(export_request(100)).status == 503
+    (told,) = caplog.messages
+    assert "requests are refused" in told
+    assert "raise max_journal_bytes" in told
+    monkeypatch.setattr(receiving, "TELLING_SECONDS", 0.0)  # they are over
+    for _ in range(2):
+        assert doors.post(export_request(100)).status == 503
+    assert caplog.messages == [told] * 3
+
+
+def test_while_the_disk_is_almost_full_nothing_is_taken_and_it_is_said_why(
+    open_doors: OpenDoors, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doors = open_doors()
+    with monkeypatch.context() as patched:
+        free = shutil.disk_usage(doors.path.parent).free
+        patched.setattr(journal_file, "_RESERVED_BYTES", free * 3 // 2)
+        replies = [doors.post(SPANS) for _ in range(5)]
+        assert {(reply.status, reply.headers["retry-after"]) for reply in replies} == {(503, "5")}
+        (told,) = caplog.messages
+        assert "the disk is almost full" in told
+        assert doors.journal.why_full() == "the disk is almost full"
+        doors.journal.append("logs", "protobuf", SPANS, origin="result").result(PATIENCE)  # what scoring has to say
+    assert doors.journal.why_full() is None
+    assert doors.post(SPANS).status == 200
+    assert [entry.origin for entry in doors.entries()] == ["result", "received"]
+    assert refused(doors) == {"max_journal_bytes": 5}
 
 
 def test_a_disk_that_does_not_take_it_is_answered_503_until_it_does(open_doors: OpenDoors, tmp_path: Path) -> None:

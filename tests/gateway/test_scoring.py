@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 import goldspan
 from gateway_scoring import Line, asking, json_request, request, shuffled_posts
+from gateway_serving import PATIENCE_S
 from goldspan import ExpectedTool, Golden, Goldens, semconv
 from goldspan.errors import StoreError
 from goldspan.gateway.scoring import opening
 from goldspan.gateway.scoring.traces import Patience
+from goldspan.model import Evaluation
+from goldspan.online.pipeline import Pipeline
 from spans import agent, model, span, tool, trace_id
 
 CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "captures").glob("*.pb.gz"))
@@ -453,6 +457,46 @@ def test_entries_are_let_go_only_when_what_is_in_them_was_scored_and_can_change_
     assert line.cursor() == 0
     line.wait(60.0)
     assert line.cursor() == keys[-1]
+
+
+class Checkpoint:
+    """A sink that holds up whoever submits the evaluation of that number, until it is let go."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.reached = threading.Event()
+        self.open = threading.Event()
+
+    def submit(self, evaluation: Evaluation) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.reached.set()
+            self.open.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.delenv("GOLDSPAN_STRICT")  # a thread that fails would end with it
+    checkpoint = Checkpoint(220)  # when some of it is written down
+    line = Line(tmp_path, pipeline=Pipeline(None, sinks=[checkpoint]), workers=workers)
+    scoring = line.scoring[0]
+    line.post(b"".join(request(*asking(number, "search")) for number in range(500)))
+    scoring._stopping.set()  # so that it has nothing else to do than to end
+    scoring.start()
+    assert checkpoint.reached.wait(PATIENCE_S)
+    assert not scoring.stop(0.0)
+    line.close()
+    checkpoint.open.set()
+    scoring._thread.join(PATIENCE_S)
+    assert not scoring._thread.is_alive()
+    assert not [record.getMessage() for record in caplog.records if record.exc_info]
+    again = Line(tmp_path, now=line.now, workers=workers)
+    assert 0 < len(again.runs()) < 500
+    again.wait(2.0)
+    assert len(again.runs()) == again.evaluations() == 500
+    again.close()
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------

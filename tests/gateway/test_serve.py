@@ -165,6 +165,21 @@ def test_what_it_was_told_to_stop_with_is_scored_and_forwarded_first(tmp_path: P
             assert len(gateway.get("/api/v1/runs?limit=100")["runs"]) == 20
 
 
+def test_what_there_is_no_time_for_is_left_and_scored_once_when_it_starts_again(tmp_path: Path) -> None:
+    (tmp_path / "goldens.yaml").write_text(GOLDENS)
+    options = ("--goldens", "goldens.yaml", "--grace")
+    no_time = {"GOLDSPAN_DRAIN_SECONDS": "0.01"}
+    posts = [b"".join(trip(number, "search", "book") for number in range(at, at + 150)) for at in (0, 150, 300)]
+    with serving(tmp_path, *options, "60", environment=no_time) as gateway:  # which sees to it that it ends well
+        for body in posts:
+            assert gateway.post(body)[0] == 200
+    assert "what is not scored yet is scored when the gateway starts again" in gateway.log
+    with serving(tmp_path, *options, "0.2") as gateway:
+        eventually(lambda: len(gateway.get("/api/v1/runs?limit=1000")["runs"]) == 450, lambda: gateway.log)
+        runs = gateway.get("/api/v1/runs?limit=1000")["runs"]
+        assert {(run["evaluation_count"], run["verdict"]) for run in runs} == {(1, "pass")}
+
+
 def test_two_workers_and_then_three_and_then_one_lose_nothing(tmp_path: Path) -> None:
     with back_end() as there:
         numbers = iter(range(1000))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goldspan.gateway.scoring.traces import Bundle, Bundles, Patience, Room
@@ -211,3 +213,84 @@ def test_every_entry_is_scored_with_its_trace_and_needed_until_then(
         seen.update(bundle.places[0])
         held.scored(bundle)
     assert seen == set(range(1, len(steps) + 1))
+
+
+def test_behind_what_is_held_for_long_others_come_and_go_and_leave_nothing() -> None:
+    held = bundles()
+    chance = random.Random(5)
+
+    def come() -> int:
+        entry = next(entries)
+        add(held, entry.to_bytes(16, "big"), entry, 0.0, rooted=True)
+        return entry
+
+    def go(entry: int) -> None:
+        held.let_go(held.find(entry.to_bytes(16, "big")))  # type: ignore[arg-type]
+
+    entries = count(1)
+    kept = {come() for _ in range(1_000)}
+    while kept:
+        for entry in chance.sample(sorted(kept), min(len(kept), 200)):
+            go(entry)
+            kept.remove(entry)
+            assert held.oldest(0) == min(kept, default=None)
+        for _ in range(10_000):
+            go(come())
+            assert len(held._firsts[0]) <= _most_kept(len(kept) + 1)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["come", "more", "join", "go first", "go last", "go"]).flatmap(
+            lambda what: st.tuples(st.just(what), st.integers(1, 40))
+        )
+        | st.tuples(st.just("come and go"), st.integers(1, 2_000)),
+        max_size=15,
+    ),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=40)
+def test_a_journal_is_needed_from_the_first_entry_of_what_is_held_however_much_comes_and_goes(
+    steps: list[tuple[str, int]], chance: random.Random
+) -> None:
+    held = bundles()
+    model: dict[bytes, dict[int, int]] = {}
+    """The first entry in each journal, by the key of what is held."""
+    keys, entries, most = count(), count(1), 0
+    for what, number in [("come", 20), ("more", 20), *steps]:
+        for _ in range(number if what.startswith("come") else min(number, len(model) - 1)):
+            if what.startswith("come"):
+                key, journal, entry = next(keys).to_bytes(16, "big"), chance.randrange(2), next(entries)
+                add(held, key, entry, 0.0, journal=journal)
+                model[key] = {journal: entry}
+                most = max(most, len(model))
+            elif what == "more":
+                key, journal, entry = _one_of(model, "go", chance), chance.randrange(2), next(entries)
+                add(held, key, entry, 0.0, journal=journal)
+                model[key].setdefault(journal, entry)
+            elif what == "join":
+                one, other = _one_of(model, "go", chance), _one_of(model, "go last", chance)
+                held.join([held.find(one), held.find(other)], one)  # type: ignore[list-item]
+                for journal, entry in model.pop(other).items() if one != other else ():
+                    model[one][journal] = min(entry, model[one].get(journal, entry))
+            if "go" in what:
+                key = _one_of(model, "go last" if what == "come and go" else what, chance)
+                held.let_go(held.find(key))  # type: ignore[arg-type]
+                del model[key]
+        assert len(held) == len(model)
+        for journal in range(2):
+            assert len(held._firsts.get(journal, ())) <= _most_kept(most)
+            needed = [firsts[journal] for firsts in model.values() if journal in firsts]
+            assert held.oldest(journal) == min(needed, default=None)
+
+
+def _most_kept(held: int) -> int:
+    """How many first entries of a journal are remembered at most where so many bundles are held."""
+    return 4 * held + 1_000
+
+
+def _one_of(model: dict[bytes, Any], which: str, chance: random.Random) -> bytes:
+    """The first that came, the last, or any."""
+    if which == "go first":
+        return next(iter(model))
+    return next(reversed(model)) if which == "go last" else chance.choice(list(model))
