@@ -68,15 +68,7 @@ class Line:
 
 def line_of(row: Row, *, values: bool = False, redact: Redaction | None = None) -> Line:
     """What there is to see of one row."""
-    differing, differences = [], []
-    for part, agreement in (("", row.agreement), ("result", row.result_agreement)):
-        for difference in agreement.differences if agreement else ():
-            path = path_to(part, difference.key) or "arguments"
-            differing.append(path)
-            if values:
-                expected, called = said(difference.expected, path, redact), said(difference.called, path, redact)
-                why = f" ({difference.note})" if difference.note else ""
-                differences.append(f"{path}: expected {expected}, called with {called}{why}")
+    differing, differences = differences_of(row, values=values, redact=redact)
     mark = _mark(row, differs=bool(differing))
     return Line(
         expected=_short(row.expected.name) if row.expected else None,
@@ -86,6 +78,21 @@ def line_of(row: Row, *, values: bool = False, redact: Redaction | None = None) 
         notes=tuple(_notes(row, mark)),
         differences=tuple(differences),
     )
+
+
+def differences_of(row: Row, *, values: bool = False, redact: Redaction | None = None) -> tuple[list[str], list[str]]:
+    """Where the call of a row differs from what was expected and, where values are to be shown, how; see `Line`."""
+    differing: list[str] = []
+    differences: list[str] = []
+    for part, agreement in (("", row.agreement), ("result", row.result_agreement)):
+        for difference in agreement.differences if agreement else ():
+            path = path_to(part, difference.key) or "arguments"
+            differing.append(path)
+            if values:
+                expected, called = said(difference.expected, path, redact), said(difference.called, path, redact)
+                why = f" ({difference.note})" if difference.note else ""
+                differences.append(f"{path}: expected {expected}, called with {called}{why}")
+    return differing, differences
 
 
 def _mark(row: Row, *, differs: bool) -> Mark:

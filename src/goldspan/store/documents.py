@@ -8,7 +8,7 @@ from typing import Any
 
 from goldspan.extraction.names import fold
 from goldspan.model import Evaluation, Health, Row, Run, ToolCall, ToolDefinition
-from goldspan.model.rendering import line_of
+from goldspan.model.rendering import differences_of
 from goldspan.sinks.documents import evaluation_document
 
 LONGEST_INPUT = 2000
@@ -120,15 +120,15 @@ def _type_of(error: str) -> str:
 
 def _row(row: Row, keep_arguments: bool) -> Iterator[tuple[str, Any]]:
     """A line of the comparison; the call of it is told by its position."""
-    shown = line_of(row, values=keep_arguments)
+    differing, differences = differences_of(row, values=keep_arguments)
     yield "verdict", row.verdict
     yield "expected", row.expected.name if row.expected else None
     yield "called_at", row.called_at
     if row.in_order is not None:
         yield "in_order", row.in_order
-    if shown.differing:
-        yield "differing", list(shown.differing)
-    if shown.differences:
-        yield "differences", list(shown.differences)
+    if differing:
+        yield "differing", differing
+    if differences:
+        yield "differences", differences
     if row.note:
         yield "note", row.note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from goldspan.extraction.names import fold
 from goldspan.model import AnyOf, Evaluation, ExpectedTool, Item
@@ -33,6 +34,11 @@ class Entry:
     traces: frozenset[str]
     document: str
     """JSON."""
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """What stands beside the document in the list of runs, from the revision to the text."""
+        return (self.revision, self.passed, *self.listed, self.text)
 
 
 def entry_of(evaluation: Evaluation, *, now_ns: int, keep_arguments: bool) -> Entry:

@@ -32,6 +32,7 @@ from goldspan.store.protocol import (
 )
 from goldspan.store.pruning import Pruning
 from goldspan.store.queries import Query, bounded, cursor_at
+from goldspan.store.rows import write
 
 KEEP_ALL = Retention()
 
@@ -90,7 +91,7 @@ class SqliteStore:
         with self._connections.transaction() as connection:
             for entry in entries:
                 if not self._is_deleted(connection, entry, now_ns):
-                    _store(connection, entry, now_ns)
+                    write(connection, entry, now_ns)
             deleted = self._pruning.step(connection, now_ns, len(entries))
         if deleted:
             self._give_room_back()
@@ -106,7 +107,7 @@ class SqliteStore:
         with self._connections.transaction() as connection:
             unchanged = _latest(connection, entry.run_id) == seen
             if unchanged:
-                _store(connection, entry, now_ns)
+                write(connection, entry, now_ns)
         return unchanged
 
     def runs(
@@ -320,41 +321,3 @@ def _run(row: tuple[Any, ...]) -> StoredRun:
 
 def _evaluation(run_id: str, revision: int, digest: str, stored_ns: int, document: str) -> StoredEvaluation:
     return StoredEvaluation(run_id, revision, digest, stored_ns, json.loads(document))
-
-
-def _store(connection: sqlite3.Connection, entry: Entry, now_ns: int) -> None:
-    """Store an evaluation; what is there already stays as it is."""
-    connection.execute(
-        "INSERT OR IGNORE INTO runs (run_id, time_ns, revision, unit) VALUES (?, ?, ?, ?)",
-        (entry.run_id, entry.time_ns, entry.revision, entry.listed[0]),
-    )
-    found = connection.execute("SELECT key, time_ns, revision FROM runs WHERE run_id = ?", (entry.run_id,))
-    run, time_ns, revision = found.fetchone()
-    stored = connection.execute(
-        "INSERT OR IGNORE INTO evaluations (run, revision, digest, stored_ns, document) VALUES (?, ?, ?, ?, ?)",
-        (run, entry.revision, entry.digest, now_ns, entry.document),
-    )
-    if stored.rowcount and entry.revision >= revision:
-        _make_current(connection, entry, run, stored.lastrowid, time_ns)
-
-
-def _make_current(connection: sqlite3.Connection, entry: Entry, run: int, key: int | None, time_ns: int) -> None:
-    connection.execute(
-        "UPDATE runs SET current = ?, revision = ?, passed = ?, text = ?, "
-        "unit = ?, golden = ?, agent = ?, service = ?, environment = ?, session_id = ? WHERE key = ?",
-        (key, entry.revision, entry.passed, entry.text, *entry.listed, run),
-    )
-    for table in ("tools", "scores", "traces"):
-        connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
-    connection.executemany(
-        "INSERT INTO tools (run, tool, role, time_ns) VALUES (?, ?, ?, ?)",
-        [(run, tool, role, time_ns) for tool, role in sorted(entry.tools)],
-    )
-    connection.executemany(
-        "INSERT INTO scores (run, metric, value, time_ns) VALUES (?, ?, ?, ?)",
-        [(run, metric, value, time_ns) for metric, value in entry.scores.items()],
-    )
-    connection.executemany(
-        "INSERT INTO traces (run, trace_id, time_ns) VALUES (?, ?, ?)",
-        [(run, trace_id, time_ns) for trace_id in sorted(entry.traces)],
-    )
