@@ -18,16 +18,17 @@ _logged: set[tuple[str, type[BaseException]]] = set()
 
 
 class guard:  # noqa: N801 - reads as a statement: `with guard("score a run"):`
-    """Let no `Exception` out of the block: count it, and log the first of each kind with its traceback.
+    """Let no `Exception` out of the block, `but` of that kind: count it, and log the first with its traceback.
 
     `KeyboardInterrupt`, `SystemExit` and the like pass. With `GOLDSPAN_STRICT=1` (goldspan's own tests) everything
     passes, so that our bugs are loud at home and quiet abroad.
     """
 
-    __slots__ = ("_doing",)
+    __slots__ = ("_but", "_doing")
 
-    def __init__(self, doing: str) -> None:
+    def __init__(self, doing: str, *, but: type[Exception] | tuple[()] = ()) -> None:
         self._doing = doing
+        self._but = but
 
     def __enter__(self) -> None:
         return None
@@ -35,7 +36,7 @@ class guard:  # noqa: N801 - reads as a statement: `with guard("score a run"):`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        if kind is None or error is None or not issubclass(kind, Exception):
+        if kind is None or error is None or not issubclass(kind, Exception) or isinstance(error, self._but):
             return False
         report(self._doing, error)
         return os.environ.get("GOLDSPAN_STRICT") != "1"

@@ -25,7 +25,7 @@ def test_a_request_without_a_session_is_a_conversation_by_itself() -> None:
     spans = [agent("a", asked="Hello", **in_trace(1)), agent("a", asked="Hello", **in_trace(2))]
     runs = extract(spans, unit="conversation")
     assert [(run.unit, run.span_id) for run in runs] == [("conversation", span.span_id) for span in spans]
-    assert {run.run_id for run in runs} == {run.run_id for run in extract(spans)}
+    assert {run.run_id for run in runs} == {f"{run.run_id}:conversation" for run in extract(spans)}
 
 
 def test_the_same_session_id_in_two_services_is_two_conversations() -> None:

@@ -701,7 +701,9 @@ def test_what_comes_of_scoring_has_room_where_nothing_else_has(tmp_path: Path) -
         journal.append("traces", "protobuf", bytes(900)).result(30)
     with pytest.raises(JournalFull):
         journal.append("traces", "protobuf", bytes(900))
+    assert journal.why_full() is not None
     journal.append("traces", "protobuf", bytes(900), origin="enriched").result(30)
+    journal.append("logs", "protobuf", bytes(90_000), origin="result").result(30)
     with pytest.raises(JournalFull):
-        journal.append("traces", "protobuf", bytes(9_000), origin="enriched")
+        journal.append("traces", "protobuf", bytes(900), origin="held")
     journal.close()

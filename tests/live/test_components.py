@@ -205,7 +205,8 @@ def test_a_golden_that_another_span_named_is_not_named_by_the_results_of_an_earl
     other = tracer.start_span("helper", set_span_in_context(first), attributes=helper)
     for span in (inner, other, first):
         span.end()
-    place = ("component", f"{ranking.get_span_context().trace_id:032x}:{ranking.get_span_context().span_id:016x}")
+    own = ranking.get_span_context()
+    place = ("component", f"{own.trace_id:032x}:{own.span_id:016x}:component")
     assert program.processor.force_flush()
     judged = [each for each in program.evaluations if place_of(each) == place]
     assert [each.match and each.match.golden.id for each in judged] == ["team", "ranking"]

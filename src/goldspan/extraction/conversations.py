@@ -28,7 +28,7 @@ def _conversation(runs: list[Run]) -> Run:
     offered = {tool.name: tool for run in runs for tool in run.available_tools}
     return replace(
         first,
-        run_id=first.run_id
+        run_id=f"{first.run_id}:conversation"
         if first.session_id is None
         else ":".join(filter(None, ("session", first.service, first.session_id))),
         unit="conversation",

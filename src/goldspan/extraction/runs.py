@@ -46,7 +46,7 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
     span = (root or nodes[0]).span
     traces = tuple(dict.fromkeys([span.trace_id, *[node.span.trace_id for node in nodes]]))
     return _Run(
-        run_id=f"{span.trace_id}:{portion.root_id}",
+        run_id=_id(span.trace_id, portion),
         unit=portion.unit,
         trace_ids=traces,
         span_id=portion.root_id or None,
@@ -78,6 +78,12 @@ def assemble(portion: Portion, *, golden_id_attributes: Sequence[str], elsewhere
         span_name=root.span.name if root is not None else None,
         attributes=root.span.attributes if root is not None else {},
     )
+
+
+def _id(trace_id: str, portion: Portion) -> str:
+    """What tells a run from every other: a span may be a request and a component at once."""
+    request_id = f"{trace_id}:{portion.root_id}"
+    return request_id if portion.unit == "request" else f"{request_id}:{portion.unit}"
 
 
 def _serving(nodes: list[Node]) -> set[Node]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, ExemplarFilter, MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
@@ -60,9 +60,13 @@ class Telemetry:
         self._writer: threading.Thread | None = None
         ProcessCollector(registry=self._registry)
         readers: list[MetricReader] = [PrometheusMetricReader(disable_target_info=True, registry=self._registry)]
+        exemplars: ExemplarFilter | None = AlwaysOffExemplarFilter()  # Prometheus is shown none, and they take time
         if settings.telemetry.endpoint is not None:
             readers.append(_sender(settings.telemetry.endpoint, settings.telemetry))
-        self.meter_provider = MeterProvider(readers, _resource(worker), shutdown_on_exit=False)
+            exemplars = None  # as the environment has it
+        self.meter_provider = MeterProvider(
+            readers, _resource(worker), exemplar_filter=exemplars, shutdown_on_exit=False
+        )
         self.routes: list[Route] = [_Figures("/metrics", self._answer, methods=["GET"])]
 
     def start(self) -> None:

@@ -46,6 +46,9 @@ _PATIENCE = 120.0
 """Seconds in which the journals of the other workers have to be there."""
 _LAST_PART = 0.3
 """Of the time for an orderly end, the share that the doors leave for scoring, and scoring for forwarding, at least."""
+_OBJECTS_BETWEEN_LOOKS = 10_000
+"""So many new objects may come before the collector looks for circles, of which hardly any are made: with Python's own
+700, it looks twice while one trace is scored, at what is all still needed."""
 
 
 class Worker:
@@ -58,6 +61,7 @@ class Worker:
         self._settings = settings
         self._index = index
         self._closing = ExitStack()
+        self._still_scoring = False
         with self._closing_on_failure():
             self._open()
 
@@ -73,7 +77,7 @@ class Worker:
         closing.callback(self._telemetry.stop)
         self._counting = Counting(self._telemetry.meter_provider)
         self._store = _store_of(settings)
-        closing.callback(self._store.close)
+        closing.callback(self._close_store)
         self._own = self._open_own()
         self._results = Results([kind for kind in settings.results if kind != "attributes"])
         self._pipeline = _pipeline_of(settings, self._telemetry, self._results)
@@ -194,17 +198,24 @@ class Worker:
             forwarder.start()
         gc.collect()
         gc.freeze()  # what is here stays: looking at it again and again would cost a third of the time of a request
+        gc.set_threshold(_OBJECTS_BETWEEN_LOOKS)
 
     def _end(self, until: float) -> None:
         """Score and forward what can be by then. The rest is in the journal for the next time."""
         left = _left(until)
-        if not self._scoring.stop(left * (1 - _LAST_PART) if self._forwarders else left):
+        self._still_scoring = not self._scoring.stop(left * (1 - _LAST_PART) if self._forwarders else left)
+        if self._still_scoring:
             _log.warning("what is not scored yet is scored when the gateway starts again")
         if self._forwarders:  # at once, so that one that hangs takes no time from another
             with ThreadPoolExecutor(len(self._forwarders)) as stopping:
                 left = _left(until)
                 list(stopping.map(lambda forwarder: forwarder.stop(left), self._forwarders))
         self.close()
+
+    def _close_store(self) -> None:
+        """Close the store, but not under somebody who may wait for another process to let go of it: the end is near."""
+        if not self._still_scoring:
+            self._store.close()
 
     def close(self) -> None:
         """Close every file that is open still."""

@@ -31,8 +31,6 @@ _COMMIT_ENTRIES = 1024
 """What is written in one transaction at most (or one request), so that nobody waits for a very long one."""
 _QUEUE_BYTES = 64 * 2**20
 """What may wait in memory for the transaction before it."""
-_RESERVE = 1.25
-"""How many times `max_bytes` may be taken by goldspan's own entries."""
 _TICK = 0.5
 _TICK_BYTES = 8 * 2**20
 """Cursors are written and entries pruned after so many seconds, or when so much has come: pages that are soon reused
@@ -61,8 +59,9 @@ class Journal:
     """One SQLite file to which one process adds entries; any number of its threads may use it.
 
     A thread of its own writes whatever came while it was writing before, in one transaction that is synced to the
-    disk. With `attach`, another process adds the entries: then this one reads and advances. `max_bytes` is how much
-    the entries may take together, with `ENTRY_BYTES` for each. `clock` tells nanoseconds since the Unix epoch.
+    disk. With `attach`, another process adds the entries: then this one reads and advances. Entries of clients are not
+    added where all take more than `max_bytes` then, with `ENTRY_BYTES` for each. `clock` tells nanoseconds since the
+    Unix epoch.
 
     Raises `StoreError` where the file is no journal, is damaged, of a newer goldspan, or cannot be written; all
     methods do so when the disk fails them. Processes that use a journal must be spawned, not forked.
@@ -87,6 +86,8 @@ class Journal:
         self._queued = 0
         self._advanced: dict[str, int] = {}
         self._registered = False
+        self._turns_away = False
+        """Whether the latest request found no room."""
         self._untidy = False
         """Whether there is more to prune, or more room to give back."""
         self._closing = False
@@ -207,7 +208,7 @@ class Journal:
 
     def why_full(self) -> str | None:
         """Why it takes no more now, in words for people; `None` where it does."""
-        if self.size >= self._max_bytes:
+        if self._turns_away or self.size >= self._max_bytes:
             return "the journal is full (max_journal_bytes): see which back end is away, or what scoring waits for"
         return None if self._file.has_room() else "the disk is almost full"
 
@@ -245,9 +246,10 @@ class Journal:
             if self._closing or self._attached:
                 reason = "another process adds its entries" if self._attached else "the journal was closed"
                 raise StoreError(f"{self.path}: {reason}")
-            # What was acknowledged is let go when it was scored, and that needs room for what comes of it.
-            room = self._max_bytes * (1 if items[0].origin in FROM_CLIENTS else _RESERVE)
-            if self._edges.size + self._queued + size > room:
+            # What was acknowledged is let go when it was scored, and for what comes of it there must be room.
+            if items[0].origin in FROM_CLIENTS:
+                self._turns_away = self._edges.size + self._queued + size > self._max_bytes
+            if items[0].origin in FROM_CLIENTS and self._turns_away:
                 raise JournalFull(
                     f"{self.path}: {self._edges.size:,} bytes wait for a back end or for scoring, and the journal "
                     f"takes {self._max_bytes:,}; see what keeps them, or raise max_journal_bytes"
@@ -338,6 +340,7 @@ class Journal:
                 self._untidy = self._registered and entries.prune(connection)
                 edges = entries.edges(connection)
             with self._filled:
+                self._turns_away &= edges.size >= self._edges.size
                 self._edges = edges
                 for consumer, key in advanced.items():
                     if self._advanced[consumer] == key:

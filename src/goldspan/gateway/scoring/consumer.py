@@ -10,19 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from goldspan import semconv
 from goldspan._guard import guard, report
-from goldspan.errors import GoldspanError
+from goldspan.errors import StoreError
 from goldspan.gateway.counting import Counting
-from goldspan.gateway.journal.writing import Entry, Journal
+from goldspan.gateway.journal.writing import Entry, Journal, JournalFull
 from goldspan.gateway.scoring.judging import Judging
 from goldspan.gateway.scoring.opening import Share, opened, spans_in_protobuf
 from goldspan.gateway.scoring.outbox import Outbox
 from goldspan.gateway.scoring.traces import Bundle, Bundles, Patience, Room, StitchKey
 from goldspan.gateway.signals import FROM_CLIENTS, PARTITIONS
+from goldspan.model import Evaluation
 from goldspan.online.clock import AwakeClock
 from goldspan.online.pipeline import Pipeline
 from goldspan.otlp.decoding import DecodeError
@@ -42,6 +43,8 @@ _HELD_AT_LEAST = 2.0
 """Seconds for which what came before the process began is held, however long ago that was."""
 _AFTER_FAILURE = 1.0
 """Seconds."""
+_TELLING_SECONDS = 60.0
+"""How often trouble is logged."""
 _READ_AT_ONCE = 8 * 1024 * 1024
 """Bytes of entries."""
 
@@ -81,19 +84,19 @@ class Scoring:
         self._counting = counting
         self._losses = losses
         self._outbox = outbox
-        self._bundles = Bundles(patience, room)
         self._now = clock or AwakeClock().now
+        self._bundles = Bundles(patience, room, held_until=self._now() + min(patience.late, _HELD_AT_LEAST))
         self._wall = wall
         self._judging = Judging(journals, self._bundles, pipeline, store, outbox, losses)
         self._forgotten: list[str] = []
         self._read_up_to = {journal: self._start_of(journals[journal]) for journal in journals}
         self._replayed_up_to = {journal: journals[journal].last_key for journal in journals}
         self._came = dict.fromkeys(journals, self._now())
-        self._earliest = self._now() - max(0.0, patience.late - _HELD_AT_LEAST)
         self._seen_up_to = dict.fromkeys(journals, 0.0)
         self._told: dict[str, int] = {}
         self._stopping = threading.Event()
         self._abandoned = False
+        self._said = -_TELLING_SECONDS
         self._thread = threading.Thread(target=self._run, name="goldspan-scoring", daemon=True)
 
     # --- from other threads ------------------------------------------------------------------------------------------
@@ -131,7 +134,10 @@ class Scoring:
         while not self._stopping.is_set():
             busy: bool | None = None
             with guard("score what came in"):
-                busy = self.step()
+                try:
+                    busy = self.step()
+                except (StoreError, JournalFull) as error:
+                    self._say(f"cannot read what came in, and tries again: {error}")
             if busy is None:
                 self._stopping.wait(_AFTER_FAILURE)
             elif not busy:
@@ -147,8 +153,7 @@ class Scoring:
         while self._take_in():
             pass
         self._look(self._now())
-        for bundle in self._bundles.complete():
-            self._attend(bundle)
+        self._attend(self._bundles.complete())
         self._write_down(final=True)
         self._publish()
 
@@ -182,6 +187,8 @@ class Scoring:
             self._seen_up_to[place] = self._came[place] if behind else asked
             self._read_up_to[place] = entries[-1].key if entries else max(after, last)
             number += len(entries)
+            if self._outbox.size >= _READ_AT_ONCE:
+                self._outbox.flush()
         return number
 
     def _take(self, place: int, entry: Entry, *, sheds: bool) -> None:
@@ -197,11 +204,13 @@ class Scoring:
         # By the clock of the machine it may have come at any time, if somebody set that meanwhile.
         arrived = self._now() - max(0.0, (self._wall() - entry.arrived_ns) / 1e9)
         now = self._came[place] = max(arrived, self._came[place])
-        arrived = max(arrived, self._earliest) if entry.key <= self._replayed_up_to[place] else now
+        arrived = arrived if entry.key <= self._replayed_up_to[place] else now
         if sheds:
             self._counting.add(semconv.GATEWAY_SHED)
             for share in shares:
                 self._bundles.shed(place, entry.key, share.key, now, spans=share.spans, held=held)
+                if share.session is not None and share.session != share.key:
+                    self._bundles.shed(place, entry.key, share.session, now, spans=0)
             return
         for share in shares:
             self._bundles.add(
@@ -218,13 +227,12 @@ class Scoring:
     def _look(self, now: float) -> None:
         """Score what is due."""
         while self._forgotten:
-            bundle = self._bundles.find(bytes.fromhex(self._forgotten.pop()))
-            if bundle is not None:
-                self._bundles.let_go(bundle)
-        for bundle in self._bundles.due(now):
-            self._attend(bundle)
-        for place in self._journals:
-            self._make_way(place)
+            trace_id = self._forgotten.pop()
+            if (bundle := self._bundles.find(bytes.fromhex(trace_id))) is not None:
+                bundle.forgotten.add(trace_id)
+        if self._attend(self._bundles.due(now)):
+            for place in self._journals:
+                self._make_way(place)
         self._judging.close()
 
     def _make_way(self, place: int) -> None:
@@ -233,46 +241,74 @@ class Scoring:
         while (oldest := self._bundles.oldest(place)) is not None:
             if journal.size_after(oldest - 1) - journal.size_after(self._read_up_to[place]) <= self._max_backlog:
                 break
-            for bundle in self._bundles.make_way(place):
-                self._attend(bundle)
+            if not self._attend(self._bundles.make_way(place)):
+                break
 
     # --- one bundle --------------------------------------------------------------------------------------------------
 
-    def _attend(self, bundle: Bundle) -> None:
-        try:
-            done = self._judging.judge(bundle)
-        except GoldspanError as error:  # the disk, or whoever else is at the store: nothing that it is to blame for
-            report("read what is known of a trace, and tries again", error, traceback=False)
-            self._bundles.try_again(bundle, self._now())
-            self._stopping.wait(_AFTER_FAILURE)
-            return
-        if done:
-            self._bundles.scored(bundle)
-        if len(self._judging.evaluations) >= _AT_ONCE or self._outbox.size >= _READ_AT_ONCE:
-            self._write_down()
+    def _attend(self, bundles: Iterable[Bundle]) -> bool:
+        """Judge bundles that are due; whether that went well. Where it does not, the others wait for the next time."""
+        for bundle in bundles:
+            done = True
+            try:
+                with guard("score what was held", but=StoreError):
+                    done = self._judging.judge(bundle)
+            except StoreError as error:  # the disk, or whoever else is at the store: nothing that it is to blame for
+                self._say(f"cannot read what is known of a trace, and tries again: {error}")
+                self._bundles.try_again(bundle, self._now())
+                self._stopping.wait(_AFTER_FAILURE)
+                return False
+            if done:
+                self._bundles.scored(bundle)
+            is_much = len(self._judging.evaluations) >= _AT_ONCE or self._outbox.size >= _READ_AT_ONCE
+            if is_much and not self._write_down():
+                return False
+        return True
 
     # --- what is done ------------------------------------------------------------------------------------------------
 
-    def _write_down(self, *, final: bool = False) -> None:
-        """Results into the journal, evaluations into the store, then how far the journals are done with."""
+    def _write_down(self, *, final: bool = False) -> bool:
+        """Results into the journal, evaluations into the store, then how far the journals are done with.
+
+        Whether that was possible before the end came.
+        """
         while True:
             try:
+                self._judging.conclude()
                 self._outbox.flush(final=final)
-                if self._judging.evaluations:
-                    self._store.submit_many(self._judging.evaluations)
+                self._keep(self._judging.evaluations)
                 if self._judging.gone:
                     self._store.delete_runs(self._judging.gone)
                 break
-            except GoldspanError as error:
-                if not self._abandoned:
-                    _log.error("goldspan cannot write down what it scored, and tries again: %s", error)
+            except (StoreError, JournalFull) as error:
+                self._say(f"cannot write down what it scored, and tries again: {error}")
                 if self._stopping.wait(_AFTER_FAILURE):
-                    return
+                    return False
         self._judging.written_down()
         for place, journal in self._journals.items():
             oldest = self._bundles.oldest(place)
             done = self._read_up_to[place] if oldest is None else oldest - 1
             journal.advance(dict.fromkeys(self._consumers, done))
+        return True
+
+    def _keep(self, evaluations: Sequence[Evaluation]) -> None:
+        """Store evaluations. One that cannot be written keeps no other back."""
+        if not evaluations:
+            return
+        stored = False
+        with guard("store evaluations", but=StoreError):
+            self._store.submit_many(evaluations)
+            stored = True
+        for evaluation in () if stored else evaluations:
+            with guard("store an evaluation", but=StoreError):
+                self._store.submit(evaluation)
+
+    def _say(self, trouble: str) -> None:
+        """Log what keeps it from going on: now and then, as long as it is so, and not when it was given up."""
+        now = time.monotonic()
+        if now >= self._said + _TELLING_SECONDS and not self._abandoned:
+            self._said = now
+            _log.error("goldspan %s", trouble)
 
     def _publish(self) -> None:
         """Count what was lost since the last time."""

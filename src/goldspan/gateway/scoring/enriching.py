@@ -62,7 +62,7 @@ def _value(value: Any) -> AnyValue:
     if isinstance(value, bool):
         return AnyValue(bool_value=value)
     if isinstance(value, str):
-        return AnyValue(string_value=value)
+        return AnyValue(string_value=value.encode("utf-8", "replace").decode())  # half a surrogate pair is none
     if isinstance(value, int):
         return AnyValue(int_value=value)
     if isinstance(value, float):

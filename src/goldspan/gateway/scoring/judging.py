@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from goldspan import semconv
 from goldspan._guard import guard
+from goldspan.errors import StoreError
 from goldspan.gateway.journal.writing import Journal
 from goldspan.gateway.scoring.history import History, Sight, sight_of
 from goldspan.gateway.scoring.opening import Reopening, records_of
 from goldspan.gateway.scoring.outbox import Outbox
 from goldspan.gateway.scoring.sessions import Sessions
 from goldspan.gateway.scoring.traces import Bundle, Bundles, Part
-from goldspan.model import Evaluation, Record, Run
+from goldspan.model import Evaluation, Run
 from goldspan.online.pipeline import Pipeline
 from goldspan.sinks import Losses
 from goldspan.store import SqliteStore
@@ -54,35 +55,52 @@ class Judging:
         """What is to be stored."""
         self.gone: list[str] = []
         """The ids of runs that are to be taken back: they turned out to be parts of others."""
+        self._continued: list[Run] = []
         self._history = History(store, self.evaluations)
 
     def judge(self, bundle: Bundle) -> bool:
         """Judge what is held of a bundle; whether that is done, and not put off.
 
-        Raises `GoldspanError` where a journal or the store cannot be read; nothing has happened then.
+        Raises `StoreError` where a journal or the store cannot be read; nothing was judged then.
         """
-        parts, unsent = self._parts(bundle)
+        parts, held = self._parts(bundle)
         verdicts = _Verdicts()
-        if not bundle.lost:
-            runs: list[Run] = []
-            records: list[Record] = []
-            with guard("find the runs of a trace"):
-                records = records_of(parts)
-                runs = self._pipeline.runs_in(records)
-            if not bundle.leaving and self._sessions.waits(bundle, records, runs):
-                return False
-            self._history.recall(bundle)
-            sight = sight_of(records, runs)
-            outlived = list(self._history.outlived(bundle, sight))
-            for run in runs:
+        done = True
+        with guard("score a trace", but=StoreError):
+            done = bundle.lost or self._score(bundle, parts, verdicts)
+        if done:
+            self._outbox.put(held, verdicts.all, without=_sent_before(bundle, verdicts.all))
+            self.evaluations += verdicts.new
+        return done
+
+    def _score(self, bundle: Bundle, parts: Iterable[Part], verdicts: _Verdicts) -> bool:
+        """Judge the runs of a bundle; whether it was not put off."""
+        records = records_of(parts)
+        runs = self._pipeline.runs_in(records)
+        if not bundle.leaving and self._sessions.waits(bundle, records, runs):
+            return False
+        self._history.recall(bundle)
+        sight = sight_of(records, runs)
+        outlived = list(self._history.outlived(bundle, sight))
+        for run in runs:
+            if bundle.forgotten.isdisjoint(run.trace_ids):
                 with guard("score a run"):
                     self._judge_run(bundle, run, sight, verdicts)
-            for place in outlived:
-                del bundle.known[place]
-                self.gone.append(place[1])
-        self._outbox.put(unsent, verdicts.all, without=_sent_before(bundle, verdicts.all))
-        self.evaluations += verdicts.new
+        for place in outlived:
+            del bundle.known[place]
+            self.gone.append(place[1])
         return True
+
+    def conclude(self) -> None:
+        """Judge the conversations that were continued. Raises `StoreError`; then it may be called again."""
+        while self._continued:
+            conversation = self._continued[0]
+            known = self._history.latest(conversation.run_id)
+            with guard("score a conversation"):
+                evaluation = self._pipeline.revise(conversation, known)
+                if evaluation is not None and (known is None or evaluation.revision != known[0]):
+                    self.evaluations.append(evaluation)
+            del self._continued[0]
 
     def written_down(self) -> None:
         """Take note that what there was is stored."""
@@ -98,23 +116,23 @@ class Judging:
 
     def _parts(self, bundle: Bundle) -> tuple[list[Part], list[Part]]:
         """The spans of a bundle, out of the journals where they are not in memory; and those that are held still."""
-        if bundle.lost and not bundle.held:
-            return [], []
         if bundle.whole:
             return bundle.parts, bundle.parts if bundle.held else []
         parts: list[Part] = []
-        unsent: list[Part] = []
-        for place, keys in bundle.places.items():
-            for key in keys:
-                found = self._reopening.parts_of(self._journals[place], place, key, bundle)
-                parts += found
-                unsent += found if (place, key) in bundle.held else ()
-        return parts, unsent
+        held: list[Part] = []
+        for journal, entries in bundle.places.items():
+            for entry in entries:
+                is_held = (journal, entry) in bundle.held
+                if is_held or not bundle.lost:
+                    found = self._reopening.parts_of(self._journals[journal], journal, entry, bundle)
+                    parts += found
+                    held += found if is_held else ()
+        return parts, held
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
     def _judge_run(self, bundle: Bundle, run: Run, sight: Sight, verdicts: _Verdicts) -> None:
-        """Judge a run, and its conversation if there is anything new to say."""
+        """Judge a run, unless there is too little of it."""
         place = (run.unit, run.run_id)
         if self._history.is_remnant(bundle, run, sight):
             self._losses.add(semconv.TOO_LATE_SPANS_COUNTER)
@@ -128,16 +146,8 @@ class Judging:
             bundle.known[place] = (evaluation.revision, evaluation.digest)
             bundle.needed.pop(place, None)
             verdicts.new.append(evaluation)
-            self._continue_session(run, verdicts)
-
-    def _continue_session(self, request: Run, verdicts: _Verdicts) -> None:
-        """Judge the conversation that the request is part of, if such are scored."""
-        conversation = self._pipeline.conversation_of(request)
-        if conversation is not None:
-            known = self._history.latest(conversation.run_id)
-            evaluation = self._pipeline.revise(conversation, known)
-            if evaluation is not None and (known is None or evaluation.revision != known[0]):
-                verdicts.new.append(evaluation)
+            if (conversation := self._pipeline.conversation_of(run)) is not None:
+                self._continued.append(conversation)
 
 
 def _sent_before(bundle: Bundle, verdicts: Iterable[Evaluation]) -> set[str]:
@@ -145,6 +155,6 @@ def _sent_before(bundle: Bundle, verdicts: Iterable[Evaluation]) -> set[str]:
 
     They have left with their results, which back ends that replace spans would lose if they left again without.
     """
-    judged = {evaluation.run.run_id for evaluation in verdicts}
-    own = {run_id: run_id.rpartition(":")[2] for _, run_id in bundle.needed if run_id not in judged}
-    return {own[run_id] for (_, run_id), needed in bundle.needed.items() if own.get(run_id) in needed}
+    judged = {evaluation.run.span_id for evaluation in verdicts}
+    own = {run_id.split(":")[1]: spans for (_, run_id), spans in bundle.needed.items()}
+    return {span_id for span_id, spans in own.items() if span_id in spans and span_id not in judged}

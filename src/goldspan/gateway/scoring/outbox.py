@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from goldspan._guard import guard
 from goldspan.gateway.journal.writing import Entry, Item, Journal
 from goldspan.gateway.scoring.enriching import enriched
 from goldspan.gateway.scoring.results import Results
@@ -25,8 +26,11 @@ class Outbox:
         """Take spans to be handed on, each a request in protobuf, what was scored by them, and the ids of spans in them
         that stay here.
         """
-        request = b"".join(part for part in parts if isinstance(part, bytes))
-        if request and (written := enriched(request, evaluations, without=without)):
+        written = request = b"".join(part for part in parts if isinstance(part, bytes))
+        if request:
+            with guard("write results into spans"):
+                written = enriched(request, evaluations, without=without)
+        if written:
             self._add(Item("traces", "protobuf", written, origin="enriched"))
 
     def put_as_it_is(self, entry: Entry) -> None:

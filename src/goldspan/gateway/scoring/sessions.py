@@ -34,9 +34,12 @@ class Sessions:
             return False
         if bundle.pieces:
             whole = [each for each in self._requests.pop(session, ()) if each.is_held and each is not bundle]
-            whole = [each for each in whole if self._bundles.fit(bundle, each)]
-            self._bundles.join([bundle, *whole], session)
-            return bool(whole)
+            fitting = [bundle]
+            for each in whole:
+                if self._bundles.fit(*fitting, each):
+                    fitting.append(each)
+            self._bundles.join(fitting, session)
+            return len(fitting) > 1
         group = self._bundles.find(session)
         if group is not None and not self._bundles.fit(group, bundle):
             return False

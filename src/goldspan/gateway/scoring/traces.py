@@ -85,7 +85,7 @@ class Bundle:
     counted: int = 0
     """How many of its spans were counted as not scored."""
     arrived: float = 0.0
-    """When the latest span came, by the journal, if that was before this process began."""
+    """When the latest span came, by the journal: of those that came before this process began, when that was."""
     recalled: bool = False
     """Whether it is known what is stored of its traces."""
     leaving: bool = False
@@ -95,7 +95,9 @@ class Bundle:
     known: dict[tuple[Unit, str], tuple[int, str]] = field(default_factory=dict)
     """Revision and digest of the runs that were scored."""
     needed: dict[tuple[Unit, str], frozenset[str]] = field(default_factory=dict)
-    """The spans of which runs were made that were scored before it was held."""
+    """The spans of which runs were made that were scored before it was held, also of those with further traces."""
+    forgotten: set[str] = field(default_factory=set)
+    """The ids of traces of which nothing is to be scored."""
     held: set[tuple[int, int]] = field(default_factory=set)
     """The journals and entries of spans that leave when they were scored, and were not yet."""
     turn: int = 0
@@ -108,10 +110,14 @@ class Bundle:
 
 
 class Bundles:
-    """The bundles of one worker. Not for two threads at once; times are in seconds of one clock."""
+    """The bundles of one worker. Not for two threads at once; times are in seconds of one clock.
 
-    def __init__(self, patience: Patience, room: Room) -> None:
+    What was scored is held until then at least (`held_until`), however long ago it came.
+    """
+
+    def __init__(self, patience: Patience, room: Room, *, held_until: float = 0.0) -> None:
         self._patience = patience
+        self._held_until = held_until
         self._room = room
         self._of: dict[StitchKey, Bundle] = {}
         self._appointments: list[tuple[float, int, Bundle]] = []
@@ -179,12 +185,16 @@ class Bundles:
             self._merge(first, other)
         if self._of.setdefault(key, first) is first and key not in first.keys:
             first.keys.append(key)
+            if self._lost.pop(key, 0) is None:
+                self._lose(first)
         self._appoint(first)
         return first
 
-    def fit(self, one: Bundle, other: Bundle) -> bool:
-        """Whether two may be joined: not where that makes too many spans for one, or one cannot be scored."""
-        return one is other or not (one.lost or other.lost or one.spans + other.spans > self._room.max_spans)
+    def fit(self, *bundles: Bundle) -> bool:
+        """Whether bundles may be joined: not where that makes too many spans for one, or one cannot be scored."""
+        several = dict.fromkeys(bundles)
+        spans = sum(bundle.spans for bundle in several)
+        return len(several) == 1 or not (any(bundle.lost for bundle in several) or spans > self._room.max_spans)
 
     def find(self, key: StitchKey) -> Bundle | None:
         """What is held by that key."""
@@ -193,7 +203,10 @@ class Bundles:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def due(self, now: float) -> Iterator[Bundle]:
-        """What is to be scored now, one by one. What has been scored for long enough is let go on the way."""
+        """What is to be scored now, one by one. What has been scored for long enough is let go on the way.
+
+        Whoever cannot score one asks for no more of them now: it is due once more then.
+        """
         while self._appointments and self._appointments[0][0] <= now:
             _, turn, bundle = heappop(self._appointments)
             if turn != bundle.turn:
@@ -260,7 +273,7 @@ class Bundles:
     def oldest(self, journal: int) -> int | None:
         """The first entry of a journal that is needed for what is held; `None`: none is."""
         firsts = self._firsts.get(journal, [])
-        while firsts and (firsts[0][2].turn == _GONE or firsts[0][2].places[journal][0] != firsts[0][0]):
+        while firsts and not _is_first(firsts[0], journal):
             heappop(firsts)
         return firsts[0][0] if firsts else None
 
@@ -286,7 +299,8 @@ class Bundles:
     def _time_of(self, bundle: Bundle) -> float:
         patience = self._patience
         if not bundle.changed:
-            return bundle.arrived + patience.late * (1 if bundle.rooted or bundle.lost else _ROOTLESS)
+            late = patience.late * (1 if bundle.rooted or bundle.lost else _ROOTLESS)
+            return max(bundle.arrived + late, self._held_until)
         if bundle.pieces:
             return min(bundle.active + patience.idle, bundle.began + patience.idle * _PIECES)
         rest = patience.grace if bundle.rooted else patience.idle
@@ -312,7 +326,7 @@ class Bundles:
         firsts = self._firsts.setdefault(journal, [])
         heappush(firsts, (bundle.places[journal][0], self._turns, bundle))
         if len(firsts) > 4 * self._bundles + 1_000:  # behind one that is held for long, others are let go
-            firsts[:] = [first for first in firsts if first[2].is_held]
+            firsts[:] = [first for first in firsts if _is_first(first, journal)]
             heapify(firsts)
 
     def _merge(self, into: Bundle, other: Bundle) -> None:
@@ -321,8 +335,10 @@ class Bundles:
             self._of[key] = into
         into.keys += other.keys
         for journal, entries in other.places.items():
-            into.places[journal] = sorted({*into.places.get(journal, ()), *entries})
-            self._note_first(into, journal)
+            own = into.places.get(journal)
+            into.places[journal] = sorted({*(own or ()), *entries})
+            if own is None or entries[0] < own[0]:
+                self._note_first(into, journal)
         into.whole = into.whole and other.whole
         into.parts += other.parts
         into.size += other.size
@@ -333,6 +349,7 @@ class Bundles:
         into.counted += other.counted
         into.recalled = into.recalled and other.recalled
         into.changed = into.changed or other.changed
+        into.forgotten |= other.forgotten
         into.known.update(other.known)
         into.needed.update(other.needed)
         into.held |= other.held
@@ -357,3 +374,9 @@ class Bundles:
         self.bytes -= bundle.size
         bundle.parts, bundle.size, bundle.whole = [], 0, False
         self._in_memory.pop(bundle, None)
+
+
+def _is_first(first: tuple[int, int, Bundle], journal: int) -> bool:
+    """Whether the first entry that was noted of a bundle still is what that bundle needs first."""
+    entry, _, bundle = first
+    return bundle.is_held and bundle.places[journal][0] == entry
