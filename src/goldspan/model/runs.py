@@ -123,7 +123,8 @@ class Run:
     """One unit that is scored: a request or a component, with its tool calls in order."""
 
     run_id: str
-    """Trace id, a colon, and the id of the unit's span. Never changes once given out."""
+    """Trace id, a colon, and the id of the unit's span; for a component or a conversation a colon and that word behind
+    them, since a span may be a request as well. Never changes once given out."""
     unit: Unit = "request"
     trace_ids: tuple[str, ...] = ()
     span_id: str | None = None

@@ -112,7 +112,7 @@ class Settings(BaseSettings):
     allowed_origins: Texts = ()
     """Origins of browsers whose pages may use the gateway, such as https://grafana.example."""
     grace: PerhapsNoSeconds = 5.0
-    """Seconds that a trace waits for more of its spans after its root came."""
+    """Seconds that a trace whose root has come waits for more of its spans, after the last one."""
     idle: Seconds = 30.0
     """Seconds without a span after which a trace without a root is scored as it is."""
     late: PerhapsNoSeconds = 60.0
