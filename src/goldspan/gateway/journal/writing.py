@@ -87,7 +87,7 @@ class Journal:
         self._advanced: dict[str, int] = {}
         self._registered = False
         self._turns_away = False
-        """Whether the latest request found no room."""
+        """Whether the latest request found no room, which an empty journal would have had for it."""
         self._untidy = False
         """Whether there is more to prune, or more room to give back."""
         self._closing = False
@@ -247,9 +247,10 @@ class Journal:
                 reason = "another process adds its entries" if self._attached else "the journal was closed"
                 raise StoreError(f"{self.path}: {reason}")
             # What was acknowledged is let go when it was scored, and for what comes of it there must be room.
+            full = items[0].origin in FROM_CLIENTS and self._edges.size + self._queued + size > self._max_bytes
             if items[0].origin in FROM_CLIENTS:
-                self._turns_away = self._edges.size + self._queued + size > self._max_bytes
-            if items[0].origin in FROM_CLIENTS and self._turns_away:
+                self._turns_away = full and size <= self._max_bytes
+            if full:
                 raise JournalFull(
                     f"{self.path}: {self._edges.size:,} bytes wait for a back end or for scoring, and the journal "
                     f"takes {self._max_bytes:,}; see what keeps them, or raise max_journal_bytes"

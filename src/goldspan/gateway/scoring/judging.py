@@ -75,7 +75,7 @@ class Judging:
 
     def _score(self, bundle: Bundle, parts: Iterable[Part], verdicts: _Verdicts) -> bool:
         """Judge the runs of a bundle; whether it was not put off."""
-        records = records_of(parts)
+        records = [record for record in records_of(parts) if record.trace_id not in bundle.forgotten]
         runs = self._pipeline.runs_in(records)
         if not bundle.leaving and self._sessions.waits(bundle, records, runs):
             return False
@@ -83,9 +83,8 @@ class Judging:
         sight = sight_of(records, runs)
         outlived = list(self._history.outlived(bundle, sight))
         for run in runs:
-            if bundle.forgotten.isdisjoint(run.trace_ids):
-                with guard("score a run"):
-                    self._judge_run(bundle, run, sight, verdicts)
+            with guard("score a run"):
+                self._judge_run(bundle, run, sight, verdicts)
         for place in outlived:
             del bundle.known[place]
             self.gone.append(place[1])
@@ -155,6 +154,10 @@ def _sent_before(bundle: Bundle, verdicts: Iterable[Evaluation]) -> set[str]:
 
     They have left with their results, which back ends that replace spans would lose if they left again without.
     """
-    judged = {evaluation.run.span_id for evaluation in verdicts}
-    own = {run_id.split(":")[1]: spans for (_, run_id), spans in bundle.needed.items()}
-    return {span_id for span_id, spans in own.items() if span_id in spans and span_id not in judged}
+    judged = {(evaluation.run.unit, evaluation.run.span_id) for evaluation in verdicts}
+    sent: set[str] = set()
+    for (unit, run_id), spans in bundle.needed.items():
+        own = run_id.partition(":")[2].partition(":")[0]
+        if own in spans and judged.isdisjoint({(unit, own), ("request", own)}):
+            sent.add(own)
+    return sent
