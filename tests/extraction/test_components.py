@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goldspan.extraction import component_names, extract
+from goldspan.extraction import component_names, extract, extract_units
 from goldspan.extraction.selection import Selection
 from goldspan.model import ComponentSpans, Run, SpanRecord
 from spans import agent, asks_for, inside, model, says, span, tool, user
@@ -62,6 +62,17 @@ def test_of_two_declarations_that_mean_one_span_the_first_counts_and_a_mark_befo
     assert [run.component for run in components([marked], *declared)] == ["marked"]
     assert component_names(step) is None
     assert component_names(span("rank", goldspan__component__name="")) == "rank"
+
+
+def test_a_span_that_is_a_request_and_a_component_is_two_runs_with_ids_of_their_own() -> None:
+    step = agent("desk", asked="Hi")
+    spans = [step, tool("search", {"q": 1}, **inside(step))]
+    runs = extract_units(spans, ["request", "component"], components=[ComponentSpans("desk", span="* desk")])
+    own = f"{step.trace_id}:{step.span_id}"
+    assert {(run.unit, run.run_id, run.span_id, run.tools_used) for run in runs} == {
+        ("request", own, step.span_id, ("search",)),
+        ("component", f"{own}:component", step.span_id, ("search",)),
+    }
 
 
 def test_what_golden_files_declare_changes_no_request() -> None:

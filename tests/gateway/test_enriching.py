@@ -13,13 +13,18 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from gateway_scoring import Line, asking, json_request, request
 from gateway_serving import PATIENCE_S, eventually
+from goldspan import Goldens, Run, evaluate
+from goldspan.errors import StoreError
 from goldspan.gateway.journal.writing import Entry, JournalFull
-from goldspan.model import Evaluation
+from goldspan.gateway.scoring import consumer, judging, opening, outbox
+from goldspan.gateway.signals import Media
+from goldspan.model import ComponentSpans, Evaluation
 from goldspan.online.pipeline import Pipeline
-from spans import agent, span, tool, trace_id
+from spans import agent, ask_for, in_trace, inside, messages, model, span, tool, trace_id, user
 
 MIB = 2**20
 HELD: dict[str, Any] = {"enrich": True, "consumers": ["forward/x"]}
+SAID = {"gen_ai__conversation__id": "s1"}
 
 
 @pytest.fixture
@@ -236,3 +241,261 @@ def test_a_journal_without_room_for_requests_has_room_for_what_comes_of_those_th
     eventually(lambda: journal.size == 0, "what all are done with was kept")
     line.post(request(*asking(len(traces))))
     line.close()
+
+
+# --- whatever goes wrong ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _as_abroad(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails is got past, and tried again without a pause."""
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    monkeypatch.setattr(consumer, "_AFTER_FAILURE", 0.0)
+
+
+@pytest.mark.parametrize("media", ["protobuf", "json"])
+def test_half_a_surrogate_pair_in_the_name_of_a_tool_stops_nothing(line: Line, media: Media) -> None:
+    """It is in JSON inside of an attribute, and there all of it is ASCII."""
+    asks = messages(ask_for(("bo\ud800ok", {}, "c\ud800")))
+    odd = agent("odd", gen_ai__output__messages=asks, **in_trace(0))
+    line.post(request(odd) if media == "protobuf" else json_request(odd), media=media)
+    line.post(request(*asking(1, "search")))
+    line.wait(1.0)
+    left = dict(sent(line))
+    assert sorted(left) == ["execute_tool search", "invoke_agent helper", odd.name]
+    assert tools(left[odd.name]) == ["bo?ok"]
+    assert sorted(line.tools().values()) == [["bo\ud800ok"], ["search"]]
+    line.wait(61.0)
+    line.wait()
+    assert line.cursor() == line.journals[0].last_key
+
+
+@pytest.mark.usefixtures("_as_abroad")
+def test_spans_into_which_nothing_can_be_written_leave_as_they_are(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "enriched", _raises)
+    root, call = asking(0, "search")
+    line.post(request(root, call))
+    line.wait(1.0)
+    assert sent(line) == [(root.name, {}), (call.name, {})]
+    assert line.evaluations() == 1
+
+
+@pytest.mark.usefixtures("_as_abroad")
+def test_spans_of_a_trace_that_cannot_be_judged_leave_all_the_same(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "sight_of", _raises)
+    root, call = asking(0, "search")
+    line.post(request(root, call))
+    line.wait(1.0)
+    assert names(line) == sorted([root.name, call.name])
+    assert line.runs() == {}
+
+
+def _raises(*_: object, **__: object) -> Any:
+    raise RuntimeError("a bug")
+
+
+def test_spans_of_a_trace_that_is_to_be_forgotten_leave_and_nothing_of_it_is_scored(line: Line) -> None:
+    for number, name in enumerate(("search", "book")):
+        line.post(request(*asking(number, name)))
+    line.wait()
+    line.scoring[0].forget(trace_id(0))
+    line.wait(1.0)
+    assert names(line) == ["execute_tool book", "execute_tool search", "invoke_agent helper", "invoke_agent helper"]
+    line.post(request(tool("late", **in_trace(0))))
+    line.wait(1.0)
+    line.wait(70.0)
+    line.wait(1.0)
+    assert "execute_tool late" in names(line)
+    assert list(line.tools().values()) == [["book"]]
+    assert line.cursor() == line.journals[0].last_key
+
+
+def test_of_a_session_of_which_one_trace_is_to_be_forgotten_the_others_are_scored(line: Line) -> None:
+    said = {"gen_ai__conversation__id": "s1"}
+    call = tool("book", **in_trace(0), **said)
+    turn = model(asked=[user("Mail it")], answered=[ask_for(("mail", {}, "c1"))], **in_trace(1), **said)
+    for each in (call, turn):
+        line.post(request(each, service="shop"))
+    line.wait(1.0)
+    line.scoring[0].forget(trace_id(0))
+    for passing in (1.0, 100.0, 100.0):
+        line.wait(passing)
+    assert names(line) == sorted([call.name, turn.name])
+    assert list(line.tools().values()) == [["mail"]]
+
+
+@pytest.mark.usefixtures("_as_abroad")
+def test_what_is_let_go_for_others_while_the_store_is_busy_is_scored_and_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line(tmp_path, max_bundles=1, **HELD)
+    answers, failures = line.store.knows_trace, [True]
+
+    def fails_once(asked: str) -> bool:
+        if failures:
+            failures.clear()
+            raise StoreError("busy")
+        return answers(asked)
+
+    monkeypatch.setattr(line.store, "knows_trace", fails_once)
+    for number, name in enumerate(("search", "book")):
+        line.post(request(*asking(number, name)))
+    line.wait()
+    line.wait(1.0)
+    assert not failures
+    assert sorted(line.tools().values()) == [["book"], ["search"]]
+    assert names(line) == ["execute_tool book", "execute_tool search", "invoke_agent helper", "invoke_agent helper"]
+    line.close()
+
+
+def test_the_root_of_a_joined_request_does_not_leave_again_with_the_results_that_it_had_before(tmp_path: Path) -> None:
+    """The stray call of its session stands before what is read again."""
+    said = {"gen_ai__conversation__id": "s1"}
+    line = Line(tmp_path, **HELD)
+    stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **said)
+    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **said)
+    call = tool("search", start_ns=1_500, end_ns=1_600, **inside(root))
+    line.post(request(stray, service="shop"))
+    line.wait(0.2)
+    line.post(request(*asking(9, "pin")[1:]))
+    line.wait(0.2)
+    line.post(request(root, call, service="shop"))
+    line.wait(1.0)
+    line.wait(10.0)
+    assert line.tools()[f"{root.trace_id}:{root.span_id}"] == ["search", "book"]
+    before = line.evaluations()
+    line.wait(61.0)
+    line.wait()
+    assert line.cursor() == 1
+    last = line.entries("enriched")[-1].key
+    line.close()
+    again = Line(tmp_path, now=line.now, **HELD)
+    for passing in (1.0, 10.0, 10.0):
+        again.wait(passing)
+    assert call.name in names(again, last)
+    assert root.name not in names(again, last)
+    assert again.evaluations() == before
+    again.close()
+
+
+def test_json_that_leaves_as_it_is_does_not_pile_up_while_much_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "_READ_AT_ONCE", 50_000)
+    line = Line(tmp_path, **HELD)
+    for number in range(60):
+        body = json.loads(json_request(*asking(number, "search", text="x" * 9_000)))
+        body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["flags"] = -1
+        line.post(json.dumps(body).encode(), media="json")
+    line.close()
+    again = Line(tmp_path, **HELD)
+    scoring, most = again.scoring[0], 0
+    while scoring.replaying():
+        scoring.step()
+        most = max(most, scoring._outbox.size)
+    assert most < 150_000
+    again.wait(2.0)
+    assert len([entry for entry in every_entry(again) if entry.origin == "enriched"]) == 60
+    assert again.evaluations() == 60
+    again.close()
+
+
+def test_of_a_trace_that_is_too_large_to_be_scored_only_what_is_held_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line(tmp_path, max_spans=10, **HELD)
+    read: list[int] = []
+    opened = opening.opened
+    monkeypatch.setattr(opening, "opened", lambda entry, owns: read.append(entry.key) or opened(entry, owns))
+    for _ in range(4):
+        posted = [line.post(request(*(span(**in_trace(0)) for _ in range(5)))) for _ in range(5)]
+        read.clear()
+        line.wait()
+        line.wait(10.0)
+        assert set(read) <= set(posted)
+    assert len(names(line)) == 100
+    line.close()
+
+
+@pytest.mark.parametrize("how", [{"enrich": True}, {"results": ["events"]}], ids=["held spans", "events"])
+@pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
+def test_what_comes_of_requests_is_written_however_much_larger_it_is_than_the_journal(
+    tmp_path: Path, how: dict[str, Any], restart: bool
+) -> None:
+    options = {**how, "consumers": ["forward/x"], "max_journal_bytes": 50_000}
+    line = Line(tmp_path, **options)
+    number = 0
+    with suppress(JournalFull):
+        while True:
+            line.post(request(*asking(number, "search")))
+            number += 1
+    if restart:
+        line.close()
+        line = Line(tmp_path, now=line.now, **options)
+    scoring, journal = line.scoring[0], line.journals[0]
+    scoring.step()
+    line.now += 2.0
+    scoring.start()
+    eventually(lambda: len(line.runs()) == number, lambda: f"{len(line.runs())} of {number}, {journal.size} bytes")
+    assert scoring.stop(PATIENCE_S)
+    assert journal.size > 75_000
+    assert line.evaluations() == number
+    line.close()
+
+
+def test_a_stored_run_with_an_id_of_another_kind_keeps_no_span_of_its_trace_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    line = Line(tmp_path, **HELD)
+    line.store.submit(evaluate(Run("order-7", trace_ids=(trace_id(0),), span_id="00000000000000ff"), None))
+    root, call = asking(0, "search")
+    line.post(request(root, call))
+    line.wait(1.0)
+    assert names(line) == sorted([root.name, call.name])
+    assert ["search"] in line.tools().values()
+    line.close()
+
+
+def test_a_request_is_scored_on_when_a_trace_of_its_session_was_forgotten(tmp_path: Path) -> None:
+    line = Line(tmp_path, **HELD)
+    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **SAID)
+    call, late = (tool(name, start_ns=1_500, end_ns=1_600, **inside(root)) for name in ("search", "late"))
+    stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
+    line.post(request(stray, service="shop"))
+    line.wait(1.0)
+    line.scoring[0].forget(trace_id(1))
+    line.post(request(root, call, service="shop"))
+    line.wait(1.0)
+    line.wait(10.0)
+    line.post(request(late, service="shop"))
+    line.wait(1.0)
+    line.wait(10.0)
+    assert line.tools() == {f"{root.trace_id}:{root.span_id}": ["search", "late"]}
+    line.close()
+
+
+def test_a_root_that_is_a_component_too_does_not_leave_again_with_the_results_of_that_alone(tmp_path: Path) -> None:
+    def goldens() -> Goldens:
+        return Goldens(components=[ComponentSpans("desk", span="invoke_agent helper")])
+
+    line = Line(tmp_path, goldens=goldens(), **HELD)
+    stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
+    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **SAID)
+    call = tool("search", start_ns=1_500, end_ns=1_600, **inside(root))
+    line.post(request(stray, service="shop"))
+    line.wait(0.2)
+    line.post(request(*asking(9, "pin")[1:]))
+    line.wait(0.2)
+    line.post(request(root, call, service="shop"))
+    line.wait(1.0)
+    line.wait(10.0)
+    line.wait(61.0)
+    line.wait()
+    last = line.entries("enriched")[-1].key
+    line.close()
+    again = Line(tmp_path, goldens=goldens(), now=line.now, **HELD)
+    for passing in (1.0, 10.0, 10.0):
+        again.wait(passing)
+    assert root.name not in names(again, last)
+    again.close()

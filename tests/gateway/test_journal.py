@@ -707,3 +707,38 @@ def test_what_comes_of_scoring_has_room_where_nothing_else_has(tmp_path: Path) -
     with pytest.raises(JournalFull):
         journal.append("traces", "protobuf", bytes(900), origin="held")
     journal.close()
+
+
+def test_a_journal_that_turned_a_request_away_says_so_until_there_is_room_again(open_journal, path: Path) -> None:
+    journal = open_journal(max_bytes=100_000)
+    journal.consumers(["a"], fresh_at_end=lambda name: False)
+    for _ in range(3):
+        add(journal, bytes(30_000))
+    with pytest.raises(JournalFull):
+        add(journal, bytes(30_000))
+    assert journal.why_full() is not None
+    journal.advance({"a": journal.last_key})
+    until(lambda: journal.size == 0)
+    until(lambda: journal.why_full() is None)
+    add(journal, bytes(30_000))
+    assert journal.why_full() is None
+
+
+def test_a_request_too_large_for_the_room_that_is_left_makes_no_full_journal_of_one_that_takes_others(
+    open_journal,
+) -> None:
+    journal = open_journal(max_bytes=100_000)
+    add(journal, bytes(50_000))
+    with pytest.raises(JournalFull):
+        add(journal, bytes(60_000))
+    add(journal, bytes(100))
+    assert journal.why_full() is None
+
+
+def test_a_request_that_is_larger_than_the_whole_journal_makes_no_full_one_of_an_empty_one(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db", max_bytes=100_000)
+    with pytest.raises(JournalFull):
+        journal.append("traces", "protobuf", bytes(150_000)).result(30)
+    why = journal.why_full()
+    journal.close()
+    assert why is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import random
 import tempfile
 import threading
@@ -475,23 +476,29 @@ class Checkpoint:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("due", [True, False], ids=["while it scores what is due", "while it scores what is left"])
 def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, workers: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, due: bool, workers: int
 ) -> None:
     monkeypatch.delenv("GOLDSPAN_STRICT")  # a thread that fails would end with it
     checkpoint = Checkpoint(220)  # when some of it is written down
     line = Line(tmp_path, pipeline=Pipeline(None, sinks=[checkpoint]), workers=workers)
     scoring = line.scoring[0]
     line.post(b"".join(request(*asking(number, "search")) for number in range(500)))
-    scoring._stopping.set()  # so that it has nothing else to do than to end
-    scoring.start()
+    if due:
+        scoring.step()
+        line.now += 1.0
+        scoring.start()
+    else:
+        scoring._stopping.set()  # so that it has nothing else to do than to end
+        scoring.start()
     assert checkpoint.reached.wait(PATIENCE_S)
     assert not scoring.stop(0.0)
     line.close()
     checkpoint.open.set()
     scoring._thread.join(PATIENCE_S)
     assert not scoring._thread.is_alive()
-    assert not [record.getMessage() for record in caplog.records if record.exc_info]
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     again = Line(tmp_path, now=line.now, workers=workers)
     assert 0 < len(again.runs()) < 500
     again.wait(2.0)

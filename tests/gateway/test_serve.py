@@ -7,10 +7,12 @@ import io
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -165,19 +167,52 @@ def test_what_it_was_told_to_stop_with_is_scored_and_forwarded_first(tmp_path: P
             assert len(gateway.get("/api/v1/runs?limit=100")["runs"]) == 20
 
 
-def test_what_there_is_no_time_for_is_left_and_scored_once_when_it_starts_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("grace", ["60", "0.3"], ids=["while it waits for more", "while it scores"])
+def test_what_there_is_no_time_for_is_left_quietly_and_scored_once_when_it_starts_again(
+    tmp_path: Path, grace: str
+) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     options = ("--goldens", "goldens.yaml", "--grace")
     no_time = {"GOLDSPAN_DRAIN_SECONDS": "0.01"}
     posts = [b"".join(trip(number, "search", "book") for number in range(at, at + 150)) for at in (0, 150, 300)]
-    with serving(tmp_path, *options, "60", environment=no_time) as gateway:  # which sees to it that it ends well
+    with serving(tmp_path, *options, grace, environment=no_time) as gateway:  # which sees to it that it ends well
         for body in posts:
             assert gateway.post(body)[0] == 200
-    assert "what is not scored yet is scored when the gateway starts again" in gateway.log
+        if grace != "60":
+            eventually(lambda: bool(gateway.get("/api/v1/runs")["runs"]), lambda: gateway.log)
+    assert " error " not in gateway.log
+    if grace == "60":  # otherwise it may just have been done
+        assert "what is not scored yet is scored when the gateway starts again" in gateway.log
     with serving(tmp_path, *options, "0.2") as gateway:
         eventually(lambda: len(gateway.get("/api/v1/runs?limit=1000")["runs"]) == 450, lambda: gateway.log)
         runs = gateway.get("/api/v1/runs?limit=1000")["runs"]
         assert {(run["evaluation_count"], run["verdict"]) for run in runs} == {(1, "pass")}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_ends_well_while_another_process_has_the_store_and_scores_the_rest_when_it_starts_again(
+    tmp_path: Path, workers: int
+) -> None:
+    """It waits for the store for 30 seconds otherwise."""
+    options = (*QUICK, "--workers", str(workers))
+    gateway = Gateway(tmp_path, options, {"GOLDSPAN_DRAIN_SECONDS": "0.5"})
+    try:
+        gateway.start()
+        names = [f'goldspan_gateway_journal_size_bytes{{worker="{worker}"}}' for worker in range(workers)]
+        eventually(lambda: {*names} <= {*figures(gateway)}, lambda: gateway.log)
+        with closing(sqlite3.connect(gateway.data / "goldspan.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for number in range(6):
+                assert gateway.post(trip(number, "search"))[0] == 200
+            os.kill(gateway.process, signal.SIGTERM)
+            assert gateway._process.wait(20) == 0, gateway.log
+        assert gateway.log.count("what is not scored yet is scored when the gateway starts again") == workers
+        assert " error " not in gateway.log
+        gateway.start()
+        assert {run["evaluation_count"] for run in stored(gateway, 6)} == {1}
+        assert gateway.stop() == 0, gateway.log
+    finally:
+        gateway.kill()
 
 
 def test_two_workers_and_then_three_and_then_one_lose_nothing(tmp_path: Path) -> None:

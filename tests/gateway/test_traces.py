@@ -284,6 +284,54 @@ def test_a_journal_is_needed_from_the_first_entry_of_what_is_held_however_much_c
             assert held.oldest(journal) == min(needed, default=None)
 
 
+def test_a_session_of_many_traces_costs_no_more_each_time() -> None:
+    held = bundles()
+    session = ("session", "s")
+    add(held, session, 1, 0.0)
+    for entry in range(2, 1_500):
+        key = entry.to_bytes(16, "big")
+        add(held, key, entry, 0.0)
+        held.join([held.find(session), held.find(key)], session)  # type: ignore[list-item]
+        assert len(held._firsts[0]) <= _most_kept(2)
+    assert (len(held), held.oldest(0)) == (1, 1)
+
+
+def test_bundles_fit_together_as_long_as_they_are_not_too_much_together() -> None:
+    held = bundles(max_spans=5)
+    for entry, key in enumerate((A, B, C), start=1):
+        add(held, key, entry, 0.0, spans=2)
+    a, b, c = (held.find(key) for key in (A, B, C))
+    assert held.fit(a, b)  # type: ignore[arg-type]
+    assert held.fit(a, a, b)  # type: ignore[arg-type]
+    assert not held.fit(a, b, c)  # type: ignore[arg-type]
+
+
+def test_what_was_shed_of_a_session_is_not_scored_with_the_rest_of_it() -> None:
+    held = bundles()
+    session = ("session", "s")
+    held.shed(0, 1, session, 0.0, spans=0)
+    due(held, 10.0)
+    due(held, 100.0)
+    assert len(held) == 0
+    add(held, A, 2, 101.0)
+    held.join([held.find(A)], session)  # type: ignore[list-item]
+    (bundle,) = due(held, 111.0)
+    assert bundle.lost
+    assert held.unscored == 1
+
+
+def test_what_came_long_ago_is_held_only_until_it_is_known_what_came_with_it() -> None:
+    held = Bundles(PATIENCE, Room(), held_until=1_002.0)
+    held.add(0, 1, A, b"part", 1_000.0, size=1, spans=1, rooted=False, arrived=1.0)
+    held.add(0, 2, B, b"part", 1_000.0, size=1, spans=1, rooted=True, arrived=999.0)
+    assert keys(due(held, 1_001.0)) == [B]
+    held.scored(held.find(A))  # type: ignore[arg-type]
+    assert due(held, 1_001.9) == []
+    assert len(held) == 2
+    assert due(held, 1_002.0) == []
+    assert (held.find(A), len(held)) == (None, 1)
+
+
 def _most_kept(held: int) -> int:
     """How many first entries of a journal are remembered at most where so many bundles are held."""
     return 4 * held + 1_000

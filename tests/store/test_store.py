@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from goldspan import ConfigurationError, ExpectedTool, Golden, Run, ToolCall, evaluate
 from goldspan.errors import StoreError
-from goldspan.model import Evaluation, Health, ToolDefinition
+from goldspan.extraction import extract
+from goldspan.model import ComponentSpans, Evaluation, Health, ToolDefinition, Unit
 from goldspan.sinks import Sink
 from goldspan.store import Arrivals, Counts, RunFilter, SqliteStore, Store, open_store
 from goldspan.store.documents import run_of
+from spans import agent
 from store_worlds import Listed, evaluations, filters, utf8
 
 NOW = 1_800_000_000 * 10**9
@@ -99,6 +101,21 @@ def test_a_later_revision_becomes_current_and_the_earlier_result_is_not_lost(sto
     assert [each.document["passed"] for each in store.evaluations("t:s")] == [False, True]
     assert [run.current.revision for run in store.runs(RunFilter(verdict="pass")).items] == [2]
     assert store.runs(RunFilter(tool="refund", tool_role="missing")).items == ()
+
+
+def test_a_request_a_component_and_a_conversation_of_one_span_are_three_runs(store: SqliteStore) -> None:
+    step = agent("desk", asked="Hi")
+    declared = [ComponentSpans("desk", span="* desk")]
+    units: tuple[Unit, ...] = ("request", "component", "conversation")
+    runs = [run for unit in units for run in extract([step], unit=unit, components=declared)]
+    for run in runs:
+        store.submit(evaluate(run, None))
+    assert {stored.run_id: stored.current.document["unit"] for stored in store.every()} == {
+        run.run_id: run.unit for run in runs
+    }
+    for unit in units:
+        (only,) = store.every(RunFilter(unit=unit))
+        assert (only.evaluations, only.current.revision) == (1, 1)
 
 
 def test_a_run_keeps_its_time_so_that_it_keeps_its_place(store: SqliteStore) -> None:

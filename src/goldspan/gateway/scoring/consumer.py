@@ -144,6 +144,8 @@ class Scoring:
                 self._rest()
         try:
             self.finish()
+        except (StoreError, JournalFull) as error:
+            self._say(f"cannot score what was left, and does it at the next start: {error}")
         except Exception as error:  # noqa: BLE001 - what is open may have been closed meanwhile
             if not self._abandoned:
                 report("score what was left", error)

@@ -28,6 +28,8 @@ class _Verdicts:
     """As they stand now, without conversations."""
     new: list[Evaluation] = field(default_factory=list)
     """Those that are to be stored."""
+    sent: set[str] = field(default_factory=set)
+    """Spans that are not to leave again."""
 
 
 class Judging:
@@ -69,7 +71,7 @@ class Judging:
         with guard("score a trace", but=StoreError):
             done = bundle.lost or self._score(bundle, parts, verdicts)
         if done:
-            self._outbox.put(held, verdicts.all, without=_sent_before(bundle, verdicts.all))
+            self._outbox.put(held, verdicts.all, without=verdicts.sent)
             self.evaluations += verdicts.new
         return done
 
@@ -88,6 +90,7 @@ class Judging:
         for place in outlived:
             del bundle.known[place]
             self.gone.append(place[1])
+        verdicts.sent = _sent_before(bundle, verdicts.all)
         return True
 
     def conclude(self) -> None:

@@ -183,7 +183,8 @@ class Bundles:
         first, *others = sorted(dict.fromkeys(bundles), key=lambda bundle: -len(bundle.keys))
         for other in others:
             self._merge(first, other)
-        if self._of.setdefault(key, first) is first and key not in first.keys:
+        if key not in self._of:
+            self._of[key] = first
             first.keys.append(key)
             if self._lost.pop(key, 0) is None:
                 self._lose(first)
@@ -335,9 +336,12 @@ class Bundles:
             self._of[key] = into
         into.keys += other.keys
         for journal, entries in other.places.items():
-            own = into.places.get(journal)
-            into.places[journal] = sorted({*(own or ()), *entries})
-            if own is None or entries[0] < own[0]:
+            own = into.places.get(journal, [])
+            if own and own[-1] < entries[0]:
+                own += entries
+                continue
+            into.places[journal] = sorted({*own, *entries})
+            if not own or entries[0] < own[0]:
                 self._note_first(into, journal)
         into.whole = into.whole and other.whole
         into.parts += other.parts

@@ -1,0 +1,469 @@
+"""What is judged once is known from then on, and is taken back only where it was a part of something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_scoring import Line, asking, request
+from gateway_serving import PATIENCE_S
+from goldspan import Goldens, semconv
+from goldspan.errors import StoreError
+from goldspan.gateway.scoring import consumer, judging
+from goldspan.gateway.scoring.history import Sight
+from goldspan.gateway.scoring.traces import Patience
+from goldspan.model import ComponentSpans, Evaluation, Run, SpanRecord, Unit
+from goldspan.online.pipeline import Pipeline
+from goldspan.store import sqlite as store_module
+from spans import agent, in_trace, inside, span, tool, trace_id
+
+EVENTS: dict[str, Any] = {"results": ["events"], "consumers": ["forward/x"]}
+SAID = {"gen_ai__conversation__id": "s1"}
+PINNED = 9
+"""The trace of which the root does not come for long, so that the journal keeps all that follows it."""
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    made = Line(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _as_abroad(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails is got past, and tried again without a pause."""
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    monkeypatch.setattr(consumer, "_AFTER_FAILURE", 0.0)
+
+
+class Failing:
+    """A method that raises a `StoreError` instead, for the next so many calls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, of: Any, name: str, times: int = 0) -> None:
+        self.times, self.failures = times, 0
+        self._method = getattr(of, name)
+        monkeypatch.setattr(of, name, self)
+
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        if self.times == 0:
+            return self._method(*args, **more)
+        self.times -= 1
+        self.failures += 1
+        raise StoreError("busy")
+
+
+def pin(line: Line) -> None:
+    line.post(request(*asking(PINNED, "pin")[1:]))
+    line.wait()
+
+
+def stored(line: Line) -> dict[str, tuple[str, int, int, list[str]]]:
+    """Of each run that is stored its unit, its revision, how often it was evaluated, and its tools."""
+    return {
+        run_id: (
+            run.current.document["unit"],
+            run.current.revision,
+            run.evaluations,
+            run.current.document["tools_used"],
+        )
+        for run_id, run in line.runs().items()
+        if not run_id.startswith(trace_id(PINNED))
+    }
+
+
+def request_id(own: SpanRecord) -> str:
+    return f"{own.trace_id}:{own.span_id}"
+
+
+def delegating() -> list[SpanRecord]:
+    """An agent, one at work inside it, and a tool of that one."""
+    boss = agent("boss", **in_trace(0))
+    expert = agent("expert", **inside(boss))
+    return [boss, expert, tool("search", **inside(expert))]
+
+
+DELEGATED = [("request", 1, 1, ["search"]), ("component", 1, 1, ["search"])]
+"""What comes of it."""
+
+
+def of_session() -> tuple[list[SpanRecord], SpanRecord]:
+    """A request of a session, and a call that lost it, in a trace of its own."""
+    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **SAID)
+    call = tool("search", start_ns=1_500, end_ns=1_600, **inside(root))
+    return [root, call], tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
+
+
+# --- nothing is taken back that was no part of something else ---------------------------------------------------------
+
+
+def conversing() -> Pipeline:
+    return Pipeline(None, units=("request", "conversation"))
+
+
+def test_a_conversation_is_still_there_when_its_request_is_read_again_after_a_restart(tmp_path: Path) -> None:
+    line = Line(tmp_path, pipeline=conversing())
+    pin(line)
+    line.post(request(*asking(0, "search", **SAID), service="shop"))
+    line.wait(1.0)
+    before = stored(line)
+    assert sorted(unit for unit, *_ in before.values()) == ["conversation", "request"]
+    line.close()
+    again = Line(tmp_path, pipeline=conversing(), now=line.now)
+    again.wait(2.0)
+    assert stored(again) == before
+    again.close()
+
+
+def test_a_conversation_is_still_there_when_a_span_of_its_request_came_too_late(tmp_path: Path) -> None:
+    line = Line(tmp_path, pipeline=conversing())
+    line.post(request(*asking(0, **SAID), service="shop"))
+    line.wait(1.0)
+    before = stored(line)
+    line.wait(61.0)
+    line.post(request(span("GET /", parent_id="0" * 15 + "9", **in_trace(0))))
+    line.wait()
+    line.wait(11.0)
+    after = stored(line)
+    assert {run_id: after.get(run_id) for run_id in before} == before
+    line.close()
+
+
+@pytest.mark.parametrize("units", [["request"], ["component"]])
+def test_what_is_scored_no_longer_after_a_restart_stays_as_it_was(tmp_path: Path, units: list[Unit]) -> None:
+    line = Line(tmp_path)
+    line.post(request(*delegating()))
+    line.wait(1.0)
+    before = stored(line)
+    assert sorted(unit for unit, *_ in before.values()) == ["component", "request"]
+    line.close()
+    again = Line(tmp_path, pipeline=Pipeline(None, units=units), now=line.now)
+    again.wait(2.0)
+    assert stored(again) == before
+    again.close()
+
+
+def test_runs_that_could_not_be_found_with_a_late_span_stay_as_they_were(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, first, late, later = asking(0, "search", "book", "pay")
+    line.post(request(root, first))
+    line.wait(1.0)
+    with monkeypatch.context() as broken:
+        broken.setattr(line.pipeline, "runs_in", _raises)
+        line.post(request(late))
+        line.wait(1.0)
+    assert stored(line) == {request_id(root): ("request", 1, 1, ["search"])}
+    line.post(request(later))
+    line.wait(1.0)
+    assert stored(line) == {request_id(root): ("request", 2, 2, ["search", "book", "pay"])}
+
+
+def _raises(*_: object) -> Any:
+    raise RuntimeError("a bug")
+
+
+# --- what is a request and something else at once ---------------------------------------------------------------------
+
+
+def test_a_span_that_is_a_request_and_a_component_is_both_in_the_store(tmp_path: Path) -> None:
+    line = Line(tmp_path, goldens=Goldens(components=[ComponentSpans("desk", span="invoke_agent helper")]))
+    root, first, late = asking(0, "search", "book")
+    line.post(request(root, first))
+    line.wait(1.0)
+    own = request_id(root)
+    assert stored(line) == {
+        own: ("request", 1, 1, ["search"]),
+        f"{own}:component": ("component", 1, 1, ["search"]),
+    }
+    line.post(request(late))
+    line.wait(1.0)
+    assert stored(line) == {
+        own: ("request", 2, 2, ["search", "book"]),
+        f"{own}:component": ("component", 2, 2, ["search", "book"]),
+    }
+    line.close()
+
+
+def test_an_agent_that_was_scored_by_itself_is_a_component_as_soon_as_the_one_around_it_has_come(line: Line) -> None:
+    boss, expert, call = delegating()
+    line.post(request(expert, call))
+    line.wait(10.0)
+    assert stored(line) == {request_id(expert): ("request", 1, 1, ["search"])}
+    line.post(request(boss))
+    line.wait(1.0)
+    ids = [request_id(boss), f"{request_id(expert)}:component"]
+    assert stored(line) == dict(zip(ids, DELEGATED, strict=True))
+
+
+def test_an_agent_that_is_read_again_without_the_one_around_it_is_no_request_now(tmp_path: Path) -> None:
+    line = Line(tmp_path, **EVENTS)
+    boss, expert, call = delegating()
+    line.post(request(boss))
+    line.wait()
+    pin(line)
+    line.post(request(expert, call))
+    line.wait(1.0)
+    before = stored(line)
+    assert sorted(before.values()) == sorted(DELEGATED)
+    line.wait(61.0)
+    line.wait()
+    assert line.cursor() == 1
+    last = line.journals[0].last_key
+    line.close()
+    again = Line(tmp_path, **EVENTS, now=line.now)
+    again.wait(1.0)
+    again.wait(11.0)
+    assert stored(again) == before
+    assert [entry.key for entry in again.entries("result") if entry.key > last] == []
+    again.close()
+
+
+def test_an_agent_that_comes_when_the_one_around_it_was_let_go_is_no_request(line: Line) -> None:
+    boss, expert, call = delegating()
+    line.post(request(boss))
+    line.wait(1.0)
+    line.wait(61.0)
+    line.post(request(expert, call))
+    line.wait()
+    line.wait(11.0)
+    assert stored(line) == {request_id(boss): ("request", 1, 1, [])}
+    assert sum(line.meter.counts(semconv.TOO_LATE_SPANS_COUNTER).values()) == 1
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enrich", [True, False], ids=["held", "not held"])
+def test_the_half_of_a_joined_request_that_is_read_again_is_no_request_by_itself(tmp_path: Path, enrich: bool) -> None:
+    how = {"enrich": enrich, "consumers": ["forward/x"]}
+    line = Line(tmp_path, **how)
+    whole, stray = of_session()
+    line.post(request(*whole, service="shop"))
+    line.wait(1.0)
+    pin(line)
+    line.post(request(stray, service="shop"))
+    line.wait(1.0)
+    line.wait(10.0)
+    before = stored(line)
+    assert before == {request_id(whole[0]): ("request", 2, 2, ["search", "book"])}
+    line.wait(61.0)
+    line.wait()
+    assert 0 < line.cursor() < line.journals[0].last_key
+    line.close()
+    again = Line(tmp_path, **how, now=line.now)
+    for passing in (1.0, 10.0, 10.0):
+        again.wait(passing)
+    assert stored(again) == before
+    again.close()
+
+
+def test_of_the_requests_of_a_session_as_many_are_joined_as_fit(tmp_path: Path) -> None:
+    line = Line(tmp_path, max_spans=5)
+    roots = []
+    for number in range(3):
+        root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(number), **SAID)
+        roots.append(root)
+        line.post(request(root, tool("search", start_ns=1_500, end_ns=1_600, **inside(root)), service="shop"))
+    line.wait(1.0)
+    stray = [tool(name, start_ns=2_000, end_ns=3_000, **in_trace(7), **SAID) for name in ("book", "pay")]
+    line.post(request(*stray, service="shop"))
+    line.wait(1.0)
+    line.wait(10.0)
+    line.wait(1.0)
+    line.post(request(*asking(8, "mail", **SAID), service="shop"))
+    line.wait(1.0)
+    assert sum(line.meter.counts(semconv.UNSCORED_SPANS_COUNTER).values()) == 0
+    assert {request_id(root) for root in roots} <= line.runs().keys()
+    tools = [each for tools in line.tools().values() for each in tools]
+    assert sorted(tools) == ["book", "mail", "pay", "search", "search", "search"]
+    line.close()
+
+
+def test_a_session_of_logs_of_which_something_was_shed_is_not_scored_in_part(tmp_path: Path) -> None:
+    line = Line(tmp_path, max_backlog_bytes=1_000)
+    for number, (name, told) in enumerate(
+        (
+            ("user_prompt", {"prompt": "Fix it"}),
+            ("tool_result", {"tool_name": "Read", "pad": "x" * 2_000}),  # behind which too much waits
+            ("tool_result", {"tool_name": "Edit"}),
+        )
+    ):
+        line.post(_log_of_session(number, name, told), signal="logs", media="json")
+        line.wait()
+    line.wait(11.0)
+    assert sum(line.meter.counts(semconv.GATEWAY_SHED).values()) == 1
+    assert line.runs() == {}
+    line.close()
+
+
+def _log_of_session(number: int, name: str, told: dict[str, str]) -> bytes:
+    """What a coding agent logs, each in a trace of its own."""
+    attributes = {"event.name": name, "session.id": "s1", **told}
+    record = {
+        "timeUnixNano": str(10**18 + number),
+        "traceId": trace_id(number),
+        "spanId": f"{number + 1:016x}",
+        "body": {"stringValue": f"claude_code.{name}"},
+        "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()],
+    }
+    scope = {"name": "com.anthropic.claude_code.events"}
+    return json.dumps({"resourceLogs": [{"scopeLogs": [{"scope": scope, "logRecords": [record]}]}]}).encode()
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_trace_that_cannot_be_judged_keeps_no_other_back(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = judging.sight_of
+
+    def fails_for_one(records: Sequence[SpanRecord], runs: Sequence[Run]) -> Sight:
+        return _raises() if records[0].trace_id == trace_id(0) else look(records, runs)
+
+    monkeypatch.setattr(judging, "sight_of", fails_for_one)
+    for number in range(3):
+        line.post(request(*asking(number, "search")))
+    line.wait(1.0)
+    assert sorted(run_id.partition(":")[0] for run_id in line.runs()) == [trace_id(1), trace_id(2)]
+    line.wait(61.0)
+    line.wait()
+    assert line.cursor() == line.journals[0].last_key
+
+
+def test_an_evaluation_that_cannot_be_written_keeps_no_other_back(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = line.store.submit_many
+
+    def fails_for_one(evaluations: Sequence[Evaluation]) -> None:
+        if any(evaluation.run.trace_ids == (trace_id(0),) for evaluation in evaluations):
+            _raises()
+        write(evaluations)
+
+    monkeypatch.setattr(line.store, "submit_many", fails_for_one)
+    for number in range(3):
+        line.post(request(*asking(number, "search")))
+    line.wait(1.0)
+    assert sorted(run_id.partition(":")[0] for run_id in line.runs()) == [trace_id(1), trace_id(2)]
+    line.wait(61.0)
+    line.wait()
+    assert line.cursor() == line.journals[0].last_key
+
+
+def test_a_store_that_is_busy_for_long_is_said_once(
+    line: Line, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    busy = Failing(monkeypatch, line.store, "submit_many", 5)
+    line.post(request(*asking(0, "search")))
+    line.wait(1.0)
+    assert busy.failures == 5
+    assert line.evaluations() == 1
+    assert len([record for record in caplog.records if "tries again: busy" in record.getMessage()]) == 1
+
+
+def test_a_conversation_whose_store_was_busy_for_a_moment_gets_its_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line(tmp_path, pipeline=conversing())
+    busy = Failing(monkeypatch, line.store, "latest")
+    line.post(request(*asking(0, "search", **SAID), service="shop"))
+    line.wait(1.0)
+    line.post(request(*asking(1, "book", **SAID), service="shop"))
+    busy.times = 1
+    line.wait(1.0)
+    line.wait(1.0)
+    assert busy.failures == 1
+    (conversation,) = (run for run in stored(line).values() if run[0] == "conversation")
+    assert conversation == ("conversation", 2, 2, ["search", "book"])
+    line.close()
+
+
+def test_what_makes_way_while_the_store_is_busy_is_scored_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What keeps the journal from being let go is judged as it is, unless that cannot be done."""
+    line = Line(tmp_path, max_backlog_bytes=2_000)
+    busy = Failing(monkeypatch, line.store, "knows_trace")
+    line.post(request(*asking(0, "search")[1:]))
+    line.wait()
+    busy.times = 1
+    number = 0
+    while not busy.failures:
+        number += 1
+        line.post(request(span("work", filler="x" * 100, **in_trace(number))))
+        line.wait()
+    line.wait()
+    line.wait(1.0)
+    assert sum(line.meter.counts(semconv.GATEWAY_SHED).values()) == 0
+    assert list(line.tools().values()) == [["search"]]
+    line.close()
+
+
+def test_a_store_that_fails_while_it_ends_is_asked_no_more_than_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line(tmp_path, patience=Patience(grace=1.0, idle=10.0, late=60.0, lifetime=1.0))
+    for number in range(3):
+        line.post(request(*asking(number, "search")))
+    line.wait()
+    line.now += 1.0  # so that nothing is put off any more
+    busy = Failing(monkeypatch, line.store, "knows_trace", 1_000)
+    scoring = line.scoring[0]
+    scoring._stopping.set()
+    scoring.start()
+    assert scoring.stop(PATIENCE_S)
+    assert 0 < busy.failures < 10
+    line.close()
+    again = Line(tmp_path, now=line.now)
+    again.wait(2.0)
+    assert len(again.runs()) == again.evaluations() == 3
+    again.close()
+
+
+# --- beginning again --------------------------------------------------------------------------------------------------
+
+
+def test_more_runs_of_a_trace_than_the_store_tells_at_once_are_all_known_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MOST_AT_ONCE", 10)
+    monkeypatch.setattr("goldspan.gateway.scoring.history.MOST_AT_ONCE", 10, raising=False)
+    line = Line(tmp_path, **EVENTS)
+    pin(line)
+    server = span("server", **in_trace(0))
+    roots = [agent("helper", **inside(server)) for _ in range(35)]
+    line.post(request(server, *roots))
+    line.wait(1.0)
+    assert len(line.runs()) == 35
+    last = line.journals[0].last_key
+    line.close()
+    again = Line(tmp_path, **EVENTS, now=line.now)
+    again.wait(2.0)
+    assert again.evaluations() == 35
+    assert [entry.key for entry in again.entries("result") if entry.key > last] == []
+    again.post(request(tool("late", **inside(roots[0]))))
+    again.wait(1.0)
+    assert stored(again)[request_id(roots[0])] == ("request", 2, 2, ["late"])
+    again.close()
+
+
+def test_a_scored_trace_without_its_root_does_not_keep_the_journal_for_longer_with_every_restart(
+    tmp_path: Path,
+) -> None:
+    now, first, last = 0.0, 0, 0
+    for number in range(4):
+        line = Line(tmp_path, now=now)
+        if number == 0:
+            pin(line)
+            first = line.journals[0].last_key
+        line.wait()
+        line.post(request(*asking(number, "search")))
+        line.wait(1.0)
+        line.wait(250.0)
+        line.wait(250.0)
+        last = line.journals[0].last_key
+        now, cursor = line.now, line.cursor()
+        line.close()
+    assert first < cursor == last
