@@ -206,7 +206,8 @@ class Scoring:
         # By the clock of the machine it may have come at any time, if somebody set that meanwhile.
         arrived = self._now() - max(0.0, (self._wall() - entry.arrived_ns) / 1e9)
         now = self._came[place] = max(arrived, self._came[place])
-        arrived = arrived if entry.key <= self._replayed_up_to[place] else now
+        if entry.key > self._replayed_up_to[place]:
+            arrived = now
         if sheds:
             self._counting.add(semconv.GATEWAY_SHED)
             for share in shares:
