@@ -109,10 +109,22 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, backend: HttpBackEnd) -> None:
+    def __init__(self, port: int, backend: HttpBackEnd, context: ssl.SSLContext | None) -> None:
         self.backend = backend
         self.connections: set[socket] = set()
+        self._context = context
         super().__init__(("127.0.0.1", port), _Handler)
+
+    def get_request(self) -> tuple[socket, Any]:
+        connection, address = super().get_request()
+        if self._context is None:
+            return connection, address
+        try:
+            connection.getpeername()  # of one whose client is gone already, Python's TLS would never close the socket
+            return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+        except OSError:
+            connection.close()
+            raise
 
     def handle_error(self, *_: Any) -> None:
         """Connections that are torn down are what the tests are about."""
@@ -171,11 +183,7 @@ class HttpBackEnd(BackEnd):
         self._listen()
 
     def _listen(self, context: ssl.SSLContext | None = None) -> None:
-        self._server = _Server(self.port, self)
-        if context is not None:
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
+        self._server = _Server(self.port, self, context)
         self.port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
