@@ -1,10 +1,10 @@
-"""How fast a store answers and takes: lists with filters, pages far behind, one run, counts; evaluations a second.
+"""How fast a store answers and takes: lists with filters, pages far behind, one run, tallies; evaluations a second.
 
     python benchmarks/store.py [--runs N] [--rounds N] [--input CHARACTERS]
 
 The store holds N runs of 40 goldens, 20 agents and 30 tools, with thirteen scores each. Every question is asked for the
-newest 50 runs it means; those that mean few or none have to look at all. The questions take turns, round after round;
-medians are shown.
+newest 50 runs it means; those that mean few or none have to look at all. What is counted is asked of all runs, and of
+those that a filter leaves. The questions take turns, round after round; medians are shown.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from goldspan import Evaluation, ExpectedTool, Golden, Run, ToolCall, evaluate
@@ -76,8 +77,36 @@ def questions(store: SqliteStore, number: int) -> dict[str, Callable[[], object]
     asked: dict[str, Callable[[], object]] = {name: _asking(store, wanted) for name, wanted in filters.items()}
     asked["page half-way down"] = lambda: store.runs(cursor=behind.next_cursor)
     asked["one run"] = lambda: store.run(f"{number // 2:032x}:s")
-    asked["counts of all"] = store.count
-    asked["counts of a text"] = lambda: store.count(RunFilter(text="hotel"))
+    return asked | _counted(store, number)
+
+
+def _counted(store: SqliteStore, number: int) -> dict[str, Callable[[], object]]:
+    """What a page asks that shows how many, each with the filters that are usual there."""
+    half = _STARTED + number // 2 * 10**9
+    filters = {
+        "all": RunFilter(),
+        "one golden": RunFilter(golden="golden-7"),
+        "passed": RunFilter(verdict="pass"),
+        "since half-way": RunFilter(since_ns=half),
+        "a metric below 0.9": RunFilter(metric="tool_recall", below=0.9),
+        "a text": RunFilter(text="hotel"),
+    }
+    questions: dict[str, Callable[[RunFilter], object]] = {
+        "counts": store.count,
+        "goldens": lambda wanted: store.tallies("golden", wanted),
+        "agents": lambda wanted: store.tallies("agent", wanted),
+        "trend": store.trend,
+        "tools": store.tools,
+        "substitutions": store.substitutions,
+    }
+    asked: dict[str, Callable[[], object]] = {
+        f"{question}: {name}": partial(ask, wanted)
+        for question, ask in questions.items()
+        for name, wanted in filters.items()
+    }
+    for name, text in (("a frequent text", "hotel"), ("a text in the oldest input", "needle")):
+        asked[f"page and counts: {name}"] = partial(store.counted_page, RunFilter(text=text))
+    asked["newest arrival"] = store.newest_arrival
     return asked
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from goldspan.cli.serve import serve
 from goldspan.gateway.api.openapi import OPERATIONS
-from goldspan.gateway.api.queries import PAGE as OF_RUNS
+from goldspan.store.parameters import PAGE as OF_RUNS
 from goldspan.gateway.counting import COUNTERS
 from goldspan.gateway.gauges import publish
 from goldspan.gateway.limits import GIB, KIB, LIMITS, MIB

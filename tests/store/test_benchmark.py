@@ -16,5 +16,6 @@ def test_every_question_is_timed_beside_the_budget() -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("600 runs, inputs of 100 characters, ")
     asked = [line for line in lines if line.startswith(("  ok    ", "  MISSED"))]
-    assert len(asked) == 20
-    assert any("text in the oldest input" in line for line in asked)
+    assert len(asked) == 57
+    for question in ("text in the oldest input", "trend: since half-way", "tools: one golden", "newest arrival"):
+        assert any(question in line for line in asked)

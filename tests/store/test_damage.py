@@ -134,7 +134,7 @@ def test_a_store_of_a_newer_goldspan_is_not_touched(path: Path, monkeypatch: pyt
         later.setattr(schema, "STEPS", LATER)
         filled(path)
     for read_only in (False, True):
-        with pytest.raises(StoreError, match=r"a newer goldspan wrote it \(version 3, this one knows 2\): pip install"):
+        with pytest.raises(StoreError, match=r"a newer goldspan wrote it \(version 4, this one knows 3\): pip install"):
             open_store(path, read_only=read_only)
 
 
@@ -143,7 +143,7 @@ def test_a_store_of_an_older_goldspan_is_brought_up_to_date_with_all_that_is_in_
 ) -> None:
     filled(path, 3)
     monkeypatch.setattr(schema, "STEPS", LATER)
-    with pytest.raises(StoreError, match=r"an older goldspan wrote it \(version 2, this one reads 3\); open it once"):
+    with pytest.raises(StoreError, match=r"an older goldspan wrote it \(version 3, this one reads 4\); open it once"):
         open_store(path, read_only=True)
     filled(path, 4)
     with open_store(path, read_only=True) as store:

@@ -150,7 +150,9 @@ def test_with_arguments_a_run_can_be_scored_again_with_the_same_result(path: Pat
     again = run_of(found.current.document)
     assert again == RUN
     assert evaluate(again, GOLDEN).scores == evaluate(RUN, GOLDEN).scores
-    assert found.current.document["rows"][0]["differences"] == ["order: expected 7, called with 'secret-7'"]
+    assert found.current.document["rows"][0]["differences"] == [
+        {"path": "order", "expected": "7", "called": "'secret-7'", "note": None}
+    ]
 
 
 def test_scored_again_without_arguments_what_depends_on_them_is_not_known(store: SqliteStore) -> None:

@@ -51,6 +51,21 @@ VERDICTS: Mapping[bool | None, Mark] = {
 """The mark of a whole evaluation."""
 
 
+class Contrast(NamedTuple):
+    """One value that differs, as text on both sides."""
+
+    path: str
+    """Which argument, or what of the result."""
+    expected: str
+    called: str
+    note: str | None = None
+    """Why the two could not be compared; `None`: they were, and differ."""
+
+    def __str__(self) -> str:
+        why = f" ({self.note})" if self.note else ""
+        return f"{self.path}: expected {self.expected}, called with {self.called}{why}"
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One row, ready to be shown."""
@@ -62,60 +77,65 @@ class Line:
     """Where the call differs: paths of arguments, and `result` with the paths in it."""
     notes: tuple[str, ...] = ()
     """What else there is to say."""
-    differences: tuple[str, ...] = ()
-    """How it differs there, in a sentence each, where values are to be shown."""
+    differences: tuple[Contrast, ...] = ()
+    """How it differs there, where values are to be shown."""
 
 
 def line_of(row: Row, *, values: bool = False, redact: Redaction | None = None) -> Line:
     """What there is to see of one row."""
     differing, differences = differences_of(row, values=values, redact=redact)
-    mark = _mark(row, differs=bool(differing))
+    mark = mark_of(row.verdict, differs=bool(differing), in_order=row.in_order)
+    failed = row.called is not None and row.called.error is not None
     return Line(
-        expected=_short(row.expected.name) if row.expected else None,
-        called=_short(row.called.name) if row.called else None,
+        expected=short(row.expected.name) if row.expected else None,
+        called=short(row.called.name) if row.called else None,
         mark=mark,
         differing=tuple(differing),
-        notes=tuple(_notes(row, mark)),
+        notes=tuple(notes_of(mark, in_order=row.in_order, failed=failed, note=row.note)),
         differences=tuple(differences),
     )
 
 
-def differences_of(row: Row, *, values: bool = False, redact: Redaction | None = None) -> tuple[list[str], list[str]]:
+def differences_of(
+    row: Row, *, values: bool = False, redact: Redaction | None = None
+) -> tuple[list[str], list[Contrast]]:
     """Where the call of a row differs from what was expected and, where values are to be shown, how; see `Line`."""
     differing: list[str] = []
-    differences: list[str] = []
+    differences: list[Contrast] = []
     for part, agreement in (("", row.agreement), ("result", row.result_agreement)):
         for difference in agreement.differences if agreement else ():
             path = path_to(part, difference.key) or "arguments"
             differing.append(path)
             if values:
                 expected, called = said(difference.expected, path, redact), said(difference.called, path, redact)
-                why = f" ({difference.note})" if difference.note else ""
-                differences.append(f"{path}: expected {expected}, called with {called}{why}")
+                differences.append(Contrast(path, expected, called, difference.note))
     return differing, differences
 
 
-def _mark(row: Row, *, differs: bool) -> Mark:
-    if row.verdict == "paired" and differs:
+def mark_of(verdict: Verdict, *, differs: bool, in_order: bool | None) -> Mark:
+    """The sign between the two sides of a row."""
+    if verdict == "paired" and differs:
         return DIFFERS
-    return MISPLACED if row.verdict == "paired" and row.in_order is False else _MARKS[row.verdict]
+    return MISPLACED if verdict == "paired" and in_order is False else _MARKS[verdict]
 
 
-def _notes(row: Row, mark: Mark) -> Iterator[str]:
-    if mark is DIFFERS and row.in_order is False:
+def notes_of(mark: Mark, *, in_order: bool | None, failed: bool, note: str | None) -> Iterator[str]:
+    """What there is to say of a row beside its mark."""
+    if mark is DIFFERS and in_order is False:
         yield MISPLACED.meaning
-    if row.called is not None and row.called.error is not None:
+    if failed:
         yield "failed"
-    if row.note and row.note != NO_GOLDEN and row.verdict != "superseded":
-        yield row.note
+    if note and note != NO_GOLDEN and mark is not _MARKS["superseded"]:
+        yield note
 
 
 def asked(request: str | None) -> str:
     """The beginning of what was asked, in one line."""
-    return _short(" ".join((request or "").split()), _ASKED)
+    return short(" ".join((request or "").split()), _ASKED)
 
 
-def _short(text: str, length: int = _NAME) -> str:
+def short(text: str, length: int = _NAME) -> str:
+    """The beginning of a text that is longer than that."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
@@ -128,7 +148,7 @@ def heading(mark: Mark, name: str, request: str | None, redact: Redaction | None
     """What a page is about: how it ended, by what name it is known, and what was asked."""
     if redact is not None and request is not None:
         request = str(redact("input", request))
-    title = (Span(mark.sign, mark.tone), Span(" "), Span(_short(name), "name"))
+    title = (Span(mark.sign, mark.tone), Span(" "), Span(short(name), "name"))
     return (*title, Span(" "), Span(asked(request), "quiet")) if request else title
 
 
@@ -142,14 +162,19 @@ def comparison(
 ) -> Iterator[Block]:
     """Expected and called side by side; `of_golden`: whether anybody has said what was expected."""
     lines = [line_of(row, values=values, redact=redact) for row in rows[:_ROWS]]
+    yield from table_of(lines, len(rows) - len(lines), of_golden=of_golden)
+    if approximate:
+        yield (Span(f"There may be a better pairing, with {approximate}.", "quiet"),)
+
+
+def table_of(lines: Sequence[Line], left: int = 0, *, of_golden: bool = True) -> Iterator[Block]:
+    """The lines of a comparison side by side, and how many more there are."""
     if lines:
         yield Table(("expected", "", "called", ""), tuple(map(_cells, lines)))
     else:
         yield (Span(f"Nothing was {'expected and nothing was ' if of_golden else ''}called.", "quiet"),)
-    if len(rows) > len(lines):
-        yield (Span(f"{len(rows) - len(lines)} more rows", "quiet"),)
-    if approximate:
-        yield (Span(f"There may be a better pairing, with {approximate}.", "quiet"),)
+    if left:
+        yield (Span(f"{left} more rows", "quiet"),)
 
 
 def scores(measured: Iterable[Score]) -> Iterator[Block]:
@@ -189,7 +214,7 @@ def _remarks(line: Line) -> Iterator[Span]:
     elif line.mark is not AGREES and not (line.notes and line.mark.tone == "quiet"):
         told.append([Span(line.mark.meaning)])
     told += [[Span(note)] for note in line.notes]
-    told += [[Span(difference)] for difference in line.differences]
+    told += [[Span(str(difference))] for difference in line.differences]
     return iter(_joined(told, "; "))
 
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from goldspan.store.protocol import Arrivals, Counts, Page, Retention, RunFilter, Store, StoredEvaluation, StoredRun
+from goldspan.store.protocol import (
+    Arrivals,
+    Bucket,
+    Counts,
+    Page,
+    Retention,
+    RunFilter,
+    Store,
+    StoredEvaluation,
+    StoredRun,
+    Substitution,
+    Tally,
+    ToolTally,
+)
 from goldspan.store.sqlite import SqliteStore, open_store
 
 __all__ = [
     "Arrivals",
+    "Bucket",
     "Counts",
     "Page",
     "Retention",
@@ -15,5 +29,8 @@ __all__ = [
     "Store",
     "StoredEvaluation",
     "StoredRun",
+    "Substitution",
+    "Tally",
+    "ToolTally",
     "open_store",
 ]

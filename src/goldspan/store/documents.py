@@ -129,6 +129,6 @@ def _row(row: Row, keep_arguments: bool) -> Iterator[tuple[str, Any]]:
     if differing:
         yield "differing", differing
     if differences:
-        yield "differences", differences
+        yield "differences", [each._asdict() for each in differences]
     if row.note:
         yield "note", row.note

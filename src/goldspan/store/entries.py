@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,10 @@ class Entry:
     """Unit, golden, agent, service, environment and session."""
     text: str | None
     """The input as it is searched."""
-    tools: frozenset[tuple[str, ToolRole]]
+    tools: tuple[tuple[str, str, str], ...]
+    """Each tool as it is searched for, what it was in the run, and its name as it is shown."""
+    substitutions: tuple[tuple[str, str], ...]
+    """The tool that was expected, and the one that was called in its place."""
     scores: Mapping[str, float | None]
     traces: frozenset[str]
     document: str
@@ -37,8 +41,9 @@ class Entry:
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """What stands beside the document in the list of runs, from the revision to the text."""
-        return (self.revision, self.passed, *self.listed, self.text)
+        """What stands beside the document in the list of runs, from the revision to the shape."""
+        shape = shape_of(self.tools, self.substitutions)
+        return (self.revision, self.passed, *self.listed, self.text, shape)
 
 
 def entry_of(evaluation: Evaluation, *, now_ns: int, keep_arguments: bool) -> Entry:
@@ -54,7 +59,10 @@ def entry_of(evaluation: Evaluation, *, now_ns: int, keep_arguments: bool) -> En
         passed=evaluation.passed,
         listed=tuple(None if text is None else storable(text) for text in listed),
         text=None if asked is None else searched(asked),
-        tools=frozenset((as_tool(name), role) for name, role in _tools(evaluation)),
+        tools=_spelt(_tools(evaluation)),
+        substitutions=substitutions_of(
+            (fault.tool, fault.instead) for fault in evaluation.faults if fault.kind == "wrong_tool"
+        ),
         scores={
             storable(score.metric): None if score.value is None else float(score.value) for score in evaluation.scores
         },
@@ -80,6 +88,28 @@ def searched(text: str) -> str:
 def as_tool(name: str) -> str:
     """A tool's name as it is searched for."""
     return storable(fold(name))
+
+
+def substitutions_of(found: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str], ...]:
+    """Which tool was called in place of which, each two of them once, however they are spelt."""
+    spelt: dict[tuple[str, str], tuple[str, str]] = {}
+    for expected, called in found:
+        spelt.setdefault((as_tool(expected), as_tool(called or "")), (storable(expected), storable(called or "")))
+    return tuple(sorted(spelt.values()))
+
+
+def shape_of(tools: Iterable[tuple[str, str, str]], substitutions: Iterable[tuple[str, str]]) -> int:
+    """A number of 64 bits that tells runs apart by what is stored of their tools: equal numbers, equal rows."""
+    told = repr((tuple(tools), tuple(substitutions))).encode()
+    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big", signed=True)
+
+
+def _spelt(found: Iterable[tuple[str, ToolRole]]) -> tuple[tuple[str, str, str], ...]:
+    """Each tool and role once, with the name that comes first."""
+    spelt: dict[tuple[str, str], str] = {}
+    for name, role in found:
+        spelt.setdefault((as_tool(name), role), storable(name))
+    return tuple(sorted((tool, role, name) for (tool, role), name in spelt.items()))
 
 
 def _tools(evaluation: Evaluation) -> Iterator[tuple[str, ToolRole]]:

@@ -16,6 +16,9 @@ ToolRole = Literal["called", "expected", "missing", "unexpected", "forbidden", "
 """How a tool stands in a run: `called` at all; `expected`, called or not; expected and `missing`; called and
 `unexpected` or `forbidden`; called, and the call `failed`."""
 
+TallyBy = Literal["golden", "agent", "service", "environment", "unit"]
+TALLIED: tuple[str, ...] = get_args(TallyBy)
+
 Format = Literal["csv", "parquet", "jsonl"]
 Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 """Where an export goes: a file by its name, or a stream of bytes."""
@@ -136,6 +139,54 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """The runs of one golden, agent, service, environment or unit."""
+
+    name: str | None
+    """`None`: of none, or not known."""
+    counts: Counts
+    last_ns: int
+    """The time of the newest of them, in nanoseconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The runs of a span of time."""
+
+    start_ns: int
+    """In nanoseconds since the Unix epoch; the span ends where the next one begins."""
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTally:
+    """In how many runs a tool was what; in one run it may be several of them. The words are those of `ToolRole`."""
+
+    name: str
+    """As the first of the runs writes it."""
+    called: int
+    expected: int
+    missing: int
+    unexpected: int
+    forbidden: int
+    failed: int
+
+    @property
+    def trouble(self) -> int:
+        """How often something was wrong with it: a run counts for each thing."""
+        return self.missing + self.unexpected + self.forbidden + self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """A tool that was called in place of another."""
+
+    expected: str
+    called: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """How much is kept. What is too old or too much goes, the oldest runs first."""
 
@@ -189,6 +240,16 @@ class Store(Protocol):
         """
         ...
 
+    def counted_page(
+        self,
+        filter: RunFilter = EVERY_RUN,  # noqa: A002
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> tuple[Page, Counts]:
+        """A page as `runs` gives it, and how many runs are meant in all."""
+        ...
+
     def every(self, wanted: RunFilter = EVERY_RUN) -> Iterator[StoredRun]:
         """All runs that are meant, newest first, read a page at a time."""
         ...
@@ -210,6 +271,30 @@ class Store(Protocol):
 
     def count(self, filter: RunFilter = EVERY_RUN) -> Counts:  # noqa: A002
         """How many runs are meant, by what came out."""
+        ...
+
+    def tallies(self, by: TallyBy, filter: RunFilter = EVERY_RUN) -> tuple[Tally, ...]:  # noqa: A002
+        """How the runs that are meant came out, for each golden, agent, service, environment or unit; most first."""
+        ...
+
+    def trend(self, filter: RunFilter = EVERY_RUN, *, buckets: int = 40) -> tuple[Bucket, ...]:  # noqa: A002
+        """How the runs that are meant came out over time, in spans of equal length, empty ones too; the oldest first.
+
+        They reach from `since_ns` of the filter, else the oldest run, to `until_ns`, else the newest run, which is in
+        the last. There are fewer than `buckets` only where there are fewer nanoseconds, and none where there is no run.
+        """
+        ...
+
+    def tools(self, filter: RunFilter = EVERY_RUN) -> tuple[ToolTally, ...]:  # noqa: A002
+        """In how many of the runs that are meant each tool was called, missing and so on; most trouble first."""
+        ...
+
+    def substitutions(self, filter: RunFilter = EVERY_RUN) -> tuple[Substitution, ...]:  # noqa: A002
+        """Which tool was called in place of which, and in how many of the runs that are meant; most runs first."""
+        ...
+
+    def newest_arrival(self) -> int:
+        """What `arrivals` is asked with to learn only of what is stored from now on. It never becomes less."""
         ...
 
     def metrics(self) -> tuple[str, ...]:

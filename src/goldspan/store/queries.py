@@ -40,9 +40,9 @@ class Query:
             f"{self._where()} ORDER BY {self._leading}.time_ns DESC, {self._key()} DESC LIMIT ?"
         )
 
-    def counts(self) -> str:
-        """The statement for how many came out how."""
-        return f"SELECT runs.passed, count(*) {self._from()} {self._where()} GROUP BY runs.passed"
+    def select(self, columns: str) -> str:
+        """A statement for columns of the runs that are meant, or for what is counted over them, in no order."""
+        return f"SELECT {columns} {self._from()} {self._where()}"
 
     def _tables(self, wanted: RunFilter) -> str:
         """The conditions on what a run has several of; which of the tables is walked."""

@@ -8,12 +8,12 @@ from goldspan.store.entries import Entry
 
 _ADD_RUN = """
     INSERT OR IGNORE INTO runs
-        (run_id, time_ns, revision, passed, unit, golden, agent, service, environment, session_id, text)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        (run_id, time_ns, revision, passed, unit, golden, agent, service, environment, session_id, text, shape)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _CHANGE_RUN = """
     UPDATE runs SET revision = ?, passed = ?, unit = ?, golden = ?, agent = ?, service = ?, environment = ?,
-        session_id = ?, text = ? WHERE key = ?
+        session_id = ?, text = ?, shape = ? WHERE key = ?
 """
 _FIND_RUN = "SELECT key, time_ns, revision FROM runs WHERE run_id = ?"
 _ADD_EVALUATION = """
@@ -43,15 +43,19 @@ def write(connection: sqlite3.Connection, entry: Entry, now_ns: int) -> None:
 
 def _unlist(connection: sqlite3.Connection, run: int | None) -> None:
     """Have a run no longer be found by what its last evaluation said."""
-    for table in ("tools", "scores", "traces"):
+    for table in ("tools", "substitutions", "scores", "traces"):
         connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
 
 
 def _list(connection: sqlite3.Connection, entry: Entry, run: int | None, time_ns: int) -> None:
     """Have a run be found by what its current evaluation says."""
     connection.executemany(
-        "INSERT INTO tools (run, tool, role, time_ns) VALUES (?, ?, ?, ?)",
-        [(run, tool, role, time_ns) for tool, role in sorted(entry.tools)],
+        "INSERT INTO tools (run, tool, role, time_ns, name) VALUES (?, ?, ?, ?, ?)",
+        [(run, tool, role, time_ns, name) for tool, role, name in entry.tools],
+    )
+    connection.executemany(
+        "INSERT INTO substitutions (run, expected, called) VALUES (?, ?, ?)",
+        [(run, *each) for each in entry.substitutions],
     )
     connection.executemany(
         "INSERT INTO scores (run, metric, value, time_ns) VALUES (?, ?, ?, ?)",

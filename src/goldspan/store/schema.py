@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from goldspan.errors import StoreError
+from goldspan.store.upgrades import fill_shapes
 
 APPLICATION_ID = 0x676F6C64
 """Tells our files from other SQLite files: `gold` in ASCII."""
@@ -72,7 +75,28 @@ SECOND = (
     "CREATE INDEX deletions_listed ON deletions (time_ns)",
 )
 
-STEPS = (FIRST, SECOND)
+THIRD = (
+    # The tool as the run, or its golden, writes it: what is shown.
+    "ALTER TABLE tools ADD COLUMN name TEXT",
+    # Which tool was called where which was expected.
+    """CREATE TABLE substitutions (
+        run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+        expected TEXT NOT NULL,
+        called TEXT NOT NULL,
+        PRIMARY KEY (run, expected, called)
+    ) WITHOUT ROWID""",
+    # Runs of equal shape have equal rows in `tools` and `substitutions`: few are looked at where many are meant.
+    "ALTER TABLE runs ADD COLUMN shape INTEGER",
+    fill_shapes,
+    "DROP INDEX runs_listed",
+    """CREATE INDEX runs_listed ON runs (
+        time_ns, key, passed, unit, golden, agent, service, environment, session_id, shape
+    )""",
+)
+
+Change: TypeAlias = "str | Callable[[sqlite3.Connection], None]"
+"""A statement, or a function where statements do not do."""
+STEPS: tuple[tuple[Change, ...], ...] = (FIRST, SECOND, THIRD)
 """Each leads to the version of its position, counted from 1. A step that was released is never changed."""
 
 
@@ -87,8 +111,11 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         for step in STEPS[version_of(connection, path) :]:
-            for statement in step:
-                connection.execute(statement)
+            for change in step:
+                if isinstance(change, str):
+                    connection.execute(change)
+                else:
+                    change(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {len(STEPS)}")
         connection.execute("COMMIT")

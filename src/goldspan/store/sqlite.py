@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +34,7 @@ from goldspan.store.protocol import (
 from goldspan.store.pruning import Pruning
 from goldspan.store.queries import Query, bounded, cursor_at
 from goldspan.store.rows import write
+from goldspan.store.tallies import Tallies
 
 KEEP_ALL = Retention()
 
@@ -62,7 +64,7 @@ def open_store(
     )
 
 
-class SqliteStore:
+class SqliteStore(Tallies):
     """Keeps evaluations in an SQLite file. Several threads and processes may use one file; see `Store`."""
 
     def __init__(
@@ -126,6 +128,18 @@ class SqliteStore:
         rows = rows[:limit]
         return Page(tuple(map(_run, rows)), cursor_at(rows[-1][1], rows[-1][2]) if more else None)
 
+    def counted_page(
+        self,
+        filter: RunFilter = EVERY_RUN,  # noqa: A002
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> tuple[Page, Counts]:
+        """A page, and how many runs are meant in all. Where the page has all of them, they are looked for only once."""
+        page = self.runs(filter, limit=limit, cursor=cursor)
+        is_all = cursor is None and page.next_cursor is None
+        return page, _counts(page.items) if is_all else self.count(filter)
+
     def every(self, wanted: RunFilter = EVERY_RUN) -> Iterator[StoredRun]:
         """All runs that are meant, newest first, read a page at a time."""
         cursor: str | None = None
@@ -166,13 +180,6 @@ class SqliteStore:
         with self._connections.reader() as connection:
             rows = connection.execute(_ARRIVED, (bounded(after), _at_once(limit))).fetchall()
         return Arrivals(tuple(_evaluation(*row[1:]) for row in rows), rows[-1][0] if rows else after)
-
-    def count(self, filter: RunFilter = EVERY_RUN) -> Counts:  # noqa: A002
-        """How many runs are meant, by what came out."""
-        query = Query(filter)
-        with self._connections.reader() as connection:
-            found = dict(connection.execute(query.counts(), query.parameters).fetchall())
-        return Counts(passed=found.get(1, 0), failed=found.get(0, 0), not_evaluated=found.get(None, 0))
 
     def metrics(self) -> tuple[str, ...]:
         """The names of all metrics of which there is a score, sorted."""
@@ -312,6 +319,11 @@ def _at_once(limit: int) -> int:
 def _latest(connection: sqlite3.Connection, run_id: str) -> tuple[int, str] | None:
     row = connection.execute(_LATEST, (run_id,)).fetchone()
     return None if row is None else (row[0], row[1])
+
+
+def _counts(runs: Iterable[StoredRun]) -> Counts:
+    verdicts = Counter(run.current.document["passed"] for run in runs)
+    return Counts(passed=verdicts[True], failed=verdicts[False], not_evaluated=verdicts[None])
 
 
 def _run(row: tuple[Any, ...]) -> StoredRun:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from goldspan._version import __version__
-from goldspan.gateway.api.queries import ARRIVALS, PAGE, RUN_ID, TRACE_ID, Parameter, Schema
 from goldspan.model import Unit
+from goldspan.store.parameters import ARRIVALS, PAGE, RUN_ID, TRACE_ID, Parameter, Schema
 from goldspan.store.protocol import Verdict
 
 Name: TypeAlias = Literal["runs", "run", "evaluations", "rescore", "delete_trace", "openapi"]

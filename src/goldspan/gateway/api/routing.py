@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from goldspan.errors import ConfigurationError, StoreError
 from goldspan.gateway.api.openapi import OPERATIONS, Name, Operation, document
-from goldspan.gateway.api.queries import filter_of, read_query, read_value
 from goldspan.gateway.api.rescoring import NotKeptError, judged_again
 from goldspan.gateway.extra import needed
 from goldspan.model import Evaluation, Run
 from goldspan.sinks.documents import to_json
 from goldspan.store import SqliteStore, StoredEvaluation, StoredRun
 from goldspan.store.instants import shown_instant
+from goldspan.store.parameters import filter_of, read_query, read_value
 
 with needed():
     from starlette.concurrency import run_in_threadpool

@@ -1,0 +1,96 @@
+"""Stores that an older goldspan wrote answer every question when they are brought up to date."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from goldspan import StoreError, evaluate
+from goldspan.store import Counts, RunFilter, Substitution, Tally, open_store
+from goldspan.store.documents import run_of
+
+HERE = Path(__file__).parent
+
+
+def restored(path: Path, version: int) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.executescript((HERE / f"version-{version}.sql").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def old(path: Path) -> Path:
+    """A store of version 2."""
+    restored(path, 2)
+    return path
+
+
+def test_tools_and_substitutions_are_told_by_the_documents_of_an_older_store(old: Path) -> None:
+    with open_store(old) as store:
+        store.check()
+        tools = {tool.name: (tool.called, tool.expected, tool.trouble) for tool in store.tools()}
+        assert tools == {
+            "Find_Order": (4, 4, 1),
+            "refund": (3, 4, 1),
+            "send_mail": (3, 4, 1),
+            "call-customer": (0, 1, 1),
+            "exchangeItem": (1, 0, 1),
+            "Web Search": (2, 0, 1),
+            "delete_order": (1, 0, 1),
+        }
+        assert store.substitutions() == (
+            Substitution("refund", "exchangeItem", 1), Substitution("send_mail or call-customer", "Web Search", 1)
+        )  # fmt: skip
+        assert store.tallies("golden") == (
+            Tally("refund", Counts(passed=3, failed=1), 1790000004 * 10**9),
+            Tally(None, Counts(not_evaluated=1), 1790000005 * 10**9),
+        )
+        assert [bucket.counts.total for bucket in store.trend(buckets=5)] == [1] * 5
+        assert store.newest_arrival() == 6
+
+
+def test_an_older_run_that_is_scored_again_counts_as_it_came_out_last(old: Path) -> None:
+    with open_store(old) as store:
+        (run,) = store.every(RunFilter(tool="exchange_item"))
+        again = replace(evaluate(run_of(run.current.document), None), revision=3)
+        assert store.supersede(again, (run.current.revision, run.current.digest))
+        assert store.substitutions() == (Substitution("send_mail or call-customer", "Web Search", 1),)
+        assert store.delete_runs([each.run_id for each in store.every(RunFilter(tool="web search"))]) == 2
+        assert store.substitutions() == ()
+
+
+def test_an_older_store_is_filled_however_many_runs_it_has(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goldspan.store.upgrades._BATCH", 2)
+    with open_store(old) as store:
+        assert {tool.name for tool in store.tools(RunFilter(trace_id=f"{5:032x}"))} == {"Web Search"}
+        assert [pair.called for pair in store.substitutions()] == ["exchangeItem", "Web Search"]
+
+
+def test_a_tool_that_no_document_writes_out_is_shown_as_it_is_compared(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as other:
+        other.execute("UPDATE tools SET tool = 'othertool' WHERE tool = 'deleteorder'")
+        other.commit()
+    with open_store(old) as store:
+        assert "othertool" in {tool.name for tool in store.tools()}
+
+
+def test_the_first_version_counts_too(path: Path) -> None:
+    restored(path, 1)
+    with open_store(path) as store:
+        assert [(tool.name, tool.called, tool.trouble) for tool in store.tools()] == [
+            ("find_order", 1, 0), ("refund", 1, 0)
+        ]  # fmt: skip
+        assert store.substitutions() == ()
+        assert store.count() == Counts(passed=1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_store_that_may_only_be_read_is_refused_and_not_changed(path: Path, version: int) -> None:
+    restored(path, version)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=rf"an older goldspan wrote it \(version {version}, this one reads 3\); open"):
+        open_store(path, read_only=True)
+    assert path.read_bytes() == before
