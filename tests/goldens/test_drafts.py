@@ -1,0 +1,374 @@
+"""A run becomes a draft golden that a file can say, that is read back as it is, and that the run itself passes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan import AnyOf, Evaluation, ExpectedTool, Golden, Goldens, Parallel, Run, Times, ToolCall, When, evaluate
+from goldspan.goldens import load_goldens
+from goldspan.goldens.drafts import draft_of_run, slug, whole, written
+from goldspan.goldens.writing import UnwritableError, as_yaml
+from goldspan.model.matchers import (
+    Anything,
+    Approx,
+    Contains,
+    Equal,
+    Folded,
+    OfType,
+    OneOf,
+    Regex,
+    Similar,
+    Unordered,
+)
+
+TRICKS = (
+    *(
+        "null",
+        "true",
+        "no",
+        "~",
+        "",
+        " ",
+        "1e5",
+        "0x1F",
+        "12",
+        "-",
+        "- a",
+        "? a",
+        "a: b",
+        "a #b",
+        "#",
+        "&a",
+        "*a",
+        "!!str 1",
+    ),
+    *(
+        "{a: 1}",
+        "[a]",
+        "'",
+        '"',
+        "\\",
+        "\\n",
+        "a\nb",
+        "a\r\nb",
+        "\tb",
+        "---",
+        "...",
+        "%YAML 1.1",
+        "@a",
+        "`a`",
+        "<<",
+        "=",
+        "|",
+        ">",
+    ),
+    *(
+        "a\x00b",
+        "\x85",
+        "\u2028",
+        "\u2029",
+        "\ufeff",
+        "\u202eevil",
+        "\u200b",
+        "\U000e0041",
+        "\ufffe",
+        "😀",
+        "é",
+        "ǅ",
+        "a,b",
+        "a]b",
+    ),
+)
+texts = st.sampled_from(TRICKS) | st.text(max_size=20)
+halves = st.sampled_from(("\ud800", "a\udfffb", "\ud83d\ude00"))
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
+WORDS = ("regex", "any", "equal", "contains", "type", "one_of", "approx", "within")
+data = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS) | texts, inner, max_size=3),
+    max_leaves=12,
+)
+names = st.sampled_from(("search", "book_hotel", "bookHotel", "mail")) | texts.filter(bool).filter(
+    lambda name: not _has_halves(name)
+)
+calls = st.builds(
+    ToolCall,
+    names,
+    arguments=st.none()
+    | st.dictionaries(st.sampled_from(WORDS) | texts, data, max_size=3)
+    | st.lists(scalars, max_size=2),
+    error=st.none() | st.just("KeyError"),
+    kind=st.sampled_from(("tool", "tool", "tool", "hosted", "agent")),
+    outcome=st.none() | st.sampled_from(("ok", "denied")),
+    server=st.none() | st.just("orders"),
+)
+runs = st.builds(
+    Run,
+    st.sampled_from(("a1:b2", "\ud800")) | texts,
+    input=st.none() | texts | halves,
+    tool_calls=st.lists(calls, max_size=5).map(tuple),
+    agent=st.none() | st.just("support"),
+)
+
+
+def _has_halves(text: str) -> bool:
+    return whole(text) != text
+
+
+def loaded(text: str) -> Goldens:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "draft.yaml")
+        path.write_text(text, encoding="utf-8")
+        return load_goldens(path)
+
+
+def passed(evaluation: Evaluation) -> bool:
+    score = evaluation.score("tool_correctness")
+    return score is not None and score.value == 1 and evaluation.passed is True
+
+
+# --- drafts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_draft_reads_like_what_a_person_writes() -> None:
+    run = Run(
+        "4bf9:00f0",
+        input="I want my money back for order 7.",
+        tool_calls=(
+            ToolCall("find_order", arguments={"order_id": 7}, error="Timeout"),
+            ToolCall("find_order", arguments={"order_id": 7}),
+            ToolCall("billing", kind="agent"),
+            ToolCall("refund", arguments={"order_id": 7, "note": "it broke: sorry", "filter": {"regex": "x"}}),
+        ),
+    )
+    assert written(draft_of_run(run)) == (
+        "  - id: i-want-my-money-back-for-order-7\n"
+        "    input: I want my money back for order 7.\n"
+        "    tools: [find_order, refund]\n"
+    )
+    assert written(draft_of_run(run, arguments=True)) == (
+        "  - id: i-want-my-money-back-for-order-7\n"
+        "    input: I want my money back for order 7.\n"
+        "    tools:\n"
+        "      - {name: find_order, arguments: {order_id: 7}}\n"
+        "      - name: refund\n"
+        '        arguments: {order_id: 7, note: "it broke: sorry", filter: {equal: {regex: x}}}\n'
+    )
+
+
+def test_a_draft_may_be_pasted_into_a_file_beneath_its_goldens() -> None:
+    pasted = f"version: 1\ngoldens:\n{written(draft_of_run(Run('a', input='Hello?')))}{written(draft_of_run(Run('b')))}"
+    assert [golden.id for golden in loaded(pasted)] == ["hello", slug("", "b")]
+
+
+@given(runs, st.booleans())
+def test_a_draft_is_read_back_and_the_run_that_it_came_from_passes_it(run: Run, arguments: bool) -> None:
+    (golden,) = loaded(written(draft_of_run(run, arguments=arguments)))
+    assert golden.input == (whole(run.input) if run.input and run.input.strip() else None)
+    assert golden.id.isascii()
+    assert passed(evaluate(run, golden))
+
+
+@given(runs)
+def test_a_draft_is_found_for_the_next_run_with_the_same_request(run: Run) -> None:
+    goldens = loaded(written(draft_of_run(run)))
+    if run.input and run.input.strip() and not _has_halves(run.input):
+        assert evaluate(run, goldens).match is not None
+
+
+@given(st.lists(st.tuples(halves | texts, halves | st.dictionaries(halves | texts, halves | scalars)), max_size=3))
+def test_what_no_file_can_say_is_left_out_or_replaced(told: Sequence[tuple[str, Any]]) -> None:
+    made = tuple(ToolCall(name, arguments=arguments) for name, arguments in told)
+    (golden,) = loaded(written(draft_of_run(Run("r", tool_calls=made), arguments=True)))
+    assert len(golden.tools) == len([name for name, _ in told if name])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param({"deep": [[[]]]}, id="lists in lists"),
+        pytest.param({"k" * 2000: 1}, id="a key that is too long for YAML"),
+        pytest.param({"n": 10**5000}, id="a number of thousands of digits"),
+        pytest.param({1: 2}, id="a key that is no text"),
+        pytest.param({"o": object()}, id="no data"),
+        pytest.param({"x": math.inf, "y": -math.inf}, id="infinity"),
+    ],
+)
+def test_arguments_that_cannot_be_said_are_left_out_and_the_rest_stays(arguments: Mapping[Any, Any]) -> None:
+    run = Run("r", tool_calls=(ToolCall("odd", arguments=arguments), ToolCall("fine", arguments={"a": 1})))
+    (golden,) = loaded(written(draft_of_run(run, arguments=True)))
+    odd, fine = golden.calls
+    assert odd.arguments in (None, arguments)
+    assert fine.arguments == {"a": 1}
+    assert passed(evaluate(run, golden))
+
+
+def test_arguments_that_are_nested_without_end_are_left_out() -> None:
+    deep: Any = 1
+    for _ in range(90):
+        deep = {"a": [deep]}
+    run = Run("r", tool_calls=(ToolCall("odd", arguments={"deep": deep}),))
+    assert written(draft_of_run(run, arguments=True)).endswith("tools: [odd]\n")
+
+
+def test_the_same_attempt_is_expected_once_and_the_last_failure_too() -> None:
+    made = tuple(ToolCall(name, error=error) for name, error in (("a", "E"), ("b", None), ("A", None), ("c", "E")))
+    assert [tool.name for tool in draft_of_run(Run("r", tool_calls=made)).calls] == ["b", "A", "c"]
+
+
+def test_an_agent_by_the_name_of_a_tool_is_expected_with_it() -> None:
+    made = (
+        ToolCall("plan", error="E", arguments={"a": 1}),
+        ToolCall("Plan", kind="agent"),
+        ToolCall("x", kind="agent"),
+    )
+    run = Run("r", tool_calls=made)
+    assert [tool.name for tool in draft_of_run(run).calls] == ["Plan"]
+    assert passed(evaluate(run, draft_of_run(run, arguments=True)))
+
+
+def test_a_draft_of_a_component_is_for_that_component() -> None:
+    run = Run("r", unit="component", component="retriever", input="x", tool_calls=(ToolCall("vector_search"),))
+    goldens = loaded(written(draft_of_run(run)))
+    assert evaluate(run, goldens).match is not None
+    assert evaluate(Run("q", input="x"), goldens).match is None
+
+
+def test_of_a_request_that_is_cut_off_the_beginning_decides() -> None:
+    whole_text = "tell me everything " * 200
+    goldens = loaded(written(draft_of_run(Run("r", input=whole_text[:2000]), cut_off=True)))
+    match = evaluate(Run("s", input=whole_text), goldens).match
+    assert match is not None
+    assert match.how == "when"
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("Book a room in Zürich!", "book-a-room-in-zurich"),
+        ("  7 ", "7"),
+        ("null", "null"),
+        ("Größe?", "grosse"),
+        ("予約してください", "run-"),
+        ("", "run-"),
+        ("word " * 30, "word-word-word-word-word-word-word-word-word-"),
+        ("x" * 200, "x" * 48 + "-"),
+    ],
+)
+def test_the_id_of_a_draft_is_made_of_the_words_of_the_request(text: str, made: str) -> None:
+    assert slug(text, "run").startswith(made)
+    assert len(slug(text, "run")) < 60
+    (golden,) = loaded(written(draft_of_run(Run("run", input=text))))
+    assert golden.id == slug(text, "run")
+
+
+def test_requests_of_which_only_the_end_differs_have_ids_of_their_own() -> None:
+    assert slug("word " * 30 + "a", "r") != slug("word " * 30 + "b", "r")
+    assert slug("予約", "r1") != slug("予約", "r2")
+
+
+# --- goldens as they are written --------------------------------------------------------------------------------------
+
+matchers = st.sampled_from(
+    (
+        Anything(),
+        Approx(12.5, 0.01),
+        Approx(3, None, 0.1),
+        Contains(["a", Regex("b+")]),
+        Equal({"regex": "x"}),
+        Folded("New York"),
+        OfType("integer"),
+        OneOf(("a", Regex("\\d+"))),
+        Similar("a text", 0.8),
+        Unordered((1, Anything())),
+    )
+)
+plain = st.integers() | texts
+times = st.sampled_from((Times(), Times(0, 1), Times(2, 2), Times(1, None), Times(0, 3)))
+tools = st.builds(
+    ExpectedTool,
+    names,
+    st.none() | st.dictionaries(texts, plain | matchers | st.lists(matchers, max_size=2), max_size=3),
+    agent=st.none() | st.just("sales"),
+    result=matchers | plain,
+    times=times,
+    match=st.sampled_from(("exact", "subset")),
+    ignore=st.sampled_from(((), ("a.b", "c"))),
+    defaults=st.sampled_from(({}, {"limit": 10})),
+)
+alternatives = st.builds(
+    AnyOf, st.lists(st.tuples(st.builds(ExpectedTool, names)), min_size=1, max_size=3).map(tuple), times
+)
+groups = st.builds(Parallel, st.lists(tools, min_size=1, max_size=2).map(tuple))
+paths = st.builds(
+    AnyOf, st.lists(st.lists(tools | groups, min_size=1, max_size=3).map(tuple), min_size=1, max_size=2).map(tuple)
+)
+goldens = st.builds(
+    Golden,
+    texts.filter(bool),
+    input=st.none() | texts,
+    tools=st.lists(tools | alternatives | groups | paths, max_size=4).map(tuple),
+    order=st.sampled_from(("any", "in_order")),
+    forbid=st.sampled_from(((), ("delete_*",))),
+    max_calls=st.none() | st.integers(0, 9),
+    attempts=st.sampled_from(("effective", "all")),
+    duplicates=st.sampled_from(("count", "ignore")),
+    extra=st.sampled_from(("allow", "penalize")),
+    depth=st.sampled_from(("all", "own")),
+    mode=st.sampled_from(("recall", "f1")),
+    threshold=st.floats(0, 1),
+    thresholds=st.sampled_from(({}, {"tool_f1": 0.8})),
+    metrics=st.none() | st.just(("tool_recall",)),
+    write_tools=st.none() | st.just(("refund",)),
+    metadata=st.sampled_from(({}, {"owner": "Ann", "labels": ["a", "b"]})),
+    when=st.none() | st.builds(When, agent=st.just("support*"), input=st.none() | st.just(Regex("(?i)refund"))),
+    component=st.none() | st.just("retriever"),
+)
+
+
+@given(goldens)
+@pytest.mark.filterwarnings("ignore:.*kept as metadata")
+def test_a_golden_is_written_as_it_would_be_read(golden: Golden) -> None:
+    (found,) = loaded(as_yaml(golden))
+    assert (found.id, found.input, found.when, found.component) == (
+        golden.id,
+        golden.input,
+        golden.when,
+        golden.component,
+    )
+    assert found.digest == golden.digest
+    assert found.metadata == golden.metadata
+
+
+def test_a_policy_is_written_as_one() -> None:
+    (found,) = loaded(as_yaml(Golden("no-deletes", forbid=("delete_*",), policy=True)))
+    assert found.policy
+
+
+def test_a_result_that_is_null_is_not_the_same_as_none_that_is_asked_for() -> None:
+    golden = Golden("g", tools=(ExpectedTool("a", result=None), ExpectedTool("b")))
+    (found,) = loaded(as_yaml(golden))
+    assert found.tools == golden.tools
+
+
+def test_what_yaml_cannot_say_is_refused() -> None:
+    deep: Any = Equal(1)
+    for _ in range(70):
+        deep = [deep]
+    for value in ("\ud800", {"a": {1, 2}}, deep, Equal([[deep]]), {"x": b"bytes"}):
+        with pytest.raises(UnwritableError):
+            as_yaml(Golden("g", tools=(ExpectedTool("a", {"x": value}),)))
+
+
+@given(texts)
+def test_nothing_in_a_written_golden_is_hidden(text: str) -> None:
+    whole_text = as_yaml(Golden(text or "g", input=text, tools=(ExpectedTool(text or "t", {text: text}),)))
+    assert all(character.isprintable() or character == "\n" for character in whole_text)
