@@ -113,13 +113,13 @@ class FigureSink:
             semconv.PASS_RATE_LOW_GAUGE,
             [self._observer(lambda _, interval: interval[0])],
             unit="1",
-            description="The lower end of the 95 % interval of the pass rate. Alert on this: few runs prove little.",
+            description="The lower end of the 95 % interval of the pass rate.",
         )
         meter.create_observable_gauge(
             semconv.PASS_RATE_HIGH_GAUGE,
             [self._observer(lambda _, interval: interval[1])],
             unit="1",
-            description="The upper end of the 95 % interval of the pass rate.",
+            description="The upper end of the 95 % interval of the pass rate. Alert where it is low: few runs prove little.",
         )
 
     def _observer(
