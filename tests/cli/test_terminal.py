@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import threading
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from evaluations import evaluation
 from goldspan.cli import app
 from goldspan.errors import GoldspanWarning
+from goldspan.store import open_store
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces.jsonl"
 
 pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
 
 
-def on_a_terminal(*arguments: object) -> str:
-    """What a command shows on a terminal of 80 columns."""
+def on_a_terminal(*arguments: object, piped: str = "", status: int = 0) -> str:
+    """What a command shows on a terminal of 80 columns. `piped` names what is none: `stdin`, `stdout` or `stderr`."""
     ours, theirs = pty.openpty()
     environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs) | ({piped: subprocess.PIPE} if piped else {})
     process = subprocess.Popen(
         [sys.executable, "-m", "goldspan", *map(str, arguments)],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        **streams,
         env=environment | {"TERM": "xterm-256color", "PYTHONUTF8": "1"},
     )
     os.close(theirs)
+    piping = threading.Thread(target=process.communicate, args=(TRACES.read_bytes() if piped == "stdin" else None,))
+    piping.start()
     shown = b""
     try:
         while piece := os.read(ours, 65536):
@@ -37,8 +46,27 @@ def on_a_terminal(*arguments: object) -> str:
     except OSError:  # Linux says so when the other side has closed
         pass
     os.close(ours)
-    assert process.wait(30) == 0
+    piping.join(60)
+    assert process.wait(60) == status
     return shown.decode()
+
+
+def plain(shown: str) -> str:
+    """What stands there, without colours and the like."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+def traces(path: Path, number: int) -> Path:
+    """A file with so many traces of one request each."""
+    line = TRACES.read_text().splitlines()[0]
+    trace_id = line.partition('"traceId": "')[2][:32]
+    path.write_text("\n".join(line.replace(trace_id, f"{each:032x}") for each in range(1, number + 1)))
+    return path
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    return traces(tmp_path / "many.jsonl", 120)
 
 
 def test_results_have_colours_and_reading_shows_progress() -> None:
@@ -47,12 +75,30 @@ def test_results_have_colours_and_reading_shows_progress() -> None:
     assert "\x1b[31m✗\x1b[0m" in shown
 
 
-def test_progress_counts_the_runs(tmp_path: Path) -> None:
-    line = TRACES.read_text().splitlines()[0]
-    trace_id = line.partition('"traceId": "')[2][:32]
-    many = tmp_path / "many.jsonl"
-    many.write_text("\n".join(line.replace(trace_id, f"{number:032x}") for number in range(1, 121)))
-    assert "reading traces: 100 runs" in on_a_terminal("extract", many, "--json")
+@pytest.mark.parametrize("command", ["score", "extract", "goldens check"])
+def test_each_step_over_traces_shows_how_far_it_is(command: str, many: Path) -> None:
+    goldens = TRACES.with_name("goldens.yaml")
+    arguments = {"score": [many, "-g", goldens], "extract": [many], "goldens check": [goldens, many]}[command]
+    shown = plain(on_a_terminal(*command.split(), *arguments, piped="stdout", status=command == "goldens check"))
+    size = f"{many.stat().st_size / 1000:.1f}"
+    assert re.search(rf"reading traces ━+ {size}/{size} kB 0:00:\d\d ", shown)
+    assert "sorting spans" in shown
+    assert re.search(r"rebuilding runs ━+ 120/120 0:00:\d\d 0:00:00", shown)
+    last = {"score": "judging", "goldens check": "comparing"}.get(command)
+    assert last is None or re.search(rf"{last} +━+ 120/120 0:00:\d\d 0:00:00", shown)
+
+
+def test_of_a_packed_file_it_counts_the_bytes_of_the_file(many: Path) -> None:
+    packed = many.with_suffix(".jsonl.gz")
+    packed.write_bytes(gzip.compress(many.read_bytes()))
+    shown = plain(on_a_terminal("extract", packed))
+    size = f"{packed.stat().st_size / 1000:.1f}"
+    assert f" {size}/{size} kB " in shown
+
+
+def test_of_standard_input_it_counts_what_came() -> None:
+    size = f"{TRACES.stat().st_size / 1000:.1f}"
+    assert f" {size}/? kB " in plain(on_a_terminal("extract", "-", piped="stdin"))
 
 
 def test_judging_cases_shows_how_many_are_done(tmp_path: Path) -> None:
@@ -60,8 +106,56 @@ def test_judging_cases_shows_how_many_are_done(tmp_path: Path) -> None:
     cases.write_text("tools_called,expected_tools\n" + "a,a\n" * 250)
     shown = on_a_terminal("score", "--cases", cases, "--limit", 1)
     assert "reading cases: 200 rows" in shown
-    assert "judging" in shown
-    assert "250/250" in shown
+    assert re.search(r"judging +━+ 250/250", plain(shown))
+
+
+def test_exporting_shows_how_many_are_written(tmp_path: Path) -> None:
+    with open_store(tmp_path / "goldspan.db") as store:
+        store.submit_many(evaluation(number) for number in range(150))
+    shown = plain(on_a_terminal("export", tmp_path / "goldspan.db", tmp_path / "runs.csv"))
+    assert re.search(r"writing ━+ 150/150 0:00:\d\d 0:00:00", shown)
+    assert "150 runs written" in shown
+
+
+def test_lines_that_come_one_by_one_have_no_bar_among_them(many: Path) -> None:
+    shown = on_a_terminal("score", many, "--json")
+    lines = plain(shown)
+    assert "rebuilding" in lines
+    assert "judging" not in lines
+    documents = [json.loads(line) for line in lines[lines.index("{") :].splitlines()[:120]]
+    assert len(documents) == 120
+    assert "judging" in on_a_terminal("score", many, "--json", piped="stdout")
+
+
+def test_where_messages_are_no_terminal_there_is_no_bar(many: Path) -> None:
+    shown = on_a_terminal("score", many, piped="stderr")
+    assert "reading" not in shown
+    assert "\x1b[?25l" not in shown
+
+
+@pytest.mark.parametrize("step", ["reading traces", "rebuilding runs", "judging"])
+def test_every_step_can_be_cancelled_and_leaves_the_terminal_as_it_was(step: str, tmp_path: Path) -> None:
+    many = traces(tmp_path / "many.jsonl", 5_000)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "goldspan", "score", many, "--metric", "tool_recall", "--concurrency", "2"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color"},
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):
+        while piece := os.read(ours, 65536):
+            shown += piece
+            if step.encode() in shown:
+                process.send_signal(signal.SIGINT)
+                step = "nothing more"
+    os.close(ours)
+    assert process.wait(60) == 130
+    assert shown.count(b"\x1b[?25h") == shown.count(b"\x1b[?25l") > 0, "the cursor is hidden"
+    assert b"Traceback" not in shown
 
 
 def test_warnings_of_other_libraries_look_as_always(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from goldspan.errors import GoldspanWarning, MissingExtraError, TraceFileError
 from goldspan.otlp import Loss, read_records
+from goldspan.otlp.files import total_bytes
 from otlp.payloads import document, line, logs_request, metrics_request, request, spans_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "otlp"
@@ -370,3 +372,37 @@ def test_reading_json_does_not_load_protobuf(tmp_path):
 
 def test_a_loss_reads_as_one_line():
     assert str(Loss("traces.jsonl", "line 3", "not JSON")) == "traces.jsonl, line 3: not JSON"
+
+
+@pytest.mark.parametrize(
+    "pack", [pytest.param(bytes, id="plain"), gzip.compress, zstandard.compress], ids=lambda pack: pack.__name__
+)
+def test_who_asks_is_told_of_every_byte_of_a_file_that_is_read(tmp_path, pack):
+    (tmp_path / "inner").mkdir()
+    for name in ("a.jsonl", "inner/b.json", "empty.pb"):
+        (tmp_path / name).write_bytes(pack(b"" if name == "empty.pb" else LINES * 400))
+    (tmp_path / "notes.txt").write_bytes(b"not read")
+    told = []
+    found = [record.name for record in read_records([tmp_path, tmp_path / "a.jsonl"], on_read=told.append)]
+    assert found == NAMES * 1200
+    assert sum(told) == total_bytes([tmp_path, str(tmp_path / "a.jsonl")])
+    assert sum(told) == 3 * len(pack(LINES * 400)) + len(pack(b""))
+
+
+def test_of_standard_input_it_is_told_what_came_of_it(monkeypatch):
+    packed = gzip.compress(LINES)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(packed))))
+    told = []
+    assert len(list(read_records(["-"], on_read=told.append))) == len(NAMES)
+    assert sum(told) == len(LINES)
+    assert total_bytes(["-"]) is None
+
+
+def test_how_much_there_is_to_read_is_not_known_of_a_pipe_and_of_nothing(tmp_path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("for want of named pipes")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "a.jsonl").write_bytes(LINES)
+    assert total_bytes([tmp_path / "a.jsonl", tmp_path / "pipe"]) is None
+    with pytest.raises(TraceFileError, match="no such file"):
+        total_bytes([tmp_path / "nowhere"])

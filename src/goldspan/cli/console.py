@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 T = TypeVar("T")
@@ -17,6 +28,10 @@ _PIPED_WIDTH = 140
 """Columns, where the output is no terminal and so has no width of its own."""
 _EVERY = 100
 """So many items from one sign of progress to the next."""
+_OFTEN = 0.1
+"""Seconds from one to the next, where they tell how much is done: each takes as long as many an item."""
+_BAR = 24
+"""Columns of a bar; what stands beside it has room on a terminal of 80."""
 
 
 class Results(Console):
@@ -96,15 +111,60 @@ def watched(items: Iterable[T], describe: Callable[[int], str]) -> Iterator[T]:
             yield item
 
 
-def counted(items: Iterable[T], total: int, doing: str) -> Iterator[T]:
-    """The items, with a bar on a terminal that says how many of them have come and how long the rest may take."""
-    console = messages()
-    if not console.is_terminal:
-        yield from items
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(doing, total=total)
+def counted(items: Iterable[T], total: int, doing: str, *, streamed: bool = False) -> Iterator[T]:
+    """The items, with a bar on a terminal that says how many of them have come and how long the rest may take.
+
+    `streamed`: what is made of them is written to standard output at once, so that there is no bar where that is the
+    terminal.
+    """
+    with _bar(doing, total, MofNCompleteColumn(), wanted=not (streamed and sys.stdout.isatty())) as done:
         for item in items:
-            progress.advance(task)
             yield item
+            done(1)
+
+
+def watched_through(items: Collection[T], doing: str, /) -> Iterable[T]:
+    """Things of which it is known how many they are, with that bar."""
+    return counted(items, len(items), doing)
+
+
+@contextmanager
+def bytes_read(total: int | None, doing: str) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal of how much was read, of how much if that is known; it is told each number of bytes."""
+    with _bar(doing, total, DownloadColumn()) as done:
+        yield done
+
+
+@contextmanager
+def _bar(
+    doing: str, total: int | None, done_so_far: ProgressColumn, *, wanted: bool = True
+) -> Iterator[Callable[[int], None]]:
+    """A bar that is told how much more is done. It is gone when the block is left, however that is."""
+    console = messages()
+    if not wanted or not console.is_terminal:
+        yield _nobody_looks
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(_BAR),
+        done_so_far,
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, refresh_per_second=4) as progress:
+        task = progress.add_task(doing, total=total)
+        done, told = 0, time.monotonic()
+
+        def advance(number: int) -> None:
+            nonlocal done, told
+            done += number
+            if (now := time.monotonic()) >= told + _OFTEN:
+                progress.update(task, completed=done)
+                told = now
+
+        yield advance
+        progress.update(task, completed=done)
+
+
+def _nobody_looks(number: int) -> None:
+    """Where there is no terminal."""

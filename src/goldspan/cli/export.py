@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from goldspan.cli import filtering
 from goldspan.cli.console import counted, messages
 from goldspan.errors import ConfigurationError, StoreError
 from goldspan.model import Unit
 from goldspan.store import RunFilter, open_store
-from goldspan.store.instants import instant
 from goldspan.store.protocol import ToolRole, Verdict
 
 EXAMPLES = """
@@ -35,26 +34,21 @@ def export(
     below: Annotated[
         float | None, typer.Option("--below", metavar="X", help="Runs whose score of --metric is less.")
     ] = None,
-    golden: Annotated[str | None, typer.Option("--golden", metavar="ID", help="Runs judged by that golden.")] = None,
+    golden: filtering.GoldenFilter = None,
     covered: Annotated[
         bool | None, typer.Option("--covered/--uncovered", help="Runs for which there was a golden, or was none.")
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of that agent.")] = None,
+    agent: filtering.AgentFilter = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Runs in which that tool ...")] = None,
     tool_role: Annotated[ToolRole, typer.Option("--tool-role", help="... was that.")] = "called",
-    service: Annotated[str | None, typer.Option("--service", metavar="NAME", help="Runs of that service.")] = None,
-    environment: Annotated[
-        str | None, typer.Option("--environment", metavar="NAME", help="Runs of that deployment environment.")
-    ] = None,
+    service: filtering.ServiceFilter = None,
+    environment: filtering.EnvironmentFilter = None,
     unit: Annotated[Unit | None, typer.Option("--unit", help="Runs of that kind.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Runs of that session.")] = None,
     trace: Annotated[str | None, typer.Option("--trace", metavar="ID", help="Runs with spans in that trace.")] = None,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Runs whose input has it.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Runs from then on: 2026-01-31, 2026-01-31T08:00, or 24h, 7d."),
-    ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Runs before then.")] = None,
+    text: filtering.TextFilter = None,
+    since: filtering.SinceFilter = None,
+    until: filtering.UntilFilter = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT where it is there already.")] = False,
 ) -> None:
     """Write the runs of a store, newest first, each with its current evaluation, for other programs to read.
@@ -80,19 +74,10 @@ def export(
         session_id=session,
         trace_id=trace,
         text=text,
-        since_ns=_instant(since, "--since"),
-        until_ns=_instant(until, "--until"),
+        since_ns=filtering.moment(since, "--since"),
+        until_ns=filtering.moment(until, "--until"),
     )
     with open_store(store, read_only=True) as opened:
         total = opened.count(wanted).total
         written = opened.export(out, filter=wanted, overwrite=force, watch=lambda runs: counted(runs, total, "writing"))
     messages().print(f"{written} run{'s' * (written != 1)} written to {out}", markup=False)
-
-
-def _instant(text: str | None, option: str) -> int | None:
-    if text is None:
-        return None
-    try:
-        return instant(text, time.time_ns())
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{option}: {error}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from rich.text import Text
 
@@ -37,17 +37,22 @@ def check_gates(gates: Mapping[str, float], metrics: Collection[str]) -> None:
             raise ConfigurationError(f"--fail-under {name}: no such metric is measured.{hint}")
 
 
-def all_met(gates: Mapping[str, float], evaluations: Sequence[Evaluation]) -> bool:
+def all_met(gates: Mapping[str, float], mean_of: Callable[[str], float | None]) -> bool:
     """Whether every gate is met; each that is not is told. What could not be measured meets no gate."""
     met = True
     for name, least in gates.items():
-        values = _values(name, evaluations)
-        mean = sum(values) / len(values) if values else None
+        mean = mean_of(name)
         if mean is None or mean < least - _TOLERANCE:
             met = False
             found = "could not be measured on any run" if mean is None else f"is {mean:.4f}"
             messages().print(Text(f"gate failed: {name} {found}, and {least:g} is wanted", style="bold red"))
     return met
+
+
+def mean(name: str, evaluations: Sequence[Evaluation]) -> float | None:
+    """The mean of a metric, or the share that passed; `None`: it could not be measured."""
+    values = _values(name, evaluations)
+    return sum(values) / len(values) if values else None
 
 
 def _values(name: str, evaluations: Sequence[Evaluation]) -> list[float]:

@@ -10,14 +10,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from goldspan.cli.console import clean, output, warn
-from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, runs_in
+from goldspan.cli.console import clean, output, warn, watched_through
+from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, rebuilt, runs_in
 from goldspan.errors import GoldenError
 from goldspan.goldens.checking import Mistakes
 from goldspan.goldens.files import Library, read_files
 from goldspan.goldens.json_schema import schema as language_schema
 from goldspan.model import Unit
-from goldspan.otlp import load_runs
 from goldspan.scoring.review import Beside, Finding, by_themselves
 from goldspan.sinks.documents import to_json
 
@@ -103,18 +102,20 @@ def _told(error: GoldenError) -> list[Finding]:
 def _beside(library: Library, traces: list[str], golden_id_attributes: list[str] | None) -> list[Finding]:
     """What the goldens know that no run of the traces does."""
     beside = Beside(library.entries, library.vocabulary)
-    for run in runs_in(traces, unit="request", golden_id_attributes=golden_id_attributes):
+    for run in runs_in(traces, unit="request", golden_id_attributes=golden_id_attributes, doing="comparing"):
         beside.look_at(run)
     # A golden of no request may be one of a component or of a conversation. Standard input comes once only.
     others: list[Unit] = [] if "-" in traces else ["component", "conversation"]
     for unit in others:
         if not beside.all_matched:
-            for run in load_runs(
-                *traces,
+            runs = rebuilt(
+                traces,
                 unit=unit,
-                golden_id_attributes=golden_id_attributes or None,
+                golden_id_attributes=golden_id_attributes,
                 components=library.components,
-            ):
+                on_loss=lambda _: None,  # told already
+            )
+            for run in watched_through(runs, "comparing"):
                 beside.look_at(run)
     return list(beside.findings())
 

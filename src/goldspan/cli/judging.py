@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goldspan.cases.judging import Case, judge_of
+from goldspan.cases.workers import in_order
+from goldspan.cli.console import counted
+from goldspan.cli.gates import limits
+from goldspan.cli.reading import cases_in, runs_in
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
-from goldspan.model import Attempts, Depth, Duplicates, Extra, Mode, Order
+from goldspan.model import Attempts, Depth, Duplicates, Evaluation, Extra, Mode, Order, Unit
 from goldspan.scoring import DEFAULT_METRICS
 from goldspan.scoring.profiles import NAMES as PEERS
 from goldspan.scoring.profiles import metric as metric_of_peer
@@ -18,6 +24,26 @@ from goldspan.scoring.registry import resolve
 
 if TYPE_CHECKING:
     from goldspan.scoring.metrics import MetricLike
+
+ConcurrencyOption = Annotated[
+    int,
+    typer.Option("--concurrency", metavar="N", min=1, help="Runs judged at once, for metrics of your own that wait."),
+]
+CasesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cases",
+        metavar="FILE",
+        help="Judge rows with tools_called and expected_tools, or a golden_id, instead of traces: JSON lines, a "
+        "JSON list or CSV; may be given again.",
+    ),
+]
+FailUnderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-under", metavar="METRIC=X", help="Exit with 1 if the metric's mean, or the share `passed`, is below X."
+    ),
+]
 
 _METRICS = "What is measured"
 _RULES = "Rules, instead of what the goldens say"
@@ -96,8 +122,85 @@ MaxCallsOption = Annotated[
 ]
 
 
-def chosen_metrics(
-    names: list[str] | None, profile: str | None, settings: Iterable[str] | None
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How runs are to be judged, as far as options say."""
+
+    metrics: list[MetricLike] | None
+    """What is to be measured; `None`: what the goldens say."""
+    thresholds: dict[str, float]
+    strict: bool
+    rules: Mapping[str, Any]
+    """Those that stand in for the goldens' own."""
+
+    @property
+    def is_said(self) -> bool:
+        """Whether any option says anything."""
+        return self != Manner(None, {}, False, {})
+
+    def measured(self, goldens: Goldens | None) -> Collection[str]:
+        """The names of all that may be measured. Raises `ConfigurationError` for a metric that there is not."""
+        names = dict.fromkeys(metric.name for metric in resolve(self.metrics, self.thresholds))
+        for golden in goldens or () if self.metrics is None else ():
+            names |= dict.fromkeys((*(golden.metrics or ()), *golden.thresholds))
+        return names
+
+    def judge(self, goldens: Goldens | None, *, verbose: bool = False) -> Callable[[Case], Evaluation]:
+        """A function that judges so."""
+        how = {**self.rules, "strict": self.strict, "verbose": verbose}
+        return judge_of(goldens, metrics=self.metrics, thresholds=self.thresholds, **how)
+
+
+def manner_of(
+    metrics: list[str] | None,
+    profile: str | None,
+    profile_settings: list[str] | None,
+    thresholds: list[str] | None,
+    *,
+    strict: bool,
+    **rules: Any,
+) -> Manner:
+    """What the options say of judging; rules that are `None` were not given."""
+    return Manner(
+        _chosen_metrics(metrics, profile, profile_settings),
+        limits(thresholds, "--threshold"),
+        strict,
+        {name: given for name, given in rules.items() if given is not None},
+    )
+
+
+def judged_in(
+    paths: list[str] | None,
+    cases: list[str] | None,
+    judge: Callable[[Case], Evaluation],
+    *,
+    goldens: Goldens | None,
+    unit: Unit,
+    golden_id_attributes: list[str] | None,
+    concurrency: int,
+    streamed: bool = False,
+) -> tuple[Iterable[Evaluation], list[str]]:
+    """Every run in some traces, or every row of case files, judged as they come; and what is wrong with other rows.
+
+    On a terminal one sees how far it is; `streamed` is said of that in `counted`.
+    """
+    if cases:
+        found, wrong = cases_in(cases, goldens)
+        judged = in_order(judge, found, concurrency=concurrency)
+        return counted(judged, len(found), "judging", streamed=streamed), wrong
+    runs = runs_in(
+        paths or [],
+        unit=unit,
+        golden_id_attributes=golden_id_attributes,
+        goldens=goldens,
+        doing="judging",
+        streamed=streamed,
+    )
+    return in_order(judge, map(Case, runs), concurrency=concurrency), []
+
+
+def _chosen_metrics(
+    names: list[str] | None, profile: str | None, settings: list[str] | None
 ) -> list[MetricLike] | None:
     """What is to be measured: metrics by name, and a peer's. `None`: what the goldens say."""
     if profile is None:
@@ -105,16 +208,6 @@ def chosen_metrics(
             raise ConfigurationError("--profile-option needs --profile")
         return list(names) if names else None
     return [*(names or ()), metric_of_peer(profile, **_settings(settings or ()))]
-
-
-def measured_names(
-    metrics: Iterable[MetricLike] | None, thresholds: dict[str, float], goldens: Goldens | None
-) -> Collection[str]:
-    """The names of everything that may be measured. Raises `ConfigurationError` for a metric that there is not."""
-    names = dict.fromkeys(metric.name for metric in resolve(metrics, thresholds))
-    for golden in goldens or () if metrics is None else ():
-        names |= dict.fromkeys((*(golden.metrics or ()), *golden.thresholds))
-    return names
 
 
 def _settings(given: Iterable[str]) -> dict[str, Any]:

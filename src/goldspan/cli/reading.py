@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +11,12 @@ import typer
 
 from goldspan.cases.files import read_rows
 from goldspan.cases.judging import Case, case_of
-from goldspan.cli.console import fail, warn, watched
+from goldspan.cli.console import bytes_read, counted, fail, warn, watched, watched_through
 from goldspan.errors import GoldspanError, TraceFileError
+from goldspan.extraction import extract
 from goldspan.goldens import Goldens
-from goldspan.model import NO_VOCABULARY, Run, Unit
-from goldspan.otlp import Loss, load_runs
+from goldspan.model import NO_VOCABULARY, ComponentSpans, Record, Run, Unit
+from goldspan.otlp.files import Loss, OnLoss, read_records, total_bytes
 
 _PATHS = typer.Argument(
     metavar="PATHS",
@@ -59,30 +60,54 @@ _TOLD, _WRONG = 5, 20
 
 
 def runs_in(
-    paths: list[str], *, unit: Unit, golden_id_attributes: list[str] | None, goldens: Goldens | None = None
+    paths: list[str],
+    *,
+    unit: Unit,
+    golden_id_attributes: list[str] | None,
+    goldens: Goldens | None = None,
+    doing: str = "",
+    streamed: bool = False,
 ) -> Iterator[Run]:
     """The runs in some traces, with the components that the goldens declare.
 
-    What could not be read is told at the end; no run at all is an error.
+    On a terminal one sees how far reading is, and how far the caller is with what it is `doing` with the runs, if
+    anything; `streamed` is said of that in `counted`. What could not be read is told at the end; no run at all is an
+    error.
     """
     losses: list[Loss] = []
-    found = load_runs(
-        *paths,
-        unit=unit,
-        golden_id_attributes=golden_id_attributes or None,
-        components=() if goldens is None else goldens.components,
-        on_loss=losses.append,
-    )
-    none = True
     try:
-        for run in watched(found, lambda number: f"reading traces: {number} runs"):
-            none = False
-            yield run
+        runs = rebuilt(
+            paths,
+            unit=unit,
+            golden_id_attributes=golden_id_attributes,
+            components=() if goldens is None else goldens.components,
+            on_loss=losses.append,
+        )
+        yield from counted(runs, len(runs), doing, streamed=streamed) if doing else runs
     finally:
         _tell(losses)
-    if none:
+    if not runs:
         named = ", ".join("standard input" if path == "-" else Path(path).name or path for path in paths)
         raise TraceFileError(f"no {unit} found in {named}: {_EMPTY if _are_empty(paths) else _WHY_NONE[unit]}")
+
+
+def rebuilt(
+    paths: list[str],
+    *,
+    unit: Unit,
+    golden_id_attributes: list[str] | None,
+    components: Sequence[ComponentSpans],
+    on_loss: OnLoss,
+) -> list[Run]:
+    """The runs in some traces, as `load_runs` has them; on a terminal one sees how far it is."""
+    attributes = golden_id_attributes or None
+    records = _records(paths, on_loss)
+    return extract(records, unit=unit, golden_id_attributes=attributes, components=components, watch=watched_through)
+
+
+def _records(paths: list[str], on_loss: OnLoss) -> Iterator[Record]:
+    with bytes_read(total_bytes(paths), "reading traces") as read:
+        yield from read_records(paths, on_loss=on_loss, on_read=read)
 
 
 def _are_empty(paths: list[str]) -> bool:

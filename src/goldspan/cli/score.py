@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
 
-from goldspan.cases.judging import Case, judge_of
-from goldspan.cases.workers import in_order
 from goldspan.cli import judging
-from goldspan.cli.console import Results, counted, output, warn
-from goldspan.cli.gates import all_met, check_gates, limits
-from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, PathsIfAny, UnitOption, cases_in, runs_in, tell_wrong
+from goldspan.cli.console import Results, output, warn
+from goldspan.cli.gates import all_met, check_gates, limits, mean
+from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, PathsIfAny, UnitOption, tell_wrong
 from goldspan.cli.tables import capture_notice, conclusion, evaluation_blocks, summary, summary_table
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens, load_goldens
@@ -39,15 +37,7 @@ Examples:\n
 
 def score(
     paths: PathsIfAny = None,
-    cases: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cases",
-            metavar="FILE",
-            help="Judge rows with tools_called and expected_tools, or a golden_id, instead of traces: JSON lines, a "
-            "JSON list or CSV; may be given again.",
-        ),
-    ] = None,
+    cases: judging.CasesOption = None,
     goldens: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,22 +57,10 @@ def score(
     depth: judging.DepthOption = None,
     forbid: judging.ForbidOption = None,
     max_calls: judging.MaxCallsOption = None,
-    fail_under: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-under",
-            metavar="METRIC=X",
-            help="Exit with 1 if the metric's mean, or the share `passed`, is below X.",
-        ),
-    ] = None,
+    fail_under: judging.FailUnderOption = None,
     unit: UnitOption = "request",
     golden_id_attribute: GoldenIdAttribute = None,
-    concurrency: Annotated[
-        int,
-        typer.Option(
-            "--concurrency", metavar="N", min=1, help="Runs judged at once, for metrics of your own that wait."
-        ),
-    ] = 1,
+    concurrency: judging.ConcurrencyOption = 1,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=0, help="Runs shown, failed ones first; 0 shows all.")
     ] = 20,
@@ -98,33 +76,38 @@ def score(
     if bool(paths) == bool(cases):
         raise ConfigurationError("score what? Name either files with traces or --cases FILE.")
     known = load_goldens(*goldens) if goldens else None
-    thresholds = limits(threshold, "--threshold")
     gates = limits(fail_under, "--fail-under")
-    metrics = judging.chosen_metrics(metric, profile, profile_option)
-    check_gates(gates, judging.measured_names(metrics, thresholds, known))
-    rules = {
-        "mode": mode,
-        "order": order,
-        "attempts": attempts,
-        "extra": extra,
-        "duplicates": duplicates,
-        "depth": depth,
-        "forbid": forbid,
-        "max_calls": max_calls,
-    }
-    how: dict[str, Any] = {name: given for name, given in rules.items() if given is not None}
-    judge = judge_of(known, metrics=metrics, thresholds=thresholds, strict=strict, verbose=verbose, **how)
-    wrong: list[str] = []
-    if cases:
-        found, wrong = cases_in(cases, known)
-        judged = counted(in_order(judge, found, concurrency=concurrency), len(found), "judging")
-    else:
-        runs = runs_in(paths or [], unit=unit, golden_id_attributes=golden_id_attribute, goldens=known)
-        judged = in_order(judge, map(Case, runs), concurrency=concurrency)
-    evaluations = _written(judged, "json" if as_json else format, limit=limit, verbose=verbose)
+    manner = judging.manner_of(
+        metric,
+        profile,
+        profile_option,
+        threshold,
+        strict=strict,
+        mode=mode,
+        order=order,
+        attempts=attempts,
+        extra=extra,
+        duplicates=duplicates,
+        depth=depth,
+        forbid=forbid,
+        max_calls=max_calls,
+    )
+    check_gates(gates, manner.measured(known))
+    form: Format = "json" if as_json else format
+    judged, wrong = judging.judged_in(
+        paths,
+        cases,
+        manner.judge(known, verbose=verbose),
+        goldens=known,
+        unit=unit,
+        golden_id_attributes=golden_id_attribute,
+        concurrency=concurrency,
+        streamed=form == "json",
+    )
+    evaluations = _written(judged, form, limit=limit, verbose=verbose)
     tell_wrong(wrong)
     _warn(evaluations, known)
-    met = all_met(gates, evaluations)
+    met = all_met(gates, lambda name: mean(name, evaluations))
     if wrong or not met:
         raise typer.Exit(WRONG_ROWS if wrong else GATE_FAILED)
 

@@ -61,8 +61,8 @@ def evaluation_block(
     grid.add_column()
     grid.add_column(no_wrap=True, overflow="ellipsis")
     for line in shown:
-        expected = Text(clean(line.expected)) if line.expected is not None else _sign(_NOTHING, console)
-        grid.add_row(expected, Text.assemble(" ", _sign(line.mark, console), " "), _called(line, console))
+        expected = Text(clean(line.expected)) if line.expected is not None else sign(_NOTHING, console)
+        grid.add_row(expected, Text.assemble(" ", sign(line.mark, console), " "), _called(line, console))
     title = Text.assemble(
         _verdict(evaluation, console), " ", (clean(_name(evaluation)), "bold"), _beside(evaluation), "  "
     )
@@ -116,7 +116,7 @@ def _found(match: Match | None) -> str:
 def legend(evaluations: Iterable[Evaluation], console: Console) -> Text:
     """What the signs mean that stand between expected and called."""
     used = {line_of(row).mark for evaluation in evaluations for row in evaluation.comparison.rows}
-    told = (_sign(mark, console).append(f" {mark.meaning}") for mark in MARKS if mark in used)
+    told = (sign(mark, console).append(f" {mark.meaning}") for mark in MARKS if mark in used)
     return Text("   ").join(told)
 
 
@@ -198,13 +198,14 @@ def _table(*, leading: int = 0) -> Table:
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", leading=leading)
 
 
-def _sign(mark: Mark, console: Console) -> Text:
+def sign(mark: Mark, console: Console) -> Text:
+    """A mark in its colour, as the terminal can show it."""
     unicode = (console.encoding or "ascii").lower().startswith("utf")
     return Text(mark.sign if unicode else mark.plain, style=_STYLES.get(mark.tone, ""))
 
 
 def _verdict(evaluation: Evaluation, console: Console) -> Text:
-    return _sign(VERDICTS[evaluation.passed], console)
+    return sign(VERDICTS[evaluation.passed], console)
 
 
 def _asked(run: Run) -> Text:
@@ -213,7 +214,7 @@ def _asked(run: Run) -> Text:
 
 def _called(line: Line, console: Console) -> Text:
     """What was called, and in brackets what the sign before it does not tell."""
-    said = _sign(_NOTHING, console)
+    said = sign(_NOTHING, console)
     if line.called is not None:
         said = Text(
             clean(line.called),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from goldspan.extraction import golden_ids, histories, logs, statements
 from goldspan.extraction.conventions import installed
@@ -20,7 +21,21 @@ from goldspan.extraction.tree import Node, fell, plant
 from goldspan.extraction.twins import without_twins
 from goldspan.model import ComponentSpans, LogRecord, Record, Run, SpanRecord, Unit
 
-__all__ = ["Role", "component_names", "extract", "extract_units", "ids_of", "role_of", "told_of"]
+__all__ = ["Role", "Watch", "component_names", "extract", "extract_units", "ids_of", "role_of", "told_of"]
+
+T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Looks at things on their way through what takes long, so that somebody can be told how far it is."""
+
+    def __call__(self, items: Collection[T], doing: str, /) -> Iterable[T]:
+        """The same things; `doing` says what is done with them."""
+        ...
+
+
+def _unwatched(items: Collection[T], doing: str, /) -> Iterable[T]:
+    return items
 
 
 def extract(
@@ -29,6 +44,7 @@ def extract(
     unit: Unit = "request",
     golden_id_attributes: Sequence[str] | None = None,
     components: Sequence[ComponentSpans] = (),
+    watch: Watch = _unwatched,
 ) -> list[Run]:
     """Rebuild the runs in some spans, by time of start; of runs that start together, the one whose trace came first.
 
@@ -42,7 +58,9 @@ def extract(
     With `unit="component"` the runs are the marked components, the spans that `components` tell, whatever they are
     otherwise, and the agents that work inside a request, by their names.
     """
-    return extract_units(records, (unit,), golden_id_attributes=golden_id_attributes, components=components)
+    return extract_units(
+        records, (unit,), golden_id_attributes=golden_id_attributes, components=components, watch=watch
+    )
 
 
 def extract_units(
@@ -51,6 +69,7 @@ def extract_units(
     *,
     golden_id_attributes: Sequence[str] | None = None,
     components: Sequence[ComponentSpans] = (),
+    watch: Watch = _unwatched,
 ) -> list[Run]:
     """The runs of several units, one unit after the other: the same as to `extract` each, with the spans read once."""
     attributes = golden_ids.golden_id_attributes(golden_id_attributes)
@@ -59,23 +78,25 @@ def extract_units(
     traces: dict[str, list[SpanRecord]] = {}
     for span in spans_with_logs(records, conventions):
         traces.setdefault(span.trace_id, []).append(span)
-    planted = [plant(trace, conventions=conventions, selected=selected) for trace in traces.values()]
+    grown = watch(traces.values(), "sorting spans")
+    planted = [plant(trace, conventions=conventions, selected=selected) for trace in grown]
     with histories.remembered():
         portions = rejoin(stitch(part for roots in planted for whole in requests(roots) for part in parts(whole)))
-        runs = [run for unit in units for run in _runs(planted, portions, unit, attributes)]
+        runs = [run for unit in units for run in _runs(planted, portions, unit, attributes, watch)]
     for roots in planted:
         fell(roots)
     return runs
 
 
 def _runs(
-    planted: list[list[Node]], portions: list[Portion], unit: Unit, golden_id_attributes: Sequence[str]
+    planted: list[list[Node]], portions: list[Portion], unit: Unit, golden_id_attributes: Sequence[str], watch: Watch
 ) -> list[Run]:
     """The runs of a unit in the trees of some traces, of which `portions` are the requests; by time of start."""
     if unit == "component":
         portions = [portion for roots in planted for portion in inner(roots, portions)]
     made = IdsMade([node for portion in portions for node in portion.nodes])
-    runs = [assemble(portion, golden_id_attributes=golden_id_attributes, elsewhere=made) for portion in portions]
+    watched = watch(portions, "rebuilding runs")
+    runs = [assemble(portion, golden_id_attributes=golden_id_attributes, elsewhere=made) for portion in watched]
     if unit != "component":
         scopes = [portion.nodes[0].span.scope for portion in portions]
         runs = without_twins(zip(runs, scopes, strict=True))

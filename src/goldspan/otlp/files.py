@@ -11,14 +11,17 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from goldspan.errors import GoldspanWarning, TraceFileError
 from goldspan.model import Record
 from goldspan.otlp import formats
 from goldspan.otlp.streams import Report, unpacked
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _PLAIN_SUFFIXES = (".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".bin")
 _SUFFIXES = tuple(suffix + packed for suffix in _PLAIN_SUFFIXES for packed in ("", ".gz", ".zst"))
@@ -43,20 +46,39 @@ class Loss:
 
 
 OnLoss = Callable[[Loss], object]
+OnRead = Callable[[int], object]
 
 
-def read_records(paths: Iterable[str | os.PathLike[str]], *, on_loss: OnLoss | None = None) -> Iterator[Record]:
+def read_records(
+    paths: Iterable[str | os.PathLike[str]], *, on_loss: OnLoss | None = None, on_read: OnRead | None = None
+) -> Iterator[Record]:
     """The spans and log records of files, of folders and of standard input (`-`).
 
     Of a folder: every trace file below it, in the order of names. Records come in the order they stand in; one that
     was exported twice comes twice. Metrics are passed over. Unreadable places are handed to `on_loss`; without it,
-    each file that has some gives one `GoldspanWarning`.
+    each file that has some gives one `GoldspanWarning`. `on_read` is told how many bytes were read since the last time:
+    of a packed file, those of the file; of standard input, what they unpack to.
 
     Raises `TraceFileError` for a path that does not exist (at once) and for a file of something else (when its turn
     comes). A file that is empty or holds only metrics is fine.
     """
     sources = [(os.fspath(path), _files_below(os.fspath(path))) for path in paths]
-    return _read_all(sources, on_loss)
+    return _read_all(sources, on_loss, on_read)
+
+
+def total_bytes(paths: Iterable[str | os.PathLike[str]]) -> int | None:
+    """How many bytes `read_records` will read; `None` where a pipe or standard input is among them.
+
+    Raises `TraceFileError` for a path that does not exist.
+    """
+    total = 0
+    for named in paths:
+        path = os.fspath(named)
+        files = _files_below(path)
+        if files is None and not os.path.isfile(path):
+            return None
+        total += sum(map(os.path.getsize, [path] if files is None else files))
+    return total
 
 
 def _files_below(path: str) -> list[str] | None:
@@ -74,21 +96,23 @@ def _files_below(path: str) -> list[str] | None:
     return files
 
 
-def _read_all(sources: list[tuple[str, list[str] | None]], on_loss: OnLoss | None) -> Iterator[Record]:
+def _read_all(
+    sources: list[tuple[str, list[str] | None]], on_loss: OnLoss | None, on_read: OnRead | None
+) -> Iterator[Record]:
     for path, files in sources:
         if files is None:
-            yield from _read_warning(path, on_loss)
+            yield from _read_warning(path, on_loss, on_read)
         else:
-            yield from _read_folder(path, files, on_loss)
+            yield from _read_folder(path, files, on_loss, on_read)
 
 
-def _read_folder(folder: str, files: list[str], on_loss: OnLoss | None) -> Iterator[Record]:
+def _read_folder(folder: str, files: list[str], on_loss: OnLoss | None, on_read: OnRead | None) -> Iterator[Record]:
     """Nobody named these files, so one that holds something else is only a loss. If all do, it is a mistake."""
     first: TraceFileError | None = None
     strangers = 0
     for file in files:
         try:
-            yield from _read_warning(file, on_loss)
+            yield from _read_warning(file, on_loss, on_read)
         except TraceFileError as error:
             first, strangers = first or error, strangers + 1
             loss = Loss(file, "whole file", "holds no traces")
@@ -97,12 +121,12 @@ def _read_folder(folder: str, files: list[str], on_loss: OnLoss | None) -> Itera
         raise TraceFileError(f"{folder}: no file in this folder holds traces; the first: {first}") from first
 
 
-def _read_warning(path: str, on_loss: OnLoss | None) -> Iterator[Record]:
+def _read_warning(path: str, on_loss: OnLoss | None, on_read: OnRead | None) -> Iterator[Record]:
     if on_loss is not None:
-        yield from _read_file(path, on_loss)
+        yield from _read_file(path, on_loss, on_read)
         return
     losses: list[Loss] = []
-    yield from _read_file(path, losses.append)
+    yield from _read_file(path, losses.append, on_read)
     if losses:
         _warn(losses)
 
@@ -112,7 +136,7 @@ def _warn(losses: list[Loss]) -> None:
     warnings.warn(f"not read: {losses[0]}{others}", GoldspanWarning, stacklevel=2)
 
 
-def _read_file(path: str, on_loss: OnLoss) -> Iterator[Record]:
+def _read_file(path: str, on_loss: OnLoss, on_read: OnRead | None) -> Iterator[Record]:
     """Losses are held back until something was read: before that, they may be the reasons for an error."""
     name = "standard input" if path == _STANDARD_INPUT else path
     held: list[Loss] = []
@@ -127,7 +151,7 @@ def _read_file(path: str, on_loss: OnLoss) -> Iterator[Record]:
         if len(held) == _PATIENCE:
             raise _no_traces(held)
 
-    for records in formats.read(_pieces(path, report), report):
+    for records in formats.read(_pieces(path, report, on_read), report):
         if not readable:
             readable = True
             for loss in held:
@@ -141,12 +165,28 @@ def _no_traces(losses: list[Loss]) -> TraceFileError:
     return TraceFileError(f"{losses[0].path}: holds no traces that can be read; {losses[0].where}: {losses[0].what}")
 
 
-def _pieces(path: str, report: Report) -> Iterator[bytes]:
+def _pieces(path: str, report: Report, on_read: OnRead | None) -> Iterator[bytes]:
     try:
         if path == _STANDARD_INPUT:
-            yield from unpacked(cast(BufferedReader, sys.stdin.buffer), report)
+            for piece in unpacked(cast(BufferedReader, sys.stdin.buffer), report):
+                if on_read is not None:
+                    on_read(len(piece))
+                yield piece
         else:
-            with open(path, "rb") as file:
+            with open(path, "rb") if on_read is None else BufferedReader(_Observed(path, on_read)) as file:
                 yield from unpacked(file, report)
     except OSError as error:
         raise TraceFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+class _Observed(FileIO):
+    """A file that tells how much of it is read."""
+
+    def __init__(self, path: str, on_read: OnRead) -> None:
+        super().__init__(path)
+        self._on_read = on_read
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        number = super().readinto(buffer)
+        self._on_read(number or 0)
+        return number
