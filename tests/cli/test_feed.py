@@ -1,0 +1,164 @@
+"""Evaluations as `goldspan watch` takes and shows them."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from io import StringIO
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from goldspan import Evaluation
+from goldspan.cli import feed
+from goldspan.cli.feed import Totals, line_of, meets, parameters, reason_of
+from goldspan.cli.remote import Document, Remote
+from goldspan.store import RunFilter, open_store
+from goldspan.store.parameters import FILTER, filter_of, read_query
+from goldspan.store.protocol import ToolRole
+from store_worlds import evaluations, filters
+
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=timezone(timedelta(hours=2)))
+NOT_OURS = dict.fromkeys(("covered", "session_id", "trace_id", "text", "since_ns", "until_ns"))
+"""Filters that only the API knows."""
+
+
+def shown(**document: Any) -> str:
+    """The line of an evaluation, on a terminal that knows Unicode."""
+    return line_of(document, Console(file=StringIO()), now=NOW).plain
+
+
+def of_tools(wanted: RunFilter) -> RunFilter:
+    """What a filter says of tools alone, so that it is not something else that no run meets."""
+    return RunFilter(tool=wanted.tool, tool_role=wanted.tool_role)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    st.lists(evaluations(), min_size=1, max_size=6, unique_by=lambda each: each.run.run_id),
+    filters | filters.map(of_tools),
+)
+def test_a_filter_means_what_it_means_to_the_store(
+    tmp_path_factory: pytest.TempPathFactory, found: list[Evaluation], wanted: RunFilter
+) -> None:
+    wanted = replace(wanted, **NOT_OURS)
+    with open_store(tmp_path_factory.mktemp("store") / "goldspan.db") as store:
+        store.submit_many(found)
+        meant = {run.run_id for run in store.runs(wanted).items}
+        everything = [{**run.current.document, "run_id": run.run_id} for run in store.runs().items]
+    verdicts = {True: "pass", False: "fail", None: "not_evaluated"}
+    told = [json.loads(json.dumps(document)) | {"verdict": verdicts[document["passed"]]} for document in everything]
+    assert {document["run_id"] for document in told if meets(document, wanted)} == meant
+
+
+@given(filters)
+def test_the_api_is_told_the_filter_that_is_meant(wanted: RunFilter) -> None:
+    wanted = replace(wanted, **NOT_OURS)
+    assert filter_of(read_query(parameters(wanted).items(), FILTER)) == wanted
+
+
+class _Stored(Remote):
+    """A gateway with evaluations at these places."""
+
+    def __init__(self, places: list[int]) -> None:
+        super().__init__("gateway")
+        self._places = places
+
+    def arrivals(self, after: int, limit: int = 1) -> tuple[list[Document], int]:
+        at = bisect_right(self._places, after)
+        found = self._places[at : at + limit]
+        return [{} for _ in found], found[-1] if found else after
+
+
+@given(st.lists(st.integers(1, 2**40), unique=True).map(sorted))
+def test_the_end_of_what_is_stored_is_found(places: list[int]) -> None:
+    assert _Stored(places).newest() == (places[-1] if places else 0)
+
+
+def test_a_line_says_when_how_what_and_what_is_amiss() -> None:
+    line = shown(
+        stored="2026-03-04T09:08:07.123456789Z", verdict="fail", golden_id="trip", agent="helper", component="planner",
+        revision=2, input="Book\n a  trip", tool_calls=[{"name": "mail"}, {"name": "wipe"}, {"name": "wipe"}],
+        rows=[
+            {"verdict": "missing", "expected": "book", "called_at": None},
+            {"verdict": "unexpected", "expected": None, "called_at": 0},
+            {"verdict": "forbidden", "expected": None, "called_at": 1},
+            {"verdict": "forbidden", "expected": None, "called_at": 2},
+        ],
+    )  # fmt: skip
+    assert line == (
+        "11:08:07 ✗ trip (component planner; agent helper; revision 2)  ✗ book  + mail  ! wipe  Book a trip"
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        ({}, "--:--:-- ○ run"),
+        ({"stored": "yesterday", "verdict": "unheard of"}, "--:--:-- ○ run"),
+        ({"stored": "2026-03-03T23:00:00Z", "verdict": "pass", "service": "shop"}, "01:00:00 ✓ shop"),
+        ({"stored": "2026-03-03T21:00:00Z", "verdict": "pass", "service": "shop"}, "03-03 23:00:00 ✓ shop"),
+        ({"golden_id": "expected", "agent": "helper", "service": "shop"}, "--:--:-- ○ expected (agent helper)"),
+    ],
+)
+def test_what_is_not_known_is_left_out(document: Document, line: str) -> None:
+    assert shown(**document) == line
+
+
+def test_a_reason_is_told_where_something_went_wrong() -> None:
+    assert reason_of({"verdict": "pass", "reason": "All went well."}) == ""
+    assert reason_of({"verdict": "fail", "reason": "Not\n\x1b[2Jso."}) == "Not \\x1b[2Jso."
+    assert reason_of({"verdict": "not_evaluated"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("role", "tools"),
+    [
+        ("called", {"mail", "wipe", "search"}),
+        ("expected", {"search", "book", "reserve", "log", "notify"}),
+        ("missing", {"book", "reserve", "log", "notify"}),
+        ("unexpected", {"mail"}),
+        ("forbidden", {"wipe"}),
+        ("failed", {"search"}),
+    ],
+)
+def test_a_tool_is_found_by_what_it_was(role: ToolRole, tools: set[str]) -> None:
+    document = {
+        "tools_used": ["mail", "wipe", "search"],
+        "tool_calls": [{"name": "mail"}, {"name": "wipe"}, {"name": "search", "error": "failed"}],
+        "rows": [
+            {"verdict": "paired", "expected": "search", "called_at": 2},
+            {"verdict": "missing", "expected": "book or reserve", "called_at": None},
+            {"verdict": "missing", "expected": "log & notify", "called_at": None},
+            {"verdict": "unexpected", "expected": None, "called_at": 0},
+            {"verdict": "forbidden", "expected": None, "called_at": 1},
+        ],
+    }
+    everything = ("mail", "wipe", "search", "book", "reserve", "log", "notify")
+    assert {name for name in everything if meets(document, RunFilter(tool=name.upper(), tool_role=role))} == tools
+
+
+def test_runs_that_came_long_ago_stay_in_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "_REMEMBERED", 2)
+    totals = Totals()
+    for number in range(5):
+        totals.add({"run_id": str(number), "verdict": "pass"})
+    assert totals.told().plain.startswith("5 runs: 5 passed")
+
+
+def test_a_run_counts_as_it_came_out_last() -> None:
+    totals = Totals()
+    assert totals.told().plain == "0 runs: 0 passed, 0 failed"
+    totals.add({"run_id": "1", "verdict": "not_evaluated"})
+    assert totals.told().plain == "1 run: 0 passed, 0 failed, 1 not evaluated"
+    totals.add({"run_id": "1", "verdict": "pass"})
+    totals.add({"run_id": "2", "verdict": "pass"})
+    totals.add({"run_id": "3", "verdict": "fail"})
+    assert totals.told().plain == "3 runs: 2 passed, 1 failed; pass rate 66.7%"
+    totals.add({"run_id": "3", "verdict": "pass"}, wanted=False)
+    assert totals.told().plain == "2 runs: 2 passed, 0 failed; pass rate 100.0%"

@@ -1,0 +1,543 @@
+"""`goldspan watch` beside a gateway that runs, and beside much else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from gateway_serving import Gateway, eventually, free_port, serving
+from goldspan import semconv
+from goldspan.cli import remote
+from goldspan.cli import watch as watch_command
+from goldspan.cli.app import run
+from goldspan.cli.console import Results
+from goldspan.cli.remote import AwayError
+from goldspan.store import RunFilter
+
+NOT_HERE = "Windows has no pseudo-terminals, and no Ctrl-C for one process"
+fcntl, pty, termios = (pytest.importorskip(name, reason=NOT_HERE) for name in ("fcntl", "pty", "termios"))
+
+GOLDENS = """
+goldens:
+  - {id: trip, input: Book a trip, tools: [search, book], threshold: 1}
+"""
+QUICK = ("--goldens", "goldens.yaml", "--grace", "0.1", "--idle", "1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "goldens.yaml").write_text(GOLDENS)
+    return tmp_path
+
+
+def send(gateway: Gateway, *tools: str, asked: str = "Book a trip", agent: str = "helper", token: str = "") -> None:
+    """Have an agent serve a request, and export its spans over OTLP."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    provider = TracerProvider(resource=Resource({"service.name": "shop"}), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(gateway.address + "/v1/traces", headers=headers)))
+    tracer = provider.get_tracer("agents")
+    said = json.dumps([{"role": "user", "content": asked}])
+    of_agent = {semconv.OPERATION: semconv.INVOKE_AGENT, semconv.AGENT_NAME: agent, semconv.INPUT_MESSAGES: said}
+    with tracer.start_as_current_span(f"invoke_agent {agent}", attributes=of_agent):
+        for name in tools:
+            of_tool = {semconv.OPERATION: semconv.EXECUTE_TOOL, semconv.TOOL_NAME: name}
+            tracer.start_span(f"execute_tool {name}", attributes=of_tool).end()
+    provider.shutdown()
+
+
+def scored(gateway: Gateway, number: int) -> list[dict[str, Any]]:
+    """The runs of a gateway, when there are so many."""
+    eventually(lambda: len(gateway.get("/api/v1/runs")["runs"]) == number, lambda: gateway.log)
+    runs: list[dict[str, Any]] = gateway.get("/api/v1/runs")["runs"]
+    return runs
+
+
+class Watching:
+    """The command as a process, and what it has said so far."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+        self._out, self._err = folder / "out", folder / "err"
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GOLDSPAN_")}
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "goldspan", "watch", *arguments],
+                stdout=out,
+                stderr=err,
+                env={**clean, "PYTHONUTF8": "1", **environment},
+            )
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text(encoding="utf-8")
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text(encoding="utf-8")
+
+    def says(self, *texts: str) -> None:
+        """Wait until it has said all of that."""
+        eventually(lambda: self._ended() or all(text in self.out + self.err for text in texts), self._told)
+        assert not self._ended(), self._told()
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C; the exit status."""
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(60)
+
+    def wait(self) -> int:
+        return self._process.wait(60)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def _told(self) -> str:
+        return f"{self.out}\n---\n{self.err}"
+
+
+@contextmanager
+def watching(folder: Path, *arguments: str, **environment: str) -> Iterator[Watching]:
+    """The command beside the block; it is gone when the block is left."""
+    process = Watching(folder, *arguments, **environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+Said = tuple[int, str, str]
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Run the command in this process: exit status, output, messages."""
+    for name in ("GOLDSPAN_READ_TOKEN", "GOLDSPAN_READ_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def command(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["goldspan", "watch", *arguments])
+        status = run()
+        return status, *capsys.readouterr()
+
+    return command
+
+
+# --- what comes -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_there_and_what_comes_is_a_line_each(folder: Path) -> None:
+    with serving(folder, *QUICK) as gateway:
+        send(gateway, "search", "book")
+        send(gateway, "search", "mail")
+        scored(gateway, 2)
+        with watching(folder, gateway.address, TZ="Asia/Kolkata") as watched:
+            watched.says("✓ trip (agent helper)  Book a trip\n", "✗ book  + mail  Book a trip  Expected book was not")
+            send(gateway, asked="Sing")
+            watched.says("○ helper  Sing  ")
+            assert watched.interrupt() == 130
+        assert watched.err == ""
+        runs = {run["verdict"]: run for run in scored(gateway, 3)}
+    assert len(watched.out.splitlines()) == 3
+    stored = datetime.fromisoformat(runs["fail"]["stored"][:19] + "+00:00").astimezone(ZoneInfo("Asia/Kolkata"))
+    (failed,) = [line for line in watched.out.splitlines() if "✗ trip" in line]
+    assert failed.split(" ✗")[0].endswith(f"{stored:%H:%M:%S}")
+
+
+def test_only_what_is_wanted_is_shown(folder: Path, watch: Callable[..., Said]) -> None:
+    with serving(folder, *QUICK) as gateway:
+        send(gateway, "search", "book")
+        send(gateway, "search", "mail", agent="other")
+        send(gateway, "hum", asked="Sing")
+        scored(gateway, 3)
+        for arguments, lines in {
+            ("--verdict", "fail"): 1,
+            ("--golden", "trip"): 2,
+            ("--agent", "other"): 1,
+            ("--service", "shop"): 3,
+            ("--unit", "component"): 0,
+            ("--tool", "Search"): 2,
+            ("--tool", "book", "--tool-role", "missing"): 1,
+            ("--metric", "tool_correctness", "--below", "1"): 1,
+            ("--limit", "1"): 1,
+            ("--since", "1h"): 3,
+            ("--since", "1h", "--limit", "2"): 2,
+            ("--limit", "0"): 0,
+        }.items():
+            status, out, err = watch(gateway.address, "--once", *arguments)
+            assert (status, len(out.splitlines()), err) == (0, lines, ""), arguments
+        with watching(folder, gateway.address.partition("//")[2], "--verdict", "fail") as watched:
+            watched.says("(agent other)")
+            send(gateway, "search", "book")
+            send(gateway, "search", agent="last")
+            watched.says("(agent last)")
+            assert [line.split("(agent ")[1][:5] for line in watched.out.splitlines()] == ["other", "last)"]
+            assert watched.interrupt() == 130
+
+
+def test_as_json_it_writes_the_evaluations_of_the_api(folder: Path, watch: Callable[..., Said]) -> None:
+    with serving(folder, *QUICK) as gateway:
+        send(gateway, "search", "book")
+        scored(gateway, 1)
+        status, out, err = watch(gateway.address, "--once", "--json")
+        assert (status, err) == (0, "")
+        stored = gateway.get("/api/v1/evaluations")["evaluations"]
+        assert [json.loads(line) for line in out.splitlines()] == stored
+        with watching(folder, gateway.address, "--json") as watched:
+            send(gateway, "search")
+            watched.says('"golden_id": "trip"', '"passed": false')
+            assert watched.interrupt() == 130
+    assert [json.loads(line)["passed"] for line in watched.out.splitlines()] == [True, False]
+
+
+def test_texts_from_traces_steer_no_terminal(folder: Path, watch: Callable[..., Said]) -> None:
+    with serving(folder, *QUICK) as gateway:
+        send(gateway, "wi\x1b[2Jpe\nnext", asked="\u202eevil\x07[bold]\n✓ all passed", agent="a\rb[/]")
+        scored(gateway, 1)
+        _, out, _ = watch(gateway.address, "--once")
+    assert len(out.splitlines()) == 1
+    assert r"\x202eevil\x07[bold] ✓ all passed" in out
+    assert "a b[/]" in out
+    assert not {"\x1b", "\x07", "\u202e", "\r"} & set(out)
+
+
+def test_the_end_of_a_pipe_is_the_end_of_it(folder: Path) -> None:
+    with serving(folder, *QUICK) as gateway:
+        send(gateway, "search", "book")
+        scored(gateway, 1)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "goldspan", "watch", gateway.address],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"trip" in process.stdout.readline()
+        process.stdout.close()
+        for _ in range(3):
+            send(gateway, "search")
+        assert process.wait(60) == 0
+        assert process.stderr.read() == b""
+        process.stderr.close()
+
+
+# --- a gateway that goes and comes ------------------------------------------------------------------------------------
+
+
+def test_a_gateway_that_starts_again_is_watched_on(folder: Path) -> None:
+    gateway = Gateway(folder, QUICK)
+    try:
+        gateway.start()
+        send(gateway, "search", "book", agent="before")
+        scored(gateway, 1)
+        with watching(folder, gateway.address) as watched:
+            watched.says("(agent before)")
+            gateway.stop()
+            watched.says(f"warning: {gateway.address} does not answer: connection refused; it is asked again")
+            gateway.start()
+            send(gateway, "search", agent="after")
+            watched.says("(agent after)", f"{gateway.address} answers again")
+            assert watched.interrupt() == 130
+        assert watched.out.count("agent before") == watched.out.count("agent after") == 1
+        assert watched.err.count("warning") == 1
+        gateway.stop()
+    finally:
+        gateway.kill()
+
+
+def test_a_gateway_that_begins_anew_is_watched_on(folder: Path) -> None:
+    gateway = Gateway(folder, QUICK)
+    try:
+        gateway.start()
+        for _ in range(5):
+            send(gateway, "search", "book")
+        scored(gateway, 5)
+        with watching(folder, gateway.address) as watched:
+            eventually(lambda: watched.out.count("✓ trip") == 5, "it shows what is there")
+            gateway.stop()
+            watched.says("does not answer")
+            gateway.data.rename(folder / "old")
+            gateway.start()
+            watched.says("answers again")
+            send(gateway, "search", agent="after")
+            watched.says("(agent after)")
+        gateway.stop()
+    finally:
+        gateway.kill()
+
+
+# --- who may, and what is none ----------------------------------------------------------------------------------------
+
+
+def test_who_may_read_is_let_in(folder: Path, watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"GOLDSPAN_TOKEN": "send", "GOLDSPAN_READ_TOKEN": "read"}
+    for name in ("send", "read"):
+        (folder / name).write_text(f"# tokens\n{name}\n")
+    with serving(folder, *QUICK, environment=environment) as gateway:
+        send(gateway, "search", "book", token="send")
+        status, out, err = watch(gateway.address, "--once")
+        assert (status, out) == (2, "")
+        assert "asks for a token that may read: --token-file, or the variable GOLDSPAN_READ_TOKEN" in err
+        status, _, err = watch(gateway.address, "--token-file", str(folder / "send"))
+        assert status == 2
+        assert "says: this token is for sending telemetry" in err
+        monkeypatch.setenv("GOLDSPAN_READ_TOKEN", "wrong")
+        assert "not, or no longer, one of the gateway's" in watch(gateway.address)[2]
+
+        def found() -> bool:
+            return "trip" in watch(gateway.address, "--once")[1]
+
+        monkeypatch.setenv("GOLDSPAN_READ_TOKEN", "read")
+        eventually(found, lambda: gateway.log)
+        monkeypatch.delenv("GOLDSPAN_READ_TOKEN")
+        monkeypatch.setenv("GOLDSPAN_READ_TOKEN_FILE", str(folder / "read"))
+        assert found()
+        monkeypatch.delenv("GOLDSPAN_READ_TOKEN_FILE")
+        assert watch(gateway.address, "--once", "--token-file", str(folder / "read"))[0] == 0
+
+
+class _Other(BaseHTTPRequestHandler):
+    """Something else that speaks HTTP."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(dict(self.headers))  # type: ignore[attr-defined]
+        status, headers, body = self.server.answer  # type: ignore[attr-defined]
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+class _Server(HTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Clients that do not like its certificate hang up."""
+
+
+@contextmanager
+def other(
+    status: int = 200, body: bytes = b"", context: ssl.SSLContext | None = None, **headers: str
+) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A server of somebody else: its address, and what it is asked with."""
+    with _Server(("127.0.0.1", 0), _Other) as server:
+        server.answer, server.asked = (status, headers, body), []  # type: ignore[attr-defined]
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}", server.asked  # type: ignore[attr-defined]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (200, b"<html>", "answers, and is no gateway of goldspan"),
+        (200, b"[1]", "answers, and is no gateway of goldspan"),
+        (200, b'{"info": {"title": "petstore"}}', "answers, and is no gateway of goldspan"),
+        (404, b"<html>", "answers, and is no gateway of goldspan"),
+        (403, b'{"error": {"message": "not \x1b you."}}', "answers, and is no gateway of goldspan"),
+        (403, b'{"error": {"message": "not you."}}', "says: not you\n"),
+        (502, b"<html>", "cannot answer now (502)"),
+        (503, b'{"error": {"message": "busy"}}', "cannot answer now: busy"),
+    ],
+)
+def test_what_is_no_gateway_is_told(status: int, body: bytes, told: str, watch: Callable[..., Said]) -> None:
+    with other(status, body) as (address, _):
+        ended, out, err = watch(address)
+    assert (ended, out) == (2, "")
+    assert f"error: http://{address} {told}" in err
+
+
+@pytest.mark.parametrize("answer", [b'{"runs": 1}', b'{"runs": [1]}', b'{"evaluations": [], "next_after": "x"}'])
+def test_answers_of_another_shape_are_none_of_a_gateway(answer: bytes, watch: Callable[..., Said]) -> None:
+    body = answer[:-1] + b', "info": {"title": "goldspan"}}'
+    with other(200, body) as (address, _):
+        assert "is no gateway of goldspan" in watch(address, "--once")[2] + watch(address)[2]
+
+
+def test_the_token_goes_to_nobody_else(watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_READ_TOKEN", "secret")
+    with other() as (elsewhere, theirs), other(302, Location=f"http://{elsewhere}/") as (address, ours):
+        status, _, err = watch(address)
+    assert status == 2
+    assert f"leads to another address; name that: http://{elsewhere}/" in " ".join(err.split())
+    assert ours[0]["Authorization"] == "Bearer secret"
+    assert theirs == []
+
+
+def test_a_proxy_of_the_environment_is_not_for_this_machine(
+    watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with other() as (address, _), other() as (proxy, asked):
+        monkeypatch.setenv("http_proxy", f"http://{proxy}")
+        assert "is no gateway" in watch(address)[2]
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["ftp://x"], "error: 'ftp://x' is no address of a gateway; write it as http://127.0.0.1:4318\n"),
+        (["http://x:y"], "is no address of a gateway"),
+        (["http://me:secret@x"], "is no address of a gateway"),
+        (["http://a b"], "is no address of a gateway"),
+        (["--below", "1"], "error: --below needs --metric"),
+        (["--tool-role", "missing"], "error: --tool-role needs --tool"),
+        (["--token-file", "nowhere"], "error: --token-file: nowhere cannot be read: no such file or directory\n"),
+        (["--ca-file", "nowhere"], "error: --ca-file: nowhere cannot be read: no such file or directory\n"),
+    ],
+)
+def test_what_is_said_wrongly_is_told(arguments: list[str], told: str, watch: Callable[..., Said]) -> None:
+    status, out, err = watch(*arguments)
+    assert (status, out) == (2, "")
+    assert told in err
+
+
+def test_where_nobody_listens_one_is_told(watch: Callable[..., Said]) -> None:
+    port = free_port()
+    told = f"error: http://127.0.0.1:{port} does not answer: connection refused\n"
+    assert watch(f"127.0.0.1:{port}") == (2, "", told)
+
+
+def test_one_that_takes_too_long_is_told(watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        status, _, err = watch(f"127.0.0.1:{silent.getsockname()[1]}")
+    assert status == 2
+    assert "does not answer within 0.1 seconds" in err
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("starlette", "uvicorn", "grpc", "urllib3", "pydantic_settings", "jinja2"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+sys.argv = ["goldspan", "watch", *sys.argv[1:]]
+from goldspan.cli import main
+main()
+"""
+
+
+def test_it_needs_no_extra(folder: Path) -> None:
+    with serving(folder, *QUICK) as gateway:
+        send(gateway, "search", "book")
+        scored(gateway, 1)
+        command = [sys.executable, "-c", WITHOUT_EXTRAS, gateway.address, "--once"]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "✓ trip" in done.stdout
+
+
+def test_a_time_that_is_none_is_told_by_the_gateway(folder: Path, watch: Callable[..., Said]) -> None:
+    with serving(folder, *QUICK) as gateway:
+        status, _, err = watch(gateway.address, "--since", "tomorrow")
+    assert status == 2
+    assert "says: since must be a time such as" in err
+
+
+@pytest.mark.needs("openssl")
+def test_a_certificate_is_trusted_where_somebody_vouches_for_it(folder: Path, watch: Callable[..., Said]) -> None:
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    subprocess.run([*made, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with other(context=context) as (address, _):
+        assert "is not trusted" in watch(f"https://{address}")[2]
+        assert "--ca-file names the authority" in " ".join(watch(f"https://{address}")[2].split())
+        assert "is no gateway of goldspan" in watch(f"https://{address}", "--ca-file", str(certificate))[2]
+        assert "is it https://?" in watch(address)[2]
+    with other() as (address, _):
+        assert "does not speak TLS; is it http://?" in watch(f"https://{address}")[2]
+    (folder / "empty.pem").write_text("")
+    assert "it holds no certificate" in watch("--ca-file", str(folder / "empty.pem"))[2]
+
+
+# --- on a terminal ----------------------------------------------------------------------------------------------------
+
+
+def test_on_a_terminal_the_last_line_tells_how_it_goes_until_ctrl_c(folder: Path) -> None:
+    with serving(folder, *QUICK) as gateway:
+        send(gateway, "search", "book")
+        scored(gateway, 1)
+        ours, theirs = pty.openpty()
+        environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "goldspan", "watch", gateway.address],
+            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            preexec_fn=partial(fcntl.ioctl, theirs, termios.TIOCSCTTY, 0),
+            env=environment | {"TERM": "xterm-256color", "PYTHONUTF8": "1"},
+        )  # fmt: skip
+        os.close(theirs)
+        shown = bytearray()
+        reading = threading.Thread(target=_read_all, args=(ours, shown))
+        reading.start()
+        told = shown.decode  # as far as it has come
+        try:
+            eventually(lambda: "1 run: " in told() and "; pass rate 100.0%" in told(), told)
+            send(gateway, "mail")
+            eventually(lambda: "; pass rate 50.0%" in told() and f"● {gateway.address}" in told(), told)
+            os.write(ours, b"\x03")
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+            process.wait()
+            reading.join()
+            os.close(ours)
+    assert "\x1b[31m✗\x1b[0m\x1b[1m trip\x1b[0m" in told()
+    assert "\x1b[2;3mExpected search and book were not called" in told()
+    assert "Traceback" not in told()
+
+
+def _read_all(descriptor: int, into: bytearray) -> None:
+    with suppress(OSError):  # Linux says so when the other side has closed
+        while piece := os.read(descriptor, 65536):
+            into += piece
+
+
+def test_on_a_terminal_it_ends_with_what_all_add_up_to(folder: Path) -> None:
+    with serving(folder, *QUICK) as gateway:
+        send(gateway, "search", "book")
+        scored(gateway, 1)
+        shown = StringIO()
+        view = watch_command._View(
+            gateway.address, Results(file=shown, force_terminal=True, width=100), RunFilter(), as_json=False
+        )
+        with view.shown(status=False):
+            view.show(gateway.get("/api/v1/evaluations")["evaluations"][0])
+        with view.shown(status=True):
+            view.away(AwayError("it does not answer"), 4)
+    assert "1 passed" in shown.getvalue().splitlines()[-3]
+    assert "○ it does not answer; asked again in 4 s" in shown.getvalue()
