@@ -490,7 +490,7 @@ def test_the_schema_says_what_each_setting_means() -> None:
 
 def test_the_first_lines_say_what_listens_where_and_what_is_off() -> None:
     assert start_up_lines(Settings(), 4318, 4317)[0].endswith(
-        "listens on http://127.0.0.1:4318 (OTLP/HTTP, API, /metrics)"
+        "listens on http://127.0.0.1:4318 (the page, OTLP/HTTP, API, /metrics)"
     )
     assert start_up_lines(Settings(), 4318, 4317)[1:] == [
         "OTLP/gRPC on 127.0.0.1:4317",

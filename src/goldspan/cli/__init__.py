@@ -1,4 +1,4 @@
-"""The command line: `goldspan score`, `extract`, `export`, `serve`, `goldens` and `demo`."""
+"""The command line: `goldspan score`, `report`, `view`, `extract`, `export`, `serve`, `watch`, `goldens`, `demo`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Annotated, TextIO
 import typer
 
 from goldspan._version import __version__
-from goldspan.cli import demo, export, extract, goldens, score, serve
+from goldspan.cli import demo, export, extract, goldens, report, score, serve, view, watch
 from goldspan.cli.console import fail, flush, silence, warn
 from goldspan.errors import GoldspanError, GoldspanWarning
 
@@ -30,6 +30,9 @@ app.command(epilog=score.EXAMPLES)(score.score)
 app.command(epilog=extract.EXAMPLES)(extract.extract)
 app.command(epilog=export.EXAMPLES)(export.export)
 app.command(epilog=serve.EXAMPLES)(serve.serve)
+app.command(epilog=view.EXAMPLES)(view.view)
+app.command(epilog=report.EXAMPLES)(report.report)
+app.command(epilog=watch.EXAMPLES)(watch.watch)
 app.add_typer(goldens.app, name="goldens")
 
 

@@ -37,6 +37,8 @@ from goldspan.online.figure_sink import FigureSink
 from goldspan.online.pipeline import Pipeline, check_units
 from goldspan.sinks import Losses, MetricSink, Sink
 from goldspan.store import Retention, SqliteStore, open_store
+from goldspan.web import routing as page
+from goldspan.web.site import Site
 
 _log = logging.getLogger("goldspan.gateway")
 
@@ -161,6 +163,7 @@ class Worker:
         routes = [
             *self._telemetry.routes,
             *api.routes(self._store, rescore=self._rescored, forget=self._scoring.forget),
+            *page.routes(self._site(), ends=stop.is_set),
         ]
         app = application(self._receiver, self._authority, routes=routes, ready=self._why_not_ready)
         http = HttpDoor(
@@ -190,6 +193,16 @@ class Worker:
         await asyncio.gather(http.stop(at_the_doors), *([rpc.stop(at_the_doors)] if rpc else []))
         self._receiver.close()
         await asyncio.get_running_loop().run_in_executor(None, self._end, until)
+
+    def _site(self) -> Site:
+        settings = self._settings
+        return Site(
+            self._store,
+            goldens=lambda: self._pipeline.goldens if settings.goldens else None,
+            is_live=True,
+            keeps_values="" if settings.keep_arguments else "`goldspan serve --keep-arguments` stores them.",
+            can_leave=bool(settings.read_tokens),
+        )
 
     def _begin(self) -> None:
         self._telemetry.start()

@@ -20,8 +20,14 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """What may be asked without a token, from anywhere: probes of an orchestrator have none, and learn one word."""
+COOKIE = "goldspan"
+"""By which a browser that handed in a read token shows that it did."""
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
+_ENTRANCE = ("/enter", "/leave", "/favicon.ico")
+_ASSETS = "/assets/"
+_FOR_PROGRAMS = ("/api/", "/metrics")
+"""What is read with the token itself, and never with a cookie: a browser sends that along unasked."""
 _INGEST = ("/v1/", "/opentelemetry.proto.collector.")
 _NO_TOKEN = Answer(401, "a bearer token is needed: send the header 'Authorization: Bearer TOKEN'")
 _WRONG_TOKEN = Answer(401, "this bearer token is not, or no longer, one of the gateway's")
@@ -34,9 +40,19 @@ _OF_NO_USE = {
 
 def right_of(path: str) -> Right | None:
     """The right that a path, or a method of gRPC, needs; None where everybody may."""
-    if path in OPEN_PATHS:
+    if path in OPEN_PATHS or is_entrance(path):
         return None
     return "ingest" if path.startswith(_INGEST) else "read"
+
+
+def is_entrance(path: str) -> bool:
+    """Whether it is where a token is handed in, or a file that belongs to every page and tells nothing of runs."""
+    return path in _ENTRANCE or path.startswith(_ASSETS)
+
+
+def is_page(path: str) -> bool:
+    """Whether it is for people with a browser, who may come with a cookie instead of a token."""
+    return right_of(path) == "read" and not path.startswith(_FOR_PROGRAMS)
 
 
 def host_of(header: str) -> str:
@@ -71,6 +87,7 @@ class Authority:
     _hosts: frozenset[str] | None = field(init=False, repr=False)
     _origins: frozenset[str] = field(init=False, repr=False)
     _tokens: tuple[tuple[bytes, Right], ...] = field(init=False, repr=False)
+    _sessions: tuple[bytes, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         hosts = None if self.allowed_hosts is None else frozenset(host_of(host) for host in self.allowed_hosts)
@@ -80,11 +97,20 @@ class Authority:
         kinds: tuple[tuple[Collection[str], Right], ...] = ((self.ingest_tokens, "ingest"), (self.read_tokens, "read"))
         tokens = tuple((_digest(token.encode()), right) for tokens, right in kinds for token in tokens)
         object.__setattr__(self, "_tokens", tokens)
+        object.__setattr__(self, "_sessions", tuple(_session(token.encode()) for token in self.read_tokens))
 
     @property
     def asks_for_tokens(self) -> bool:
         """Whether nothing but the open paths answers without a token."""
         return bool(self._tokens)
+
+    def session_for(self, token: str) -> str | None:
+        """What a browser is given for a token, to come back with; None where it is none that may read."""
+        told = _session(token.encode())
+        return told.decode() if self._knows(told) else None
+
+    def _knows(self, session: bytes) -> bool:
+        return any(hmac.compare_digest(known, session) for known in self._sessions)
 
     def refuse(self, path: str, headers: Headers, *, scheme: str = "http", over_grpc: bool = False) -> Answer | None:
         """Why a request to this path (or method of gRPC) is refused; None where it may pass.
@@ -93,15 +119,18 @@ class Authority:
         about tokens. `scheme`: `https` where it came over TLS, for a page of the other kind is one of somebody else.
         Calls `over_grpc` do not show their host, and no page can make one.
         """
-        right = right_of(path)
-        if right is None:
+        if path in OPEN_PATHS:
             return None
+        right = right_of(path)
         hosts: list[bytes] = []
         origins: list[bytes] = []
         credentials: list[bytes] = []
+        cookies: list[bytes] = []
         for name, value in headers:
             if name == b"authorization":
                 credentials.append(value)
+            elif name == b"cookie":
+                cookies.append(value)
             elif name == b"host":
                 hosts.append(value)
             elif name == b"origin":
@@ -109,9 +138,11 @@ class Authority:
         refused = None if over_grpc else self._refuse_host(hosts)
         if refused is None and origins:
             refused = self._refuse_origin(origins, hosts, scheme)
-        if refused is None and self._tokens:
-            refused = self._refuse_credentials(right, credentials)
-        return refused
+        if refused is not None or not self._tokens or right is None:
+            return refused
+        if cookies and not credentials and is_page(path) and self._knows(_session_in(cookies)):
+            return None
+        return self._refuse_credentials(right, credentials)
 
     def _refuse_host(self, hosts: list[bytes]) -> Answer | None:
         if self._hosts is None:
@@ -140,6 +171,16 @@ class Authority:
         if right in rights:
             return None
         return _OF_NO_USE[right] if rights else _WRONG_TOKEN
+
+
+def _session(token: bytes) -> bytes:
+    """What stands for a token in a cookie; the token cannot be found from it, nor be replaced by it elsewhere."""
+    return hmac.new(token, b"goldspan page", sha256).hexdigest().encode()
+
+
+def _session_in(cookies: Iterable[bytes]) -> bytes:
+    pairs = (pair.strip().partition(b"=") for cookie in cookies for pair in cookie.split(b";"))
+    return next((value for name, _, value in pairs if name == COOKIE.encode()), b"")
 
 
 def _digest(token: bytes) -> bytes:

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from goldspan import _guard
+from goldspan.gateway.doors import entrance
+from goldspan.gateway.doors.authority import is_page
 from goldspan.gateway.doors.receiver import FULL_SECONDS, Gone
 from goldspan.gateway.extra import needed
 from goldspan.gateway.intake.answers import Answer, http_answer, quoted
@@ -77,6 +79,7 @@ class Application:
             *(Route(path, export, methods=["POST"]) for path, export in self._exports.items()),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz(ready)),
+            *entrance.routes(authority),
             *routes,
         )
         """All that it answers to."""
@@ -91,6 +94,8 @@ class Application:
         export = self._exports.get(path)
         if refused is not None and path.startswith(_API):
             await _refusal_of_the_api(refused)(scope, receive, _sealing(send))
+        elif refused is not None and refused.status == 401 and is_page(path) and _wants_html(headers):
+            await entrance.asking(path, scope["query_string"])(scope, receive, _sealing(send))
         elif refused is not None:
             signal = EXPORTS.get(path, "traces")
             if export is not None:
@@ -173,6 +178,11 @@ def _sealing(send: Send) -> Send:
         await send(message)
 
     return sealed
+
+
+def _wants_html(headers: RawHeaders) -> bool:
+    """Whether somebody with a browser asks, and no program."""
+    return any(name == b"accept" and b"text/html" in value for name, value in headers)
 
 
 def _media_of(headers: RawHeaders) -> Media | None:

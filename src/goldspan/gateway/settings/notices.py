@@ -101,7 +101,7 @@ def start_up_lines(settings: Settings, http_port: int, grpc_port: int | None) ->
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     scheme = "https" if settings.tls_cert else "http"
     back_ends = settings.back_ends
-    lines = [f"goldspan {__version__} listens on {scheme}://{host}:{http_port} (OTLP/HTTP, API, /metrics)"]
+    lines = [f"goldspan {__version__} listens on {scheme}://{host}:{http_port} (the page, OTLP/HTTP, API, /metrics)"]
     if grpc_port is not None:
         lines.append(f"OTLP/gRPC on {host}:{grpc_port}{' (TLS)' if settings.tls_cert else ''}")
     lines.append(f"access: {_access(settings)}")

@@ -1,0 +1,78 @@
+// Charts of how runs came out over time. What they show is in the figures beside them as well.
+"use strict";
+
+(() => {
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const resolved = (name) => { // light-dark() is resolved where it is used
+    const probe = document.createElement("i");
+    probe.style.color = colour(name);
+    document.body.append(probe);
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  };
+  const drawn = new WeakMap();
+  const address = (element) => // the chart above a list shows what the list shows
+    element.dataset.trend || `/trend${document.querySelector("#results").getAttribute("hx-get").slice(1)}`;
+
+  const stacked = ({ time, passed, failed, not_evaluated: unknown }) => [
+    time,
+    passed.map((count, at) => count + failed[at] + unknown[at]),
+    passed.map((count, at) => count + failed[at]),
+    passed,
+  ];
+
+  const options = (element, columns) => {
+    const bars = uPlot.paths.bars({ size: [0.85, 40], align: 1, gap: 1 });
+    const grid = { stroke: resolved("--line"), width: 1 };
+    const axis = { stroke: resolved("--quiet"), grid, ticks: grid, font: "11px system-ui, sans-serif" };
+    const counts = [columns.not_evaluated, columns.failed, columns.passed];
+    const series = (label, name, which) => ({
+      label, fill: resolved(name), stroke: resolved(name), width: 0, paths: bars, points: { show: false },
+      value: (chart, value, index, at) => (at == null ? "–" : counts[which][at]),
+    });
+    return {
+      width: element.clientWidth - 14, height: 100, padding: [6, 6, 0, 0], legend: { live: true }, cursor: { y: false },
+      scales: { x: { range: (chart, low, high) => [low, high + (columns.time[1] - columns.time[0])] }, y: { range: (chart, low, high) => [0, Math.max(1, high)] } },
+      axes: [{ ...axis, size: 24 }, { ...axis, size: 40, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5] }],
+      series: [{ label: "from" }, series("not evaluated", "--bar-none", 0), series("failed", "--bar-bad", 1), series("passed", "--bar-good", 2)],
+    };
+  };
+
+  const draw = async (element) => {
+    let columns;
+    try {
+      const answer = await fetch(address(element), { headers: { Accept: "application/json" } });
+      if (!answer.ok) return;
+      columns = await answer.json();
+    } catch { return; } // the figures are there; a chart that cannot be had is no reason for more
+    if (!element.isConnected) return;
+    drawn.get(element)?.chart.destroy();
+    element.replaceChildren();
+    element.hidden = columns.time.length < 2;
+    if (element.hidden) return;
+    element.setAttribute("role", "img");
+    const sum = (counts) => counts.reduce((all, count) => all + count, 0);
+    element.setAttribute("aria-label", `${element.dataset.title || "Runs over time"}: ${sum(columns.passed)} passed, ${sum(columns.failed)} failed, ${sum(columns.not_evaluated)} not evaluated`);
+    const chart = new uPlot(options(element, columns), stacked(columns), element);
+    drawn.set(element, { chart, columns });
+  };
+  const all = () => document.querySelectorAll("[data-trend]");
+  const drawAll = () => { for (const element of all()) draw(element); };
+  const again = () => {
+    for (const element of all()) {
+      const known = drawn.get(element);
+      if (!known) continue;
+      known.chart.destroy();
+      drawn.set(element, { ...known, chart: new uPlot(options(element, known.columns), stacked(known.columns), element) });
+    }
+  };
+  let resting = null;
+  window.addEventListener("resize", () => { clearTimeout(resting); resting = setTimeout(again, 150); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  document.addEventListener("goldspan:shown", () => {
+    clearTimeout(resting);
+    resting = setTimeout(drawAll, 300);
+  });
+  drawAll();
+})();

@@ -1,0 +1,163 @@
+"""Requests that no golden is for, grouped by what they ask, each group with a golden that could be written for it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from goldspan.extraction.hints import Hint, gathered
+from goldspan.goldens.drafts import draft_of_run, written
+from goldspan.model.rendering import asked, short
+from goldspan.store import RunFilter, SqliteStore, StoredRun
+from goldspan.store.documents import LONGEST_INPUT, run_of
+from goldspan.store.protocol import EVERY_RUN, MOST_AT_ONCE
+from goldspan.web.entries import hints_of
+from goldspan.web.similar import groups
+
+LOOKED_AT = 2000
+"""So many of the newest requests without a golden are grouped."""
+_GROUPS = 40
+_EXAMPLES = 5
+_TOOLS = 12
+_NAMES = 4
+_TYPICAL = 240
+"""So many groups, runs of a group, tools of a sequence, names of agents and characters of a request are shown."""
+_LONGEST_DRAFT = 4_000
+"""Characters of a draft beside a group; a longer one stands at its run."""
+_MOST_VALUES = 20_000
+"""Characters of arguments that a draft may state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A golden that could be written for a run, as YAML: to be copied, looked over and put into a golden file."""
+
+    text: str
+    """It names the tools."""
+    with_arguments: str | None
+    """It states their arguments as well; `None`: they are not kept, or too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A run of a group."""
+
+    run_id: str
+    time_ns: int
+    asked: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Requests that ask for much the same."""
+
+    count: int
+    typical: str | None
+    """What one of them asked, one of those with the most frequent sequence; `None`: what they ask is not known."""
+    tools: tuple[str, ...]
+    """The beginning of the most frequent sequence of tools."""
+    tools_left: int
+    """So many more calls are in it."""
+    tools_count: int
+    """In how many of them it is."""
+    sequences: int
+    """How many different sequences there are."""
+    why: str
+    """Why one of them has no golden."""
+    newest_ns: int
+    examples: tuple[Example, ...]
+    agents: tuple[str, ...]
+    services: tuple[str, ...]
+    draft: str | None
+    """A golden for them; `None`: it is too long to stand here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncovered:
+    """What there is to cover."""
+
+    groups: tuple[Group, ...]
+    """Those of the most requests."""
+    total: int
+    """How many requests have no golden."""
+    looked_at: int
+    """How many of them, the newest, are grouped here."""
+    left_groups: int
+    left_runs: int
+    """So many more groups, and requests in them, are not shown."""
+    covered: int
+    """How many runs have a golden."""
+    health: Sequence[tuple[Hint, int]]
+    """What is amiss with the capture of the newest run of each group that is shown, and of how many groups."""
+
+
+def uncovered(store: SqliteStore, wanted: RunFilter = EVERY_RUN) -> Uncovered:
+    """Of the runs that are meant the newest requests without a golden, grouped by similar text, large groups first."""
+    without = replace(wanted, covered=False, unit=wanted.unit or "request")
+    runs = list(_newest(store, without))
+    found = sorted(groups([run.current.document["input"] for run in runs]), key=lambda group: (-len(group), group))
+    shown = [[runs[at] for at in group] for group in found[:_GROUPS]]
+    return Uncovered(
+        groups=tuple(map(_group, shown)),
+        total=store.count(without).total,
+        looked_at=len(runs),
+        left_groups=len(found[_GROUPS:]),
+        left_runs=sum(map(len, found[_GROUPS:])),
+        covered=store.count(replace(wanted, covered=True)).total,
+        health=gathered(hint for newest, *_ in shown for hint in hints_of(newest.current.document)),
+    )
+
+
+def draft_of(document: Mapping[str, Any]) -> Draft:
+    """A golden for a stored run, that the run passes."""
+    run = run_of(document)
+    cut_off = run.input is not None and len(run.input) >= LONGEST_INPUT
+    text = written(draft_of_run(run, cut_off=cut_off))
+    kept = [call.arguments for call in run.tool_calls if call.arguments is not None]
+    if not kept or len(json.dumps(kept)) > _MOST_VALUES:
+        return Draft(text, None)
+    with_arguments = written(draft_of_run(run, arguments=True, cut_off=cut_off))
+    return Draft(text, None if with_arguments == text else with_arguments)
+
+
+def _newest(store: SqliteStore, wanted: RunFilter) -> Iterator[StoredRun]:
+    cursor: str | None = None
+    for _ in range(0, LOOKED_AT, MOST_AT_ONCE):
+        page = store.runs(wanted, limit=MOST_AT_ONCE, cursor=cursor)
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _group(runs: Sequence[StoredRun]) -> Group:
+    """What there is to say of some runs, the newest first."""
+    documents = [run.current.document for run in runs]
+    sequences = Counter(tuple(document["tools_used"]) for document in documents)
+    ((tools, often),) = sequences.most_common(1)
+    typical = next(document for document in documents if tuple(document["tools_used"]) == tools)
+    draft = draft_of(typical).text
+    return Group(
+        count=len(runs),
+        typical=None if typical["input"] is None else short(" ".join(typical["input"].split()), _TYPICAL),
+        tools=tuple(map(short, tools[:_TOOLS])),
+        tools_left=len(tools[_TOOLS:]),
+        tools_count=often,
+        sequences=len(sequences),
+        why=typical["reason"],
+        newest_ns=runs[0].time_ns,
+        examples=tuple(
+            Example(run.run_id, run.time_ns, asked(run.current.document["input"])) for run in runs[:_EXAMPLES]
+        ),
+        agents=_names(document["agent"] for document in documents),
+        services=_names(document["service"] for document in documents),
+        draft=draft if len(draft) <= _LONGEST_DRAFT else None,
+    )
+
+
+def _names(told: Iterator[str | None]) -> tuple[str, ...]:
+    return tuple(islice(map(short, dict.fromkeys(filter(None, told))), _NAMES))

@@ -1,0 +1,328 @@
+"""How goldens stand: rates with intervals, what is stale, never met or gone, and the tools that trouble them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goldspan import ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
+from goldspan.errors import ConfigurationError
+from goldspan.model import Health
+from goldspan.model.matchers import Regex
+from goldspan.online.intervals import wilson_interval
+from goldspan.store import Counts, RunFilter, SqliteStore, open_store
+from goldspan.web.filters import read_filters
+from goldspan.web.goldens import (
+    AT_ONCE,
+    MOST_TOOLS,
+    Board,
+    Look,
+    golden_standing,
+    rate_of,
+    read_look,
+    standings,
+)
+from goldspan.web.site import Site
+from goldspan.web.templates import render
+
+DAY = 24 * 60 * 60 * 10**9
+BEGAN = 1_767_225_600 * 10**9
+REFUND = Golden("refund", input="Money back", tools=(ExpectedTool("find_order"), ExpectedTool("refund")), threshold=1)
+STATUS = Golden("status", input="Where is my parcel?", tools=(ExpectedTool("track"),))
+IDLE = Golden("idle", input="Never asked", tools=())
+HOSTILE = Golden("<b>&\u202e'\"/?#%", tools=(ExpectedTool("<i>"),), threshold=1)
+SHARED: dict[str, Any] = {"version": "0", "is_live": False, "keeps_values": "", "can_leave": False}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with open_store(tmp_path / "goldspan.db") as opened:
+        yield opened
+
+
+def add(
+    store: SqliteStore, golden: Golden | None, calls: str, day: int = 0, times: int = 1, agent: str | None = None
+) -> None:
+    """Runs of a golden that called some tools."""
+    number = store.count().total
+    made = tuple(ToolCall(name) for name in calls.split())
+    store.submit_many(
+        evaluate(
+            Run(
+                f"run-{number + at}", input="Money back", tool_calls=made, agent=agent, start_ns=BEGAN + day * DAY + at
+            ),
+            Goldens() if golden is None else golden,
+        )
+        for at in range(times)
+    )
+
+
+def in_use(*goldens: Golden) -> Goldens:
+    return Goldens(goldens)
+
+
+def states(board: Board) -> dict[str, str]:
+    return {row.golden_id: row.state for row in board.rows}
+
+
+def page(store: SqliteStore, goldens: Goldens | None = None, *query: tuple[str, str]) -> str:
+    """The view as it is shown."""
+    look, rest = read_look(query)
+    filters = read_filters(rest)
+    board = standings(store, goldens, filters.meant, look)
+    return render("goldens.html", view="goldens", board=board, filters=filters, **SHARED)
+
+
+# --- rates and states -------------------------------------------------------------------------------------------------
+
+
+def test_a_rate_is_of_what_was_judged_and_not_known_of_nothing() -> None:
+    rate = rate_of(Counts(passed=8, failed=2, not_evaluated=5))
+    assert (rate.share, (rate.low, rate.high)) == (0.8, wilson_interval(8, 10))
+    unknown = rate_of(Counts(not_evaluated=3))
+    assert (unknown.share, unknown.low, unknown.high) == (None, None, None)
+
+
+def test_each_golden_stands_as_its_runs_came_out_worst_first(store: SqliteStore) -> None:
+    add(store, REFUND, "find_order refund", day=20, times=3)
+    add(store, REFUND, "find_order cancel", day=20, times=3)
+    add(store, STATUS, "track", day=1)
+    add(store, HOSTILE, "<i>", day=20)
+    add(store, Golden("quiet", tools=(), metrics=("tool_recall",), thresholds={"tool_recall": 1}), "", day=20)
+    add(store, None, "search", day=21, times=4)
+    board = standings(store, in_use(REFUND, STATUS, IDLE, Golden("quiet")), RunFilter())
+    assert states(board) == {
+        "refund": "failing",
+        "status": "stale",
+        "idle": "never matched",
+        HOSTILE.id: "gone",
+        "quiet": "not judged",
+    }
+    assert list(states(board)) == ["refund", "status", "idle", HOSTILE.id, "quiet"]
+    refund = board.rows[0]
+    assert (refund.rate.counts, refund.rate.share, refund.asked) == (Counts(3, 3), 0.5, "Money back")
+    assert refund.last_ns == BEGAN + 20 * DAY + 2
+    assert (board.covered, board.uncovered, board.total) == (Counts(5, 3, 1), 4, 5)
+    assert [state for state, _, _ in board.states] == ["failing", "stale", "never matched", "gone", "not judged"]
+
+
+def test_few_failures_among_many_passes_are_no_failing_golden(store: SqliteStore) -> None:
+    add(store, STATUS, "track", times=99)
+    add(store, STATUS, "")
+    assert states(standings(store, in_use(STATUS), RunFilter())) == {"status": "fine"}
+
+
+def test_where_the_goldens_in_use_are_not_known_none_is_gone_and_none_was_never_matched(store: SqliteStore) -> None:
+    add(store, STATUS, "track")
+    board = standings(store, None, RunFilter())
+    assert (states(board), board.known) == ({"status": "fine"}, False)
+    assert "--goldens goldens.yaml" in page(store)
+
+
+def test_what_runs_say_themselves_is_expected_is_in_no_file_and_not_gone(store: SqliteStore) -> None:
+    store.submit(evaluate(Run("r", tool_calls=(ToolCall("a"),), expected_tools=("a",)), Goldens([IDLE])))
+    row = standings(store, in_use(IDLE), RunFilter()).rows[-1]
+    assert (row.state, row.asked) == ("fine", "what runs say themselves is expected")
+
+
+def test_of_some_runs_nobody_can_say_that_a_golden_was_never_matched(store: SqliteStore) -> None:
+    add(store, REFUND, "find_order", agent="support")
+    add(store, STATUS, "track", agent="post")
+    board = standings(store, in_use(REFUND, STATUS, IDLE), RunFilter(agent="post"))
+    assert states(board) == {"status": "fine"}
+    assert [tool.name for tool in board.tools.tallies] == ["track"]
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_thousands_of_goldens_are_found_page_by_page_and_by_text(store: SqliteStore) -> None:
+    add(store, REFUND, "find_order refund")
+    many = Goldens([REFUND, *(Golden(f"g{number:05}", input=f"Question {number}") for number in range(10_000))])
+    board = standings(store, many, RunFilter(), Look(page=3))
+    assert (len(board.rows), board.found, board.pages, board.first) == (AT_ONCE, 10_001, 101, 201)
+    assert standings(store, many, RunFilter(), Look(page=900_000)).look.page == 101
+    assert [row.golden_id for row in standings(store, many, RunFilter(), Look(find="QUESTION 777")).rows] == [
+        "g00777", *(f"g0777{digit}" for digit in range(10))
+    ]  # fmt: skip
+    assert [row.golden_id for row in standings(store, many, RunFilter(), Look(find="Refund")).rows] == ["refund"]
+    assert [row.golden_id for row in standings(store, many, RunFilter(), Look(state="fine")).rows] == ["refund"]
+    shown = page(store, many)
+    assert len(shown.encode()) < 300_000
+    assert "page 1 of 101" in shown
+    assert 'href="/goldens?page=2"' in shown
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [("worst", "bca"), ("name", "abc"), ("runs", "cba"), ("rate", "bca"), ("newest", "acb")],
+)
+def test_goldens_come_in_the_order_that_is_asked_for(store: SqliteStore, sort: Any, order: str) -> None:
+    golden = {name: Golden(name, tools=(ExpectedTool("t"),)) for name in "abc"}
+    add(store, golden["a"], "t", day=9)
+    add(store, golden["b"], "", day=1, times=4)
+    add(store, golden["c"], "t", day=5, times=8)
+    add(store, golden["c"], "", day=5)
+    board = standings(store, None, RunFilter(), Look(sort=sort))
+    assert "".join(row.golden_id for row in board.rows) == order
+
+
+def test_a_look_is_read_from_an_address_and_written_into_one() -> None:
+    look, rest = read_look([("find", " refund "), ("sort", "rate"), ("page", "2"), ("agent", "a&b"), ("state", "")])
+    assert (look.sort, look.find, look.state, look.page) == ("rate", "refund", None, 2)
+    assert rest == [("agent", "a&b")]
+    assert look.address(state="never matched") == "/goldens?agent=a%26b&sort=rate&find=refund&state=never+matched"
+    assert look.address(page=3) == "/goldens?agent=a%26b&sort=rate&find=refund&page=3"
+    assert Look().address(sort="worst") == "/goldens"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("sort", "sideways"), ("state", "asleep"), ("page", "0"), ("page", "-1"), ("page", "²")]
+)
+def test_a_look_that_means_nothing_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} must be"):
+        read_look([(name, text)])
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+def test_tools_are_told_of_runs_with_a_golden_only(store: SqliteStore) -> None:
+    add(store, REFUND, "find_order cancel", times=2)
+    add(store, None, "search")
+    tools = standings(store, None, RunFilter()).tools
+    told = {tool.name: (tool.called, tool.expected, tool.missing, tool.unexpected) for tool in tools.tallies}
+    assert told == {"cancel": (2, 0, 0, 2), "refund": (0, 2, 2, 0), "find_order": (2, 2, 0, 0)}
+    assert [(each.expected, each.called, each.runs) for each in tools.substitutions] == [("refund", "cancel", 2)]
+    assert 'href="/?covered=true&amp;tool=refund&amp;tool_role=missing"' in page(store)
+
+
+def test_of_very_many_tools_those_with_most_trouble_are_shown(store: SqliteStore) -> None:
+    add(store, REFUND, " ".join(f"tool{number}" for number in range(MOST_TOOLS + 7)))
+    tools = standings(store, None, RunFilter()).tools
+    assert (len(tools.tallies), tools.left) == (MOST_TOOLS, 9)
+    assert "9 more tools" in page(store)
+
+
+# --- one golden -------------------------------------------------------------------------------------------------------
+
+
+def test_a_golden_shows_its_rate_its_last_failures_how_it_was_found_and_what_it_says(store: SqliteStore) -> None:
+    add(store, REFUND, "find_order refund", times=5)
+    add(store, REFUND, "find_order cancel", day=1, times=12)
+    standing = golden_standing(store, in_use(REFUND), "refund")
+    assert standing is not None
+    assert (standing.row.state, standing.row.rate.counts) == ("failing", Counts(5, 12))
+    assert [entry.run_id for entry in standing.failures] == [f"run-{number}" for number in range(16, 6, -1)]
+    assert (standing.found_by, standing.looked_at) == ((("what the run itself expects", 17),), 17)
+    assert standing.definition == (
+        "  - id: refund\n    input: Money back\n    tools: [find_order, refund]\n    threshold: 1\n"
+    )
+    assert [(each.expected, each.called) for each in standing.tools.substitutions] == [("refund", "cancel")]
+
+
+def test_what_is_amiss_with_the_capture_of_failures_stands_above_them(store: SqliteStore) -> None:
+    store.submit_many(evaluate(Run(name, health=Health(missing_root=True)), REFUND) for name in ("a", "b"))
+    standing = golden_standing(store, None, "refund")
+    assert standing is not None
+    assert [runs for _, runs in standing.health] == [2]
+    assert "span is missing" in render("golden.html", view="goldens", standing=standing, **SHARED)
+
+
+def test_a_golden_is_stale_by_what_other_goldens_had(store: SqliteStore) -> None:
+    add(store, STATUS, "track")
+    alone = golden_standing(store, None, "status")
+    add(store, REFUND, "find_order refund", day=8)
+    beside = golden_standing(store, None, "status")
+    assert alone is not None
+    assert beside is not None
+    assert (alone.row.state, beside.row.state, beside.definition) == ("fine", "stale", None)
+
+
+def test_a_golden_that_no_run_met_says_how_it_would_be_found(store: SqliteStore) -> None:
+    standing = golden_standing(store, in_use(IDLE), "idle")
+    assert standing is not None
+    assert (standing.row.state, standing.failures, standing.looked_at) == ("never matched", (), 0)
+    shown = render("golden.html", view="goldens", standing=standing, **SHARED)
+    assert "No run was judged by it" in shown
+    assert "tools: []" in shown
+
+
+def test_of_a_golden_that_nobody_knows_there_is_nothing_to_show(store: SqliteStore) -> None:
+    assert golden_standing(store, None, "nobody") is None
+    assert golden_standing(store, in_use(IDLE), "nobody") is None
+
+
+def test_a_golden_that_cannot_be_written_down_is_shown_without_that(store: SqliteStore) -> None:
+    odd = Golden("odd", tools=(ExpectedTool("t", {"x": object()}),))
+    standing = golden_standing(store, in_use(odd), "odd")
+    assert standing is not None
+    assert (standing.definition, standing.cut_off) == (None, False)
+    assert "No golden file says it." in render("golden.html", view="goldens", standing=standing, **SHARED)
+
+
+def test_of_a_golden_without_end_the_beginning_is_shown(store: SqliteStore) -> None:
+    long = Golden("long", tools=tuple(ExpectedTool(f"tool_number_{number}") for number in range(5000)))
+    standing = golden_standing(store, in_use(long), "long")
+    assert standing is not None
+    assert standing.cut_off
+    shown = render("golden.html", view="goldens", standing=standing, **SHARED)
+    assert "Only its beginning is shown." in shown
+    assert len(shown.encode()) < 300_000
+
+
+# --- as it is shown ---------------------------------------------------------------------------------------------------
+
+
+def test_hostile_names_are_text_and_lead_where_they_should(store: SqliteStore) -> None:
+    add(store, HOSTILE, "<i>")
+    add(store, HOSTILE, "<u>")
+    board = page(store)
+    site = Site(store, goldens=lambda: None, is_live=False)
+    shown = site.golden(HOSTILE.id, ())
+    assert shown.status == 200
+    for text in (board, shown.body):
+        assert "<b>" not in text
+        assert "<i>" not in text
+        assert "\u202e" not in text
+        assert "&lt;b&gt;&amp;⟨U+202E⟩" in text
+    assert 'href="/goldens/%3Cb%3E%26%E2%80%AE%27%22%2F%3F%23%25"' in board
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_without_goldens_the_page_tells_how_to_write_one(store: SqliteStore, is_live: bool) -> None:
+    site = Site(store, goldens=lambda: None, is_live=is_live)
+    empty = site.goldens(()).body
+    assert "No goldens yet" in empty
+    assert ("goldspan serve --goldens goldens.yaml" in empty) is is_live
+    add(store, None, "search")
+    assert "1 run is stored without a golden" in site.goldens(()).body
+
+
+def test_a_filter_that_means_no_golden_says_so_and_shows_the_way_back(store: SqliteStore) -> None:
+    add(store, STATUS, "track")
+    shown = page(store, None, ("find", "nothing"))
+    assert "No golden is meant by this." in shown
+    assert 'value="nothing"' in shown
+    narrowed = page(store, None, ("agent", "nobody"), ("environment", "test"), ("sort", "name"))
+    assert '<input type="hidden" name="environment" value="test">' in narrowed
+    assert '<input type="hidden" name="sort" value="name">' in narrowed
+
+
+def test_numbers_that_are_not_known_are_not_shown_as_zero(store: SqliteStore) -> None:
+    add(store, Golden("quiet", tools=(), metrics=("tool_recall",), thresholds={"tool_recall": 1}), "")
+    shown = page(store)
+    assert "not known" in shown
+    assert "0 %" not in shown
+
+
+def test_a_rule_in_a_golden_is_shown_as_it_is_written(store: SqliteStore) -> None:
+    golden = Golden("g", tools=(ExpectedTool("t", {"a": Regex("x+")}),), order="exact")
+    standing = golden_standing(store, in_use(golden), "g")
+    assert standing is not None
+    assert standing.definition == (
+        '  - id: g\n    order: exact\n    tools: [{name: t, arguments: {a: {regex: "x+"}}}]\n'
+    )

@@ -1,0 +1,251 @@
+"""Requests without a golden are grouped by what they ask, each group with a draft that holds for its runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate, load_goldens
+from goldspan.model import Health
+from goldspan.store import RunFilter, SqliteStore, open_store
+from goldspan.store.documents import run_of, stored_document
+from goldspan.web import uncovered as view
+from goldspan.web.similar import groups, masked
+from goldspan.web.site import Site
+from goldspan.web.texts import visible
+from goldspan.web.uncovered import draft_of, uncovered
+
+NONE = Goldens()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with open_store(tmp_path / "goldspan.db", keep_arguments=True) as opened:
+        yield opened
+
+
+def asked(number: int, text: str | None, calls: str = "", **told: Any) -> Evaluation:
+    made = tuple(ToolCall(name, arguments={"n": number}) for name in calls.split())
+    return evaluate(Run(f"run-{number}", input=text, tool_calls=made, start_ns=number + 1, **told), NONE)
+
+
+def document(run: Run, *, values: bool = True) -> dict[str, Any]:
+    return stored_document(evaluate(run, NONE), keep_arguments=values)
+
+
+def page(store: SqliteStore, *, is_live: bool = False) -> str:
+    answer = Site(store, goldens=lambda: None, is_live=is_live).uncovered(())
+    assert answer.status == 200
+    return answer.body
+
+
+# --- texts that ask for the same --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Refund order 7, please!", "refund order # please"),
+        ("Refund  ORDER #4711-AB: please", "refund order # please"),
+        ("Rename \"my cat\" to “Tom” and 'it' to `x`", "rename # to # and # to #"),
+        ("don't can't", "don t can t"),
+        ("mail ann@example.com or see https://example.com/a?b=1", "mail # or see https example com a b #"),
+        ("予約7件をお願いします", "予約 # 件をお願いします"),
+        ("9f1b2c3d-aaaa 2026-01-31T08:00:00Z $12.50", "# # #"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_what_varies_in_a_request_is_left_out(text: str | None, left: str) -> None:
+    assert masked(text) == left
+
+
+def test_texts_that_differ_in_a_word_or_two_are_one_group() -> None:
+    texts = [
+        "Book a hotel in Paris for 3 nights",
+        "Cancel my subscription",
+        "please book a hotel in Rome for 12 nights",
+        "Book a hotel in Oslo for 1 nights.",
+        "cancel my subscription!",
+        "What is the weather?",
+    ]
+    assert sorted(groups(texts)) == [[0, 2, 3], [1, 4], [5]]
+
+
+def test_texts_that_ask_for_other_things_stay_apart() -> None:
+    assert len(groups(["cancel my order 7", "cancel my flight 7", "refund my order 7", None, "", "?!"])) == 4
+
+
+words = st.lists(
+    st.sampled_from(("book", "a", "hotel", "in", "paris", "cancel", "my", "order", "7", "please")), max_size=7
+).map(" ".join)
+
+
+@given(st.lists(words | st.none() | st.text(max_size=9), max_size=25), st.randoms(use_true_random=False))
+def test_groups_do_not_depend_on_the_order_of_the_texts(texts: list[str | None], chance: random.Random) -> None:
+    def parts(given: Sequence[str | None]) -> list[list[str]]:
+        return sorted(sorted(repr(given[at]) for at in group) for group in groups(given))
+
+    shuffled = texts.copy()
+    chance.shuffle(shuffled)
+    assert parts(texts) == parts(shuffled)
+    assert sorted(at for group in groups(texts) for at in group) == list(range(len(texts)))
+
+
+def test_long_texts_are_told_apart_by_their_end() -> None:
+    preamble = "You are given these documents. " * 40
+    asked_ = [
+        f"{preamble}{question}" for question in ("What does it cost?" * 6, "Who wrote it, and when, and why so?" * 4)
+    ]
+    assert len(groups(asked_)) == 2
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_tells_how_many_what_they_ask_and_what_most_of_them_called(store: SqliteStore) -> None:
+    covered = evaluate(Run("covered", tool_calls=(ToolCall("x"),)), Golden("g", tools=(ExpectedTool("x"),)))
+    component = asked(90, "Part of order 1", unit="component", component="retriever")
+    store.submit_many(
+        [
+            *(asked(number, f"Cancel order {number}", "find cancel", agent="support") for number in range(6)),
+            asked(6, "Cancel order 6", "find", service="shop"),
+            asked(7, "Hello there", "greet"),
+            asked(8, None),
+            covered,
+            component,
+        ]
+    )
+    found = uncovered(store)
+    assert (found.total, found.looked_at, found.covered, found.left_groups, found.left_runs) == (9, 9, 1, 0, 0)
+    first, *others = found.groups
+    assert (first.count, first.tools, first.tools_count, first.sequences) == (7, ("find", "cancel"), 6, 2)
+    assert (first.typical, first.newest_ns) == ("Cancel order 5", 7)
+    assert [each.run_id for each in first.examples] == ["run-6", "run-5", "run-4", "run-3", "run-2"]
+    assert (first.agents, first.services) == (("support",), ("shop",))
+    assert "no golden for this input" in first.why
+    assert first.draft == "  - id: cancel-order-5\n    input: Cancel order 5\n    tools: [find, cancel]\n"
+    assert [(group.count, group.typical) for group in others] == [(1, None), (1, "Hello there")]
+
+
+def test_only_runs_that_are_meant_are_looked_at(store: SqliteStore) -> None:
+    store.submit_many([asked(1, "Hello", agent="a"), asked(2, "Hello", agent="b"), asked(3, "Bye", unit="component")])
+    found = uncovered(store, RunFilter(agent="b"))
+    assert (found.total, [each.run_id for each in found.groups[0].examples]) == (1, ["run-2"])
+    assert [group.typical for group in uncovered(store, RunFilter(unit="component")).groups] == ["Bye"]
+
+
+def test_only_the_newest_are_looked_at_and_the_page_says_so(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "LOOKED_AT", 10)
+    monkeypatch.setattr(view, "MOST_AT_ONCE", 5)
+    store.submit_many(asked(number, f"{'abcdefghijklmnopqrstuvwxyz'[number]} " * 9) for number in range(26))
+    found = uncovered(store)
+    assert (found.total, found.looked_at, len(found.groups)) == (26, 10, 10)
+    assert {group.typical and group.typical[0] for group in found.groups} == set("qrstuvwxyz")
+    assert "The newest 10 are grouped" in page(store)
+
+
+def test_small_groups_beyond_the_largest_are_counted(store: SqliteStore) -> None:
+    chance = random.Random(3)
+    texts = ["".join(chance.choices("abcdefghij", k=30)) for _ in range(50)]
+    store.submit_many(asked(number, text) for number, text in enumerate([*texts, "Same", "Same"]))
+    found = uncovered(store)
+    assert (len(found.groups), found.left_groups, found.left_runs) == (40, 11, 11)
+    assert (found.groups[0].count, found.groups[0].sequences) == (2, 1)
+    shown = page(store)
+    assert "11 more groups of 11 requests are not shown" in shown
+    assert len(shown.encode()) < 300_000
+
+
+def test_a_long_sequence_is_told_in_brief_and_its_draft_stands_at_the_run(store: SqliteStore) -> None:
+    store.submit(asked(1, "Do it all", " ".join(f"tool_number_{number}" for number in range(500))))
+    (group,) = uncovered(store).groups
+    assert (len(group.tools), group.tools_left, group.draft) == (12, 488, None)
+    assert "it stands at the run" in page(store)
+
+
+# --- drafts of stored runs --------------------------------------------------------------------------------------------
+
+
+def test_a_draft_states_arguments_where_they_are_kept() -> None:
+    run = Run("r", input="Hi", tool_calls=(ToolCall("a", arguments={"x": 1}), ToolCall("b", arguments=[1])))
+    kept = draft_of(document(run))
+    assert kept.text.endswith("tools: [a, b]\n")
+    assert kept.with_arguments is not None
+    assert kept.with_arguments.endswith("tools: [{name: a, arguments: {x: 1}}, b]\n")
+    assert draft_of(document(run, values=False)).with_arguments is None
+
+
+@pytest.mark.parametrize("arguments", [[1, 2], {"x": "y" * 30_000}])
+def test_arguments_that_cannot_be_stated_or_are_too_many_make_no_second_draft(arguments: Any) -> None:
+    assert draft_of(document(Run("r", tool_calls=(ToolCall("a", arguments=arguments),)))).with_arguments is None
+
+
+def test_a_draft_of_an_input_that_was_cut_off_finds_the_whole_one(tmp_path: Path) -> None:
+    whole = "Tell me everything about " + "it " * 2000
+    path = tmp_path / "draft.yaml"
+    path.write_text(draft_of(document(Run("r", input=whole))).text)
+    assert evaluate(Run("s", input=whole), load_goldens(path)).passed
+
+
+hostile = st.text(max_size=12) | st.sampled_from(
+    ("a: b", "- x", "'", '"\\', "\u202eevil", "a\x00b", "<b>", "null", "\n")
+)
+
+
+@given(hostile, st.lists(st.tuples(hostile.filter(bool), st.dictionaries(hostile, hostile, max_size=2)), max_size=3))
+def test_a_draft_is_shown_as_it_is_and_holds_for_its_run(
+    tmp_path_factory: pytest.TempPathFactory, text: str, calls: Sequence[tuple[str, dict[str, str]]]
+) -> None:
+    made = tuple(ToolCall(name, arguments=arguments) for name, arguments in calls)
+    stored = document(Run("r", input=text, tool_calls=made))
+    draft = draft_of(stored)
+    path = tmp_path_factory.mktemp("drafts") / "draft.yaml"
+    for written in filter(None, (draft.text, draft.with_arguments)):
+        assert visible(written) == written
+        path.write_text(written, encoding="utf-8")
+        (golden,) = load_goldens(path)
+        assert evaluate(run_of(stored), golden).passed
+
+
+# --- as it is shown ---------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_store_and_one_in_which_all_is_covered_say_what_is_next(store: SqliteStore) -> None:
+    assert "Nothing is stored yet" in page(store)
+    assert "See how to send the first one" in page(store, is_live=True)
+    store.submit(evaluate(Run("r"), Golden("g")))
+    assert "Every request has a golden" in page(store)
+
+
+def test_hostile_requests_are_shown_as_text(store: SqliteStore) -> None:
+    store.submit(asked(1, "<script>alert(1)</script>\u202e", "<i>", agent="<u>", service="<s>"))
+    shown = page(store)
+    for tag in ("<script>alert", "<i>", "<u>", "<s>", "\u202e"):
+        assert tag not in shown
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;⟨U+202E⟩" in shown
+    assert "\\u202E" in shown
+
+
+def test_what_is_amiss_with_the_capture_is_told_with_what_to_do(store: SqliteStore) -> None:
+    store.submit_many([asked(1, None, health=Health(content_off=True)), asked(2, None), asked(3, "Hi")])
+    found = uncovered(store)
+    assert found.health == []
+    store.submit(asked(4, None, health=Health(content_off=True)))
+    assert [(hint.found, groups_) for hint, groups_ in uncovered(store).health] == [("no content recorded", 1)]
+    assert "no content recorded" in page(store)
+
+
+def test_requests_of_which_nobody_knows_what_they_ask_say_how_a_golden_is_found(store: SqliteStore) -> None:
+    store.submit(asked(1, None, "search"))
+    shown = page(store)
+    assert "What they ask is not known" in shown
+    assert "goldspan.golden.id" in shown
