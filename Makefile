@@ -6,10 +6,10 @@ STRESS ?= 1
 RUN := $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: demo install format lint types test cover recipes stress bench docs help
+.PHONY: demo install format lint types test cover recipes stress bench docs screenshots help
 
-demo: $(VENV)/.core ## score a small agent's requests as they happen, offline
-	@$(VENV)/bin/goldspan demo
+demo: $(VENV)/.web ## score a small agent's requests as they happen, offline, and say where to look at them
+	@$(VENV)/bin/goldspan demo --out .demo
 
 install: $(VENV)/.dev ## everything needed to work on goldspan, into .venv
 
@@ -50,21 +50,24 @@ docs: $(VENV)/.dev ## write what is generated in docs anew, run every example in
 	@$(VENV)/bin/goldspan serve --json-schema > docs/goldspan.schema.json
 	$(RUN) pytest tests/test_docs.py
 
+screenshots: $(VENV)/.dev ## take the pictures in docs/images anew, of the demo, with Chromium
+	@$(VENV)/bin/python docs/generate_screenshots.py
+
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target what; do \
-		printf '  make %-8s %s\n' "$$target" "$$what"; done
+		printf '  make %-11s %s\n' "$$target" "$$what"; done
 
 # The stamps are older than pyproject.toml exactly when something must be installed anew.
 
-$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.web: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing goldspan into $(VENV) (once, and whenever pyproject.toml changes)"
-	@$(RUN) pip install --quiet --disable-pip-version-check --editable .
+	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[web]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing goldspan and its tools into $(VENV) (once, and whenever pyproject.toml changes)"
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $(VENV)/.core $@
+	@touch $(VENV)/.web $@
 
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { \

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parent.parent
 _FENCE = re.compile(r"(?P<indent>\s*)(?P<marks>`{3,}|~{3,})\s*(?P<language>[\w+-]*)[^`]*")
 _NOTE = re.compile(r"\s*<!--\s*(?P<name>not run|file|output|exit status)(?:\s*:\s*(?P<value>.*?))?\s*-->\s*")
 _FILES = re.compile(r"^<!--\s*files:\s*(.*?)\s*-->", re.MULTILINE)
-_SAME_COMMAND = {"make demo": "goldspan demo"}
+_SAME_COMMAND = {"make demo": "goldspan demo --out .demo"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated
@@ -22,19 +23,25 @@ from rich.text import Text
 from goldspan import semconv
 from goldspan.capture.processor import ScoringProcessor
 from goldspan.cli.console import clean, output
+from goldspan.cli.invocation import again
 from goldspan.cli.tables import conclusion, evaluation_block
+from goldspan.cli.view import STORE
 from goldspan.demo import REQUESTS, serve
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens, load_goldens
 from goldspan.model import Evaluation, MatchedBy
+from goldspan.sinks import Sink
+from goldspan.store import SqliteStore, open_store
 
 EXAMPLES = """
 Examples:\n
   goldspan demo\n
+  goldspan demo --out demo && goldspan view demo --goldens demo/goldens.yaml\n
   goldspan demo --out demo && goldspan score demo/traces.pb --goldens demo/goldens.yaml\n
 """
 _GOLDENS = "goldens.yaml"
 _TRACES = "traces.pb"
+_SERVICE = "travel-agent"
 _WAYS: Mapping[MatchedBy, str] = {
     "given": "said by the run itself",
     "id": "by id",
@@ -49,7 +56,10 @@ def demo(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Keep the exported traces and the goldens there.", show_default=False
+            "--out",
+            metavar="DIR",
+            help="Keep the exported traces, the goldens and a store of the results there.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -58,21 +68,22 @@ def demo(
     console = output()
     received = _BackEnd()
     shown = _Printer(console)
-    provider = TracerProvider(resource=Resource.create({"service.name": "travel-agent"}))
-    provider.add_span_processor(ScoringProcessor(_goldens(out), then=SimpleSpanProcessor(received), sinks=[shown]))
-    trace.set_tracer_provider(provider)
-
-    console.print(Text(f"An agent serves {len(REQUESTS)} requests and is scored as it does.\n", style="bold"))
-    for request in REQUESTS:
-        serve(request)
-    provider.shutdown()
+    with _kept(out) as store:
+        provider = TracerProvider(resource=Resource.create({"service.name": _SERVICE}))
+        sinks: list[Sink] = [shown, *store]
+        provider.add_span_processor(ScoringProcessor(_goldens(out), then=SimpleSpanProcessor(received), sinks=sinks))
+        trace.set_tracer_provider(provider)
+        console.print(Text(f"An agent serves {len(REQUESTS)} requests and is scored as it does.\n", style="bold"))
+        for request in REQUESTS:
+            serve(request)
+        provider.shutdown()
 
     console.print(conclusion(shown.evaluations, what="requests and components"))
     _show_matches(console, shown.evaluations)
     _show_span(console, received.spans)
     if out is not None:
         (out / _TRACES).write_bytes(encode_spans(received.spans).SerializeToString())
-        console.print(f"\nThe traces are kept. Score them again:\n  goldspan score {out / _TRACES} -g {out / _GOLDENS}")
+    _show_way(console, out)
 
 
 def _set_apart() -> None:
@@ -105,12 +116,27 @@ class _Printer:
         self._console.print(evaluation_block(evaluation, self._console))
 
 
+@contextmanager
+def _kept(out: Path | None) -> Iterator[list[SqliteStore]]:
+    """The store to keep the results in, empty, if there is to be one."""
+    if out is None:
+        yield []
+        return
+    if out.exists() and not out.is_dir():
+        raise ConfigurationError(f"--out {out}: it is a file; name a folder")
+    out.mkdir(parents=True, exist_ok=True)
+    with open_store(out / STORE, keep_arguments=True) as store:
+        if {tally.name for tally in store.tallies("service")} - {_SERVICE}:
+            raise ConfigurationError(
+                f"--out {out}: its {STORE} holds runs that are not of the demo; name another folder"
+            )
+        store.delete_runs([run.run_id for run in store.every()])  # whoever looks at it goes on looking
+        yield [store]
+
+
 def _goldens(out: Path | None) -> Goldens:
     with as_file(files("goldspan.demo") / _GOLDENS) as path:
         if out is not None:
-            if out.exists() and not out.is_dir():
-                raise ConfigurationError(f"--out {out}: it is a file; name a folder")
-            out.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, out / _GOLDENS)
         return load_goldens(path)
 
@@ -132,3 +158,17 @@ def _show_span(console: Console, spans: Sequence[ReadableSpan]) -> None:
         if key.startswith("goldspan."):
             said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
             console.print(Text.assemble(("  " + key, "cyan"), " = ", clean(said)))
+
+
+def _show_way(console: Console, out: Path | None) -> None:
+    """What to call next, whole in its line, so that it can be pasted."""
+    if out is None:
+        ways = {"See them in the browser, and keep them:": again("demo", "--out", "demo")}
+    else:
+        goldens = out / _GOLDENS
+        ways = {
+            "The traces are kept. Score them again:": again("score", out / _TRACES, "-g", goldens),
+            "See them in the browser:": again("view", out, "-g", goldens),
+        }
+    for what, command in ways.items():
+        console.print(Text(f"\n{what}\n  {command}"), soft_wrap=True)

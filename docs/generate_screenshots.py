@@ -1,0 +1,138 @@
+"""Take the pictures in `docs/images`: the page of what `goldspan demo` keeps, in Chromium. `make screenshots`.
+
+What happened is what the demo did; when it happened, how long it took and the ids are set, so that the pictures change
+only with the look of the page. `python docs/generate_screenshots.py FOLDER` puts them elsewhere.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playwright.sync_api import Browser, Page
+
+from goldspan import Run, evaluate, load_goldens
+from goldspan.otlp import load_runs
+from goldspan.store import open_store
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))  # the browser and the page, as the tests start them
+
+from browser import PHONE, open_browser  # noqa: E402
+from pages import viewing  # noqa: E402
+
+IMAGES = Path(__file__).with_name("images")
+MOST_BYTES = 120_000
+"""What a picture may weigh."""
+
+_DRAWN = """document.fonts.ready.then(() => new Promise((done) =>
+  requestAnimationFrame(() => requestAnimationFrame(done))))"""
+"""Fulfilled once everything is on the screen."""
+_MS = 10**6
+_NOW = datetime(2026, 3, 12, 10, 0, tzinfo=timezone.utc)
+_APART = 97 * 1000 * _MS
+"""From one request to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One view, as one sees it at first."""
+
+    name: str
+    path: str
+    height: int = 860
+    width: int = 1180
+    dark: bool = False
+    unfolds: str | None = None
+    """What is opened first, by the words on it."""
+
+
+PICTURES = (
+    Picture("runs", "/"),
+    Picture("run", "/runs/{convert}"),
+    Picture("run-dark", "/runs/{look-before-booking}", dark=True),
+    Picture("goldens", "/goldens", height=780),
+    Picture("uncovered", "/uncovered", height=520, unfolds="Draft golden"),
+    Picture("runs-phone", "/", height=PHONE["height"], width=PHONE["width"]),
+)
+
+
+def take(into: Path) -> None:
+    """Take every picture."""
+    into.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as name, open_browser() as browser:
+        folder = Path(name)
+        command = [sys.executable, "-m", "goldspan", "demo", "--out", str(folder)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        names = _fill(folder)
+        with viewing(folder, "shown.db", "--goldens", "goldens.yaml") as view:
+            for picture in PICTURES:
+                with _opened(browser, picture) as page:
+                    page.goto(view.address + picture.path.format(**names))
+                    for chart in page.locator("[data-trend]").all():
+                        chart.locator("canvas").wait_for()
+                    if picture.unfolds is not None:
+                        page.locator("summary", has_text=picture.unfolds).click()
+                    page.evaluate(_DRAWN)
+                    page.screenshot(path=into / f"{picture.name}.png", animations="disabled")
+
+
+def _fill(folder: Path) -> dict[str, str]:
+    """Store the demo's runs once more, at times that are the same each time; the id of each run by its golden."""
+    goldens = load_goldens(folder / "goldens.yaml")
+    units = ("request", "component")
+    runs = [run for unit in units for run in load_runs(folder / "traces.pb", unit=unit, components=goldens.components)]
+    runs.sort(key=lambda run: run.start_ns or 0)
+    began = int(_NOW.timestamp()) * 10**9 - len(runs) * _APART
+    names: dict[str, str] = {}
+    with open_store(folder / "shown.db", keep_arguments=True) as store:
+        for number, run in enumerate(runs, start=1):
+            evaluation = evaluate(_set(run, number, began + number * _APART), goldens)
+            store.submit(evaluation)
+            names[evaluation.name] = evaluation.run.run_id
+    return names
+
+
+def _set(run: Run, number: int, began: int) -> Run:
+    """A run with a time and an id of its own, whose calls take as long as they are told to."""
+    calls = tuple(
+        replace(call, start_ns=began + (2 + 34 * at) * _MS, end_ns=began + (33 + 34 * at) * _MS)
+        for at, call in enumerate(run.tool_calls)
+    )
+    trace = f"{number:032x}"
+    return replace(
+        run,
+        run_id=f"{trace}:{number:016x}",
+        trace_ids=(trace,),
+        tool_calls=calls,
+        start_ns=began,
+        end_ns=began + (4 + 34 * len(calls)) * _MS,
+    )
+
+
+@contextmanager
+def _opened(browser: Browser, picture: Picture) -> Iterator[Page]:
+    """A page of its size, in a zone and a language that are the same everywhere, where it is always the same time."""
+    context = browser.new_context(
+        viewport={"width": picture.width, "height": picture.height},
+        color_scheme="dark" if picture.dark else "light",
+        locale="en-GB",
+        timezone_id="UTC",
+        reduced_motion="reduce",
+    )
+    try:
+        page = context.new_page()
+        page.clock.set_fixed_time(_NOW)
+        yield page
+    finally:
+        context.close()
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES)

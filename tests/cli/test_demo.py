@@ -1,0 +1,114 @@
+"""`goldspan demo --out`: what it keeps, and that what it says to call next can be pasted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaluations import evaluation
+from goldspan.cli import invocation
+from goldspan.store import open_store
+from goldspan.store.protocol import Counts
+
+SCRIPTS = Path(sys.executable).parent
+
+
+def demo(folder: Path, *arguments: object, program: tuple[str, ...] = ("goldspan",), path: str = "") -> list[str]:
+    """The lines that a demo prints, called in a folder by a shell that finds programs there."""
+    done = subprocess.run(
+        [*program, "demo", *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PATH": path or f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}", "PYTHONUTF8": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_its_results_are_kept_in_a_store_with_their_values(tmp_path: Path) -> None:
+    demo(tmp_path, "--out", "kept")
+    with open_store(tmp_path / "kept" / "goldspan.db", read_only=True) as store:
+        assert store.count() == Counts(passed=3, failed=8, not_evaluated=1)
+        (weather,) = [run for run in store.every() if run.current.document["golden_id"] == "convert"]
+    (row,) = weather.current.document["rows"]
+    assert [each["path"] for each in row["differences"]] == ["source", "target"]
+    assert weather.current.document["tool_calls"][0]["arguments"] == {"amount": 100, "source": "USD", "target": "EUR"}
+
+
+def test_called_again_for_the_same_folder_it_begins_anew(tmp_path: Path) -> None:
+    demo(tmp_path, "--out", "kept")
+    with open_store(tmp_path / "kept" / "goldspan.db", read_only=True) as store:
+        before, place = {run.run_id for run in store.every()}, store.newest_arrival()
+        demo(tmp_path, "--out", "kept")
+        after = {run.run_id for run in store.every()}
+        assert (len(after), after & before) == (12, set())
+        assert store.newest_arrival() > place  # so that a page that is open shows the new ones
+
+
+def test_a_store_with_runs_of_others_is_left_alone(tmp_path: Path) -> None:
+    with open_store(tmp_path / "goldspan.db") as store:
+        store.submit(evaluation())
+        done = subprocess.run(
+            [sys.executable, "-m", "goldspan", "demo", "--out", tmp_path], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "holds runs that are not of the demo; name another folder" in done.stderr
+        assert store.count().total == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["goldspan.db"]
+
+
+def test_it_ends_by_saying_where_to_look_and_that_can_be_pasted(tmp_path: Path) -> None:
+    kept = tmp_path / "kept here"
+    lines = demo(tmp_path, "--out", kept)
+    assert lines[-2:] == ["See them in the browser:", f"  goldspan view '{kept}' -g '{kept}/goldens.yaml'"]
+    score = lines[lines.index("The traces are kept. Score them again:") + 1]
+    again = subprocess.run(
+        score.strip(), shell=True, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False,
+        env={**os.environ, "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}", "PYTHONUTF8": "1"},
+    )  # fmt: skip
+    assert "runs: 11, of which 3 passed, 7 failed, 1 not evaluated" in again.stdout
+
+
+def test_without_a_folder_it_says_how_to_keep_and_see_them(tmp_path: Path) -> None:
+    assert demo(tmp_path)[-2:] == ["See them in the browser, and keep them:", "  goldspan demo --out demo"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_the_shell_does_not_find_is_named_as_it_was_called(tmp_path: Path) -> None:
+    elsewhere = str(tmp_path / "no programs")
+    script = str(SCRIPTS / "goldspan")
+    assert demo(tmp_path, program=(script,), path=elsewhere)[-1] == f"  {script} demo --out demo"
+    module = (sys.executable, "-m", "goldspan")
+    assert demo(tmp_path, program=module, path=elsewhere)[-1] == f"  {shlex.join(module)} demo --out demo"
+    assert demo(tmp_path, program=module)[-1] == "  goldspan demo --out demo"
+
+
+def test_another_program_of_that_name_is_not_taken_for_it(tmp_path: Path) -> None:
+    other = tmp_path / "goldspan"
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    assert demo(tmp_path, program=(str(SCRIPTS / "goldspan"),), path=str(tmp_path))[-1].startswith(f"  {SCRIPTS}")
+
+
+def test_on_windows_words_are_quoted_as_its_shell_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invocation, "os", _Windows)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPTS / "goldspan")])
+    monkeypatch.setattr(invocation.shutil, "which", lambda name: str(SCRIPTS / "goldspan.EXE"))
+    assert invocation.again("view", r"C:\my runs") == r'goldspan view "C:\my runs"'
+
+
+class _Windows:
+    """What is asked of the operating system, as Windows answers it."""
+
+    name = "nt"
+
+    class path:  # noqa: N801 - the name of the module
+        normcase = staticmethod(str.lower)
+        realpath = staticmethod(os.path.realpath)

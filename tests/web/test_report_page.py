@@ -1,0 +1,277 @@
+"""The report in a real browser, opened as a file where no script may run, and what it holds."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from browser import PHONE, Visit, Visiting
+from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate, load_goldens
+from goldspan.store import open_store
+from goldspan.web import report, standalone
+from goldspan.web.report import About, Report, report_of
+from goldspan.web.standalone import as_html
+from goldspan.web.summary import MOST, as_markdown
+from goldspan.web.texts import visible
+from pages import BEGAN_NS, store_in
+from web.test_browser_hostile import TEXTS, hostile_runs
+
+ABOUT = About("Nightly", BEGAN_NS, ("traces.jsonl",))
+STRANGERS = "img, iframe, object, embed, base, script, form, input, meta[http-equiv=refresh], [onload], [onerror]"
+
+Written = Callable[[Report], Path]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    """Writes a report to a file."""
+
+    def written_(made: Report) -> Path:
+        file = tmp_path / "report.html"
+        file.write_text(as_html(made), encoding="utf-8")
+        return file
+
+    return written_
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Of something of everything."""
+    file, goldens = store_in(tmp_path_factory.mktemp("report"), times=4)
+    with open_store(file, read_only=True) as store:
+        return report_of(store, ABOUT, goldens=load_goldens(goldens))
+
+
+def opened(visiting: Visiting, file: Path, **how: object) -> Visit:
+    visit = visiting(file.parent.as_uri(), **how)
+    visit.page.goto(file.as_uri())
+    return visit
+
+
+@pytest.mark.needs("chromium")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_whole_without_a_script_and_asks_for_nothing(
+    visiting: Visiting, written: Written, usual: Report, scheme: str
+) -> None:
+    file = written(usual)
+    visit = opened(visiting, file, java_script_enabled=False, color_scheme=scheme)
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url))
+    visit.page.reload()
+    assert [each for each in asked if not each.startswith("data:")] == [file.as_uri()]
+    page = visit.page
+    expect(page.get_by_role("heading", level=1)).to_have_text("Nightly")
+    failed = page.get_by_role("article", name="trip/lisbon").first
+    expect(failed.get_by_role("row", name=re.compile("delete_booking.*forbidden"))).to_be_visible()
+    expect(failed.get_by_text("Timeline", exact=True)).to_be_hidden()
+    failed.locator("summary", has_text="Timeline, scores and more").click()
+    expect(failed.get_by_role("heading", name="Timeline")).to_be_visible()
+    refund = page.get_by_role("article", name="refund").first
+    expect(refund.get_by_role("row", name=re.compile(r"order\s+17\s+71"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("nobody-asks.*never matched"))).to_be_visible()
+    page.locator("summary", has_text="8 passed, 8 not evaluated").click()
+    expect(page.get_by_role("row", name=re.compile("Sing me a song")).first).to_be_visible()
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground != "rgba(0, 0, 0, 0)"  # the policy lets the style in
+
+
+@pytest.mark.needs("chromium")
+def test_it_is_for_everybody_and_fits_a_phone(visiting: Visiting, written: Written, usual: Report) -> None:
+    visit = opened(visiting, written(usual), viewport=PHONE)
+    assert visit.too_wide() == []
+    assert visit.grave_findings() == []
+    for scheme in ("dark", "light"):
+        visit.page.emulate_media(color_scheme=scheme)
+        assert visit.grave_findings() == []
+
+
+@pytest.mark.needs("chromium")
+def test_its_policy_lets_nothing_else_run(visiting: Visiting, written: Written, usual: Report) -> None:
+    file = written(usual)
+    html = file.read_text(encoding="utf-8")
+    more = "<script>document.title = 'run'</script><style>main { color: red }</style>"
+    file.write_text(html.replace("</main>", f"{more}</main>"), encoding="utf-8")
+    visit = opened(visiting, file)
+    assert visit.page.title() == "Nightly · goldspan"
+    visit.forgive("Executing inline script", "Applying inline style", "against the policy")
+
+
+@pytest.mark.needs("chromium")
+def test_hostile_texts_are_shown_as_text(visiting: Visiting, written: Written, tmp_path: Path) -> None:
+    made = [each for number, text in enumerate(TEXTS.values()) for each in hostile_runs(text, number)]
+    goldens = Goldens([golden for _, golden in made if golden is not None])
+    with open_store(tmp_path / "goldspan.db", keep_arguments=True) as store:
+        store.submit_many(evaluate(run, golden) for run, golden in made)
+        hostile = About("<script>alert('title')</script>", 0, ("</title><b>",), (("text", "<i>"),))
+        found = report_of(store, hostile, goldens=goldens, in_full=len(TEXTS))
+    visit = opened(visiting, written(found))
+    page = visit.page
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    assert page.locator(STRANGERS).count() == 0
+    assert page.locator("main style, main link, main meta").count() == 0
+    seen = page.locator("main").inner_text()
+    shown = " ".join(visible(seen).split())
+    for text in TEXTS.values():
+        beginning = " ".join(visible(text).split())[:60]
+        assert beginning in shown, beginning
+    assert page.title().startswith("<script>alert('title')</script>")
+
+
+def test_nothing_in_it_leads_elsewhere_and_every_id_is_of_one_thing(usual: Report) -> None:
+    html = as_html(usual)
+    assert {each for each in re.findall(r'(?:href|src|action)="([^"]*)"', html) if each[0] != "#"} == {
+        re.findall(r'rel="icon" href="([^"]*)"', html)[0]
+    }
+    ids = Counter(re.findall(r'\bid="([^"]*)"', html))
+    assert [each for each, times in ids.items() if times > 1] == []
+    referred = set(re.findall(r'aria-labelledby="([^"]*)"', html)) | set(re.findall(r'href="#([^"]+)"', html))
+    assert referred - set(ids) == set()
+
+
+def test_its_policy_names_the_style_that_stands_in_it(usual: Report) -> None:
+    html = as_html(usual)
+    (style,) = re.findall("<style>(.*?)</style>", html, flags=re.DOTALL)
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    assert f"style-src &#39;sha256-{digest}&#39;" in html
+
+
+def test_it_gathers_what_there_is_to_say(usual: Report) -> None:
+    assert (usual.rate.counts.passed, usual.rate.counts.failed, usual.rate.counts.not_evaluated) == (8, 8, 8)
+    assert usual.mean("passed") == 0.5
+    recall = next(each for each in usual.metrics if each.metric == "tool_recall")
+    assert (recall.runs, recall.mean) == (16, usual.mean("tool_recall"))
+    assert usual.mean("call_budget") is None
+    assert usual.mean("no_such_metric") is None
+    assert usual.unmet == ("nobody-asks",)
+    assert usual.uncovered.total == 8
+    assert {runs for _, runs in usual.health} == {4}
+    assert [details.run.time_ns for details in usual.failed] == sorted(
+        (details.run.time_ns for details in usual.failed), reverse=True
+    )
+
+
+def test_what_is_not_shown_in_full_has_a_line_and_the_rest_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "MOST_LISTED", 3)
+    file, goldens = store_in(tmp_path, times=4)
+    with open_store(file, read_only=True) as store:
+        found = report_of(store, ABOUT, goldens=load_goldens(goldens), in_full=2)
+    assert (len(found.failed), len(found.further.entries), found.further.left) == (2, 3, 3)
+    assert (len(found.others.entries), found.others.left) == (3, 13)
+    html = as_html(found)
+    assert html.count('<article class="whole"') == 2
+    assert "Further runs that failed" in html
+    assert "3 more runs." in html
+    assert "13 more runs." in html
+
+
+def test_runs_that_are_too_much_for_one_file_have_a_line(usual: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standalone, "MOST_IN_FULL", 40_000)
+    html = as_html(usual)
+    shown = html.count('<article class="whole"')
+    assert 0 < shown < 8
+    lines = html.partition('aria-label="Runs that failed"')[2].partition("</table>")[0]
+    assert lines.count('<th scope="row">') == 8 - shown
+    monkeypatch.setattr(standalone, "MOST_IN_FULL", 0)
+    assert "<h3>Runs that failed</h3>" in as_html(usual)
+
+
+def test_a_store_without_runs_and_filters_without_any_are_said_to_be_so(tmp_path: Path) -> None:
+    with open_store(tmp_path / "goldspan.db") as store:
+        assert "There is none in what was read." in as_html(report_of(store, ABOUT))
+        narrowed = replace(ABOUT, said=(("agent", "<nobody>"),))
+        html = as_html(report_of(store, narrowed))
+        assert "There is none like that in what was read." in html
+        assert "agent <bdi>&lt;nobody&gt;</bdi>" in html
+        assert as_markdown(report_of(store, narrowed)) == (
+            "## Nightly\n\n0 runs: 0 passed, 0 failed. Only runs like this: agent \\<nobody\\>.\n"
+        )
+
+
+def test_without_values_none_is_in_it(tmp_path: Path) -> None:
+    file, goldens = store_in(tmp_path, keep_arguments=False)
+    with open_store(file, read_only=True) as store:
+        found = report_of(store, ABOUT, goldens=load_goldens(goldens))
+    html, summary = as_html(found), as_markdown(found)
+    assert "differs in <bdi>order</bdi>" in html
+    assert "differs in `order`" in summary
+    assert "Names only: values of arguments and results are not stored." in html
+    assert "nobody answered" not in html + summary
+    assert not re.search(r"\b71\b", summary)
+    assert ">71<" not in html
+
+
+# --- the summary ------------------------------------------------------------------------------------------------------
+
+
+def test_a_summary_says_first_how_it_came_out_and_then_what_failed(usual: Report) -> None:
+    text = as_markdown(usual)
+    assert text.startswith(
+        "## Nightly\n\n24 runs: 8 passed, 8 failed, 8 not evaluated. Pass rate 50.0 % (95 %: 28.0 % to 72.0 %).\n"
+    )
+    metrics, failed = text.index("| metric | mean | runs | passed |"), text.index("✗ `trip/lisbon`")
+    unmet, capture = text.index("No run met: `nobody-asks`"), text.index("| capture | runs | what to do |")
+    assert metrics < failed < unmet < capture
+    assert "| — | \\! | `delete_booking` | forbidden |" in text
+    assert "order: expected 17, called with 71" in text
+    assert re.search(r"\| .*no content recorded.* \| 4 of 24 \|", text)
+
+
+def test_the_first_failed_runs_are_seen_and_the_others_folded_away(tmp_path: Path) -> None:
+    text = as_markdown(_many(tmp_path, 14))
+    before, fold, after = text.partition("<details><summary>4 more failed runs in full</summary>\n\n")
+    assert fold
+    assert (before.count("✗ `golden`"), after.partition("</details>")[0].count("✗ `golden`")) == (10, 4)
+
+
+@pytest.mark.parametrize("number", [100, 400])
+@pytest.mark.parametrize("input_text", ["Book it", "Ж" * 3000, "`|<>*\\" * 500, "\x00\u202e" * 1000])
+def test_a_summary_is_no_longer_than_github_takes(tmp_path: Path, number: int, input_text: str) -> None:
+    made = _many(tmp_path, number, input_text=input_text, in_full=number // 2, names=40)
+    text = as_markdown(made)
+    assert MOST // 3 < len(text.encode()) <= MOST
+    told = text.count("\n✗ `") + text.partition("| also failed |")[2].count("| `golden` |")
+    left = re.search(r"(\d+) more runs? failed\.", text)
+    assert told + (int(left[1]) if left else 0) == number
+    assert text.count("<details>") == text.count("</details>") == 1
+
+
+def test_hostile_texts_stay_in_their_cells(tmp_path: Path) -> None:
+    made = [each for number, text in enumerate(TEXTS.values()) for each in hostile_runs(text, number)]
+    with open_store(tmp_path / "goldspan.db", keep_arguments=True) as store:
+        store.submit_many(evaluate(run, golden) for run, golden in made)
+        text = as_markdown(report_of(store, About("# <b>x</b>\n", 0, ())))
+    assert text.startswith("## \\# \\<b\\>x\\</b\\>\\\\x0a\n")
+    assert not re.search(r"(?<!\\)<(?!/?(?:code|details|summary)>)", re.sub("`[^`\n]*`", "", text))
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\u2066]", text)
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
+    assert all(len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1 for table in tables)
+
+
+def test_many_goldens_that_no_run_met_are_counted(tmp_path: Path) -> None:
+    goldens = Goldens([Golden(f"golden {number}", f"ask {number}") for number in range(60)])
+    with open_store(tmp_path / "goldspan.db") as store:
+        text = as_markdown(report_of(store, ABOUT, goldens=goldens))
+    assert text.rstrip().endswith("`golden 49` and 10 more")
+
+
+def _many(folder: Path, number: int, *, input_text: str = "Book it", in_full: int = 50, names: int = 2) -> Report:
+    """So many failed runs."""
+    golden = Golden("golden", None, tools=tuple(ExpectedTool(f"expected_{at}") for at in range(names)))
+    with open_store(folder / "goldspan.db") as store:
+        store.submit_many(_failed(golden, at, input_text) for at in range(number))
+        return report_of(store, ABOUT, in_full=in_full)
+
+
+def _failed(golden: Golden, number: int, input_text: str) -> Evaluation:
+    run = Run(f"run {number}", input=input_text, tool_calls=(ToolCall("other"),), start_ns=BEGAN_NS + number)
+    return evaluate(run, golden)
