@@ -13,11 +13,11 @@ from typing import Any
 
 from goldspan.cli.serve import serve
 from goldspan.gateway.api.openapi import OPERATIONS
-from goldspan.store.parameters import PAGE as OF_RUNS
 from goldspan.gateway.counting import COUNTERS
 from goldspan.gateway.gauges import publish
 from goldspan.gateway.limits import GIB, KIB, LIMITS, MIB
 from goldspan.gateway.settings.fields import Settings
+from goldspan.store.parameters import PAGE as OF_RUNS
 
 PAGE = Path(__file__).with_name("gateway.md")
 

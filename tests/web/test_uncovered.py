@@ -145,7 +145,6 @@ def test_only_the_newest_are_looked_at_and_the_page_says_so(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view, "LOOKED_AT", 10)
-    monkeypatch.setattr(view, "MOST_AT_ONCE", 5)
     store.submit_many(asked(number, f"{'abcdefghijklmnopqrstuvwxyz'[number]} " * 9) for number in range(26))
     found = uncovered(store)
     assert (found.total, found.looked_at, len(found.groups)) == (26, 10, 10)

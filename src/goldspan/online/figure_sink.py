@@ -119,7 +119,7 @@ class FigureSink:
             semconv.PASS_RATE_HIGH_GAUGE,
             [self._observer(lambda _, interval: interval[1])],
             unit="1",
-            description="The upper end of the 95 % interval of the pass rate. Alert where it is low: few runs prove little.",
+            description="The upper end of its 95 % interval. Alert where this is low: few runs prove little.",
         )
 
     def _observer(

@@ -8,7 +8,7 @@ from typing import Any
 
 from goldspan.store import RunFilter
 from goldspan.store.parameters import CURSOR, FILTER, filter_of, read_query
-from goldspan.web.texts import list_address
+from goldspan.web.texts import list_address, meant
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -83,7 +83,7 @@ def read_filters(pairs: Pairs) -> Filters:
 
     Raises `ConfigurationError` for what nobody knows, is said twice or means nothing.
     """
-    written = [(name, text.strip()) for name, text in pairs if text.strip()]
+    written = [(name, meant(text.strip())) for name, text in pairs if text.strip()]
     named = dict(written)
     for needed, dependent in _NEEDS.items():
         if needed not in named:

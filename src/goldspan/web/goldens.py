@@ -21,6 +21,7 @@ from goldspan.store import Counts, RunFilter, SqliteStore
 from goldspan.store.protocol import EVERY_RUN, Substitution, Tally, ToolTally
 from goldspan.web.entries import Entry, entry_of, found_by
 from goldspan.web.filters import Pairs
+from goldspan.web.texts import meant
 
 State = Literal["failing", "stale", "never matched", "gone", "not judged", "fine"]
 """How a golden stands, in the order of how much there is to do about it."""
@@ -168,7 +169,7 @@ def read_look(pairs: Pairs) -> tuple[Look, list[tuple[str, str]]]:
     Raises `ConfigurationError` for what means nothing.
     """
     pairs = list(pairs)
-    said = {name: text.strip() for name, text in pairs if name in _LOOKS and text.strip()}
+    said = {name: meant(text.strip()) for name, text in pairs if name in _LOOKS and text.strip()}
     for name, words in (("sort", get_args(Sort)), ("state", get_args(State))):
         if said.get(name, words[0]) not in words:
             raise ConfigurationError(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, not {said[name][:40]!r}.")

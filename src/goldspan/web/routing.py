@@ -109,6 +109,8 @@ class _Pages:
             return Response("too many listen already", 503, {**HEADERS, "Retry-After": "30"}, "text/plain")
         said = request.headers.get("last-event-id") or request.query_params.get("after", "")
         place = int(said) if said.isascii() and said.isdecimal() and len(said) < 19 else await self._newest(0)
+        if await self._newest(place) < place:
+            place = -1  # of another store, that this one stands in for: all of it is new, if only that it is empty
         return StreamingResponse(self._heard(place), 200, HEADERS, "text/event-stream")
 
     async def _heard(self, after: int) -> AsyncIterator[bytes]:

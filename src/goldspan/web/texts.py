@@ -13,6 +13,7 @@ _UNSEEN = re.compile(
     "\U000e0000-\U000e007f\ud800-\udfff]"
 )
 """Control characters, those that turn the direction of text or hide in it, and halves of surrogate pairs."""
+_TOLD = re.compile("⟨U\\+((?:10|[0-9A-F])?[0-9A-F]{4})⟩")
 _UNITS = ((1, "ns"), (10**3, "µs"), (10**6, "ms"), (10**9, "s"))
 _MINUTE = 60 * 10**9
 
@@ -24,6 +25,17 @@ def visible(text: str) -> str:
     'a⟨U+202E⟩b⟨U+0000⟩'
     """
     return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
+def meant(shown: str) -> str:
+    """The text that is shown so: a form hands back what `visible` made of it.
+
+    >>> meant(visible("a\\u202eb")) == "a\\u202eb"
+    True
+    """
+    return _TOLD.sub(
+        lambda found: character if _UNSEEN.fullmatch(character := chr(int(found[1], 16))) else found[0], shown
+    )
 
 
 def cut(text: str, length: int) -> str:

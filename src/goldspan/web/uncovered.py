@@ -14,11 +14,11 @@ from goldspan.goldens.drafts import draft_of_run, written
 from goldspan.model.rendering import asked, short
 from goldspan.store import RunFilter, SqliteStore, StoredRun
 from goldspan.store.documents import LONGEST_INPUT, run_of
-from goldspan.store.protocol import EVERY_RUN, MOST_AT_ONCE
+from goldspan.store.protocol import EVERY_RUN
 from goldspan.web.entries import hints_of
 from goldspan.web.similar import groups
 
-LOOKED_AT = 2000
+LOOKED_AT = 1000
 """So many of the newest requests without a golden are grouped."""
 _GROUPS = 40
 _EXAMPLES = 5
@@ -28,6 +28,8 @@ _TYPICAL = 240
 """So many groups, runs of a group, tools of a sequence, names of agents and characters of a request are shown."""
 _LONGEST_DRAFT = 4_000
 """Characters of a draft beside a group; a longer one stands at its run."""
+_LONGEST_WHOLE = 30_000
+"""Characters of a draft at its run: of longer texts templates show the beginning."""
 _MOST_VALUES = 20_000
 """Characters of arguments that a draft may state."""
 
@@ -36,10 +38,10 @@ _MOST_VALUES = 20_000
 class Draft:
     """A golden that could be written for a run, as YAML: to be copied, looked over and put into a golden file."""
 
-    text: str
-    """It names the tools."""
+    text: str | None
+    """It names the tools; `None`: it is too long to be shown whole, and half a golden is none."""
     with_arguments: str | None
-    """It states their arguments as well; `None`: they are not kept, or too many."""
+    """It states their arguments as well; `None`: they are not kept, too many, or it is too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Uncovered:
 def uncovered(store: SqliteStore, wanted: RunFilter = EVERY_RUN) -> Uncovered:
     """Of the runs that are meant the newest requests without a golden, grouped by similar text, large groups first."""
     without = replace(wanted, covered=False, unit=wanted.unit or "request")
-    runs = list(_newest(store, without))
+    runs = store.runs(without, limit=LOOKED_AT).items
     found = sorted(groups([run.current.document["input"] for run in runs]), key=lambda group: (-len(group), group))
     shown = [[runs[at] for at in group] for group in found[:_GROUPS]]
     return Uncovered(
@@ -119,19 +121,13 @@ def draft_of(document: Mapping[str, Any]) -> Draft:
     text = written(draft_of_run(run, cut_off=cut_off))
     kept = [call.arguments for call in run.tool_calls if call.arguments is not None]
     if not kept or len(json.dumps(kept)) > _MOST_VALUES:
-        return Draft(text, None)
+        return Draft(_whole(text), None)
     with_arguments = written(draft_of_run(run, arguments=True, cut_off=cut_off))
-    return Draft(text, None if with_arguments == text else with_arguments)
+    return Draft(_whole(text), None if with_arguments == text else _whole(with_arguments))
 
 
-def _newest(store: SqliteStore, wanted: RunFilter) -> Iterator[StoredRun]:
-    cursor: str | None = None
-    for _ in range(0, LOOKED_AT, MOST_AT_ONCE):
-        page = store.runs(wanted, limit=MOST_AT_ONCE, cursor=cursor)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+def _whole(text: str) -> str | None:
+    return text if len(text) <= _LONGEST_WHOLE else None
 
 
 def _group(runs: Sequence[StoredRun]) -> Group:
@@ -155,7 +151,7 @@ def _group(runs: Sequence[StoredRun]) -> Group:
         ),
         agents=_names(document["agent"] for document in documents),
         services=_names(document["service"] for document in documents),
-        draft=draft if len(draft) <= _LONGEST_DRAFT else None,
+        draft=draft if draft is not None and len(draft) <= _LONGEST_DRAFT else None,
     )
 
 

@@ -54,6 +54,10 @@ class Viewer:
         with self._socket:
             self._server.run(sockets=[self._socket])
 
+    def stop(self) -> None:
+        """Have `serve`, in another thread, come to its end."""
+        self._server.should_exit = True
+
 
 def application(site: Site, *, ends: Callable[[], bool]) -> Starlette:
     """The page as an ASGI application of its own, for callers on this machine."""

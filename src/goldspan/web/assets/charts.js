@@ -39,14 +39,17 @@
     };
   };
 
+  const asked = new WeakMap();
   const draw = async (element) => {
+    const from = address(element);
+    asked.set(element, from);
     let columns;
     try {
-      const answer = await fetch(address(element), { headers: { Accept: "application/json" } });
+      const answer = await fetch(from, { headers: { Accept: "application/json" } });
       if (!answer.ok) return;
       columns = await answer.json();
     } catch { return; } // the figures are there; a chart that cannot be had is no reason for more
-    if (!element.isConnected) return;
+    if (!element.isConnected || asked.get(element) !== from) return; // something else was looked for meanwhile
     drawn.get(element)?.chart.destroy();
     element.replaceChildren();
     element.hidden = columns.time.length < 2;

@@ -30,9 +30,11 @@
 
   let paused = false;
   let waiting = 0;
+  let newest = 0; // the place of what is known to be there
   let last = 0;
   let due = null;
   const REST_MS = 1000; // from one refresh to the next, at least
+  const AGAIN_MS = 5000; // after one that failed
   const pulse = (state, text) => {
     const element = $("#pulse");
     if (!element) return;
@@ -47,11 +49,12 @@
     waiting = 0;
     htmx.trigger(results, "arrived");
   };
-  const heard = () => {
+  const more = (rest = REST_MS) => {
     waiting += 1;
     if (paused) pulse("paused", "paused, and there is more");
-    else if (due === null) due = setTimeout(refresh, Math.max(0, last + REST_MS - Date.now()));
+    else if (due === null) due = setTimeout(refresh, Math.max(0, last + rest - Date.now()));
   };
+  const isBehind = () => Number($("#results")?.dataset.arrived) < newest;
   let source = null;
   let lost = null;
   const hush = () => {
@@ -61,17 +64,22 @@
   const listen = () => {
     const element = $("#pulse");
     if (!element || source || document.hidden) return;
-    source = new EventSource(`${element.dataset.news}?after=${$("#results").dataset.arrived}`);
+    newest = Number($("#results").dataset.arrived);
+    source = new EventSource(`${element.dataset.news}?after=${newest}`);
     source.addEventListener("open", () => {
       clearTimeout(lost);
       lost = null;
       pulse(paused ? "paused" : "", paused ? "paused" : "listening");
+      if (isBehind()) more();
     });
-    source.addEventListener("arrived", heard);
+    source.addEventListener("arrived", (event) => {
+      newest = Number(event.data);
+      more();
+    });
     source.addEventListener("error", () => { // streams end now and then, and begin anew by themselves
       lost ??= setTimeout(() => pulse("broken", "connection lost, trying again"), 4000);
       if (source.readyState !== EventSource.CLOSED) return;
-      setTimeout(() => { hush(); refresh(); listen(); }, 5000); // but not after an answer that is no stream
+      setTimeout(() => { hush(); refresh(); listen(); }, AGAIN_MS); // but not after an answer that is no stream
     });
   };
   const setPaused = (on) => {
@@ -103,16 +111,19 @@
     const told = "the list could not be had: the store cannot answer now";
     pulse("broken", told);
     say(told);
+    if (isBehind()) more(AGAIN_MS);
   });
   let known = new Set();
   const runs = () => [...document.querySelectorAll(".runs .run")];
   document.addEventListener("htmx:before:swap", () => { known = new Set(runs().map((run) => run.id)); });
-  document.addEventListener("htmx:after:swap", () => {
+  document.addEventListener("htmx:after:swap", (event) => {
     tellTimes(document);
     const fresh = runs().filter((run) => known.size && !known.has(run.id));
     for (const run of fresh) run.classList.add("fresh");
     const total = $("#total");
-    if (total && document.activeElement && document.activeElement.closest("#filters")) say(`${total.textContent} runs`);
+    if (total && event.detail.ctx.sourceElement.id === "filters") say(`${total.textContent} runs`);
+    if (source?.readyState === EventSource.OPEN && !paused) pulse("", "listening");
+    if (isBehind()) more(); // a list that took long, or that somebody looked for just then, is of before
     document.dispatchEvent(new CustomEvent("goldspan:shown"));
   });
   $("#filters")?.addEventListener("submit", (event) => { // where htmx is not there, the form is sent as forms are

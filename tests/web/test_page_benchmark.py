@@ -1,0 +1,19 @@
+"""The benchmark of the page runs; its figures are for a quiet machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "page.py"
+
+
+def test_every_view_is_timed_and_weighed_beside_its_budget() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARK, "--runs", "300", "--rounds", "1"], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "300 runs; medians of 1 interleaved rounds"
+    assert len(lines) == 21
+    assert all(line.startswith(("  ok    ", "  MISSED")) and line.endswith(" KiB") for line in lines[1:])
