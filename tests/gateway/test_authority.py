@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goldspan.gateway.doors.authority import LOOPBACK_HOSTS, Authority, host_of, right_of
+from goldspan.gateway.doors.authority import COOKIE, LOOPBACK_HOSTS, Authority, host_of, is_entrance, is_page, right_of
 
 TRACES = "/v1/traces"
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -37,6 +37,15 @@ def bearing(token: str, scheme: str = "Bearer") -> tuple[str, str]:
         ("/v1", "read"),
         ("/healthz/", "read"),
         ("/grpc.health.v1.Health/Check", "read"),
+        ("/runs/1", "read"),
+        ("/news", "read"),
+        ("/assets", "read"),
+        ("/enter/", "read"),
+        ("/runs/assets/", "read"),
+        ("/assets/page.css", None),
+        ("/favicon.ico", None),
+        ("/enter", None),
+        ("/leave", None),
         ("/healthz", None),
         ("/readyz", None),
     ],
@@ -203,3 +212,47 @@ def test_what_was_sent_is_quoted_short_and_printable() -> None:
     assert refused is not None
     assert "\x1b" not in refused.message
     assert len(refused.message) < 400
+
+
+# --- people with a browser --------------------------------------------------------------------------------------------
+
+
+def cookie_for(authority: Authority, token: str) -> tuple[str, str]:
+    session = authority.session_for(token)
+    assert session is not None
+    return "cookie", f"{COOKIE}={session}"
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/1", "/goldens", "/uncovered", "/news", "/trend", "/nowhere", "/apiary"])
+def test_a_page_may_be_read_with_a_cookie(path: str) -> None:
+    assert is_page(path)
+    assert status(GUARDED, path, cookie_for(GUARDED, "out-1")) == 200
+
+
+@pytest.mark.parametrize("path", [RUNS, "/api/", "/metrics", TRACES, EXPORT])
+def test_what_is_for_programs_is_not(path: str) -> None:
+    assert not is_page(path)
+    assert status(GUARDED, path, cookie_for(GUARDED, "out-1")) == 401
+
+
+def test_only_a_token_that_may_read_makes_a_cookie() -> None:
+    assert [GUARDED.session_for(token) for token in ("in-1", "in-2", "out-2", "", " ")] == [None] * 5
+    assert Authority().session_for("") is None
+    assert Authority(ingest_tokens=("t",)).session_for("t") is None
+
+
+def test_a_cookie_is_as_good_as_its_token() -> None:
+    before = cookie_for(Authority(read_tokens=("old", "new")), "old")
+    assert status(Authority(read_tokens=("old", "new")), "/", before) == 200
+    assert status(Authority(read_tokens=("new",)), "/", before) == 401
+
+
+def test_the_entrance_is_open_to_whoever_comes_from_here() -> None:
+    guarded = Authority(read_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
+    for path in ("/enter", "/leave", "/assets/page.css", "/favicon.ico"):
+        assert is_entrance(path)
+        assert not is_page(path)
+        assert status(guarded, path, ("host", "localhost")) == 200
+        assert status(guarded, path, ("host", "evil.example")) == 403
+        assert status(guarded, path, ("host", "localhost"), ("origin", "https://evil.example")) == 403
+        assert status(guarded, path, ("host", "localhost"), ("origin", "null")) == 403

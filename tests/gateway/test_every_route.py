@@ -16,16 +16,20 @@ from gateway_doors import Doors, OpenDoors, Wire, export_request, head, until
 from goldspan import Golden, Goldens, evaluate
 from goldspan.gateway.api import routing as api
 from goldspan.gateway.doors import rpc
-from goldspan.gateway.doors.authority import OPEN_PATHS, Authority
+from goldspan.gateway.doors.authority import OPEN_PATHS, Authority, is_entrance
 from goldspan.gateway.limits import Limits
 from goldspan.gateway.settings.fields import Settings
 from goldspan.gateway.telemetry import AT_ONCE, Telemetry
 from goldspan.store import open_store
+from goldspan.web import routing as page
+from goldspan.web.site import Site
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 NOWHERE = ("/", "/nowhere", "/v1", "/v1/", "/v1/traces/", "/v1/nowhere", "/api", "//v1/traces", "/healthz/", "/HEALTHZ")
 UNKNOWN_CALLS = ("/opentelemetry.proto.collector.trace.v1.TraceService/Import", "/grpc.health.v1.Health/Check", "/a/b")
 GUARDED = Authority(ingest_tokens=("in",), read_tokens=("out",))
+OF_THE_ENTRANCE = (200, 303, 401, 404, 405)
+"""What is answered where a token is handed in, and for files of the page: some of it is no more than a form."""
 
 
 async def figures(request: Request) -> Response:
@@ -37,8 +41,12 @@ def guarded(open_doors: OpenDoors, tmp_path: Path) -> Iterator[Doors]:
     """All that a worker serves, with a token for each right."""
     goldens = Goldens([Golden("g", "What?")])
     with open_store(tmp_path / "goldspan.db") as store:
-        routes = api.routes(store, rescore=lambda run: evaluate(run, goldens), forget=lambda trace_id: None)
-        yield open_doors(authority=GUARDED, routes=[*routes, Route("/metrics", figures)])
+        routes = [
+            *api.routes(store, rescore=lambda run: evaluate(run, goldens), forget=lambda trace_id: None),
+            *page.routes(Site(store, goldens=lambda: goldens, is_live=True), ends=lambda: True),
+            Route("/metrics", figures),
+        ]
+        yield open_doors(authority=GUARDED, routes=routes)
 
 
 def paths(doors: Doors) -> list[str]:
@@ -52,7 +60,7 @@ def paths(doors: Doors) -> list[str]:
 def test_the_list_is_of_all_routes(guarded: Doors) -> None:
     listed = paths(guarded)
     assert {"/v1/traces", "/v1/logs", "/v1/metrics", "/healthz", "/readyz", "/metrics"} < set(listed)
-    assert "/api/v1/runs" in listed
+    assert {"/api/v1/runs", "/runs/1", "/goldens/1", "/uncovered", "/news", "/trend", "/enter"} < set(listed)
     assert len(guarded.app.routes) == len(guarded.app._rest.routes)
 
 
@@ -62,6 +70,8 @@ def test_every_path_needs_a_token(guarded: Doors, method: str) -> None:
         reply = guarded.ask(method, path)
         if path in OPEN_PATHS:
             assert reply.status in (200, 405)
+        elif is_entrance(path):
+            assert reply.status in OF_THE_ENTRANCE
         else:
             assert (path, reply.status, reply.headers.get("www-authenticate")) == (path, 401, "Bearer")
             assert guarded.ask(method, path, authorization="Bearer nonsense").status == 401
@@ -70,7 +80,7 @@ def test_every_path_needs_a_token(guarded: Doors, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_path_needs_a_token_of_its_own_kind(guarded: Doors, method: str) -> None:
     for path in paths(guarded):
-        if path in OPEN_PATHS:
+        if path in OPEN_PATHS or is_entrance(path):
             continue
         wrong, right = ("out", "in") if path.startswith("/v1/") else ("in", "out")
         assert (path, guarded.ask(method, path, authorization=f"Bearer {wrong}").status) == (path, 403)

@@ -1,0 +1,321 @@
+"""The page of a running gateway in a real browser: what a real exporter sends appears by itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from playwright.sync_api import Locator, expect
+
+from browser import Visit, Visiting
+from gateway_serving import Gateway, serving
+from goldspan import Goldens, Run, ToolCall, evaluate, semconv
+from goldspan.store import open_store
+from goldspan.web import routing
+from goldspan.web.site import Site
+from pages import served
+
+pytestmark = pytest.mark.needs("chromium")
+
+GOLDENS = """
+version: 1
+goldens:
+  - id: order
+    when: {input: {contains: order}}
+    tools: [find_order]
+"""
+TOKEN = "a-token-to-read-with"
+
+
+@contextmanager
+def sending(gateway: Gateway, **headers: str) -> Iterator[Callable[..., float]]:
+    """Sends a request of an agent, as its application would, and returns when it has left it."""
+    provider = TracerProvider(resource=Resource({"service.name": "shop"}), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(gateway.address + "/v1/traces", headers=headers)))
+    tracer = provider.get_tracer("agents")
+
+    def send(asked: str, tool: str = "find_order", agent: str = "support") -> float:
+        said = json.dumps([{"role": "user", "parts": [{"type": "text", "content": asked}]}])
+        about = {semconv.OPERATION: semconv.INVOKE_AGENT, semconv.AGENT_NAME: agent, semconv.INPUT_MESSAGES: said}
+        call = {semconv.OPERATION: semconv.EXECUTE_TOOL, semconv.TOOL_NAME: tool}
+        with (
+            tracer.start_as_current_span(f"invoke_agent {agent}", attributes=about),
+            tracer.start_as_current_span(f"execute_tool {tool}", attributes=call),
+        ):
+            pass
+        assert provider.force_flush()
+        return time.monotonic()
+
+    yield send
+    provider.shutdown()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("gateway")
+    (folder / "goldens.yaml").write_text(GOLDENS)
+    with serving(folder, "--goldens", "goldens.yaml", "--grace", "0.1", "--idle", "1") as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def visit(visiting: Visiting, gateway: Gateway) -> Visit:
+    """Somebody who looks at the list of a gateway, and hears of what is new."""
+    visit = visiting(gateway.address)
+    visit.open()
+    expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+    return visit
+
+
+def run_with(visit: Visit, text: str) -> Locator:
+    """The run in the list that was asked this."""
+    return visit.page.get_by_role("region", name="Runs").get_by_role("listitem").filter(has_text=text)
+
+
+def test_a_request_appears_as_soon_as_it_is_scored(visit: Visit, gateway: Gateway) -> None:
+    with sending(gateway) as send:
+        for number in range(5):
+            began = send(f"Where is order A{number}?")
+            expect(run_with(visit, f"Where is order A{number}?")).to_be_visible()
+            print(f"shown {time.monotonic() - began:.2f} s after the exporter sent it")
+    first = run_with(visit, "Where is order A4?")
+    expect(first).to_contain_text("passed")
+    expect(first).to_contain_text("find_order")
+    first.get_by_role("link", name="order").click()
+    expect(visit.page.get_by_role("region", name="Expected beside called").first).to_contain_text("find_order")
+
+
+def test_a_pause_holds_the_list_and_going_on_brings_the_rest(visit: Visit, gateway: Gateway) -> None:
+    visit.page.get_by_role("button", name="Pause").click()
+    before = visit.names()
+    with sending(gateway) as send:
+        send("order P1")
+        send("order P2")
+    expect(visit.page.get_by_text("paused, and there is more")).to_be_visible()
+    assert visit.names() == before
+    visit.page.get_by_role("button", name="Go on").click()
+    expect(run_with(visit, "order P1")).to_be_visible()
+    expect(run_with(visit, "order P2")).to_be_visible()
+    expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+
+
+def test_only_what_is_looked_for_appears(visit: Visit, gateway: Gateway) -> None:
+    visit.page.get_by_role("search").get_by_label("Agent").fill("billing")
+    visit.page.wait_for_url("**/?agent=billing")
+    with sending(gateway) as send:
+        send("order F1", agent="support")
+        send("order F2", agent="billing")
+    expect(run_with(visit, "order F2")).to_be_visible()
+    expect(run_with(visit, "order F1")).to_have_count(0)
+    assert visit.page.url.endswith("/?agent=billing")
+
+
+def test_what_appears_leaves_focus_and_place_where_they_are(visit: Visit, gateway: Gateway) -> None:
+    with sending(gateway) as send:
+        for number in range(12):
+            send(f"order S{number}")
+        expect(run_with(visit, "order S11")).to_be_visible()
+        looked_at = run_with(visit, "order S0").get_by_role("link")
+        looked_at.focus()
+        looked_at.scroll_into_view_if_needed()
+        place = looked_at.bounding_box()
+        for number in range(12, 16):
+            send(f"order S{number}")
+            expect(run_with(visit, f"order S{number}")).to_have_count(1)
+            expect(looked_at).to_be_focused()
+        now = looked_at.bounding_box()
+    assert place is not None
+    assert now is not None
+    assert abs(now["y"] - place["y"]) < 2
+
+
+def test_what_appears_leaves_alone_what_is_being_typed(visit: Visit, gateway: Gateway) -> None:
+    since = visit.page.get_by_role("search").get_by_label("Since")
+    since.focus()
+    with sending(gateway) as send:
+        for number in range(3):
+            send(f"order T{number}")
+            expect(run_with(visit, f"order T{number}")).to_be_visible()
+            expect(since).to_be_focused()
+    visit.page.keyboard.type("1h")
+    visit.page.wait_for_url("**/?since=1h")
+    expect(since).to_be_focused()
+    expect(run_with(visit, "order T2")).to_be_visible()
+
+
+def test_a_list_that_was_empty_fills(visiting: Visiting, tmp_path: Path) -> None:
+    with (
+        open_store(tmp_path / "goldspan.db") as store,
+        served(Site(store, goldens=lambda: None, is_live=True)) as address,
+    ):
+        visit = visiting(address)
+        visit.open()
+        expect(visit.page.get_by_role("heading", name="No request has been scored yet")).to_be_visible()
+        for number in range(3):
+            run = Run(f"run-{number}", input=f"asked {number}", tool_calls=(ToolCall("search"),))
+            store.submit(evaluate(run, Goldens([])))
+            expect(run_with(visit, f"asked {number}")).to_be_visible()
+        expect(visit.page.get_by_role("heading", name="No request")).to_have_count(0)
+        expect(visit.page.get_by_role("img", name="Runs over time")).to_be_visible()
+        visit.leave()
+
+
+def test_a_hostile_request_is_shown_as_text(visit: Visit, gateway: Gateway) -> None:
+    hostile = "order <img src=x onerror=alert(1)> \u202e </script><script>alert(2)</script> {{ 7 * 7 }} \x1b"
+    with sending(gateway) as send:
+        send(hostile, tool=f"t {hostile}", agent=f"a {hostile}")
+    run = run_with(visit, "order <img src=x onerror=alert(1)> ⟨U+202E⟩ </script>").first
+    expect(run).to_be_visible()
+    run.get_by_role("link").click()
+    about = visit.page.get_by_role("region", name="About the run")
+    expect(about).to_contain_text("a order <img src=x onerror=alert(1)>")
+
+
+def test_a_gateway_that_comes_back_is_heard_again(visiting: Visiting, tmp_path: Path) -> None:
+    (tmp_path / "goldens.yaml").write_text(GOLDENS)
+    gateway = Gateway(tmp_path, ("--goldens", "goldens.yaml", "--grace", "0.1", "--idle", "1"))
+    try:
+        gateway.start()
+        visit = visiting(gateway.address)
+        visit.open()
+        expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+        assert gateway.stop() == 0  # and does not wait for whoever listens
+        expect(visit.page.get_by_text("connection lost, trying again")).to_be_visible()
+        gateway.start()
+        with sending(gateway) as send:
+            send("order R1")
+        expect(run_with(visit, "order R1")).to_be_visible()
+        expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+        visit.overlook("net::ERR_")
+        visit.leave()
+    finally:
+        gateway.kill()
+
+
+def test_a_stream_that_is_refused_is_asked_for_again(
+    visiting: Visiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Browsers give a stream up for good that is answered with an error."""
+    monkeypatch.setattr(routing, "STREAMS_AT_ONCE", 0)
+    with (
+        open_store(tmp_path / "goldspan.db") as store,
+        served(Site(store, goldens=lambda: None, is_live=True)) as address,
+    ):
+        visit = visiting(address)
+        visit.open()
+        expect(visit.page.get_by_text("connection lost, trying again")).to_be_visible()
+        monkeypatch.setattr(routing, "STREAMS_AT_ONCE", 1)
+        expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+        store.submit(evaluate(Run("run", input="asked"), Goldens([])))
+        expect(run_with(visit, "asked")).to_be_visible()
+        visit.forgive("status of 503")
+        visit.leave()
+
+
+def test_a_store_that_cannot_answer_leaves_the_list_and_says_so(visiting: Visiting, tmp_path: Path) -> None:
+    path = tmp_path / "goldspan.db"
+    with open_store(path) as store, open_store(path) as closed:
+        store.submit(evaluate(Run("run", input="asked"), Goldens([])))
+        site = Site(store, goldens=lambda: None, is_live=True)
+        with served(site) as address:
+            visit = visiting(address)
+            visit.open()
+            closed.close()
+            site._store = closed
+            verdict = visit.page.get_by_role("search").get_by_label("Verdict")
+            verdict.select_option("not evaluated")
+            expect(visit.page.get_by_role("status")).to_contain_text("the list could not be had")
+            expect(visit.page.get_by_role("main")).to_contain_text("the store cannot answer now")
+            expect(run_with(visit, "asked")).to_be_visible()
+            site._store = store
+            verdict.select_option("any")
+            expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+            visit.forgive("status of 503")
+            visit.leave()
+
+
+# --- where tokens are asked for ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "goldens.yaml").write_text(GOLDENS)
+    tokens(folder, TOKEN)
+    options = ("--goldens", "goldens.yaml", "--grace", "0.1", "--idle", "1")
+    with serving(folder, *options, "--token-file", "ingest", "--read-token-file", "read") as gateway:
+        yield gateway
+
+
+def tokens(folder: Path, token: str) -> None:
+    for name, text in (("ingest", "a-token-to-send-with"), ("read", token)):
+        (folder / name).write_text(f"{text}\n")
+        (folder / name).chmod(0o600)
+
+
+def hand_in(visit: Visit, token: str) -> None:
+    visit.page.get_by_label("Read token").fill(token)
+    visit.page.get_by_role("button", name="Enter").click()
+
+
+@pytest.mark.parametrize(
+    "how", [{"color_scheme": "light"}, {"color_scheme": "dark", "viewport": {"width": 390, "height": 700}}]
+)
+def test_the_page_that_asks_for_a_token_is_there_for_everybody(
+    visiting: Visiting, guarded: Gateway, how: dict[str, object]
+) -> None:
+    visit = visiting(guarded.address, **how)
+    assert visit.open("/goldens").status == 401
+    visit.forgive("status of 401")
+    assert visit.grave_findings() == []
+    assert visit.too_wide() == []
+    assert visit.weight() < 100_000
+    visit.page.keyboard.press("Tab")
+    expect(visit.page.get_by_label("Read token")).to_be_focused()
+
+
+def test_whoever_has_a_token_gets_in_and_leaves(visiting: Visiting, guarded: Gateway) -> None:
+    visit = visiting(guarded.address)
+    visit.open("/?agent=support")
+    hand_in(visit, "a guess")
+    expect(visit.page.get_by_role("alert")).to_contain_text("not, or no longer, a token that may read")
+    hand_in(visit, TOKEN)
+    visit.page.wait_for_url("**/?agent=support")
+    expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+    with sending(guarded, Authorization="Bearer a-token-to-send-with") as send:
+        send("order E1")
+    expect(run_with(visit, "order E1")).to_be_visible()
+    assert TOKEN not in visit.page.evaluate("document.cookie + document.documentElement.outerHTML")
+    visit.page.get_by_role("button", name="Leave").click()
+    expect(visit.page.get_by_role("heading", name="A token is needed")).to_be_visible()
+    visit.forgive("status of 401")
+
+
+def test_the_page_asks_anew_once_a_token_is_none_any_more(visiting: Visiting, tmp_path: Path) -> None:
+    tokens(tmp_path, TOKEN)
+    gateway = Gateway(tmp_path, ("--token-file", "ingest", "--read-token-file", "read"))
+    try:
+        gateway.start()
+        visit = visiting(gateway.address)
+        visit.open()
+        hand_in(visit, TOKEN)
+        expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+        assert gateway.stop() == 0
+        tokens(tmp_path, "another-token-to-read-with")
+        gateway.start()
+        expect(visit.page.get_by_role("heading", name="A token is needed")).to_be_visible()
+        hand_in(visit, "another-token-to-read-with")
+        expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+        visit.forgive("status of 401")
+        visit.overlook("net::ERR_")
+        visit.leave()
+    finally:
+        gateway.kill()

@@ -1,0 +1,195 @@
+"""Every view in a real browser: it renders, is light, complains of nothing, and is there for everybody."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from browser import PHONE, Visit, Visiting
+from goldspan.store import open_store
+from goldspan.web.site import Site
+from pages import run_id, served, store_in, viewing
+
+pytestmark = pytest.mark.needs("chromium")
+
+MOST_BYTES = 300_000
+"""What any view may weigh, with all that it loads, as it is before any compression."""
+FAULTS = {"/nowhere": 404, "/runs/nobody": 404, "/goldens/nobody": 404, "/?below=much&metric=tool_recall": 400,
+          "/goldens?sort=sideways": 400}  # fmt: skip
+VIEWS = {
+    "runs": "/",
+    "runs of a filter": "/?verdict=fail&metric=tool_correctness&below=0.9",
+    "no run is like that": "/?text=nobody+ever+asked+this",
+    "a run that passed": f"/runs/{run_id(1)}",
+    "a run whose arguments differ": f"/runs/{run_id(2)}",
+    "a run with much to see": f"/runs/{run_id(3)}",
+    "an old revision": f"/runs/{run_id(3)}?revision=1",
+    "a run without a golden": f"/runs/{run_id(4)}",
+    "a run without times": f"/runs/{run_id(6)}",
+    "goldens": "/goldens",
+    "a golden": "/goldens/trip%2Flisbon",
+    "a golden that nothing meets": "/goldens/nobody-asks",
+    "uncovered": "/uncovered",
+}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`goldspan view` of a store with something of everything, more than one page of it."""
+    folder = tmp_path_factory.mktemp("views")
+    store, goldens = store_in(folder, times=30)
+    with viewing(folder, store, "--goldens", goldens) as view:
+        yield view.address
+
+
+@pytest.fixture(params=VIEWS.values(), ids=VIEWS.keys())
+def path(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def opened(visit: Visit, path: str) -> Visit:
+    """A view, with all of its scripts run and its charts drawn."""
+    visit.open(path)
+    visit.page.wait_for_load_state("load")
+    for chart in visit.page.locator("[data-trend]").all():
+        expect(chart).to_have_attribute("aria-label", _SUMS)
+    return visit
+
+
+def test_a_view_renders_and_is_light(visiting: Visiting, address: str, path: str) -> None:
+    visit = opened(visiting(address), path)
+    assert visit.responses[0].status == 200
+    expect(visit.page.get_by_role("main").get_by_role("heading").first).to_be_visible()
+    assert 5_000 < visit.weight() <= MOST_BYTES
+
+
+def test_a_view_has_no_grave_findings_in_light_and_dark(visiting: Visiting, address: str, path: str) -> None:
+    visit = opened(visiting(address, color_scheme="light"), path)
+    assert visit.grave_findings() == []
+    assert visit.too_wide() == []
+    visit.page.emulate_media(color_scheme="dark")
+    visit.page.wait_for_function("getComputedStyle(document.body).backgroundColor === 'rgb(21, 20, 15)'")
+    assert visit.grave_findings() == []
+
+
+def test_a_view_fits_on_a_phone(visiting: Visiting, address: str, path: str) -> None:
+    visit = opened(visiting(address, viewport=PHONE, has_touch=True, is_mobile=True), path)
+    assert visit.grave_findings() == []
+    assert visit.too_wide() == []
+
+
+@pytest.mark.parametrize(("path", "status"), FAULTS.items())
+def test_what_is_not_there_is_a_page_as_well(visiting: Visiting, address: str, path: str, status: int) -> None:
+    for how in ({"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": PHONE}):
+        visit = visiting(address, **how)
+        assert visit.open(path).status == status
+        visit.forgive(f"status of {status}")
+        expect(visit.page.get_by_role("link", name="goldspan")).to_be_visible()
+        assert visit.grave_findings() == []
+        assert visit.too_wide() == []
+        assert visit.weight() <= MOST_BYTES
+
+
+def test_a_store_that_cannot_answer_says_so(visiting: Visiting, tmp_path: Path) -> None:
+    with open_store(tmp_path / "goldspan.db") as store:
+        site = Site(store, goldens=lambda: None, is_live=False)
+    with served(site) as address:
+        visit = visiting(address)
+        assert visit.open().status == 503
+        visit.forgive("status of 503")
+        expect(visit.page.get_by_role("heading", name="The store cannot answer now")).to_be_visible()
+        assert visit.grave_findings() == []
+        visit.leave()
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_an_empty_store_tells_how_it_is_filled(visiting: Visiting, tmp_path: Path, is_live: bool) -> None:
+    with (
+        open_store(tmp_path / "goldspan.db") as store,
+        served(Site(store, goldens=lambda: None, is_live=is_live)) as address,
+    ):
+        for path in ("/", "/goldens", "/uncovered"):
+            visit = opened(visiting(address), path)
+            assert visit.grave_findings() == []
+            visit.leave()
+        visit = opened(visiting(address), "/")
+        expect(visit.page.get_by_role("heading", name="No request has been scored yet")).to_be_visible()
+        if is_live:
+            expect(visit.page.get_by_role("main")).to_contain_text(f"OTEL_EXPORTER_OTLP_ENDPOINT={address}")
+        visit.leave()
+
+
+def test_times_are_in_the_zone_of_whoever_looks(visiting: Visiting, address: str) -> None:
+    told = {}
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        visit = opened(visiting(address, timezone_id=zone, locale="en-GB"), f"/runs/{run_id(1)}")
+        told[zone] = visit.page.get_by_role("main").locator("dd time").first
+        expect(visit.page.get_by_role("contentinfo")).to_contain_text(f"times in {zone}")
+        expect(told[zone]).to_have_attribute("datetime", "2026-01-01T00:00:01.000Z")
+    expect(told["Asia/Tokyo"]).to_have_text("1 Jan 2026, 09:00:01")
+    expect(told["America/New_York"]).to_have_text("31 Dec 2025, 19:00:01")
+
+
+def test_a_chart_is_drawn_and_told(visiting: Visiting, address: str) -> None:
+    visit = opened(visiting(address), "/")
+    chart = visit.page.get_by_role("img", name="Runs over time: 60 passed, 60 failed, 60 not evaluated")
+    expect(chart.locator("canvas")).to_be_visible()
+    assert visit.page.evaluate(_INKED) > 100
+    visit.page.emulate_media(color_scheme="dark")
+    visit.page.set_viewport_size(PHONE)
+    expect(chart.locator("canvas")).to_be_visible()
+    visit.page.wait_for_function(f"({_INKED}) > 100 && document.querySelector('canvas').clientWidth < 390")
+
+
+def test_a_draft_is_copied(visiting: Visiting, address: str) -> None:
+    visit = visiting(address)
+    visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened(visit, f"/runs/{run_id(4)}")
+    draft = visit.page.get_by_role("region", name="Copy as golden")
+    draft.get_by_role("button", name="Copy").first.click()
+    expect(draft.get_by_role("button", name="Copied")).to_be_visible()
+    expect(visit.page.get_by_role("status")).to_have_text("Copied")
+    copied = visit.page.evaluate("navigator.clipboard.readText()")
+    assert copied == draft.locator("pre").first.inner_text()
+    assert "find_account" in copied
+    expect(draft.get_by_role("button", name="Copy", exact=True).first).to_be_visible()
+
+
+def test_where_there_is_no_clipboard_the_draft_is_marked(visiting: Visiting, address: str) -> None:
+    visit = visiting(address)
+    visit.context.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    opened(visit, f"/runs/{run_id(4)}")
+    draft = visit.page.get_by_role("region", name="Copy as golden")
+    draft.get_by_role("button", name="Copy").first.click()
+    expect(draft.get_by_role("button", name="Marked")).to_be_visible()
+    assert "find_account" in visit.page.evaluate("getSelection().toString()")
+
+
+def test_nothing_moves_for_those_who_do_not_want_it(visiting: Visiting, address: str) -> None:
+    visit = opened(visiting(address, reduced_motion="reduce"), "/")
+    moving = "[...document.querySelectorAll('*')].filter((each) => getComputedStyle(each).animationName !== 'none')"
+    assert visit.page.evaluate(f"document.querySelector('.run').classList.add('fresh'), {moving}.length") == 0
+    assert visit.page.evaluate("document.getAnimations().length") == 0
+
+
+def test_without_scripts_every_view_is_there(visiting: Visiting, address: str, path: str) -> None:
+    visit = visiting(address, java_script_enabled=False)
+    assert visit.open(path).status == 200
+    expect(visit.page.get_by_role("main").get_by_role("heading").first).to_be_visible()
+    for unusable in ("Pause", "Copy", "Keys ?"):
+        expect(visit.page.get_by_role("button", name=unusable, exact=True)).to_have_count(0)
+    for moment in visit.page.locator("time").all():
+        assert moment.inner_text().endswith(" UTC") or not moment.is_visible()
+
+
+_SUMS = re.compile(r"\d passed, \d+ failed, \d+ not evaluated$")
+_INKED = """(() => {
+  const canvas = document.querySelector("canvas");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return data.filter((value, at) => at % 4 === 3 && value > 0).length;
+})()"""
+"""How many points of the chart are not empty."""

@@ -1,0 +1,105 @@
+"""Stored runs as a list shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from goldspan import ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
+from goldspan.extraction.hints import Hint
+from goldspan.model import Evaluation
+from goldspan.store import StoredRun, open_store
+from goldspan.web.entries import Entry, entry_of, found_by, golden_of, lines_of, name_of
+from pages import evaluation, goldens_in, trip_run
+
+
+def stored(tmp_path: Path, evaluated: Evaluation, *, keep_arguments: bool = True) -> StoredRun:
+    with open_store(tmp_path / "goldspan.db", keep_arguments=keep_arguments) as store:
+        store.submit(evaluated)
+        found = store.run(evaluated.run.run_id)
+        assert found is not None
+        return found
+
+
+def entry(tmp_path: Path, evaluated: Evaluation) -> Entry:
+    return entry_of(stored(tmp_path, evaluated))
+
+
+def test_a_run_is_shown_with_its_verdict_and_its_rows(tmp_path: Path) -> None:
+    goldens, _ = goldens_in(tmp_path)
+    shown = entry(tmp_path, evaluation(trip_run(0), goldens))
+    assert (shown.mark.meaning, shown.name, shown.asked) == ("failed", "trip/lisbon", "Plan a trip to Lisbon")
+    assert (shown.golden_id, shown.how) == ("trip/lisbon", "the same text")
+    assert (shown.agent, shown.service, shown.revision) == ("travel", "shop", 1)
+    rows = {(line.expected, line.mark.meaning, line.called) for line in shown.lines}
+    assert ("search_hotels", "expected and called", "search_hotels") in rows
+    assert ("book_trip", "missing", None) in rows
+    assert (None, "forbidden", "delete_booking") in rows
+    failed = next(line for line in shown.lines if line.called == "search_flights")
+    assert "failed" in failed.notes
+
+
+def test_a_run_without_a_golden_goes_by_what_it_says_of_itself(tmp_path: Path) -> None:
+    told = {"component": "plan", "agent": "travel", "service": "shop"}
+    for name in ("plan", "travel", "shop", "nobody's"):
+        run = Run(f"run of {name}" if told else name, **told)  # type: ignore[arg-type]
+        document = stored(tmp_path, evaluation(run)).current.document
+        assert (name_of(document), golden_of(document), found_by(document)) == (name, None, None)
+        told = dict(list(told.items())[1:])
+
+
+def test_how_a_golden_was_found_is_told_in_words(tmp_path: Path) -> None:
+    goldens = Goldens([Golden("g", "Book a room in Paris, please", tools=(ExpectedTool("book"),))])
+    by_id = entry(tmp_path, evaluation(Run("id", golden_id="g", input="whatever"), goldens))
+    assert (by_id.golden_id, by_id.how) == ("g", "its id")
+    own = entry(tmp_path, evaluate(Run("own", expected_tools=(ExpectedTool("book"),)), Goldens([])))
+    assert (own.golden_id, own.how) == (None, "what the run itself expects")
+
+
+def test_near_text_is_told_with_how_near_it_is(tmp_path: Path) -> None:
+    goldens = Goldens([Golden("g", "Find a hotel in Paris and book the cheapest one.", tools=(ExpectedTool("book"),))])
+    run = Run("near", input="Find me a hotel in Paris and book the cheapest one")
+    assert (entry(tmp_path, evaluation(run, goldens)).how or "").startswith("near text (0.")
+
+
+def test_the_same_run_has_the_same_anchor_and_another_has_another(tmp_path: Path) -> None:
+    ids = ["a", "b", "a\n<b> '\"", "\ud800"]
+    anchors = [entry(tmp_path, evaluation(Run(run_id))).anchor for run_id in ids]
+    assert len({*anchors}) == len(ids)
+    assert all(anchor.replace("-", "").isalnum() and anchor.isascii() for anchor in anchors)
+    assert anchors[0] == entry(tmp_path, evaluation(Run("a", input="more"))).anchor
+
+
+def test_long_names_are_cut_off(tmp_path: Path) -> None:
+    long = "n" * 5_000
+    run = Run(long, input=long, agent=long, tool_calls=(ToolCall(long),))
+    shown = entry(tmp_path, evaluation(run, Goldens([Golden("g", long, tools=(ExpectedTool(long),))])))
+    assert max(len(shown.name), len(shown.asked), *(len(line.called or "") for line in shown.lines)) <= 80
+
+
+def test_differences_are_shown_where_values_are_kept(tmp_path: Path) -> None:
+    golden = Golden("g", tools=(ExpectedTool("pay", {"sum": 1}),))
+    evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"sum": 2}),)), golden)
+    for keeps in (True, False):
+        folder = tmp_path / str(keeps)
+        folder.mkdir()
+        document = stored(folder, evaluated, keep_arguments=keeps).current.document
+        (line,) = lines_of(document)
+        assert (line.mark.meaning, line.differing) == ("differs", ("sum",))
+        expected = [("sum", "1", "2")] if keeps else []
+        assert [(each.path, each.expected, each.called) for each in line.differences] == expected
+
+
+def test_differences_of_the_first_stores_are_notes(tmp_path: Path) -> None:
+    golden = Golden("g", tools=(ExpectedTool("pay", {"sum": 1}),))
+    evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"sum": 2}),)), golden)
+    document = dict(stored(tmp_path, evaluated).current.document)
+    document["rows"] = [{**row, "differences": ["sum: expected 1, called with 2"]} for row in document["rows"]]
+    (line,) = lines_of(document)
+    assert line.differences == ()
+    assert line.notes == ("sum: expected 1, called with 2",)
+
+
+def test_what_is_amiss_with_the_capture_is_told(tmp_path: Path) -> None:
+    lacking = Run("r", conventions=("genai",), tool_calls=(ToolCall("pay"),))
+    shown = entry(tmp_path, evaluation(lacking))
+    assert all(isinstance(hint, Hint) for hint in shown.hints)

@@ -1,0 +1,404 @@
+"""The page over HTTP, on real sockets, asked by a program that need not behave."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from gateway_serving import PATIENCE_S, eventually
+from goldspan import Golden, Goldens, Run, evaluate
+from goldspan.store import SqliteStore, open_store
+from goldspan.web import routing, stream
+from goldspan.web.assets import asset
+from goldspan.web.routing import HEADERS, POLICY
+from goldspan.web.site import Site
+from goldspan.web.stream import news
+from goldspan.web.texts import golden_address, run_address
+from pages import fill, goldens_in, run_id, served
+
+VIEWS = ("/", "/?verdict=fail", f"/runs/{run_id(3)}", f"/runs/{run_id(3)}?revision=1", "/goldens", "/goldens/refund",
+         "/uncovered")  # fmt: skip
+HOSTILE_IDS = (
+    "a/b",
+    "/",
+    "//evil.example",
+    "a\nb",
+    "\r\nSet-Cookie: a=b",
+    "100%",
+    "%2e%2e%2f",
+    "../../etc/passwd",
+    "ünï ☃",
+    "a?b=c",
+    "a#b",
+    "a;b",
+    "<b>",
+    "a\x00b",
+    " ",
+    "x" * 2000,
+)
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    text: str
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
+    folder = tmp_path_factory.mktemp("routing")
+    goldens, _ = goldens_in(folder)
+    with open_store(folder / "goldspan.db", keep_arguments=True) as store:
+        fill(store, goldens, times=2)
+        store.submit_many(evaluate(Run(each), Goldens([Golden(each)])) for each in HOSTILE_IDS)
+        store.submit_many(evaluate(Run(each), Golden(each)) for each in HOSTILE_IDS)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def address(store: SqliteStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    goldens, _ = goldens_in(tmp_path_factory.mktemp("goldens"))
+    with served(Site(store, goldens=lambda: goldens, is_live=True)) as address:
+        yield address
+
+
+@contextmanager
+def asking(address: str, path: str, method: str = "GET", **headers: str) -> Iterator[http.client.HTTPResponse]:
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=PATIENCE_S)
+    try:
+        connection.request(method, path, headers=headers)
+        yield connection.getresponse()
+    finally:
+        connection.close()
+
+
+def ask(address: str, path: str, method: str = "GET", **headers: str) -> Reply:
+    with asking(address, path, method, **headers) as answer:
+        named = {name.lower(): value for name, value in answer.getheaders()}
+        return Reply(answer.status, named, answer.read().decode())
+
+
+def assert_safe(reply: Reply) -> None:
+    assert {name: reply.headers.get(name.lower()) for name in HEADERS if name != "Cache-Control"} == {
+        name: value for name, value in HEADERS.items() if name != "Cache-Control"
+    }
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_a_view_is_kept_by_nobody_and_runs_nothing_of_others(address: str, path: str) -> None:
+    reply = ask(address, path)
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert reply.headers["cache-control"] == "no-store"
+    assert_safe(reply)
+    assert "<script>" not in reply.text
+    assert " style=" not in reply.text
+    assert " onclick=" not in reply.text
+
+
+def test_the_policy_allows_nothing_but_what_is_served_here() -> None:
+    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["frame-ancestors"] == "'none'"
+    assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == rules["form-action"] == "'self'"
+    assert "unsafe" not in POLICY
+    assert HEADERS["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "path", [*VIEWS, "/trend", "/suggestions/agent", "/assets/page.css", "/favicon.ico", "/nowhere"]
+)
+def test_head_is_answered_without_a_body(address: str, path: str) -> None:
+    whole, head = ask(address, path), ask(address, path, "HEAD")
+    assert (head.status, head.text) == (whole.status, "")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    assert_safe(head)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/", "/runs/1", "/goldens", "/uncovered", "/news", "/assets/page.css"])
+def test_nothing_but_looking_is_allowed(address: str, method: str, path: str) -> None:
+    reply = ask(address, path, method)
+    assert reply.status == 405
+    assert {*reply.headers["allow"].split(", ")} == {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize("name", HOSTILE_IDS)
+def test_an_id_may_be_anything(address: str, store: SqliteStore, name: str) -> None:
+    assert store.run(name) is not None
+    for path in (run_address(name), golden_address(name)):
+        reply = ask(address, path)
+        assert (path[:60], reply.status) == (path[:60], 200)
+        assert_safe(reply)
+        assert "set-cookie" not in reply.headers
+        assert "<b>" not in reply.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/runs/nobody",
+        "/runs/",
+        "/runs/%FF%FE",
+        "/runs/%00",
+        f"/runs/{run_id(3)}?revision=9",
+        f"/runs/{run_id(1)}/",
+        "/goldens/nobody",
+        "/goldens/%0d%0a",
+        "/suggestions/secrets",
+        "/assets/site.py",
+        "/assets/..%2fsite.py",
+        "/nowhere",
+        "/%2e%2e/",
+        "/" + quote("ü" * 500),
+    ],
+)
+def test_what_is_not_there_is_a_page_that_says_so(address: str, path: str) -> None:
+    reply = ask(address, path)
+    assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "Not here" in reply.text
+    assert_safe(reply)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/?nobody=knows",
+        "/?verdict=maybe",
+        "/?verdict=pass&verdict=fail",
+        "/?cursor=nonsense",
+        "/?since=%00",
+        f"/runs/{run_id(3)}?revision=first",
+        f"/runs/{run_id(3)}?revision=",
+        f"/runs/{run_id(3)}?revision=%D9%A1",
+        f"/runs/{run_id(3)}?revision=99999999999999999999",
+        "/goldens?page=0",
+        "/goldens?sort=%3Cb%3E",
+        "/trend?below=much&metric=tool_f1",
+    ],
+)
+def test_what_means_nothing_is_told(address: str, path: str) -> None:
+    reply = ask(address, path)
+    assert reply.status == 400
+    assert "<b>" not in reply.text
+    assert_safe(reply)
+
+
+def test_a_store_that_cannot_answer_is_told(tmp_path: Path) -> None:
+    with open_store(tmp_path / "goldspan.db") as closed:
+        site = Site(closed, goldens=lambda: None, is_live=True)
+    with served(site) as address:
+        for path in (*VIEWS, "/trend", "/suggestions/agent"):
+            reply = ask(address, path)
+            assert (path, reply.status) == (path, 503)
+            assert "The store cannot answer now" in reply.text
+            assert str(tmp_path) not in reply.text or "closed" in reply.text
+            assert_safe(reply)
+
+
+def test_many_views_at_once_are_all_answered(address: str) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(lambda _: ask(address, "/"), range(32)))
+    assert {reply.status for reply in replies} == {200}
+
+
+# --- what views ask for -----------------------------------------------------------------------------------------------
+
+
+def test_a_trend_is_columns_of_one_length(address: str) -> None:
+    reply = ask(address, "/trend?agent=support")
+    columns = json.loads(reply.text)
+    assert reply.headers["content-type"] == "application/json"
+    assert_safe(reply)
+    assert {*columns} == {"time", "passed", "failed", "not_evaluated"}
+    assert {len(column) for column in columns.values()} == {len(columns["time"])}
+    assert (sum(columns["passed"]), sum(columns["failed"])) == (2, 2)
+    assert columns["time"] == sorted(columns["time"])
+    assert json.loads(ask(address, "/trend?agent=nobody").text)["time"] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [("golden", "trip/lisbon"), ("agent", "travel"), ("service", "billing"), ("environment", "test"),
+     ("tool", "book_trip"), ("metric", "tool_recall")],
+)  # fmt: skip
+def test_names_are_suggested(address: str, field: str, expected: str) -> None:
+    reply = ask(address, f"/suggestions/{field}")
+    assert reply.status == 200
+    assert f'<option value="{expected}"></option>' in reply.text
+    assert "None" not in reply.text
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["htmx.js", "uplot.js", "uplot.css", "page.css", "page.js", "charts.js", "icon.svg"])
+def test_a_file_is_kept_for_good_under_the_address_of_its_version(address: str, name: str) -> None:
+    found = asset(name)
+    assert found is not None
+    current = ask(address, f"/assets/{name}?v={found.version}")
+    assert (current.status, current.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
+    assert current.headers["content-type"].startswith(found.media)
+    assert current.text.encode() == found.body
+    assert_safe(current)
+    for other in ("", "?v=", "?v=000000000000", f"?v={found.version}0"):
+        assert ask(address, f"/assets/{name}{other}").headers["cache-control"] == "no-cache"
+
+
+def test_browsers_that_ask_for_an_icon_by_themselves_get_it(address: str) -> None:
+    reply = ask(address, "/favicon.ico")
+    assert (reply.status, reply.headers["content-type"]) == (200, "image/svg+xml")
+    assert_safe(reply)
+
+
+# --- news -------------------------------------------------------------------------------------------------------------
+
+
+def events(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
+    """The events that a browser hears of a stream."""
+    said: dict[str, str] = {}
+    for line in iter(answer.readline, b""):
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name:
+            said[name] = value
+        else:
+            if "event" in said:
+                yield said
+            said = {}
+
+
+def test_whoever_listens_hears_that_there_is_something_new_and_not_what(tmp_path: Path) -> None:
+    with (
+        open_store(tmp_path / "goldspan.db") as store,
+        served(Site(store, goldens=lambda: None, is_live=True)) as address,
+        asking(address, "/news?after=0") as answer,
+    ):
+        assert answer.status == 200
+        assert answer.getheader("content-type", "").startswith("text/event-stream")
+        assert answer.getheader("cache-control") == "no-store"
+        heard = events(answer)
+        for number in range(1, 4):
+            store.submit(evaluate(Run(f"secret-{number}"), Goldens([])))
+            newest = str(store.newest_arrival())
+            assert next(heard) == {"event": "arrived", "id": newest, "data": newest}
+
+
+@pytest.mark.parametrize("how", ["header", "query"])
+def test_a_stream_goes_on_where_it_broke_off(address: str, store: SqliteStore, how: str) -> None:
+    newest = store.newest_arrival()
+    said = {"Last-Event-ID": "1"} if how == "header" else {}
+    with asking(address, "/news?after=1" if how == "query" else f"/news?after={newest}", **said) as answer:
+        assert next(events(answer))["data"] == str(newest)
+
+
+@pytest.mark.parametrize("after", ["", "?after=", "?after=-1", "?after=x", "?after=%D9%A1", f"?after={10**30}"])
+def test_without_a_place_only_what_is_new_is_told(tmp_path: Path, after: str) -> None:
+    with (
+        open_store(tmp_path / "goldspan.db") as store,
+        served(Site(store, goldens=lambda: None, is_live=True)) as address,
+    ):
+        store.submit(evaluate(Run("old"), Goldens([])))
+        before = store.newest_arrival()
+        with asking(address, f"/news{after}") as answer:
+            assert answer.readline() == b"retry: 1000\n"
+            store.submit(evaluate(Run("new"), Goldens([])))
+            assert int(next(events(answer))["data"]) > before
+
+
+def test_a_store_that_cannot_be_read_now_ends_no_stream(tmp_path: Path) -> None:
+    with open_store(tmp_path / "goldspan.db") as closed:
+        site = Site(closed, goldens=lambda: None, is_live=True)
+    with served(site) as address, asking(address, "/news") as answer:
+        assert answer.status == 200
+        assert answer.readline() == b"retry: 1000\n"
+
+
+def test_more_than_so_many_listeners_are_told_to_come_back(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "STREAMS_AT_ONCE", 2)
+    with served(Site(store, goldens=lambda: None, is_live=True)) as address:
+        with asking(address, "/news") as first, asking(address, "/news") as second:
+            assert first.readline() == second.readline() == b"retry: 1000\n"
+            refused = ask(address, "/news")
+            assert (refused.status, refused.headers["retry-after"]) == (503, "30")
+            assert_safe(refused)
+        eventually(lambda: listens(address), "who has left still takes a place")
+
+
+def listens(address: str) -> bool:
+    with asking(address, "/news") as answer:
+        return answer.status == 200
+
+
+def test_who_only_asks_for_the_head_of_a_stream_takes_no_place(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "STREAMS_AT_ONCE", 1)
+    with served(Site(store, goldens=lambda: None, is_live=True)) as address:
+        for _ in range(3):
+            with asking(address, "/news", "HEAD") as head:
+                assert head.status in (200, 503)
+        eventually(lambda: listens(address), "a head takes a place")
+
+
+def test_open_streams_do_not_keep_a_server_from_ending(store: SqliteStore) -> None:
+    with served(Site(store, goldens=lambda: None, is_live=True)) as address:
+        host, port = urlsplit(address).netloc.split(":")
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as listener:
+            listener.sendall(b"GET /news HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert listener.recv(12) == b"HTTP/1.1 200"
+            ended = threading.Event()
+            threading.Thread(target=lambda: (_drain(listener), ended.set())).start()
+            # and `served` sees to it that the server ends while the stream is still open
+    assert ended.wait(PATIENCE_S)
+
+
+def _drain(listener: socket.socket) -> None:
+    try:
+        while listener.recv(2**16):
+            pass
+    except OSError:
+        pass
+
+
+def heard_of(newest: Iterator[int], *, looks: int, every: float = 0.0) -> list[bytes]:
+    """What is sent while the store grows so, look by look."""
+    left = iter(range(looks))
+
+    async def listen() -> list[bytes]:
+        async def look() -> int:
+            return next(newest)
+
+        return [event async for event in news(look, 0, lambda: next(left, None) is None, every=every)]
+
+    return asyncio.run(listen())
+
+
+def test_each_place_is_told_once() -> None:
+    assert heard_of(iter([0, 3, 3, 3, 7, 5]), looks=6) == [
+        b"retry: 1000\n\n",
+        b"event: arrived\nid: 3\ndata: 3\n\n",
+        b"event: arrived\nid: 7\ndata: 7\n\n",
+    ]
+
+
+def test_a_quiet_stream_shows_that_it_lives_and_no_stream_lasts_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_SIGN_OF_LIFE", 0.02)
+    monkeypatch.setattr(stream, "_LONGEST", 0.1)
+    began = time.monotonic()
+    said = heard_of(iter(lambda: 0, 1), looks=10_000, every=0.01)
+    assert 2 <= said.count(b": nothing new\n\n") <= 5
+    assert time.monotonic() - began < PATIENCE_S
