@@ -285,3 +285,16 @@ def _entered_over_tls(store: SqliteStore, folder: Path) -> Reply:
         return reply
     finally:
         doors.stop()
+
+
+def test_a_browser_that_goes_astray_is_shown_a_page_and_a_program_an_answer(guarded: Doors) -> None:
+    known = {"authorization": "Bearer second", "accept": HTML}
+    nowhere = guarded.ask("GET", "/nowhere", **known)
+    assert (nowhere.status, nowhere.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert b"There is no such page." in nowhere.body
+    assert guarded.ask("GET", "/nowhere", authorization=known["authorization"]).headers["content-type"] == (
+        "application/json"
+    )
+    again = guarded.ask("GET", "/enter", accept=HTML)
+    assert (again.status, again.headers["location"]) == (303, "/")
+    assert guarded.ask("GET", "/enter").status == 405

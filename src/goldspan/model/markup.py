@@ -71,9 +71,12 @@ def _markdown(spans: Iterable[Span]) -> str:
 
 
 def _markdown_words(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\g<0>", legible(text))
+    return _REFERENCE.sub(r"<code>\1</code>", _MARKDOWN.sub(r"\\\g<0>", legible(text)))
 
 
+_REFERENCE = re.compile(r"\\([@\#])(?=[A-Za-z0-9])")
+"""What GitHub takes for a mention, or a reference to an issue, though a backslash or an entity stands there: it looks
+for them once Markdown is HTML, but not inside of code (github/markup#1168, github/cmark-gfm#181)."""
 _MARKDOWN = re.compile(
     r"""[\\`*\[\]<>|~&\#!$@]    # code, emphasis, links, HTML, cells, struck out text, entities, formulas, mentions
     | (?<![^\W_])_ | _(?![^\W_])  # emphasis, but not inside a word, where it is none: search_hotels

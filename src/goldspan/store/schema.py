@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -130,7 +131,9 @@ def check_readable(connection: sqlite3.Connection, path: Path) -> None:
     if version < len(STEPS):
         raise StoreError(
             f"{path}: an older goldspan wrote it (version {version}, this one reads {len(STEPS)}); open it once for "
-            "writing to bring it up to date"
+            "writing to bring it up to date: "
+            "python -c 'import sys; from goldspan.store import open_store; open_store(sys.argv[1]).check()' "
+            f"{shlex.quote(str(path))}"
         )
 
 

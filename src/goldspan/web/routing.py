@@ -75,31 +75,34 @@ class _Pages:
         self._streams = 0
 
     async def live(self, request: Request) -> Response:
-        return await self._view(lambda: self._site.live(request.query_params.multi_items()))
+        return await self._view(request, lambda: self._site.live(request.query_params.multi_items()))
 
     async def run(self, request: Request) -> Response:
         run_id = request.path_params["run_id"]
-        return await self._view(lambda: self._site.run(run_id, request.query_params.multi_items()))
+        return await self._view(request, lambda: self._site.run(run_id, request.query_params.multi_items()))
 
     async def goldens(self, request: Request) -> Response:
-        return await self._view(lambda: self._site.goldens(request.query_params.multi_items()))
+        return await self._view(request, lambda: self._site.goldens(request.query_params.multi_items()))
 
     async def golden(self, request: Request) -> Response:
         golden_id = request.path_params["golden_id"]
-        return await self._view(lambda: self._site.golden(golden_id, request.query_params.multi_items()))
+        return await self._view(request, lambda: self._site.golden(golden_id, request.query_params.multi_items()))
 
     async def uncovered(self, request: Request) -> Response:
-        return await self._view(lambda: self._site.uncovered(request.query_params.multi_items()))
+        return await self._view(request, lambda: self._site.uncovered(request.query_params.multi_items()))
 
     async def trend(self, request: Request) -> Response:
-        return await self._view(lambda: self._site.trend(request.query_params.multi_items()))
+        return await self._view(request, lambda: self._site.trend(request.query_params.multi_items()))
 
     async def suggestions(self, request: Request) -> Response:
         field = request.path_params["field"]
-        return await self._view(lambda: self._site.suggestions(field))
+        return await self._view(request, lambda: self._site.suggestions(field))
 
-    async def _view(self, view: Callable[[], Answer]) -> Response:
+    async def _view(self, request: Request, view: Callable[[], Answer]) -> Response:
+        waits = self._turns.locked()
         async with self._turns:
+            if waits and await request.is_disconnected():  # who types asks again and again, and takes back what was
+                return Response(status_code=503, headers=HEADERS)
             answer = await run_in_threadpool(self._site.answer, view)
         return Response(answer.body.encode("utf-8", "replace"), answer.status, HEADERS, answer.media)
 
@@ -129,7 +132,7 @@ class _Pages:
     async def asset(self, request: Request) -> Response:
         found = asset(request.path_params["name"])
         if found is None:
-            return await self._view(self._site.missing)
+            return await self._view(request, self._site.missing)
         kept = _FOR_GOOD if request.query_params.get("v") == found.version else "no-cache"
         return Response(found.body, 200, {**HEADERS, "Cache-Control": kept}, found.media)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -100,17 +101,17 @@ class Uncovered:
 def uncovered(store: SqliteStore, wanted: RunFilter = EVERY_RUN) -> Uncovered:
     """Of the runs that are meant the newest requests without a golden, grouped by similar text, large groups first."""
     without = replace(wanted, covered=False, unit=wanted.unit or "request")
-    runs = store.runs(without, limit=LOOKED_AT).items
-    found = sorted(groups([run.current.document["input"] for run in runs]), key=lambda group: (-len(group), group))
+    runs = [_request(run) for run in islice(store.every(without), LOOKED_AT)]
+    found = sorted(groups([run.input for run in runs]), key=lambda group: (-len(group), group))
     shown = [[runs[at] for at in group] for group in found[:_GROUPS]]
     return Uncovered(
-        groups=tuple(map(_group, shown)),
+        groups=tuple(_group(store, group) for group in shown),
         total=store.count(without).total,
         looked_at=len(runs),
         left_groups=len(found[_GROUPS:]),
         left_runs=sum(map(len, found[_GROUPS:])),
         covered=store.count(replace(wanted, covered=True)).total,
-        health=gathered(hint for newest, *_ in shown for hint in hints_of(newest.current.document)),
+        health=gathered(hint for newest, *_ in shown for hint in newest.hints(store)),
     )
 
 
@@ -130,27 +131,54 @@ def _whole(text: str) -> str | None:
     return text if len(text) <= _LONGEST_WHOLE else None
 
 
-def _group(runs: Sequence[StoredRun]) -> Group:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is kept of a run while all are looked at: their documents may be large."""
+
+    run_id: str
+    time_ns: int
+    input: str | None
+    tools: tuple[str, ...]
+    reason: str
+    agent: str | None
+    service: str | None
+
+    def draft(self, store: SqliteStore) -> str | None:
+        """A golden for it; `None`: it is too long, or the run was deleted just now."""
+        run = store.run(self.run_id)
+        return None if run is None else draft_of(run.current.document).text
+
+    def hints(self, store: SqliteStore) -> list[Hint]:
+        """What is amiss with its capture."""
+        run = store.run(self.run_id)
+        return [] if run is None else hints_of(run.current.document)
+
+
+def _request(run: StoredRun) -> _Request:
+    document = run.current.document
+    tools = tuple(map(sys.intern, document["tools_used"]))
+    told = (document[name] for name in ("reason", "agent", "service"))
+    return _Request(run.run_id, run.time_ns, document["input"], tools, *told)
+
+
+def _group(store: SqliteStore, runs: Sequence[_Request]) -> Group:
     """What there is to say of some runs, the newest first."""
-    documents = [run.current.document for run in runs]
-    sequences = Counter(tuple(document["tools_used"]) for document in documents)
+    sequences = Counter(run.tools for run in runs)
     ((tools, often),) = sequences.most_common(1)
-    typical = next(document for document in documents if tuple(document["tools_used"]) == tools)
-    draft = draft_of(typical).text
+    typical = next(run for run in runs if run.tools == tools)
+    draft = typical.draft(store)
     return Group(
         count=len(runs),
-        typical=None if typical["input"] is None else short(" ".join(typical["input"].split()), _TYPICAL),
+        typical=None if typical.input is None else short(" ".join(typical.input.split()), _TYPICAL),
         tools=tuple(map(short, tools[:_TOOLS])),
         tools_left=len(tools[_TOOLS:]),
         tools_count=often,
         sequences=len(sequences),
-        why=typical["reason"],
+        why=typical.reason,
         newest_ns=runs[0].time_ns,
-        examples=tuple(
-            Example(run.run_id, run.time_ns, asked(run.current.document["input"])) for run in runs[:_EXAMPLES]
-        ),
-        agents=_names(document["agent"] for document in documents),
-        services=_names(document["service"] for document in documents),
+        examples=tuple(Example(run.run_id, run.time_ns, asked(run.input)) for run in runs[:_EXAMPLES]),
+        agents=_names(run.agent for run in runs),
+        services=_names(run.service for run in runs),
         draft=draft if draft is not None and len(draft) <= _LONGEST_DRAFT else None,
     )
 

@@ -7,7 +7,7 @@ runs hold what users said. A token gives one of them, never both.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
@@ -140,7 +140,7 @@ class Authority:
             refused = self._refuse_origin(origins, hosts, scheme)
         if refused is not None or not self._tokens or right is None:
             return refused
-        if cookies and not credentials and is_page(path) and self._knows(_session_in(cookies)):
+        if cookies and not credentials and is_page(path) and any(map(self._knows, _sessions_in(cookies))):
             return None
         return self._refuse_credentials(right, credentials)
 
@@ -178,9 +178,10 @@ def _session(token: bytes) -> bytes:
     return hmac.new(token, b"goldspan page", sha256).hexdigest().encode()
 
 
-def _session_in(cookies: Iterable[bytes]) -> bytes:
+def _sessions_in(cookies: Iterable[bytes]) -> Iterator[bytes]:
+    """All of that name: other paths, and other programs on the same host, may have set one as well."""
     pairs = (pair.strip().partition(b"=") for cookie in cookies for pair in cookie.split(b";"))
-    return next((value for name, _, value in pairs if name == COOKIE.encode()), b"")
+    return (value for name, _, value in pairs if name == COOKIE.encode())
 
 
 def _digest(token: bytes) -> bytes:

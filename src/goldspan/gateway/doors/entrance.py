@@ -7,9 +7,10 @@ back into it, opens the page alone and not the API, and is worth nothing once th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
-from goldspan.gateway.doors.authority import COOKIE, Authority
+from goldspan._version import __version__
+from goldspan.gateway.doors.authority import COOKIE, Authority, is_entrance, is_page
 from goldspan.gateway.extra import needed
 from goldspan.web.routing import HEADERS
 from goldspan.web.templates import render
@@ -21,6 +22,8 @@ with needed():
 
 _MOST = 8 * 2**10
 """Bytes that a form may have."""
+_LONGEST = 2_000
+"""Characters of an address that is kept for afterwards: written in a form, it may be three times as long."""
 _KEPT = 30 * 86400
 """Seconds that a browser keeps the cookie."""
 _WRONG = "This is not, or no longer, a token that may read."
@@ -31,9 +34,24 @@ def routes(authority: Authority) -> list[Route]:
     return [Route("/enter", _entering(authority), methods=["POST"]), Route("/leave", _leave, methods=["POST"])]
 
 
-def asking(path: str, query: bytes = b"", *, problem: str | None = None) -> Response:
+def asking(path: str, query: bytes = b"") -> Response:
     """The page that asks for a token, in place of the one that somebody wanted to see."""
-    wanted = path + (f"?{query.decode('latin-1')}" if query else "")
+    return _form(quote(path, safe="/:") + (f"?{query.decode('latin-1')}" if query else ""))
+
+
+def astray(request: Request, status: int) -> Response | None:
+    """What somebody with a browser is shown at a path, or by a method, that there is not; None: it is for programs."""
+    path = request.url.path
+    if is_entrance(path) and request.method == "GET":
+        return RedirectResponse("/", 303, HEADERS)  # as after going back to where a token was handed in
+    if not is_page(path) or status != 404:
+        return None
+    told = {"title": "Not here", "why": "There is no such page.", "view": ""}
+    body = render("fault.html", version=__version__, is_live=True, can_leave=False, **told)
+    return Response(body, 404, HEADERS, "text/html")
+
+
+def _form(wanted: str, *, problem: str | None = None) -> Response:
     headers = {**HEADERS, "WWW-Authenticate": "Bearer"}
     body = render("enter.html", wanted=_local(wanted), problem=problem)
     return Response(body.encode("utf-8", "replace"), 401, headers, "text/html")
@@ -50,7 +68,7 @@ def _entering(authority: Authority) -> Callable[[Request], Awaitable[Response]]:
         wanted = _local(form.get("wanted", ["/"])[0])
         session = authority.session_for(form.get("token", [""])[0].strip())
         if session is None:
-            return asking(wanted, problem=_WRONG)
+            return _form(wanted, problem=_WRONG)
         answer = RedirectResponse(wanted, 303, HEADERS)
         secure = request.url.scheme == "https"
         answer.set_cookie(COOKIE, session, _KEPT, path="/", secure=secure, httponly=True, samesite="lax")
@@ -68,4 +86,4 @@ async def _leave(request: Request) -> Response:
 def _local(address: str) -> str:
     """An address on this server: whatever leads elsewhere leads to the first page."""
     inside = address.startswith("/") and not address.startswith(("//", "/\\", "/enter", "/leave"))
-    return address if inside and address.isprintable() else "/"
+    return address if inside and address.isprintable() and len(address) <= _LONGEST else "/"

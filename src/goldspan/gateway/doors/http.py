@@ -247,6 +247,8 @@ def _readyz(ready: Callable[[], str | None]) -> Callable[[Request], Awaitable[Re
 async def _fault(request: Request, fault: Exception) -> Response:
     """What starlette itself refuses: paths and methods that there are not."""
     assert isinstance(fault, HTTPException)
+    if _wants_html(request.scope["headers"]) and (page := entrance.astray(request, fault.status_code)):
+        return page
     message = _LOST if fault.status_code == 404 else fault.detail
     status, _, body = http_answer(Answer(fault.status_code, message), "traces", "json")
     return Response(body, status, fault.headers, "application/json")

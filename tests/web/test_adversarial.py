@@ -1,0 +1,313 @@
+"""What somebody found who looked for ways to break the page: races, places of other stores, texts that come back."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from threading import Event
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import expect
+
+from browser import Visit, Visiting
+from gateway_doors import Doors
+from gateway_serving import PATIENCE_S, eventually
+from goldspan import Goldens, Run, ToolCall, evaluate
+from goldspan.errors import StoreError
+from goldspan.gateway.doors.authority import COOKIE, LOOPBACK_HOSTS, Authority
+from goldspan.model import Health
+from goldspan.model.markup import Span, markdown
+from goldspan.store import SqliteStore, open_store
+from goldspan.web import routing
+from goldspan.web.filters import Pairs
+from goldspan.web.site import Answer, Site
+from goldspan.web.texts import meant, visible
+from pages import served
+
+READ = "a-token-to-read-with"
+FORM = "application/x-www-form-urlencoded"
+HTML = "text/html,*/*;q=0.8"
+HIDDEN = "a\u200f\u202eb\u200b\ufeff\x01\U000e0041c"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with open_store(tmp_path / "goldspan.db", keep_arguments=True) as store:
+        yield store
+
+
+def submit(store: SqliteStore, run: Run) -> None:
+    store.submit(evaluate(run, Goldens([])))
+
+
+def site_of(store: SqliteStore) -> Site:
+    return Site(store, goldens=lambda: None, is_live=True)
+
+
+def total_in(answer: Answer) -> str:
+    return re.findall(r'id="total">(\d+)', answer.body)[0]
+
+
+# --- texts that come back ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_shown_by_its_number_means_itself_when_it_comes_back() -> None:
+    assert meant(visible(HIDDEN)) == HIDDEN
+    for text in ("⟨U+0041⟩", "⟨U+110000⟩", "⟨U+FFFFFF⟩", "⟨U+20⟩", "⟨u+202e⟩"):
+        assert meant(text) == text
+
+
+def test_a_form_hands_a_name_with_hidden_characters_back_as_it_was(store: SqliteStore) -> None:
+    submit(store, Run("hidden", input="asked", agent=HIDDEN))
+    site = site_of(store)
+    (in_form,) = re.findall(r'name="agent" value="([^"]*)"', site.live([("agent", HIDDEN)]).body)
+    (suggested,) = re.findall(r'<option value="([^"]*)"', site.suggestions("agent").body)
+    for told in (html.unescape(in_form), html.unescape(suggested)):
+        assert told != HIDDEN
+        assert total_in(site.live([("agent", told)])) == "1"
+        assert site.goldens([("agent", told), ("find", told)]).status == 200
+
+
+def test_half_a_draft_is_never_given_for_a_golden(store: SqliteStore) -> None:
+    calls = tuple(ToolCall(f"tool_number_{number}_{'x' * 60}", arguments={"a": 1}) for number in range(500))
+    submit(store, Run("many", input="many", tool_calls=calls))
+    submit(store, Run("few", input="few", tool_calls=calls[:3]))
+    site = site_of(store)
+    many, few = site.run("many", []).body, site.run("few", []).body
+    assert 'id="draft"' not in many
+    assert "too long to stand here" in many
+    assert 'id="draft"' in few
+    assert "more characters" not in re.findall(r"<pre.*?</pre>", few, re.DOTALL)[0]
+
+
+@pytest.mark.parametrize("text", ["@octocat", "ask @org/team now", "#123", "org/repo#1", "(@a)", "a@b.example"])
+def test_markdown_mentions_nobody_and_refers_to_nothing(text: str) -> None:
+    """GitHub looks for mentions in what Markdown has become; neither backslash nor entity is there any more."""
+    written = markdown([(Span(text),)])
+    assert not re.search(r"[@#](\\|&[^;]*;)*[A-Za-z0-9]", written)
+    assert html.unescape(re.sub(r"</?code>|\\(?=[^\w\s])", "", written)) == text
+
+
+# --- the way in -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(store: SqliteStore, tmp_path: Path) -> Iterator[Doors]:
+    authority = Authority(("in-token",), (READ,), allowed_hosts=LOOPBACK_HOSTS)
+    doors = Doors(
+        tmp_path / "journal.db", authority=authority, routes=routing.routes(site_of(store), ends=lambda: True)
+    ).start()
+    yield doors
+    doors.stop()
+
+
+def session_in(doors: Doors) -> str:
+    reply = doors.post(urlencode({"token": READ}).encode(), "/enter", FORM)
+    return reply.headers["set-cookie"].partition(";")[0]
+
+
+@pytest.mark.parametrize("run_id", ["a?b", "a#b", "100%", "%2F", "a/b", "ü", "a b", "line\nbreak"])
+def test_whoever_wanted_to_see_a_run_sees_it_whatever_its_id(guarded: Doors, store: SqliteStore, run_id: str) -> None:
+    submit(store, Run(run_id, input="wanted"))
+    asked = guarded.ask("GET", f"/runs/{quote(run_id, safe='')}?revision=1", accept=HTML).body.decode()
+    wanted = html.unescape(re.findall(r'name="wanted" value="([^"]*)"', asked)[0])
+    entered = guarded.post(urlencode({"token": READ, "wanted": wanted}).encode(), "/enter", FORM)
+    opened = guarded.ask("GET", entered.headers["location"], cookie=session_in(guarded), accept=HTML)
+    assert (opened.status, b"wanted" in opened.body) == (200, True)
+
+
+def test_however_long_an_address_is_somebody_gets_in(guarded: Doors) -> None:
+    asked = guarded.ask("GET", f"/?text={'%C3%BC' * 1500}", accept=HTML).body.decode()
+    wanted = html.unescape(re.findall(r'name="wanted" value="([^"]*)"', asked)[0])
+    assert guarded.post(urlencode({"token": READ, "wanted": wanted}).encode(), "/enter", FORM).status == 303
+
+
+def test_a_cookie_of_the_same_name_from_elsewhere_keeps_nobody_out(guarded: Doors) -> None:
+    session = session_in(guarded)
+    for sent in (f"{COOKIE}=other; {session}", f"{session}; {COOKIE}=other", f"{COOKIE}; {COOKIE}=; {session}"):
+        assert guarded.ask("GET", "/", cookie=sent, accept=HTML).status == 200
+    assert guarded.ask("GET", "/", cookie=f"{COOKIE}=a; {COOKIE}=b", accept=HTML).status == 401
+
+
+# --- places and turns -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", [0, 2])
+def test_a_place_of_another_store_is_told_what_this_one_has(store: SqliteStore, held: int) -> None:
+    """A gateway may come back with an empty folder: who listened to the one before still hears of the new one."""
+    for number in range(held):
+        submit(store, Run(f"run-{number}"))
+    with served(site_of(store)) as address, urlopen(f"{address}/news?after=5000", timeout=PATIENCE_S) as answer:
+        lines = iter(answer.readline, b"")
+        assert next(json.loads(line[6:]) for line in lines if line.startswith(b"data: ")) == store.newest_arrival()
+
+
+class Held(Site):
+    """A site whose searches take until they are let go."""
+
+    begun: list[str]
+    let_go: Event
+
+    def live(self, query: Pairs) -> Answer:
+        said = dict(query)
+        if "text" in said:
+            self.begun.append(said["text"])
+            assert self.let_go.wait(PATIENCE_S)
+        return super().live(query)
+
+
+def test_searches_that_nobody_waits_for_any_more_are_not_made(store: SqliteStore) -> None:
+    site = Held(store, goldens=lambda: None, is_live=True)
+    site.begun, site.let_go = [], Event()
+    with served(site) as address, ExitStack() as opened:
+        at = urlsplit(address)
+
+        def ask(text: str) -> socket.socket:
+            client = opened.enter_context(closing(socket.create_connection((at.hostname, at.port), PATIENCE_S)))
+            client.sendall(f"GET /?text={text} HTTP/1.1\r\nHost: {at.netloc}\r\n\r\n".encode())
+            return client
+
+        first = [ask(f"first-{number}") for number in range(routing.VIEWS_AT_ONCE)]
+        eventually(lambda: len(site.begun) == len(first), "the searches did not begin")
+        for number in range(20):
+            ask(f"left-{number}").close()
+        last = ask("last")
+        asset = urlopen(f"{address}/assets/page.css", timeout=PATIENCE_S)  # by now the loop has seen them leave
+        assert asset.status == 200
+        asset.close()
+        site.let_go.set()
+        assert last.recv(15) == b"HTTP/1.1 200 OK"
+    assert [text for text in site.begun if text.startswith("left")] == []
+
+
+def test_a_store_of_an_older_version_is_brought_up_to_date_by_what_is_said(tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    with closing(sqlite3.connect(old)) as other:
+        other.executescript((Path(__file__).parents[1] / "store" / "version-1.sql").read_text(encoding="utf-8"))
+    with pytest.raises(StoreError, match="open it once") as refused, open_store(old, read_only=True) as store:
+        store.count()
+    told = re.findall(r"python -c '(.*?)' (\S+)", str(refused.value))
+    assert told, refused.value
+    ((script, file),) = told
+    subprocess.run([sys.executable, "-c", script, file], check=True, timeout=PATIENCE_S)
+    with open_store(old, read_only=True) as store:
+        assert store.count().total > 0
+
+
+# --- in a browser -----------------------------------------------------------------------------------------------------
+
+
+class Slow(Site):
+    """A site that can be told to take its time, and for which of its answers."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        super().__init__(store, goldens=lambda: None, is_live=True)
+        self.seconds: Mapping[str, float] = {}
+        self.asked: list[str] = []
+
+    def live(self, query: Pairs) -> Answer:
+        return self._slowly("live", super().live(query))
+
+    def trend(self, query: Pairs) -> Answer:
+        return self._slowly(f"trend {dict(query).get('text')}", super().trend(query))
+
+    def _slowly(self, what: str, answer: Answer) -> Answer:
+        self.asked.append(what)
+        time.sleep(self.seconds.get(what, 0))
+        self.asked.append(f"{what} is there")
+        return answer
+
+
+@pytest.fixture
+def slow(store: SqliteStore) -> Slow:
+    for number in range(12):
+        health = Health(arguments_absent=1, content_off=True) if number < 3 else Health()
+        submit(store, Run(f"run-{number}", input=f"asked {number}", start_ns=10**18 + number * 10**9, health=health))
+    return Slow(store)
+
+
+@pytest.fixture
+def visit(visiting: Visiting, slow: Slow) -> Iterator[Visit]:
+    with served(slow) as address:
+        visit = visiting(address)
+        visit.open()
+        expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+        yield visit
+        visit.leave()
+
+
+def shows(visit: Visit, text: str) -> None:
+    expect(visit.page.get_by_role("region", name="Runs").get_by_text(text, exact=True)).to_be_visible()
+
+
+@pytest.mark.needs("chromium")
+def test_what_comes_while_a_list_is_on_its_way_is_not_lost(visit: Visit, slow: Slow, store: SqliteStore) -> None:
+    slow.seconds = {"live": 2.5}
+    slow.asked.clear()
+    submit(store, Run("first", input="first one"))
+    eventually(lambda: "live" in slow.asked, "no list was asked for")
+    submit(store, Run("second", input="second one"))
+    shows(visit, "first one")
+    slow.seconds = {}
+    shows(visit, "second one")
+
+
+@pytest.mark.needs("chromium")
+def test_a_chart_that_took_long_does_not_take_the_place_of_a_newer_one(visit: Visit, slow: Slow) -> None:
+    chart = visit.page.locator("#chart")
+    expect(chart).to_have_attribute("aria-label", re.compile("12 not evaluated"))
+    slow.seconds = {"trend asked 1": 2.0}
+    visit.page.get_by_label("Text in the request").fill("asked 1")
+    eventually(lambda: "trend asked 1" in slow.asked, "no chart was asked for")
+    visit.page.get_by_label("Text in the request").fill("asked")
+    expect(chart).to_have_attribute("aria-label", re.compile("12 not evaluated"))
+    eventually(lambda: "trend asked 1 is there" in slow.asked, "the chart did not come")
+    visit.page.evaluate("() => fetch('/trend').then((answer) => answer.text())")  # what was asked before is here too
+    expect(chart).to_have_attribute("aria-label", re.compile("12 not evaluated"))
+
+
+@pytest.mark.needs("chromium")
+def test_what_somebody_opened_stays_open_while_the_list_changes(visit: Visit, store: SqliteStore) -> None:
+    notice = visit.page.locator("details.notice")
+    notice.locator("summary").click()
+    submit(store, Run("another", input="another one"))
+    shows(visit, "another one")
+    assert notice.evaluate("each => each.open") is True
+
+
+@pytest.mark.needs("chromium")
+def test_only_what_somebody_looks_for_is_announced(visit: Visit, store: SqliteStore) -> None:
+    """Who stays in a field hears no number each second, only that of what was looked for."""
+    visit.page.get_by_label("Text in the request").fill("asked")
+    expect(visit.page.get_by_role("status")).to_have_text("12 runs")
+    for number in range(2):
+        submit(store, Run(f"more-{number}", input=f"asked more {number}"))
+        shows(visit, f"asked more {number}")
+    expect(visit.page.get_by_role("status")).to_have_text("12 runs")
+
+
+@pytest.mark.needs("chromium")
+def test_a_list_that_could_not_be_had_is_asked_for_again(
+    visit: Visit, store: SqliteStore, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise StoreError("it is locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "counted_page", refused)
+        submit(store, Run("late", input="late one"))
+        expect(visit.page.get_by_text("the list could not be had").first).to_be_visible()
+    shows(visit, "late one")
+    expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
+    visit.forgive("status of 503")
