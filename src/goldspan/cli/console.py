@@ -44,6 +44,13 @@ class Results(Console):
         except BrokenPipeError:
             self.on_broken_pipe()
 
+    def arrive(self) -> None:
+        """Let everything arrive that was put so far; whether anybody reads on shows here."""
+        try:
+            self.file.flush()
+        except BrokenPipeError:
+            self.on_broken_pipe()
+
     def on_broken_pipe(self) -> None:
         """Write nothing more and go on, where rich would leave with the exit status of a gate that failed."""
         self.quiet = True

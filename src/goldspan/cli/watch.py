@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
-from goldspan.cli.console import Results, flush, messages, output, warn
+from goldspan.cli.console import Results, messages, output, warn
 from goldspan.cli.feed import Totals, line_of, meets, parameters, reason_of
 from goldspan.cli.reading import JsonFlag
 from goldspan.cli.remote import MOST_AT_ONCE, AwayError, Document, Remote
@@ -128,6 +128,10 @@ class _View:
         self._totals = Totals()
         self._trouble = ""
 
+    def arrive(self) -> None:
+        """Let everything arrive that was shown so far."""
+        self._console.arrive()
+
     @property
     def over(self) -> bool:
         """Whether nobody reads any more."""
@@ -184,7 +188,7 @@ def _follow(remote: Remote, view: _View, after: int, seen: set[tuple[object, obj
     pause = _EVERY
     away = False
     while not view.over:
-        flush()
+        view.arrive()
         try:
             if away:  # it may have begun anew, with an empty store
                 after = min(after, remote.newest())
@@ -201,7 +205,7 @@ def _follow(remote: Remote, view: _View, after: int, seen: set[tuple[object, obj
                 view.show(document)
         if len(found) < MOST_AT_ONCE:
             seen.clear()
-            flush()
+            view.arrive()
             time.sleep(_EVERY)
 
 
