@@ -34,7 +34,7 @@
     return {
       width: element.clientWidth - 14, height: 100, padding: [6, 6, 0, 0], legend: { live: true }, cursor: { y: false },
       scales: { x: { range: (chart, low, high) => [low, high + (columns.time[1] - columns.time[0])] }, y: { range: (chart, low, high) => [0, Math.max(1, high)] } },
-      axes: [{ ...axis, size: 24 }, { ...axis, size: 40, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5] }],
+      axes: [{ ...axis, size: 24 }, { ...axis, size: 50, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5] }],
       series: [{ label: "from" }, series("not evaluated", "--bar-none", 0), series("failed", "--bar-bad", 1), series("passed", "--bar-good", 2)],
     };
   };
