@@ -134,8 +134,14 @@ def eventually(holds: Callable[[], bool], complaint: Callable[[], str] | str, pa
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on, below those that the system gives to clients."""
+    """A port on loopback that nobody listens on, below those that the system gives to clients; no port twice."""
     while True:
+        port = random.randrange(20_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
-            return int(probe.getsockname()[1])
+            probe.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
+
+
+_given: set[int] = set()

@@ -43,7 +43,6 @@ def _new_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_shown,
-        extensions=["jinja2.ext.do"],
     )
     for helper in (
         asset_address,
