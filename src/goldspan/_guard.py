@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections import Counter
 from types import TracebackType
 
+from goldspan._locks import ModuleLock
+
 _log = logging.getLogger("goldspan")
-_lock = threading.Lock()
+_lock = ModuleLock()
 
 failures: Counter[str] = Counter()
 """How often each guarded action failed, by what was being done. Published as `goldspan.internal_errors`."""

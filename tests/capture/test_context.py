@@ -226,6 +226,39 @@ def test_python_by_itself_loses_them(captured: Exported, way: Callable[[str, str
     assert len({span.context.trace_id for span in captured.spans}) == 3
 
 
+def test_an_instrumentation_that_is_still_being_imported_is_not_at_work_yet(
+    captured: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = ModuleType("opentelemetry.instrumentation.threading")
+    monkeypatch.setitem(sys.modules, half.__name__, half)
+    carry_context_into_threads()
+    goldspan.trace(kind="agent", name="agent")(in_pool_map)("paris", "rome")
+    assert len({span.context.trace_id for span in captured.spans}) == 1
+
+
+def test_who_begins_while_the_last_one_ends_is_carried_for(captured: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asker:
+        """Whoever needs it."""
+
+    last, next_one, stop = Asker(), Asker(), threads._stop
+
+    def stop_slowly() -> None:
+        beginning.start()
+        beginning.join(0.2)  # it would be done by then
+        stop()
+
+    beginning = threading.Thread(target=threads.carry_for, args=(next_one,))
+    threads.carry_for(last)
+    with monkeypatch.context() as patched:
+        patched.setattr(threads, "_stop", stop_slowly)
+        threads.stop_carrying_for(last)
+        beginning.join()
+    goldspan.trace(kind="agent", name="agent")(in_pool_map)("paris", "rome")
+    assert len({span.context.trace_id for span in captured.spans}) == 1
+    threads.stop_carrying_for(next_one)
+    assert threads._patches == []
+
+
 # --- threads that outlive a request -----------------------------------------------------------------------------------
 
 
@@ -710,7 +743,7 @@ def test_every_run_of_16_threads_and_1000_tasks_is_exact(exported: Exported, ins
         asyncio.run(requests_of_tasks())
         for thread in started:
             thread.join()
-    provider.force_flush()
+    assert provider.force_flush(300_000)
     expected = {
         request: [[(name, {"request": request, "step": step}) for name, step in plan(request)]]
         for request in range(1000 + 16 * 20)

@@ -7,17 +7,22 @@ import functools
 import gc
 import inspect
 import json
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pydantic
 import pytest
 from opentelemetry import context, trace
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 import goldspan
 from capture.telemetry import Exported, Install
+from goldspan import semconv
+from goldspan.capture import settings
 from goldspan.capture.records import record_of
 from goldspan.scoring import registry
 
@@ -494,6 +499,41 @@ def test_a_provider_set_after_the_first_call_is_taken_up(exported: Exported, ins
     install(exported.processor())
     search_hotels("Rome")
     assert exported.names == ["execute_tool search_hotels"]
+
+
+def test_threads_that_call_a_function_for_the_first_time_at_once_lose_nothing(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another thread is about to look up is neither taken for nothing nor waited for."""
+
+    class Slow(TracerProvider):
+        def get_tracer(self, *args: Any, **kwargs: Any) -> trace.Tracer:
+            time.sleep(0.05)
+            return super().get_tracer(*args, **kwargs)
+
+    def captured() -> bool:
+        time.sleep(0.05)
+        return True
+
+    @goldspan.trace
+    def find(number: int) -> int:
+        return -number
+
+    monkeypatch.setattr(settings, "captured", captured)
+    trace.set_tracer_provider(provider := Slow())
+    provider.add_span_processor(exported.processor())
+    threads = [threading.Thread(target=find, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.01)  # each comes while the first are looking
+    for thread in threads:
+        thread.join()
+    told = [
+        (span.attributes[semconv.TOOL_CALL_ARGUMENTS], span.attributes[semconv.TOOL_CALL_RESULT])
+        for span in exported.spans
+        if span.attributes
+    ]
+    assert sorted(told) == [(f'{{"number":{number}}}', str(-number)) for number in range(8)]
 
 
 def test_a_request_that_is_sampled_out_runs_all_the_same(exported: Exported, install: Install) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -184,3 +185,26 @@ def test_the_clock_stands_still_while_the_process_does() -> None:
     readings = iter([100.0, 100.5, 101.0, 4_000.0, 4_000.5, 4_000.0])
     clock = AwakeClock(lambda: next(readings))
     assert [clock.now() for _ in range(5)] == [0.5, 1.0, 6.0, 6.5, 6.5]
+
+
+def test_who_waits_for_a_thread_that_is_stopped_meanwhile_is_not_left_waiting(work: Work) -> None:
+    class Stopping(deque[object]):
+        """Has the worker stopped between a look at its thread and what is left for it."""
+
+        def append(self, item: object) -> None:
+            if isinstance(item, threading.Event):
+                work.worker.stop(30)
+            super().append(item)
+
+    work.worker.put(1)
+    until(lambda: work.done == [1])
+    work.worker._queue = Stopping()  # type: ignore[assignment]
+    began = time.monotonic()
+    assert work.worker.flush(60)
+    assert time.monotonic() - began < 30
+
+
+def test_who_waits_for_too_long_is_told(work: Work) -> None:
+    work.go.clear()
+    work.worker.put(1)
+    assert not work.worker.flush(0.6)

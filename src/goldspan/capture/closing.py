@@ -12,6 +12,7 @@ from typing import Protocol
 from opentelemetry.trace import Span
 
 from goldspan._guard import guard
+from goldspan._locks import ModuleLock
 
 _CLOSING = guard("score a span before it ends")
 
@@ -28,18 +29,21 @@ class Closer(Protocol):
 
 
 _closers: tuple[Closer, ...] = ()
+_changing = ModuleLock()
 
 
 def register(closer: Closer) -> None:
     """Tell it from now on."""
     global _closers
-    _closers = (*_closers, closer)
+    with _changing:
+        _closers = (*_closers, closer)
 
 
 def unregister(closer: Closer) -> None:
     """Tell it no more. One that is not registered is fine."""
     global _closers
-    _closers = tuple(known for known in _closers if known is not closer)
+    with _changing:
+        _closers = tuple(known for known in _closers if known is not closer)
 
 
 def end(span: Span) -> None:

@@ -29,6 +29,27 @@ Call: TypeAlias = tuple[Span, Context]
 """One call under way: its span, and the context in which that span is current."""
 
 
+class _Capture:
+    """What is captured of a function's calls while one provider is the application's. Never changes."""
+
+    __slots__ = ("allowed", "arguments", "provider", "result", "tracer")
+
+    def __init__(
+        self, provider: TracerProvider | None, arguments: bool | frozenset[str] | None, result: bool | None
+    ) -> None:
+        self.provider = provider
+        self.tracer: otel_trace.Tracer | None = None
+        self.arguments = self.result = False
+        self.allowed: frozenset[str] | None = None
+        if provider is None or isinstance(provider, _NOT_RECORDING):
+            return
+        self.tracer = provider.get_tracer("goldspan", __version__)
+        taken = _said() if arguments is None else arguments
+        self.arguments = taken is True
+        self.allowed = taken if isinstance(taken, frozenset) else None
+        self.result = _said() is True if result is None else result
+
+
 class Recorder:
     """Opens and ends the spans of one function. Its methods never raise, whatever the values do.
 
@@ -37,19 +58,15 @@ class Recorder:
     """
 
     __slots__ = (
-        "_allowed",
-        "_arguments",
         "_binder",
+        "_capture",
         "_input_is_question",
         "_input_key",
         "_labels",
         "_output_key",
-        "_provider",
-        "_result",
+        "_said_of_arguments",
+        "_said_of_result",
         "_span_name",
-        "_takes_arguments",
-        "_takes_result",
-        "_tracer",
         "_write_input",
         "_write_output",
     )
@@ -77,11 +94,8 @@ class Recorder:
         if metrics:
             self._labels[semconv.METRICS] = metrics
         self._binder = Binder(function, static=static)
-        self._arguments, self._result = capture_arguments, capture_result
-        self._takes_arguments = self._takes_result = False
-        self._allowed: frozenset[str] | None = None
-        self._provider: TracerProvider | None = None
-        self._tracer: otel_trace.Tracer | None = None
+        self._said_of_arguments, self._said_of_result = capture_arguments, capture_result
+        self._capture = _Capture(None, None, None)
 
     def open(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """Start the span of a call; `None` where nothing listens or instrumentation is suppressed."""
@@ -89,20 +103,22 @@ class Recorder:
             here = get_current()
             if here.get(_SUPPRESS_INSTRUMENTATION_KEY):
                 return None
-            provider = get_tracer_provider()
-            if provider is not self._provider:
-                self._adopt(provider)
-            if self._tracer is None:
+            provider, capture = get_tracer_provider(), self._capture
+            if provider is not capture.provider:
+                # It was set, or in tests replaced, after the function was decorated. Threads that call it for the first
+                # time at once each find that out: none sees what another has only half made.
+                capture = self._capture = _Capture(provider, self._said_of_arguments, self._said_of_result)
+            if capture.tracer is None:
                 return None
             attributes = self._labels.copy()
-            if self._takes_arguments:
+            if capture.arguments:
                 binder = self._binder
                 written = self._write_input(binder, binder.bind(args, kwargs))
                 if written is not None:
                     attributes[self._input_key] = written
-            elif self._allowed is not None:
-                attributes.update(self._allowed_input(self._allowed, self._binder.bind(args, kwargs)))
-            span = self._tracer.start_span(self._span_name, here, attributes=attributes)
+            elif capture.allowed is not None:
+                attributes.update(self._allowed_input(capture.allowed, self._binder.bind(args, kwargs)))
+            span = capture.tracer.start_span(self._span_name, here, attributes=attributes)
             return span, set_span_in_context(span, here)
         except Exception:
             with _OPENING:
@@ -112,7 +128,7 @@ class Recorder:
     def succeed(self, span: Span, result: object) -> None:
         """End the span of a call that returned."""
         try:
-            if self._takes_result and span.is_recording():
+            if self._capture.result and span.is_recording():
                 span.set_attribute(self._output_key, self._write_output(result))
         except Exception:
             with _DESCRIBING:
@@ -134,16 +150,6 @@ class Recorder:
                 _describe(span, error)
         with _ENDING:
             closing.end(span)
-
-    def _adopt(self, provider: TracerProvider) -> None:
-        """Take the tracer of a provider that was set (or, in tests, replaced) after the function was decorated."""
-        self._provider = provider
-        recording = not isinstance(provider, _NOT_RECORDING)
-        self._tracer = provider.get_tracer("goldspan", __version__) if recording else None
-        arguments = _said() if self._arguments is None else self._arguments
-        self._takes_arguments = arguments is True
-        self._allowed = arguments if isinstance(arguments, frozenset) else None
-        self._takes_result = _said() is True if self._result is None else self._result
 
     def _allowed_input(self, allowed: frozenset[str], arguments: Arguments) -> dict[str, str]:
         """The input as far as it may be captured; no attribute where nothing of it may: unknown, not empty."""

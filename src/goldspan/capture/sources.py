@@ -62,9 +62,9 @@ def goldens_from(
 
 
 def _is_read_elsewhere(source: object) -> bool:
-    """Whether it is `ReloadingGoldens`; where nobody has imported these, it is none."""
-    module = sys.modules.get("goldspan.goldens.reloading")
-    return module is not None and isinstance(source, module.ReloadingGoldens)
+    """Whether it is `ReloadingGoldens`; where nobody has imported these, or is about to, it is none."""
+    kind = getattr(sys.modules.get("goldspan.goldens.reloading"), "ReloadingGoldens", None)
+    return kind is not None and isinstance(source, kind)
 
 
 def _listed(source: object) -> list[object]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from opentelemetry.context import Context, attach, detach, get_current
 
 from goldspan._guard import guard
+from goldspan._locks import ModuleLock
 
 _INSTRUMENTATION = "opentelemetry.instrumentation.threading"
 _INTERPRETERS = "concurrent.futures.interpreter"
@@ -36,7 +37,7 @@ class _Patch(NamedTuple):
     replacement: Callable[..., Any]
 
 
-_lock = threading.Lock()
+_lock = ModuleLock()
 _patches: list[_Patch] = []
 _active = False
 _asked_by_the_application = False
@@ -53,37 +54,25 @@ def carry_context_into_threads() -> None:
     does nothing.
     """
     global _asked_by_the_application
-    _asked_by_the_application = True
-    _carry()
+    with _PATCHING, _lock:
+        _asked_by_the_application = True
+        _carry()
 
 
 def carry_for(asker: object) -> None:
     """The same for as long as somebody is at work: until `stop_carrying_for`. Never raises."""
-    _askers.add(asker)
-    _carry()
+    with _PATCHING, _lock:
+        _askers.add(asker)
+        _carry()
 
 
 def stop_carrying_for(asker: object) -> None:
     """Take back what was done for somebody who needs it no longer, unless somebody else, or the application, does."""
-    if asker in _askers:
-        _askers.discard(asker)
-        if not _askers and not _asked_by_the_application:
-            stop_carrying()
-
-
-def _carry() -> None:
-    global _active
     with _PATCHING, _lock:
-        if _instrumented():
-            return
-        _active = True
-        patched = {(patch.owner, patch.name) for patch in _patches}
-        for owner, name, make in ((threading.Thread, "start", _starting), (ThreadPoolExecutor, "submit", _submitting)):
-            if (owner, name) not in patched:
-                original = getattr(owner, name)
-                replacement = functools.wraps(original)(make(original))
-                setattr(owner, name, replacement)
-                _patches.append(_Patch(owner, name, original, replacement))
+        if asker in _askers:
+            _askers.discard(asker)
+            if not _askers and not _asked_by_the_application:
+                _stop()
 
 
 def stop_carrying() -> None:
@@ -91,20 +80,45 @@ def stop_carrying() -> None:
 
     What somebody else has wrapped since cannot be taken out any more; it stays, and does nothing.
     """
-    global _active, _asked_by_the_application
+    global _asked_by_the_application
     with _PATCHING, _lock:
-        _active = _asked_by_the_application = False
+        _asked_by_the_application = False
         _askers.clear()
-        for patch in [*_patches]:
-            if getattr(patch.owner, patch.name) is patch.replacement:
-                setattr(patch.owner, patch.name, patch.original)
-                _patches.remove(patch)
+        _stop()
+
+
+def _carry() -> None:
+    """Carry contexts from now on. Whoever calls this holds the lock."""
+    global _active
+    if _instrumented():
+        return
+    _active = True
+    patched = {(patch.owner, patch.name) for patch in _patches}
+    for owner, name, make in ((threading.Thread, "start", _starting), (ThreadPoolExecutor, "submit", _submitting)):
+        if (owner, name) not in patched:
+            original = getattr(owner, name)
+            replacement = functools.wraps(original)(make(original))
+            setattr(owner, name, replacement)
+            _patches.append(_Patch(owner, name, original, replacement))
+
+
+def _stop() -> None:
+    """Carry contexts no more. Whoever calls this holds the lock."""
+    global _active
+    _active = False
+    for patch in [*_patches]:
+        if getattr(patch.owner, patch.name) is patch.replacement:
+            setattr(patch.owner, patch.name, patch.original)
+            _patches.remove(patch)
 
 
 def _instrumented() -> bool:
-    """Whether the application has instrumented threads; to see that, nothing needs to be imported."""
-    instrumentation = sys.modules.get(_INSTRUMENTATION)
-    return instrumentation is not None and instrumentation.ThreadingInstrumentor().is_instrumented_by_opentelemetry
+    """Whether the application has instrumented threads; to see that, nothing needs to be imported.
+
+    What another thread is still importing is not at work yet.
+    """
+    instrumentor = getattr(sys.modules.get(_INSTRUMENTATION), "ThreadingInstrumentor", None)
+    return instrumentor is not None and bool(instrumentor().is_instrumented_by_opentelemetry)
 
 
 def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:

@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 _GATHER_S = 0.1
 """How long the first item waits for company: the thread then wakes once for many."""
+_PULSE_S = 0.25
+"""How often somebody who waits for the thread looks whether it still lives."""
 _RESTS = 5
 """After so many times without anything to do deadlines are looked at, and where nothing waits for one, it sleeps."""
 _WORKING = guard("work in the background")
@@ -75,7 +77,13 @@ class Worker(Generic[T]):
         self._queue.append(done)
         self._hurry.set()
         self._wake.set()
-        return done.wait(timeout)
+        until = time.monotonic() + timeout
+        while not done.wait(max(0.0, min(_PULSE_S, until - time.monotonic()))):
+            if not thread.is_alive():  # it was stopped meanwhile
+                self._drain()
+            elif time.monotonic() >= until:
+                return False
+        return True
 
     def stop(self, timeout: float) -> None:
         """Do what was put before, on this thread where the other one is gone, and take nothing more."""

@@ -7,6 +7,10 @@ import os
 import weakref
 from typing import Protocol
 
+from goldspan._guard import guard
+
+_RENEWING = guard("begin anew in a forked child")
+
 
 class Renewable(Protocol):
     """Something with state that is of no use to a child."""
@@ -33,4 +37,5 @@ def _register() -> None:
 
 def _renew() -> None:
     for thing in _renewed:
-        thing.renew()
+        with _RENEWING:
+            thing.renew()

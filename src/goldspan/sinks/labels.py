@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from goldspan import semconv
 from goldspan.goldens import Goldens
 from goldspan.model import content_digest
+from goldspan.sinks.forking import renew_in_forked_children
 
 _LONGEST = 200
 """Characters of a label: a name may be as long as a client likes, and stands on every line of a scrape."""
@@ -27,6 +28,11 @@ class Bounded:
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: set[str] = set()
+        self.renew()
+        renew_in_forked_children(self)
+
+    def renew(self) -> None:
+        """Let no forked child wait for a thread of its parent."""
         self._lock = threading.Lock()
 
     def __call__(self, value: str) -> str:

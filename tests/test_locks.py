@@ -1,0 +1,96 @@
+"""Locks of modules: nobody waits for ever, neither in a forked child nor for a thread that does not come back."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from goldspan import _guard
+from goldspan._locks import ModuleLock
+from goldspan.capture import threads
+from goldspan.sinks.labels import Bounded
+
+
+@contextmanager
+def held_elsewhere(lock: ModuleLock | threading.Lock) -> Iterator[None]:
+    """Another thread is in the middle of something."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            done.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(60)
+    yield
+    done.set()
+    holder.join()
+
+
+def test_only_one_thread_at_a_time_is_in_the_block_and_may_go_in_again() -> None:
+    lock, together, most = ModuleLock(), 0, 0
+
+    def work() -> None:
+        nonlocal together, most
+        with lock, lock:
+            together += 1
+            time.sleep(0.01)
+            most = max(most, together)
+            together -= 1
+
+    working = [threading.Thread(target=work) for _ in range(8)]
+    for thread in working:
+        thread.start()
+    for thread in working:
+        thread.join()
+    assert most == 1
+
+
+def test_who_waits_too_long_goes_on_without_it() -> None:
+    lock = ModuleLock(patience=0.05)
+    with held_elsewhere(lock):
+        with lock:
+            pass
+        with lock:
+            pass
+
+
+def counted_by_the_guard() -> None:
+    _guard.report("nothing", ValueError())
+
+
+def carried() -> None:
+    threads.carry_context_into_threads()
+    threads.stop_carrying()
+
+
+BOUNDED = Bounded(3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("lock", "use"),
+    [(_guard._lock, counted_by_the_guard), (threads._lock, carried), (BOUNDED._lock, lambda: BOUNDED("new"))],
+    ids=["guard", "threads", "labels"],
+)
+def test_a_child_waits_for_no_thread_of_its_parent(lock: ModuleLock | threading.Lock, use: object) -> None:
+    with held_elsewhere(lock):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                waiting = threading.Thread(target=use, daemon=True)  # type: ignore[arg-type]
+                waiting.start()
+                waiting.join(20)
+                status = 2 if waiting.is_alive() else 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
