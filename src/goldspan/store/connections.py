@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,11 +12,10 @@ from pathlib import Path
 
 from goldspan.errors import StoreError
 from goldspan.store import schema
-from goldspan.store.advice import explained
+from goldspan.store.files import explained, write_ahead
 
 _UNTIL_FORK = 5.0
 """Seconds that a fork waits for queries under way."""
-_PAUSE = 0.01
 
 _ADVICE = {
     "file is not a database": "it is no SQLite database; name another file for the store",
@@ -147,7 +145,7 @@ class Connections:
         connection = self._connected("rw")
         try:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has a say only before the first table
-            self._write_ahead(connection)
+            write_ahead(connection, self._timeout)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
@@ -157,18 +155,6 @@ class Connections:
             connection.close()
             raise
         return connection
-
-    def _write_ahead(self, connection: sqlite3.Connection) -> None:
-        """Switch to a write-ahead log. Where two processes create a file at once, SQLite does not wait by itself."""
-        until = time.monotonic() + self._timeout
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > until:
-                    raise
-            time.sleep(_PAUSE)
 
     def _opened_to_read(self) -> sqlite3.Connection:
         if not self._file.is_file():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from goldspan.errors import StoreError
+from goldspan.store.files import identity
 from goldspan.store.upgrades import fill_shapes
 
 APPLICATION_ID = 0x676F6C64
@@ -139,16 +140,14 @@ def check_readable(connection: sqlite3.Connection, path: Path) -> None:
 
 def version_of(connection: sqlite3.Connection, path: Path) -> int:
     """The version of a store; 0 for a file without any table. Other people's files, and newer ones, are refused."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    application, version, tables = identity(connection)
     if application == APPLICATION_ID and version > len(STEPS):
         raise StoreError(
             f"{path}: a newer goldspan wrote it (version {version}, this one knows {len(STEPS)}): "
             "pip install --upgrade goldspan"
         )
     if application == APPLICATION_ID:
-        return int(version)
+        return version
     if application or version or tables:
         raise StoreError(f"{path}: it is the database of another program; name another file for the store")
     return 0

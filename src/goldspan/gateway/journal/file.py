@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from goldspan.errors import StoreError
-from goldspan.store.advice import explained
+from goldspan.store.files import explained, identity, write_ahead
 
 APPLICATION_ID = 0x676F6C6A
 """Tells journals from other SQLite files: `golj` in ASCII."""
@@ -203,7 +203,7 @@ class JournalFile:
         try:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # this and the next have a say in a new file only
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.execute("PRAGMA journal_mode = WAL")
+            write_ahead(connection, _LOCKED_MS / 1000)
             connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk, not only in the system's hands
             # Some builds overwrite what is deleted, which doubles the CPU of an entry: here it is soon written over.
             connection.execute("PRAGMA secure_delete = OFF")
@@ -251,9 +251,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def _version_of(connection: sqlite3.Connection, path: Path) -> int:
     """The version of a journal; 0 for a file without any table. Other people's files, and newer ones, are refused."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    application, version, tables = identity(connection)
     if application == APPLICATION_ID and version > VERSION:
         raise StoreError(
             f"{path}: a newer goldspan wrote it (version {version}, this one knows {VERSION}): "
