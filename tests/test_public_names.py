@@ -56,3 +56,36 @@ def test_a_star_import_brings_the_public_names_and_nothing_else() -> None:
 def test_a_misspelt_name_is_an_attribute_error_that_names_it() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         goldspan.no_such_name  # noqa: B018
+
+
+IMPORTING = """
+import importlib.abc, sys, threading
+import goldspan
+
+begun, go = threading.Event(), threading.Event()
+
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "goldspan.scoring.registry":
+            begun.set()
+            go.wait(60)
+
+sys.meta_path.insert(0, Slow())
+first = threading.Thread(target=lambda: goldspan.metric)
+second = threading.Thread(target=lambda: goldspan.Goldens)
+first.start()
+begun.wait(60)
+second.start()
+second.join(0.5)
+print(second.is_alive())
+go.set()
+first.join(60), second.join(60)
+print("metric" in vars(goldspan), "Goldens" in vars(goldspan))
+"""
+
+
+def test_threads_that_use_names_for_the_first_time_at_once_import_one_after_the_other() -> None:
+    """In different orders, Python would have them wait for each other, and give one of them half a module."""
+    done = subprocess.run([sys.executable, "-c", IMPORTING], check=True, capture_output=True, encoding="utf-8")
+    assert done.stdout.splitlines() == ["True", "True True"]
+    assert done.stderr == ""

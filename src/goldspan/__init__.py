@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from goldspan._locks import ModuleLock
 from goldspan._version import __version__
 
 if TYPE_CHECKING:
-    from goldspan import sinks
+    from goldspan import judge, sinks
     from goldspan.capture.annotations import expect, update_current_span
     from goldspan.capture.decorator import trace
     from goldspan.capture.processor import ScoringProcessor
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         ExpectedTool,
         Golden,
         Health,
+        Judgement,
         LogRecord,
         Match,
         Parallel,
@@ -78,6 +80,7 @@ _HOMES = {
         "ExpectedTool",
         "Golden",
         "Health",
+        "Judgement",
         "LogRecord",
         "Match",
         "Parallel",
@@ -98,7 +101,7 @@ _HOMES = {
     "goldspan.cases.judging": ("evaluate_cases",),
     "goldspan.scoring.registry": ("metric",),
 }
-_MODULES = {"profiles": "goldspan.scoring.profiles", "sinks": "goldspan.sinks"}
+_MODULES = {"judge": "goldspan.judge", "profiles": "goldspan.scoring.profiles", "sinks": "goldspan.sinks"}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -113,6 +116,7 @@ __all__ = [
     "GoldspanError",
     "GoldspanWarning",
     "Health",
+    "Judgement",
     "Limits",
     "LogRecord",
     "Match",
@@ -139,6 +143,7 @@ __all__ = [
     "expect",
     "extract",
     "instrument",
+    "judge",
     "load_goldens",
     "load_runs",
     "metric",
@@ -149,13 +154,16 @@ __all__ = [
 ]
 
 
+_importing = ModuleLock()
+"""Held while a name is looked up: threads that import parts of one package in different orders wait for each other, and
+where Python finds that out, one of them gets a module that is only half there."""
+
+
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        value = import_module(_MODULES[name])
-    elif name in _HOME_OF:
-        value = getattr(import_module(_HOME_OF[name]), name)
-    else:
+    if name not in _MODULES and name not in _HOME_OF:
         raise AttributeError(f"module 'goldspan' has no attribute {name!r}")
+    with _importing:
+        value = import_module(_MODULES[name]) if name in _MODULES else getattr(import_module(_HOME_OF[name]), name)
     globals()[name] = value
     return value
 

@@ -110,6 +110,32 @@ RELOAD_FAILURES_COUNTER = "goldspan.goldens.reload_failures"
 SINK_DROPPED_COUNTER = "goldspan.sink.dropped"
 SINK_LABEL = "goldspan.sink"
 
+# Ours: on the event of a score that a model gave, how it was asked and what it said, but for its own words.
+JUDGE_MODEL = "goldspan.judge.model"
+JUDGE_RUBRIC = "goldspan.judge.rubric"
+JUDGE_VOTES = "goldspan.judge.votes"
+JUDGE_AGREEMENT = "goldspan.judge.agreement"
+JUDGE_BETTER_TOOL = "goldspan.judge.better_tool"
+JUDGE_TEMPERATURE = "goldspan.judge.temperature"
+JUDGE_SEED = "goldspan.judge.seed"
+JUDGE_CACHED = "goldspan.judge.cached"
+JUDGE_INPUT_TOKENS = "goldspan.judge.input_tokens"
+JUDGE_OUTPUT_TOKENS = "goldspan.judge.output_tokens"
+JUDGE_COST = "goldspan.judge.cost"
+
+# Ours: what asking a model cost, what came of it, and what was lost on the way.
+JUDGE_REQUESTS_COUNTER = "goldspan.judge.requests"
+JUDGE_TOKENS_COUNTER = "goldspan.judge.tokens"
+JUDGE_COST_COUNTER = "goldspan.judge.spent"
+JUDGE_RUNS_COUNTER = "goldspan.judge.runs"
+JUDGE_DROPPED_COUNTER = "goldspan.judge.dropped"
+JUDGE_FAILED_COUNTER = "goldspan.judge.failed"
+JUDGE_OVER_BUDGET_COUNTER = "goldspan.judge.over_budget"
+JUDGE_OUTDATED_COUNTER = "goldspan.judge.outdated"
+OUTCOME_LABEL = "goldspan.outcome"
+TOKEN_TYPE_LABEL = "gen_ai.token.type"
+"""Standard: `input` or `output`."""
+
 # Ours: what the gateway counts, and the scope by which its own telemetry is known when it comes back.
 GATEWAY_SCOPE = "goldspan.gateway"
 GATEWAY_REQUESTS = "goldspan.gateway.requests"

@@ -52,7 +52,7 @@ def golden_files() -> list[Any]:
     return found
 
 
-WRONG = ("slip.yaml", "wrong.yaml", "back-ends.yaml", "goldspan.yaml")
+WRONG = ("slip.yaml", "wrong.yaml", "back-ends.yaml", "goldspan.yaml", "judged.yaml")
 """Examples of mistakes, and of settings that name golden files."""
 
 

@@ -119,7 +119,7 @@ def test_a_wrong_registration_is_one_sentence(name: Any, measure: Any, sentence:
             None,
             "unknown metric 'relevance'. There are tool_correctness, tool_recall, tool_precision, tool_f1, tool_order, "
             "argument_correctness, result_correctness, effect_correctness, tool_success, redundant_calls, "
-            "unknown_tools, forbidden_tools, call_budget and few_calls.",
+            "unknown_tools, forbidden_tools, call_budget, tool_selection and few_calls.",
             id="unknown metric",
         ),
         pytest.param(["tool_f1", "tool_f1"], None, "metric 'tool_f1' is there twice.", id="twice"),

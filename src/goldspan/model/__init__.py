@@ -7,7 +7,18 @@ never "nothing" and never zero. Times are nanoseconds since the Unix epoch.
 from goldspan.model.digests import content_digest
 from goldspan.model.drafts import drafted
 from goldspan.model.evaluations import NO_RUN, Comparison, Evaluation
-from goldspan.model.findings import NO_GOLDEN, Agreement, Difference, Fault, FaultKind, Label, Row, Score, Verdict
+from goldspan.model.findings import (
+    NO_GOLDEN,
+    Agreement,
+    Difference,
+    Fault,
+    FaultKind,
+    Judgement,
+    Label,
+    Row,
+    Score,
+    Verdict,
+)
 from goldspan.model.goldens import (
     ABSENT,
     NO_VOCABULARY,
@@ -72,6 +83,7 @@ __all__ = [
     "Golden",
     "Health",
     "Item",
+    "Judgement",
     "Label",
     "LogRecord",
     "Match",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -113,6 +113,8 @@ class Evaluation(Displayed):
     scoring_version: int
     revision: int = 1
     """Counts changes of content of one run's evaluation, from 1."""
+    changes: tuple[str, ...] | None = None
+    """The metrics whose scores this revision adds or changes, where nothing else is new; `None`: all of it may be."""
 
     @cached_property
     def digest(self) -> str:
@@ -141,6 +143,12 @@ class Evaluation(Displayed):
     def status(self) -> Literal["scored", "not_evaluated"]:
         """`not_evaluated` where no golden applied."""
         return "scored" if self.golden is not None else "not_evaluated"
+
+    def revised(self, revision: int) -> Evaluation:
+        """The same with another number. The digest stays, also where it is not that of what a redaction left."""
+        copy = replace(self, revision=revision)
+        vars(copy)["digest"] = self.digest
+        return copy
 
     def score(self, metric: str) -> Score | None:
         """The score of that metric, or `None` where it was not asked for."""

@@ -89,6 +89,35 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a model was asked for a score, and what it said."""
+
+    model: str
+    """As the endpoint names it, else as it was asked for."""
+    votes: tuple[float, ...] = ()
+    """What it said each time it was asked; the score is their median."""
+    agreement: float | None = None
+    """The share of the votes that stand on the score's side of the threshold; `None`: there is only one."""
+    better_tool: str | None = None
+    """The tool that would have been better, in the run's own spelling; `None`: none."""
+    words: str | None = None
+    """Why, in the words of the model. They may repeat anything that is in the run."""
+    temperature: float | None = None
+    """What it was asked with; `None`: the model's own."""
+    seed: int | None = None
+    """That of the first vote; the next one has the next number. `None`: none was sent."""
+    rubric: int = 1
+    """The version of what was asked."""
+    cached: int = 0
+    """How many of the votes were known from before, and cost nothing."""
+    input_tokens: int | None = None
+    """Tokens that it took; `None`: the endpoint does not say."""
+    output_tokens: int | None = None
+    cost: float | None = None
+    """In US dollars; `None`: there are no prices, or the tokens are not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """One number that a metric read off a comparison."""
 
@@ -104,3 +133,5 @@ class Score:
     """The metric itself failed: an exception, as text."""
     steps: tuple[str, ...] = ()
     """How the value came about, where that was asked for."""
+    judgement: Judgement | None = None
+    """Where a model gave the number: how it was asked, and what it said."""

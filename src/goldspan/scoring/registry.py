@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from goldspan.errors import ConfigurationError, GoldspanWarning
 from goldspan.goldens.words import did_you_mean, listed, shown
 from goldspan.model import Comparison, Golden
-from goldspan.scoring.metrics import METRICS, Measure, Metric, MetricLike
+from goldspan.scoring.metrics import ASKED_METRICS, METRICS, Measure, Metric, MetricLike
 
 GROUP = "goldspan.metrics"
 
@@ -49,9 +49,9 @@ def metric(
     def register(measure: _M) -> _M:
         if not callable(measure):
             raise ConfigurationError(f"metric {name!r} must be a function of a comparison, not {shown(measure)}.")
-        known = METRICS.get(name) or _registered.get(name)
+        known = METRICS.get(name) or ASKED_METRICS.get(name) or _registered.get(name)
         # A cell of a notebook that runs again, or a module that is loaded again, means the same metric.
-        if known and (name in METRICS or _home(known.measure) != _home(measure)):
+        if known and (name in METRICS or name in ASKED_METRICS or _home(known.measure) != _home(measure)):
             raise ConfigurationError(f"there is a metric {name!r} already: {_home(known.measure)}.")
         _registered[name] = Metric(name, measure, threshold, needs_golden)
         return measure
@@ -63,7 +63,7 @@ def find(name: str) -> Metric:
     """The metric of that name. Raises `ConfigurationError`, with the nearest name, where there is none."""
     found = _known(name)
     if found is None:
-        known = (*METRICS, *_registered, *_of_packages())
+        known = (*METRICS, *ASKED_METRICS, *_registered, *_of_packages())
         raise ConfigurationError(f"unknown metric {name!r}.{_hint(name, known)}")
     return found
 
@@ -140,7 +140,7 @@ def registered_name(given: MetricLike) -> str:
 
 
 def _known(name: str) -> Metric | None:
-    return METRICS.get(name) or _registered.get(name) or _of_packages().get(name)
+    return METRICS.get(name) or ASKED_METRICS.get(name) or _registered.get(name) or _of_packages().get(name)
 
 
 def _unheard_of(name: str) -> Metric:
@@ -193,7 +193,7 @@ def _offered() -> Iterator[tuple[str, Metric]]:
         except Exception as error:  # noqa: BLE001 - it is not our code
             _warn(f"the metric {point.name!r} cannot be loaded: {error}")
             continue
-        if point.name in METRICS:
+        if point.name in METRICS or point.name in ASKED_METRICS:
             _warn(f"the entry point {point.name!r} of {GROUP} has the name of a metric of goldspan's own")
         elif isinstance(loaded, Metric):
             yield point.name, replace(loaded, name=point.name)

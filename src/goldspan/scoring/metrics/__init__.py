@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from goldspan.scoring.metrics.metric import Measure, Metric, MetricLike, Part, Threshold
-from goldspan.scoring.metrics.table import DEFAULT_METRICS, METRICS, correctness
+from goldspan.scoring.metrics.table import ASKED_METRICS, DEFAULT_METRICS, METRICS, correctness
 
-__all__ = ["DEFAULT_METRICS", "METRICS", "Measure", "Metric", "MetricLike", "Part", "Threshold", "correctness"]
+__all__ = [
+    "ASKED_METRICS",
+    "DEFAULT_METRICS",
+    "METRICS",
+    "Measure",
+    "Metric",
+    "MetricLike",
+    "Part",
+    "Threshold",
+    "correctness",
+]

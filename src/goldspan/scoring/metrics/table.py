@@ -135,3 +135,10 @@ METRICS: Mapping[str, Metric] = {
 
 DEFAULT_METRICS: tuple[str, ...] = tuple(METRICS)
 """What is measured where nothing else is asked for."""
+
+ASKED_METRICS: Mapping[str, Metric] = {
+    "tool_selection": Metric(
+        "tool_selection", lambda _: None, needs_golden=False, unknown=_saying("no judge was asked about it")
+    )
+}
+"""Metrics that a model is asked for, so that their number comes later, and only where a judge is set up."""

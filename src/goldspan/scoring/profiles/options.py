@@ -250,7 +250,7 @@ class ForModel:
 
     why: str
     default: Any = None
-    takes: str = "nothing: the peer asks a language model about it"
+    takes: str = "nothing: the peer asks a language model about it; goldspan has its judge for that"
 
     def axes(self, given: Any) -> Axes:
         """What a value changes in the formula: there is no number to be had."""

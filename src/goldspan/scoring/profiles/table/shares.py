@@ -22,7 +22,10 @@ DEEPEVAL = Peer(
                 "should_exact_match": Switch(False, on={**SAME_PLACES, "args": Instead({"union_share": "equal"})}),
                 "threshold": Number(0.5, "threshold"),
                 "strict_mode": Switch(False, on={"threshold": 1.0, "strict": True}),
-                "available_tools": ForModel("asks a language model which of the available tools were the right ones"),
+                "available_tools": ForModel(
+                    "asks a language model which of the available tools were the right ones; "
+                    "so does goldspan's judge, beside this number or lowering it"
+                ),
                 "model": Unused(),
                 "include_reason": Unused(True),
                 "async_mode": Unused(True),

@@ -1,0 +1,100 @@
+"""`tool_selection` as a score among others: beside `tool_correctness`, or lowering it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Literal, TypeAlias, get_args
+
+from goldspan.judge.opinions import Opinion
+from goldspan.model import Evaluation, Judgement, Score
+from goldspan.scoring.evaluator import TOLERANCE
+
+TOOL_SELECTION = "tool_selection"
+Combination: TypeAlias = Literal["apart", "min"]
+"""`apart`: a score of its own. `min`: the score it is combined with becomes the lower of both."""
+COMBINATIONS: tuple[Combination, ...] = get_args(Combination)
+_MIDDLE = 0.5
+"""What parts votes where there is no threshold."""
+
+
+def selection_score(
+    opinions: Sequence[Opinion], judgement: Judgement, threshold: float | None, *, explain: bool = False
+) -> Score:
+    """The score that some votes come to: their median.
+
+    The reason names tools. With `explain` it also has the model's words, which may repeat anything that is in the run.
+    """
+    value = float(median(opinion.score for opinion in opinions))
+    limit = _MIDDLE if threshold is None else threshold
+    same = [(opinion.score >= limit - TOLERANCE) == (value >= limit - TOLERANCE) for opinion in opinions]
+    nearest = min(opinions, key=lambda opinion: abs(opinion.score - value))
+    judgement = replace(
+        judgement,
+        votes=tuple(opinion.score for opinion in opinions),
+        agreement=sum(same) / len(same) if len(same) > 1 else None,
+        better_tool=nearest.better_tool,
+        words=nearest.reason or None,
+    )
+    told = f"{judgement.model} rates the choice of tools {value:.3g}"
+    if judgement.agreement is not None:
+        told += f", the median of {len(opinions)} votes of which {judgement.agreement:.0%} agree with it"
+    if judgement.better_tool is not None:
+        told += f"; {judgement.better_tool} would have been better"
+    if explain and judgement.words:
+        told += f": {judgement.words.rstrip('.')}"
+    return limited(Score(TOOL_SELECTION, value, reason=f"{told}.", judgement=judgement), threshold)
+
+
+def not_judged(why: str, threshold: float | None = None) -> Score:
+    """The score of a run of which too little is known to ask."""
+    return Score(TOOL_SELECTION, threshold=threshold, label="not_evaluated", reason=why)
+
+
+def not_answered(error: str, threshold: float | None = None) -> Score:
+    """The score of a run at which the judge failed."""
+    return Score(TOOL_SELECTION, threshold=threshold, label="not_evaluated", error=error)
+
+
+def limited(score: Score, threshold: float | None) -> Score:
+    """A known score beside what it must reach."""
+    if threshold is None or score.value is None:
+        return replace(score, threshold=threshold)
+    passed = score.value >= threshold - TOLERANCE
+    return replace(score, passed=passed, threshold=threshold, label="pass" if passed else "fail")
+
+
+def with_selection(
+    evaluation: Evaluation, score: Score, *, combination: Combination = "apart", combined_with: str = "tool_correctness"
+) -> Evaluation:
+    """The evaluation with what the judge says in it, as the one after it.
+
+    What a model could not say changes no other score. Run, golden and comparison stay what they were, and so does the
+    digest, which is of these.
+    """
+    scores = [score if each.metric == TOOL_SELECTION else each for each in evaluation.scores]
+    if score not in scores:
+        scores.append(score)
+    changes = [TOOL_SELECTION]
+    for place, each in enumerate(scores):
+        if combination == "min" and each.metric == combined_with and _lowers(score, each):
+            told = f"Compared it is {each.value:.3g}, and {TOOL_SELECTION} is lower. {score.reason or ''}".rstrip()
+            scores[place] = limited(replace(each, value=score.value, reason=told, steps=()), each.threshold)
+            changes.append(combined_with)
+    verdicts = [each.passed for each in scores if each.passed is not None]
+    passed = all(verdicts) if verdicts and evaluation.golden is not None else evaluation.passed
+    lost = evaluation.passed is not False and passed is False
+    judged = replace(
+        evaluation,
+        scores=tuple(scores),
+        passed=passed,
+        reason=f"{evaluation.reason} {score.reason or ''}".strip() if lost else evaluation.reason,
+        changes=tuple(changes),
+    )
+    vars(judged)["digest"] = evaluation.digest  # that of a redacted evaluation is its own
+    return judged
+
+
+def _lowers(score: Score, other: Score) -> bool:
+    return score.value is not None and other.value is not None and score.value < other.value

@@ -1,0 +1,246 @@
+"""What a model answers, and what becomes of it: a score, or an error in its place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.judge import AskingError, Opinion, Prices
+from goldspan.judge.opinions import LONGEST_REASON, opinion_in
+from goldspan.judge.questions import Question
+from judge_asking import evaluation, judging, score, verdict
+from judge_serving import content, cut, failure, opinion, raw, serving
+
+QUESTION = Question("<run>\n{}\n</run>", ("search", "T1"))
+
+
+def answered(reply, **options):
+    """The score that a reply leads to, where nobody is asked again; and the judge."""
+    with serving([reply]) as model, judging(model, retries=0, **options) as judge:
+        found = score(judge)
+    return found, judge
+
+
+@pytest.mark.parametrize(
+    ("value", "better", "named"),
+    [(0.25, "T2", "faq"), (1, None, None), (0, "faq", "faq"), (0.5, "T0000002", "faq"), (1e-300, "search", "search")],
+)
+def test_a_good_answer_is_a_score(value, better, named):
+    found, judge = answered(opinion(value, better, "Because."))
+    assert (found.metric, found.value, found.error) == ("tool_selection", value, None)
+    assert (found.judgement.better_tool, found.judgement.words) == (named, "Because.")
+    usage = judge.usage
+    assert (usage.requests, usage.input_tokens, usage.output_tokens, usage.judged) == (1, 100, 20, 1)
+
+
+@pytest.mark.parametrize("fence", ["```json\n{}\n```", "```\n{}\n```", "\n  ```json \n{}```\n", "  {}\n", "{}"])
+def test_an_answer_may_stand_in_a_block_of_code(fence):
+    text = json.dumps({"reason": "Because.", "better_tool": None, "score": 0.5})
+    found, _ = answered(content(fence.replace("{}", text)))
+    assert found.value == 0.5
+
+
+def members(**said):
+    """The text of an opinion in which something else is said."""
+    return json.dumps({"reason": "Because.", "better_tool": None, "score": 1.0} | said)
+
+
+MALFORMED = {
+    "no JSON": ["", "{", "Score: 1", "```json\n{}", "```json {} ```", "```yaml\n{}\n```", '{"score": 1} and so on'],
+    "no JSON object": ["[]", '"1"', "1", "null", "[" + members() + "]"],
+    "no number as its score": [*(members(score=score) for score in ("1", True, None, [1], {"value": 1})), "{}"],
+    "not from 0 to 1": [*(members(score=score) for score in (1.5, -0.1, 10**300, 1e308, float("nan"), float("inf")))],
+    "no text as its reason": [
+        members(reason=None),
+        members(reason=5),
+        '{"score": 1}',
+        '{"score": 1, "better_tool": 1}',
+    ],
+    "a tool that was not offered": [
+        *(
+            members(better_tool=name)
+            for name in ("T3", "T0", "T", "t2", "Faq", "", "T2 ", "T²", "T-1", 2, True, ["faq"])
+        ),
+        members(better_tool="T" + "9" * 5000),
+    ],
+}
+
+
+@pytest.mark.parametrize(("why", "text"), [(why, text) for why, texts in MALFORMED.items() for text in texts if text])
+def test_an_answer_of_another_form_is_an_error(why, text):
+    found, judge = answered(content(text))
+    assert found.error.startswith("MalformedAnswer: the model's answer ")
+    assert why in found.error
+    assert (found.value, found.passed, found.label, found.judgement) == (None, None, "not_evaluated", None)
+    assert (judge.usage.requests, judge.usage.input_tokens, judge.usage.failed) == (1, 100, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 500_000, '{"score":' * 60_000, "```json" + "\n" * 500_000, "1" * 900_000, " " * 900_000 + "x"]
+)
+def test_answers_that_are_made_to_take_long_do_not(text):
+    found, _ = answered(content(text), timeout=10)
+    assert "MalformedAnswer" in found.error
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (content(None, refusal="I will not."), "is a refusal"),
+        (content(None), "is empty"),
+        (content(""), "is empty"),
+        (content(members()[:20], finish_reason="length"), "was cut off: raise max_tokens"),
+        (content(members(), finish_reason="length"), "was cut off: raise max_tokens"),
+    ],
+)
+def test_no_answer_is_an_error_and_its_tokens_are_counted(reply, why):
+    found, judge = answered(reply, prices=Prices(1, 10))
+    assert found.error == f"MalformedAnswer: the model's answer {why}"
+    assert (judge.usage.input_tokens, judge.usage.output_tokens) == (100, 20)
+    assert judge.usage.cost == pytest.approx(0.0003)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"{}", b"null", b"\xff\xfe", b"<html>", b'{"choices": []}', b'{"choices": {}}', b'{"choices": [null]}'),
+        *(
+            b'{"choices": ["x"]}',
+            b'{"choices": [{"message": null}]}',
+            b'{"choices": [{"message": "x"}]}',
+            b"[" * 99_999,
+        ),
+        *(b'{"choices": [[]]}', b'{"choices": [{"message": []}]}', b'[{"choices": []}]', b'"choices"', b"1" * 9999),
+    ],
+)
+def test_what_is_no_completion_is_an_error(body):
+    found, judge = answered(raw(body))
+    assert found.error == "MalformedAnswer: the model's answer is no chat completion"
+    assert (judge.usage.requests, judge.usage.failed) == (1, 1)
+
+
+def test_a_message_without_content_still_says_what_it_cost():
+    said = {"choices": [{"message": {"role": "assistant", "refusal": "No."}}], "usage": {"prompt_tokens": 9}}
+    found, judge = answered(raw(json.dumps(said).encode()))
+    assert found.error == "MalformedAnswer: the model's answer is a refusal"
+    assert judge.usage.input_tokens == 9
+
+
+def test_half_an_answer_is_none():
+    found, judge = answered(cut())
+    assert found.error.startswith("Unreachable: RemoteProtocolError: ")
+    assert judge.usage.requests == 1
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": "9", "completion_tokens": -1}, {"prompt_tokens": True}])
+def test_tokens_that_nobody_tells_are_unknown_and_count_as_what_was_set_aside(usage):
+    with serving([content(members(), usage=usage)]) as model, judging(model, prices=Prices(1, 1)) as judge:
+        judgement = score(judge).judgement
+        assert judge.ledger.spent().tokens > 1000
+    assert (judgement.input_tokens, judgement.output_tokens, judgement.cost) == (None, None, None)
+    assert (judge.usage.input_tokens, judge.usage.output_tokens, judge.usage.cost) == (0, 0, 0.0)
+
+
+def test_half_of_the_tokens_is_no_sum():
+    with serving([content(members(), usage={"prompt_tokens": 7})]) as model, judging(model, max_tokens=500) as judge:
+        judgement = score(judge).judgement
+        assert judge.ledger.spent().tokens == 7 + 500
+    assert (judgement.input_tokens, judgement.output_tokens) == (None, None)
+    assert judge.usage.input_tokens == 7
+
+
+def test_a_malformed_answer_is_asked_for_again_and_every_attempt_counts():
+    with serving([content("{"), opinion(0.5)]) as model, judging(model) as judge:
+        assert score(judge).value == 0.5
+        assert judge.ledger.spent().tokens == 2 * 120
+    assert (judge.usage.requests, judge.usage.input_tokens, judge.usage.judged, judge.usage.failed) == (2, 200, 1, 0)
+
+
+def test_it_is_asked_for_again_once_and_no_more_however_many_attempts_others_have():
+    with serving([content("{"), opinion(2), opinion(0.5)]) as model, judging(model, retries=9) as judge:
+        assert score(judge).error == "MalformedAnswer: the model's answer has a score that is not from 0 to 1"
+    assert (judge.usage.requests, judge.usage.failed) == (2, 1)
+
+
+@pytest.mark.parametrize("reply", [content("{", finish_reason="length"), content("", refusal="I cannot say.")])
+def test_what_would_be_the_same_again_is_not_asked_for_again(reply):
+    with serving([reply, opinion(0.5)]) as model, judging(model) as judge:
+        assert str(score(judge).error).startswith("MalformedAnswer: ")
+    assert judge.usage.requests == 1
+
+
+def test_reasons_are_short_readable_lines():
+    told = "a\x00b\n\u2028c\u202e\u200b\U000e0041d " + "<b>x</b> " * 600_000
+    with serving([opinion(0.5, None, told[:900_000])]) as model, judging(model, explain=True) as judge:
+        found = score(judge)
+    assert len(found.judgement.words) == LONGEST_REASON
+    assert found.judgement.words.startswith("a b cd <b>x</b> ")
+    assert found.judgement.words.isprintable()
+    assert found.judgement.words[:-1] in found.reason
+
+
+def test_a_reason_of_megabytes_is_too_long_an_answer():
+    found, judge = answered(opinion(0.5, None, "x" * 5_000_000))
+    assert found.error == "AnswerTooLarge: the model's answer is longer than 1048576 bytes"
+    assert judge.usage.requests == 1
+
+
+def test_the_name_of_the_model_is_cleaned():
+    name = "x\n\u202e" * 500
+    found, _ = answered(opinion(0.5, model=name))
+    assert len(found.judgement.model) <= 200
+    assert found.judgement.model.isprintable()
+    assert answered(opinion(0.5, model=""))[0].judgement.model == "tiny"
+
+
+def test_the_models_words_are_in_the_reason_only_where_they_are_wanted():
+    for explain in (False, True):
+        with serving([opinion(0.5, "T2", "They said SECRET.")]) as model, judging(model, explain=explain) as judge:
+            found = score(judge)
+        assert found.judgement.words == "They said SECRET."
+        assert ("SECRET" in found.reason) == explain
+        assert found.reason.startswith("tiny-judge rates the choice of tools 0.5; faq would have been better")
+
+
+def test_an_error_of_the_endpoint_is_one_short_line():
+    found, _ = answered(failure(400, message="a\n\x1b[31m" + "b" * 100_000))
+    assert found.error.startswith("EndpointRefused: the endpoint answered 400: a [31mbbb")
+    assert len(found.error) < 400
+    assert found.error.isprintable()
+
+
+def test_an_id_goes_before_a_tool_that_is_called_like_one():
+    assert opinion_in({"score": 1, "reason": "", "better_tool": "T1"}, QUESTION).better_tool == "search"
+    assert opinion_in({"score": 1, "reason": "", "better_tool": "T2"}, QUESTION).better_tool == "T1"
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["score", "reason", "better_tool"]), inner),
+    max_leaves=6,
+)
+
+
+@given(anything | st.builds(Opinion, anything, anything, anything) | anything.map(json.dumps))
+def test_whatever_is_answered_is_an_opinion_or_an_error_that_is_told_apart(answer):
+    kind, found = "none", Opinion(0)
+    try:
+        found = opinion_in(answer, QUESTION)
+    except AskingError as error:
+        kind = error.kind
+    assert kind in ("none", "MalformedAnswer")
+    assert 0 <= found.score <= 1
+    assert found.better_tool in (None, *QUESTION.tools)
+    assert found.reason.isprintable()
+
+
+def test_a_failing_judge_changes_nothing_else():
+    before = evaluation()
+    with serving([failure(400)]) as model, judging(model, threshold=0.9, combination="min") as judge:
+        after = verdict(judge, before)
+    assert after.scores[:-1] == before.scores
+    assert (after.passed, after.reason, after.digest) == (before.passed, before.reason, before.digest)
+    assert after.score("tool_selection").threshold == 0.9

@@ -1,0 +1,224 @@
+"""Many evaluations judged one after the other: in order, no more at once than allowed, and with an end."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway_serving import eventually
+from goldspan.judge import judged
+from goldspan.judge.threads import JudgeThread
+from judge_asking import data, evaluation, judging
+from judge_serving import after, failure, hang, opinion, serving
+
+
+def runs(number):
+    """So many evaluations, told apart by their requests."""
+    return (evaluation(input=str(each)) for each in range(number))
+
+
+def by_request(request, number):
+    """An opinion that says what was asked; the earlier, the later it comes."""
+    asked = int(data(request)["request"])
+    return after(0.05 if asked % 5 == 0 else 0.0, opinion(asked / 1000, completion_tokens=asked))
+
+
+def only_the_first(request, number):
+    """An opinion of the first run; the others are kept waiting, in whatever order they come."""
+    return opinion(0.5) if data(request)["request"] == "0" else hang()
+
+
+def ours():
+    """The threads that belong to a judge."""
+    return [each for each in threading.enumerate() if each.name.startswith(("goldspan judge", "goldspan-worker"))]
+
+
+@pytest.fixture(autouse=True)
+def _every_thread_ends():
+    before = ours()  # of tests in which a judge answers late or never
+    yield
+    gc.collect()
+    eventually(lambda: not {*ours()} - {*before}, lambda: f"still there: {ours()}")
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 16])
+def test_they_come_in_their_order_and_never_more_are_asked_about_at_once(concurrency):
+    with serving(by_request) as model, judging(model, concurrency=concurrency) as judge:
+        left = [each.score("tool_selection").value for each in judged(runs(60), judge)]
+    assert left == [number / 1000 for number in range(60)]
+    assert model.most_at_once <= concurrency
+    assert model.most_at_once > 1 or concurrency == 1
+    usage = judge.usage
+    assert (usage.requests, usage.judged, usage.input_tokens, usage.output_tokens) == (60, 60, 6000, sum(range(60)))
+
+
+@settings(max_examples=15)
+@given(
+    st.lists(st.sampled_from([opinion(0.5), opinion(2), failure(400), failure(503)]), max_size=25), st.integers(1, 6)
+)
+def test_whatever_comes_back_every_evaluation_is_handed_on_and_counted(replies, concurrency):
+    def behaviour(request, number):
+        return replies[int(data(request)["request"])]
+
+    with serving(behaviour) as model, judging(model, retries=1, concurrency=concurrency) as judge:
+        left = list(judged(runs(len(replies)), judge))
+    assert [each.run.input for each in left] == [str(number) for number in range(len(replies))]
+    values = [each.score("tool_selection").value for each in left]
+    assert values == [0.5 if reply == opinion(0.5) else None for reply in replies]
+    usage = judge.usage
+    again = sum(reply in (opinion(2), failure(503)) for reply in replies)
+    assert usage.requests == len(model.requests) == len(replies) + again
+    assert (usage.judged, usage.failed) == (values.count(0.5), values.count(None))
+    assert model.most_at_once <= concurrency
+
+
+def test_they_are_handed_on_as_they_come_and_not_all_are_taken_beforehand():
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(len(taken))
+            yield evaluation(input=str(len(taken)))
+
+    with serving([opinion(0.5)]) as model, judging(model, concurrency=2) as judge:
+        left = judged(endless(), judge)
+        for _ in range(10):
+            assert next(left).score("tool_selection").value == 0.5
+        left.close()
+    assert len(taken) <= 10 + 4 * 3
+
+
+def test_closed_early_it_cancels_what_is_under_way():
+    with serving(only_the_first) as model, judging(model, concurrency=4) as judge:
+        left = judged(runs(50), judge)
+        next(left)
+        eventually(lambda: len(model.requests) == 5, "nothing is under way")
+        started = time.monotonic()
+        left.close()
+        assert time.monotonic() - started < 10
+        eventually(lambda: not model._open or all(each.is_abandoned() for each in model._open), "requests stay open")
+    assert len(model.requests) == 5
+    assert (judge.usage.requests, judge.usage.judged, judge.usage.failed) == (5, 1, 0)
+
+
+def test_nothing_to_judge_is_nothing():
+    with serving([opinion(0.5)]) as model, judging(model) as judge:
+        assert list(judged([], judge)) == []
+    assert model.requests == []
+
+
+def test_what_goes_wrong_in_the_evaluations_themselves_is_raised():
+    def broken():
+        yield evaluation()
+        raise LookupError("no more")
+
+    with serving([hang()]) as model, judging(model) as judge, pytest.raises(LookupError):
+        list(judged(broken(), judge))
+
+
+INTERRUPTED = """
+import sys
+from goldspan.judge import Judge, ModelEndpoint, judged
+from judge_asking import evaluation
+judge = Judge(ModelEndpoint("tiny", base_url=sys.argv[1]), timeout=60)
+try:
+    for each in judged((evaluation(input=str(number)) for number in range(50)), judge):
+        print(each.score("tool_selection").value, flush=True)
+except KeyboardInterrupt:
+    print("interrupted", judge.usage.requests)
+"""
+
+
+def test_interrupted_it_ends_soon_and_without_a_word():
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONWARNINGS": "error"}
+    with serving(only_the_first) as model:
+        command = [sys.executable, "-c", INTERRUPTED, model.url]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
+        with subprocess.Popen(command, **pipes) as process:
+            assert process.stdout.readline() == "0.5\n"
+            eventually(lambda: len(model.requests) == 5, "nothing is under way")
+            os.kill(process.pid, signal.SIGINT)
+            out, errors = process.communicate(timeout=30)
+    assert (out, errors, process.returncode) == ("interrupted 5\n", "", 0)
+
+
+def test_memory_does_not_grow_with_their_number():
+    def large():
+        for number in range(300):
+            yield evaluation(input=str(number), output="x" * 100_000)
+
+    with serving([opinion(0.5)]) as model, judging(model, concurrency=2) as judge:
+        model.requests = _Nothing()
+        tracemalloc.start()
+        for _ in judged(large(), judge):
+            pass
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert judge.usage.judged == 300
+    assert peak < 12 << 20
+
+
+class _Nothing(list):
+    """A list that keeps nothing: the model's memory is not what is measured."""
+
+    def append(self, item):
+        pass
+
+    def __len__(self):
+        return 1
+
+
+# --- the thread -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_of_a_thread_that_was_stopped_is_cancelled():
+    with serving([opinion(0.5)]) as model, judging(model) as judge:
+        thread = JudgeThread(judge)
+        assert thread.evaluate(evaluation()).result(30).score("tool_selection").value == 0.5
+        thread.stop(30)
+        thread.stop(30)
+        assert not thread.is_alive
+        assert thread.evaluate(evaluation()).cancelled()
+    assert judge.usage.requests == 1
+
+
+def test_stopping_leaves_nobody_waiting_whoever_asks_meanwhile():
+    with serving([opinion(0.5)]) as model, judging(model) as judge:
+        for _ in range(20):
+            thread = JudgeThread(judge)
+            asked = []
+            going = threading.Event()
+
+            def ask(thread=thread, asked=asked, going=going):
+                while not asked or not asked[-1].cancelled():
+                    asked.append(thread.evaluate(evaluation()))
+                    going.set()
+
+            asking = threading.Thread(target=ask)
+            asking.start()
+            going.wait(30)
+            thread.stop(30)
+            asking.join(30)
+            assert not asking.is_alive()
+            eventually(lambda asked=asked: all(each.done() for each in asked), "somebody waits for ever")
+
+
+def test_an_error_in_the_machinery_itself_is_a_score(monkeypatch):
+    def broken(judge, question, number):
+        raise ZeroDivisionError("no key")
+
+    monkeypatch.setattr("goldspan.judge.sessions._key", broken)
+    with serving([opinion(0.5)]) as model, judging(model) as judge:
+        (left,) = judged([evaluation()], judge)
+    assert left.score("tool_selection").error == "ZeroDivisionError: no key"
+    assert judge.usage.failed == 1

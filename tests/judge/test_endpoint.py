@@ -1,0 +1,233 @@
+"""The request that a model gets, and the endpoints that there are none of."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import pytest
+
+from goldspan import semconv
+from goldspan._version import __version__
+from goldspan.errors import ConfigurationError
+from goldspan.judge import Judge, ModelEndpoint, judged
+from goldspan.judge.questions import Question
+from goldspan.judge.rubric import INSTRUCTIONS, REMINDER, SCHEMA
+from judge_asking import KEY, asked, counted, endpoint, evaluation, judging, score, verdict
+from judge_serving import failure, opinion, raw, redirect, serving
+from meters import Meter
+
+DATA = (
+    '{"request": "What if these shoes don\'t fit?", "answer": "We offer a 30-day full refund at no extra cost.", '
+    '"tools": [{"id": "T1", "name": "search"}, {"id": "T2", "name": "faq", '
+    '"description": "Answers to what is asked often."}], "calls": [{"tool": "search"}]}'
+)
+
+
+def test_the_request_is_exactly_this():
+    with serving([opinion(1.0)]) as model, judging(model, temperature=0.5, seed=7, max_tokens=321) as judge:
+        assert score(judge).value == 1.0
+    (request,) = model.requests
+    assert request.path == "/v1/chat/completions"
+    headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
+    assert headers == {
+        "accept": "*/*",
+        "accept-encoding": "identity",
+        "authorization": f"Bearer {KEY}",
+        "connection": "keep-alive",
+        "content-type": "application/json",
+        "user-agent": f"goldspan/{__version__}",
+    }
+    assert request.body == {
+        "model": "tiny",
+        "messages": [
+            {"role": "system", "content": INSTRUCTIONS},
+            {"role": "user", "content": f"<run>\n{DATA}\n</run>\n\n{REMINDER}"},
+        ],
+        "temperature": 0.5,
+        "seed": 7,
+        "max_tokens": 321,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "tool_selection", "strict": True, "schema": dict(SCHEMA)},
+        },
+    }
+
+
+@pytest.mark.parametrize(("form", "sent"), [("json_object", {"type": "json_object"}), ("text", None)])
+def test_the_form_of_an_answer_may_be_asked_for_otherwise(form, sent):
+    with serving([opinion(1.0)]) as model, judging(endpoint(model, answer_form=form)) as judge:
+        assert score(judge).value == 1.0
+    assert model.requests[0].body.get("response_format") == sent
+    assert ("response_format" in model.requests[0].body) == (sent is not None)
+
+
+def test_extra_members_go_before_ours_and_none_takes_them_out():
+    extra = {"seed": None, "max_tokens": None, "max_completion_tokens": 50, "temperature": 1, "reasoning": {"a": [1]}}
+    with serving([opinion(1.0)]) as model, judging(endpoint(model, extra=extra)) as judge:
+        assert score(judge).value == 1.0
+    body = model.requests[0].body
+    assert body.keys() >= {"model", "messages", "response_format"}
+    assert "seed" not in body
+    assert "max_tokens" not in body
+    assert (body["max_completion_tokens"], body["temperature"], body["reasoning"]) == (50, 1, {"a": [1]})
+
+
+def test_neither_temperature_nor_seed_nor_key_need_be_sent():
+    with (
+        serving([opinion(1.0)]) as model,
+        judging(endpoint(model, api_key=None), temperature=None, seed=None) as judge,
+    ):
+        judgement = score(judge).judgement
+    assert not {"temperature", "seed"} & model.requests[0].body.keys()
+    assert "authorization" not in model.requests[0].headers
+    assert (judgement.temperature, judgement.seed) == (None, None)
+
+
+def test_headers_of_ones_own_are_sent_once():
+    headers = {"Api-Key": "0123456789", "User-Agent": "mine"}
+    with serving([opinion(1.0)]) as model, judging(endpoint(model, headers=headers, api_key=" k\n")) as judge:
+        assert score(judge).value == 1.0
+    sent = model.requests[0].headers
+    assert (sent["api-key"], sent["user-agent"], sent["authorization"]) == ("0123456789", "mine", "Bearer k")
+
+
+def test_connections_are_kept_from_question_to_question():
+    with serving([opinion(1.0)]) as model, judging(model, concurrency=1) as judge:
+        runs = [evaluation(input=str(number)) for number in range(5)]
+        assert [each.score("tool_selection").value for each in judged(runs, judge)] == [1.0] * 5
+        assert len(model._server._clients) == 1
+
+
+def test_a_redirection_is_not_followed_and_the_key_goes_nowhere_else():
+    with serving([opinion(1.0)]) as elsewhere, serving([redirect(f"{elsewhere.url}/chat/completions")]) as model:
+        with judging(model) as judge:
+            assert score(judge).error == "EndpointRefused: the endpoint answered 307"
+        assert judge.usage.requests == 1
+    assert (len(model.requests), len(elsewhere.requests)) == (1, 0)
+
+
+def test_nobody_listens():
+    with socket.socket() as taken:  # a port that is bound, and at which nobody listens
+        taken.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{taken.getsockname()[1]}"
+        with judging(ModelEndpoint("tiny", base_url=f"http://{server}/private/v1"), retries=2) as judge:
+            judged_run = score(judge)
+            assert judge.ledger.spent().tokens == 0
+    assert judged_run.error == f"Unreachable: All connection attempts failed ({server})"
+    assert (judged_run.value, judged_run.passed, judged_run.label) == (None, None, "not_evaluated")
+    assert (judge.usage.requests, judge.usage.failed) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "api.openai.com/v1", "ftp://host/v1", "https://", "https://user:pw@host/v1", "https://host/v1?key=1"),
+        *("https://host/v1#x", "https://ho st/v1", "http://host:99999/v1", "http://host:x/v1", "http://\0/v1", None),
+        *("http://[::1/v1", b"http://host/v1", "http://host/v1\nx"),
+    ],
+)
+def test_what_is_no_url_is_said_when_it_is_made(url):
+    with pytest.raises(ConfigurationError, match="the judge's URL is written as") as cause:
+        ModelEndpoint("tiny", base_url=url)
+    assert ":pw@" not in str(cause.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"api_key": key} for key in ("a b", "ключ", "a\nb", "a\0", b"bytes", 5)),
+        *({"model": name} for name in ("", "  ", None, 5)),
+        *({"headers": headers} for headers in ({"a": "b\nc"}, {"a b": "c"}, {"": "x"}, {"a": 5}, {"é": "x"})),
+        *({"extra": extra} for extra in ({"a": float("nan")}, {"a": object()}, {"a": {1, 2}})),
+        {"answer_form": "xml"},
+    ],
+)
+def test_what_cannot_be_sent_is_said_when_it_is_made(options):
+    with pytest.raises(ConfigurationError) as cause:
+        ModelEndpoint(**{"model": "tiny"} | options)
+    assert len(str(cause.value)) < 300
+
+
+def test_an_asker_whose_connections_cannot_be_opened_fails_as_a_value():
+    class Broken:
+        model = identity = "broken"
+
+        def opened(self):
+            raise OSError("no certificates")
+
+    with judging(Broken(), retries=0) as judge:
+        judged_run = verdict(judge)
+        assert judge.ledger.spent().tokens == 0
+    assert judged_run.score("tool_selection").error == "OSError: no certificates"
+    assert judged_run.passed is True
+    assert judge.usage.failed == 1
+
+
+def test_the_key_is_in_no_text_and_no_log_even_where_the_endpoint_repeats_it(caplog):
+    for name in ("", "httpx2", "httpcore2"):
+        caplog.set_level(logging.DEBUG, name)
+    told = [
+        failure(401, message=f"Incorrect key {KEY}!"),
+        raw(f'"{KEY}"'.encode(), 429, {"x-key": KEY, "retry-after": KEY}),
+        raw(b"{}", 500, {KEY: "x"}),
+        redirect(f"http://127.0.0.1:1/{KEY}"),
+        opinion(0.5, None, f"The key is {KEY}.", model=KEY),
+        opinion(0.5, KEY),
+    ]
+    with serving(told) as model:
+        ask = endpoint(model, headers={"x-own": "secret-in-header"})
+        with judging(ask, retries=0, explain=True) as judge:
+            runs = [verdict(judge, evaluation(input=str(number))) for number in range(len(told))]
+            kept = "\n".join(judge.ledger._connection.iterdump())
+    said = "\n".join([*map(repr, [*runs, judge, ask, vars(judge)]), kept, *(f"{each}" for each in runs)])
+    logged = "\n".join(f"{record.name} {record.getMessage()} {record.exc_text}" for record in caplog.records)
+    assert "[key]" in said
+    assert "[key]" in logged
+    assert {"httpx2", "httpcore2.http11"} <= {record.name for record in caplog.records}
+    for secret in (KEY, "secret-in-header"):
+        assert secret not in said
+        assert secret not in logged
+    assert model.requests[0].headers["x-own"] == "secret-in-header"
+    assert "Incorrect key [key]!" in runs[0].score("tool_selection").error
+
+
+def test_headers_that_the_endpoint_repeats_are_in_no_text():
+    with serving([failure(400, message="Bad key: abcdefgh12345")]) as model:
+        ask = endpoint(model, api_key=None, headers={"Authorization": "Basic abcdefgh12345"})
+        with judging(ask) as judge:
+            assert score(judge).error == "EndpointRefused: the endpoint answered 400: Bad key: [key]"
+
+
+def test_a_key_that_is_none_changes_no_answer():
+    with serving([opinion(0.5, None, "It is 0.5.")]) as model, judging(endpoint(model, api_key="0")) as judge:
+        found = score(judge)
+    assert (found.value, found.judgement.words) == (0.5, "It is 0.5.")
+
+
+def test_what_others_log_over_the_same_client_is_left_alone(caplog):
+    with serving([opinion(1.0)]) as model, judging(model) as judge:
+        assert score(judge).value == 1.0
+    caplog.set_level(logging.DEBUG, "httpcore2")
+    logging.getLogger("httpcore2.http11").debug("of %s", KEY)
+    assert caplog.messages[-1] == f"of {KEY}"
+
+
+def test_the_question_tells_nothing_but_the_run():
+    with serving([opinion(1.0)]) as model, judging(model) as judge:
+        assert score(judge).value == 1.0
+    text = asked(model.requests[0])
+    assert text.count("<") == 2
+    question = Question("<run>\n{}\n</run>", ("search",))
+    assert [message["role"] for message in question.messages] == ["system", "user"]
+
+
+def test_attempts_are_counted_by_what_came_of_them():
+    meter = Meter()
+    with serving([failure(429), failure(500), raw(b"{"), opinion(1.0)]) as model:
+        judge = Judge(endpoint(model), meter_provider=meter.provider)
+        assert score(judge).value == 1.0
+        judge.close()
+    outcomes = meter.counts(semconv.JUDGE_REQUESTS_COUNTER, semconv.OUTCOME_LABEL)
+    assert outcomes == {("RateLimited",): 1, ("EndpointError",): 1, ("MalformedAnswer",): 1, ("answered",): 1}
+    assert counted(meter) == judge.usage

@@ -1,0 +1,297 @@
+"""Answers are kept by the content of their question, in a file that is ours."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from goldspan import ToolDefinition
+from goldspan.errors import ConfigurationError, StoreError
+from goldspan.judge import Judge, ModelEndpoint, Opinion, Prices, Usage, judged, ledger
+from goldspan.judge.ledger import Known, Ledger
+from judge_asking import endpoint, evaluation, judging, score
+from judge_serving import content, failure, opinion, serving
+
+RUNS = [evaluation(input=str(number)) for number in range(5)]
+OPINION = Opinion(0.5, "Because.", "faq")
+
+
+def test_what_was_answered_is_not_asked_again(tmp_path):
+    with serving([opinion(0.5, "T2", "Because.")]) as model:
+        for times in range(3):
+            with judging(model, cache=tmp_path / "judge.db", prices=Prices(1, 10)) as judge:
+                found = [each.score("tool_selection") for each in judged(RUNS, judge)]
+                assert judge.ledger.spent().tokens == 5 * 120
+            assert {(each.value, each.judgement.better_tool, each.judgement.words) for each in found} == {
+                (0.5, "faq", "Because.")
+            }
+            judgement = found[0].judgement
+            assert judgement.model == "tiny-judge"
+            if times == 0:
+                expected = Usage(requests=5, input_tokens=500, output_tokens=100, cost=pytest.approx(0.0015), judged=5)
+                assert (judgement.cached, judgement.input_tokens, judgement.cost) == (0, 100, pytest.approx(0.0003))
+            else:
+                expected = Usage(cost=0.0, judged=5, cached=5)
+                assert (judgement.cached, judgement.input_tokens, judgement.cost) == (1, 0, 0)
+            assert judge.usage == expected
+        assert len(model.requests) == 5
+
+
+def test_without_a_file_answers_last_as_long_as_the_judge():
+    with serving([opinion(0.5)]) as model:
+        for _ in range(2):
+            with judging(model) as judge:
+                list(judged(RUNS, judge))
+                list(judged(RUNS, judge))
+            assert (judge.usage.requests, judge.usage.judged, judge.usage.cached) == (5, 10, 5)
+
+
+PROGRAM = """
+import sys
+from goldspan.judge import Judge, ModelEndpoint, judged
+from judge_asking import KEY, evaluation
+judge = Judge(ModelEndpoint("tiny", base_url=sys.argv[1], api_key=KEY), cache=sys.argv[2])
+runs = [evaluation(input=str(number)) for number in range(5)]
+print(*[each.score("tool_selection").value for each in judged(runs, judge)], judge.usage.requests, judge.usage.cached)
+"""
+
+
+def elsewhere(model, file):
+    """What another process says about the same runs."""
+    command = [sys.executable, "-c", PROGRAM, model.url, file]
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split()
+
+
+def test_another_process_knows_the_answers(tmp_path):
+    with serving([opinion(0.5)]) as model:
+        assert elsewhere(model, tmp_path / "judge.db") == ["0.5"] * 5 + ["5", "0"]
+        assert elsewhere(model, tmp_path / "judge.db") == ["0.5"] * 5 + ["0", "5"]
+        with judging(model, cache=tmp_path / "judge.db") as judge:
+            list(judged(RUNS, judge))
+        assert (judge.usage.requests, judge.usage.cached) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({"temperature": 0.5}, {"temperature": None}, {"seed": 1}, {"seed": None}, {"max_tokens": 999}),
+        *({"show": "names"}, {"model": "another"}),
+    ],
+)
+def test_a_question_that_is_asked_otherwise_is_another(tmp_path, other):
+    of = evaluation(tool_calls=(replace(evaluation().run.tool_calls[0], arguments={"a": 1}),))
+    with serving([opinion(0.5)]) as model:
+        for options in ({}, other, {}, other):
+            with judging(model, cache=tmp_path / "judge.db", **options) as judge:
+                assert score(judge, of).value == 0.5
+        assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"input": "Another request."},
+        {"output": None},
+        {"tool_calls": ()},
+        {"available_tools": (ToolDefinition("faq"), ToolDefinition("search"))},
+    ],
+)
+def test_another_run_is_another_question(said):
+    with serving([opinion(0.5)]) as model, judging(model, concurrency=1) as judge:
+        list(judged([evaluation(), evaluation(**said), evaluation(), evaluation(session_id="t")], judge))
+    assert (judge.usage.requests, judge.usage.cached) == (2, 2)
+
+
+@pytest.mark.parametrize("options", [{"extra": {"top_p": 1}}, {"answer_form": "text"}])
+def test_an_endpoint_that_is_asked_otherwise_is_another(tmp_path, options):
+    with serving([opinion(0.5)]) as model, serving([opinion(0.7)]) as other:
+        for ask in (
+            endpoint(model),
+            endpoint(model, **options),
+            endpoint(other),
+            ModelEndpoint("x", base_url=model.url),
+        ):
+            with judging(ask, cache=tmp_path / "judge.db") as judge:
+                score(judge)
+            assert judge.usage.requests == 1
+        with judging(endpoint(model, api_key="another"), cache=tmp_path / "judge.db") as judge:
+            assert score(judge).value == 0.5
+    assert judge.usage.requests == 0
+
+
+def test_each_vote_is_kept(tmp_path):
+    replies = [opinion(0.2), opinion(0.4), opinion(0.9), opinion(1.0)]
+    for seed in (0, None):
+        with serving(replies) as model:
+            for votes, requests, value in ((1, 1, 0.2), (3, 2, 0.4), (3, 0, 0.4), (4, 1, 0.65)):
+                with judging(model, votes=votes, seed=seed, cache=tmp_path / f"{seed}.db") as judge:
+                    found = score(judge)
+                assert (found.value, judge.usage.requests) == (pytest.approx(value), requests)
+                assert found.judgement.cached == votes - requests
+                assert judge.usage.cached == (requests == 0)
+
+
+@pytest.mark.parametrize("reply", [content("{"), failure(400), opinion(2)])
+def test_what_is_no_opinion_is_not_kept(reply):
+    with serving([reply, opinion(0.5)]) as model, judging(model, retries=0) as judge:
+        assert [score(judge).value, score(judge).value, score(judge).value] == [None, 0.5, 0.5]
+    assert (judge.usage.requests, judge.usage.judged, judge.usage.cached, judge.usage.failed) == (2, 2, 1, 1)
+
+
+def test_of_a_question_nothing_but_a_hash_is_kept(tmp_path):
+    with serving([opinion(0.5)]) as model, judging(model, cache=tmp_path / "judge.db") as judge:
+        score(judge, evaluation(input="a secret request", output="a secret answer"))
+    assert all(b"secret" not in file.read_bytes() for file in tmp_path.iterdir())
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
+
+
+def test_files_beside_it_are_as_closed(tmp_path):
+    kept = Ledger(tmp_path / "judge.db")
+    kept.keep("a", OPINION, "m")
+    files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert files == {"judge.db": 0o600, "judge.db-wal": 0o600, "judge.db-shm": 0o600}
+    kept.close()
+
+
+@pytest.mark.parametrize(("file", "bound"), [("judge.db", "MOST_ANSWERS"), (None, "MOST_IN_MEMORY")])
+def test_answers_that_were_given_first_go_first(file, bound, tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, bound, 100)
+    monkeypatch.setattr(ledger, "_LOOK_EVERY", 10)
+    kept = Ledger(file and tmp_path / file)
+    for number in range(1000):
+        kept.keep(str(number), OPINION, None)
+        kept.keep(str(number), Opinion(1.0), "later")
+    assert kept.find("999") == Known(OPINION, None)
+    assert 100 <= kept._connection.execute("SELECT count(*) FROM answers").fetchone()[0] <= 110
+    kept.close()
+    assert kept.find("880") is None
+    kept.close()
+
+
+# --- files that are of no use -----------------------------------------------------------------------------------------
+
+
+def something_else(file):
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE mine (a)")
+        connection.commit()
+
+
+def of_another_version(file):
+    Ledger(file).check()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+
+def claimed(file):
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA application_id = 5")
+
+
+def cut_off(file):
+    with closing(Ledger(file)) as kept:
+        kept.check()
+    file.write_bytes(file.read_bytes()[:3000])
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda file: file.write_text("Dear diary, " * 99), "not a database"),
+        (lambda file: file.mkdir(), "directory"),
+        (cut_off, "malformed"),
+        (something_else, "it is an SQLite file of something else; name another one"),
+        (claimed, "it is an SQLite file of something else; name another one"),
+        (of_another_version, "it was made by another version of goldspan; delete it, or name another one"),
+    ],
+)
+def test_a_file_of_something_else_is_said_at_once_and_not_touched(tmp_path, make, why):
+    file = tmp_path / "judge.db"
+    make(file)
+    before = file.read_bytes() if file.is_file() else None
+    with pytest.raises(ConfigurationError, match=why) as cause:
+        Judge(ModelEndpoint("tiny"), cache=file)
+    assert str(file) in str(cause.value)
+    assert (file.read_bytes() if file.is_file() else None) == before
+
+
+def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):
+    with pytest.raises(ConfigurationError, match="No such file or directory"):
+        Judge(ModelEndpoint("tiny"), cache=tmp_path / "not there" / "judge.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def as_nobody():
+    """A folder in which everybody may look, and the rights of nobody in particular, whoever runs the tests."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    was = os.geteuid()
+    yield folder, (lambda: os.seteuid(65534)) if was == 0 else (lambda: folder.chmod(0o555))
+    os.seteuid(was)
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_where_nothing_may_be_written_is_said_at_once(as_nobody):
+    folder, become = as_nobody
+    (folder / "old.db").touch(0o444)
+    become()
+    for name in ("new.db", "old.db"):
+        with pytest.raises(ConfigurationError, match=f"{name}: the judge's answers cannot be kept there: .*denied"):
+            Judge(ModelEndpoint("tiny"), cache=folder / name)
+
+
+def test_a_file_that_somebody_holds_makes_errors_and_is_used_again_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "_PATIENCE_S", 0.1)
+    with serving([opinion(0.5)]) as model, judging(model, cache=tmp_path / "judge.db") as judge:
+        with closing(sqlite3.connect(tmp_path / "judge.db", isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            found = score(judge)
+            assert "the judge's answers cannot be kept there: database is locked" in found.error
+            assert (found.value, len(model.requests)) == (None, 0)  # what cannot be counted is not asked
+        assert score(judge).value == 0.5
+    assert (judge.usage.failed, judge.usage.judged, judge.usage.requests) == (1, 1, 1)
+
+
+def test_a_file_that_is_damaged_later_makes_errors(tmp_path):
+    file = tmp_path / "judge.db"
+    with serving([opinion(0.5)]) as model, judging(model, cache=file) as judge:
+        judge.ledger.close()
+        file.write_bytes(b"x" * 4096)
+        found = score(judge)
+    assert found.error.startswith(f"StoreError: {file}: the judge's answers cannot be kept there: ")
+    assert judge.usage.failed == 1
+
+
+def test_a_transaction_that_could_not_end_is_not_in_the_way_of_the_next(tmp_path):
+    kept = Ledger(tmp_path / "judge.db")
+
+    def fail(spent):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with pytest.raises(StoreError, match="disk I/O error"):
+        kept.spend(5, 0.0, fail)
+    assert kept.spend(5, 0.0) is not None
+    assert kept.spent().tokens == 5
+    kept.close()
+
+
+def test_processes_may_open_a_new_file_at_once(tmp_path):
+    with serving([opinion(0.5)]) as model, ThreadPoolExecutor(4) as pool:
+        told = list(pool.map(lambda _: elsewhere(model, tmp_path / "judge.db"), range(4)))
+        assert all(each[:5] == ["0.5"] * 5 for each in told)
+        assert sum(int(each[5]) for each in told) == len(model.requests)
+        assert all(int(each[5]) + int(each[6]) == 5 for each in told)

@@ -1,0 +1,212 @@
+"""A judge of one's own: an asynchronous function, which may do anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError
+
+import pytest
+
+from goldspan.judge import Answer, AskingError, Judge, Opinion, Question, judged, session_of
+from judge_asking import evaluation, judging, score, verdict
+
+OPINION = {"score": 0.25, "reason": "Because.", "better_tool": "faq"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Opinion(0.25, "Because.", "faq"),
+        OPINION,
+        json.dumps(OPINION),
+        Answer(json.dumps(OPINION)),
+        Answer(json.dumps(OPINION), "mine", 5, 6),
+    ],
+)
+def test_it_may_answer_in_several_ways(answer):
+    seen = []
+
+    async def mine(question: Question):
+        seen.append(question)
+        return answer
+
+    with judging(mine) as judge:
+        found = score(judge)
+    assert (found.value, found.judgement.better_tool, found.judgement.words) == (0.25, "faq", "Because.")
+    assert found.judgement.model == "mine"
+    assert found.judgement.input_tokens == (5 if isinstance(answer, Answer) and answer.model else None)
+    assert (judge.usage.requests, judge.usage.judged) == (1, 1)
+    (question,) = seen
+    assert (question.tools, question.temperature, question.seed, question.max_tokens) == (("search", "faq"), 0, 0, 1000)
+    assert question.evidence.startswith("<run>\n{")
+
+
+async def returns(value):
+    return value
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, 5, [], "no", b"{}", object(), {}, Opinion(2), Opinion(0.5, None), Answer("x"), Opinion("1"), Opinion],
+)
+def test_what_it_answers_may_be_none(answer):
+    with judging(lambda question: returns(answer), retries=0) as judge:
+        assert score(judge).error.startswith("MalformedAnswer: the model's answer ")
+    assert judge.usage.failed == 1
+
+
+class RudeError(Exception):
+    def __str__(self):
+        raise self
+
+
+def raising(error):
+    async def mine(question):
+        raise error
+
+    return mine
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("a\nb\x00" + "c" * 9000), "ValueError: a b ccc"),
+        (RudeError(), "RudeError: it has no text"),
+        (TimeoutError("slow"), "TimeoutError: slow"),
+        (asyncio.CancelledError(), "CancelledError: the judge gave up by itself"),
+        (SystemExit(3), "SystemExit: 3"),
+        (AskingError("Mine", "not now"), "Mine: not now"),
+        (StopAsyncIteration("x"), "StopAsyncIteration: x"),
+        (KeyError("k"), "KeyError: 'k'"),
+    ],
+)
+def test_what_it_raises_is_an_error_in_the_score(error, said):
+    with judging(raising(error), threshold=0.5) as judge:
+        after = verdict(judge)
+    found = after.score("tool_selection")
+    assert found.error.startswith(said)
+    assert len(found.error) < 450
+    assert (found.value, found.passed, after.passed) == (None, None, True)
+    assert (judge.usage.requests, judge.usage.failed) == (1, 1)
+
+
+def test_it_may_say_itself_that_asking_again_helps():
+    attempts = []
+
+    async def mine(question):
+        attempts.append(question)
+        if len(attempts) < 3:
+            raise AskingError("Busy", "wait", again=True, retry_after=0.05)
+        return OPINION
+
+    with judging(mine) as judge:
+        assert score(judge).value == 0.25
+    assert judge.usage.requests == 3
+
+
+def test_a_function_that_is_not_asynchronous_is_an_error_that_says_so():
+    with judging(lambda question: OPINION) as judge:
+        assert score(judge).error == "TypeError: the judge is no asynchronous function"
+
+
+async def sleeping(question):
+    await asyncio.sleep(60)
+
+
+async def stubborn(question):
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if stopped.is_set():
+                raise
+
+
+stopped = threading.Event()
+
+
+@pytest.mark.parametrize("mine", [sleeping, stubborn])
+def test_who_hangs_is_not_waited_for(mine):
+    stopped.clear()
+    started = time.monotonic()
+    with judging(mine, timeout=0.2, concurrency=2) as judge:
+        threading.Timer(3, stopped.set).start()
+        found = [each.score("tool_selection").error for each in judged([evaluation(), evaluation(input="b")], judge)]
+    assert found == ["Timeout: no answer within 0.2 s"] * 2
+    assert time.monotonic() - started < 15
+    assert judge.usage.failed == 2
+    stopped.set()
+
+
+def test_in_an_event_loop_of_ones_own_it_is_asked_there():
+    threads = set()
+
+    async def mine(question):
+        threads.add(threading.current_thread())
+        return OPINION
+
+    async def main(judge):
+        async with session_of(judge) as session:
+            return await asyncio.gather(*(session.evaluate(evaluation(input=str(number))) for number in range(9)))
+
+    with judging(mine) as judge:
+        left = asyncio.run(main(judge))
+    assert [each.score("tool_selection").value for each in left] == [0.25] * 9
+    assert threads == {threading.current_thread()}
+
+
+def test_to_cancel_who_waits_ends_the_question_and_counts_it():
+    async def main(judge):
+        async with session_of(judge) as session:
+            task = asyncio.ensure_future(session.evaluate(evaluation()))
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with judging(sleeping) as judge:
+        asyncio.run(main(judge))
+        assert judge.ledger.spent().tokens > 1000
+    assert (judge.usage.requests, judge.usage.failed, judge.usage.judged) == (1, 0, 0)
+
+
+def test_answers_of_two_functions_of_the_same_name_are_told_apart(tmp_path):
+    def another():
+        async def mine(question):
+            return {"score": 1, "reason": ""}
+
+        return mine
+
+    async def mine(question):
+        return OPINION
+
+    for ask, value in ((mine, 0.25), (another(), 1.0), (mine, 0.25)):
+        with judging(ask, cache=tmp_path / "judge.db") as judge:
+            assert score(judge).value == value
+
+
+def test_a_redaction_that_ends_the_program_ends_nothing():
+    def redact(seen):
+        sys.exit(1)
+
+    with judging(lambda question: returns(OPINION), redact=redact) as judge:
+        assert score(judge).error == "SystemExit: 1"
+    assert judge.usage.failed == 1
+
+
+def test_who_interrupts_the_judges_thread_leaves_nobody_waiting(caplog):
+    def redact(seen):
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        judge = Judge(lambda question: returns(OPINION), redact=redact)
+        with pytest.raises((KeyboardInterrupt, CancelledError)):
+            list(judged([evaluation(input=str(number)) for number in range(30)], judge))
+        judge.close()
+    assert "goldspan could not end the judge's thread" in caplog.text

@@ -1,0 +1,81 @@
+"""An endpoint that refuses the key, or the model, is not asked about every run once more."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from goldspan import Evaluation, Run, ToolCall, ToolDefinition, evaluate
+from goldspan.judge import Judge, ModelEndpoint, session_of, sessions
+from judge_serving import failure, opinion, serving
+
+
+def evaluation(number: int, **thresholds: float) -> Evaluation:
+    run = Run(str(number), input=f"find {number}", tool_calls=(ToolCall("a"),), available_tools=(ToolDefinition("a"),))
+    return evaluate(run, ["a"], thresholds=thresholds)
+
+
+def errors_of(judge: Judge, numbers: range, *, pause: float = 0.0) -> list[str | None]:
+    """The errors of one run after the other."""
+
+    async def ask() -> list[str | None]:
+        found = []
+        async with session_of(judge) as session:
+            for number in numbers:
+                found.append((await session.score(evaluation(number))).error)
+                await asyncio.sleep(pause)
+        return found
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_after_three_refusals_in_a_row_the_endpoint_is_spared(status: int) -> None:
+    with serving([failure(status, message="no such model")]) as model:
+        judge = Judge(ModelEndpoint("tiny", base_url=model.url))
+        errors = errors_of(judge, range(50))
+    assert set(errors) == {f"EndpointRefused: the endpoint answered {status}: no such model"}
+    assert len(model.requests) == 3
+    assert (judge.usage.requests, judge.usage.failed) == (3, 50)
+    assert judge.ledger.path == ":memory:"
+
+
+def test_it_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_SPARED_S", 0.05)
+    with serving(lambda _, number: failure(401) if number < 3 else opinion(1)) as model:
+        errors = errors_of(Judge(ModelEndpoint("tiny", base_url=model.url)), range(5), pause=0.1)
+    assert [error is None for error in errors] == [False, False, False, True, True]
+
+
+def test_what_comes_of_one_question_alone_spares_nobody() -> None:
+    """A question may be too long for a model, or hold what its provider refuses: that says nothing of others."""
+    with serving([failure(400)]) as model:
+        errors_of(Judge(ModelEndpoint("tiny", base_url=model.url)), range(6))
+    assert len(model.requests) == 6
+    replies = [failure(401), failure(401), opinion(1), failure(401), failure(401), opinion(1)]
+    with serving(replies) as model:
+        errors_of(Judge(ModelEndpoint("tiny", base_url=model.url)), range(6))
+    assert len(model.requests) == 6
+
+
+def test_a_threshold_of_whoever_evaluates_is_that_of_the_score() -> None:
+    async def half(_: object) -> dict[str, object]:
+        return {"score": 0.5, "reason": ""}
+
+    async def scored(judge: Judge, **thresholds: float) -> Evaluation:
+        async with session_of(judge) as session:
+            return await session.evaluate(evaluation(1, **thresholds))
+
+    judged = asyncio.run(scored(Judge(half, threshold=0.2), tool_selection=0.9))
+    score = judged.score("tool_selection")
+    assert score is not None
+    assert (score.threshold, score.passed, judged.passed) == (0.9, False, False)
+
+
+def test_the_limit_of_an_answer_is_called_as_the_endpoint_knows_it() -> None:
+    from goldspan.judge.questions import Question
+
+    question = Question("<run>\n{}\n</run>", ("a",))
+    assert "max_completion_tokens" in ModelEndpoint("m")._request(question)
+    assert "max_tokens" in ModelEndpoint("m", base_url="http://127.0.0.1:1/v1")._request(question)

@@ -1,0 +1,439 @@
+"""A model endpoint as OpenAI's, over real HTTP, that keeps what it is asked and can be made to misbehave."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal, Protocol
+
+_PIECE = 64 * 1024
+_CLOSES_WITHIN_S = 0.5
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request, as it came."""
+
+    path: str
+    headers: dict[str, str]
+    """By their names in lower case; those that came more than once are joined by commas."""
+    body: Any
+    """Read from its JSON; None where there was no body."""
+    at: float
+    """When it was there as a whole, on the monotonic clock."""
+
+
+class Reply(Protocol):
+    """What is done with a request."""
+
+    def send(self, exchange: Exchange) -> None: ...
+
+
+Behaviour = Callable[[Received, int], Reply] | Sequence[Reply]
+"""The reply to a request and its number, from 0; or the replies in turn, of which the last is repeated."""
+
+
+class Exchange:
+    """A request that is open, and the way back to who asked."""
+
+    def __init__(self, model: Model, handler: BaseHTTPRequestHandler) -> None:
+        self._model = model
+        self._handler = handler
+
+    def start(self, status: int, headers: Mapping[str, str]) -> None:
+        """Say what will come. It goes out together with the first bytes of the body."""
+        self._handler.send_response_only(status)
+        for name, value in headers.items():
+            self._handler.send_header(name, value)
+
+    def write(self, data: bytes, *, last: bool = False, before: bytes = b"", after: bytes = b"") -> None:
+        """Send a part of the body; what goes before and after it belongs to the protocol, and is not counted.
+
+        The request is over before the last part is on its way: who has read that may ask again at once, and there
+        are not two requests open then.
+        """
+        if last:
+            self._model._ends(self)
+        if head := getattr(self._handler, "_headers_buffer", None):
+            head.extend([b"\r\n", before, data, after])
+            self._handler.flush_headers()
+        else:
+            self._handler.wfile.write(before + data + after)
+        self._model._count(len(data))
+
+    def wait(self, seconds: float) -> bool:
+        """Do nothing for so long; False, and sooner, when there is nobody left to reply to."""
+        until = time.monotonic() + seconds
+        while not self._model._closing.wait(max(0.0, min(0.01, until - time.monotonic()))):
+            if self.is_abandoned():
+                return False
+            if time.monotonic() >= until:
+                return True
+        return False
+
+    def is_abandoned(self) -> bool:
+        """Whether the client has closed its connection."""
+        try:
+            return not self._handler.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def hang_up(self) -> None:
+        """Close the connection after what was sent so far."""
+        self._handler.close_connection = True
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A status, headers and a body that fits in memory."""
+
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """A content-length that is not the body's is announced as it is, and the connection closed after the body."""
+
+    @property
+    def announced(self) -> dict[str, str]:
+        """All the headers."""
+        given = {name.lower(): value for name, value in self.headers.items()}
+        return {"content-type": "application/json", "content-length": str(len(self.body))} | given
+
+    def send(self, exchange: Exchange) -> None:
+        exchange.start(self.status, self.announced)
+        exchange.write(self.body, last=True)
+        if self.announced["content-length"] != str(len(self.body)):
+            exchange.hang_up()
+
+
+@dataclass(frozen=True)
+class Hanging:
+    """No reply at all."""
+
+    seconds: float
+
+    def send(self, exchange: Exchange) -> None:
+        exchange.wait(self.seconds)
+        exchange.hang_up()
+
+
+@dataclass(frozen=True)
+class Dripping:
+    """A reply in small pieces."""
+
+    reply: Whole
+    pause: float
+    size: int
+
+    def send(self, exchange: Exchange) -> None:
+        body = self.reply.body
+        exchange.start(self.reply.status, self.reply.announced)
+        exchange.write(b"", last=not body)
+        for start in range(0, len(body), self.size):
+            if not exchange.wait(self.pause):
+                return exchange.hang_up()
+            exchange.write(body[start : start + self.size], last=start + self.size >= len(body))
+        return None
+
+
+@dataclass(frozen=True)
+class Huge:
+    """A completion of so many bytes, made while it is sent."""
+
+    size: int
+    status: int
+    chunked: bool
+
+    def send(self, exchange: Exchange) -> None:
+        length = {"transfer-encoding": "chunked"} if self.chunked else {"content-length": str(self.size)}
+        exchange.start(self.status, {"content-type": "application/json"} | length)
+        left = self.size
+        for piece in _long_completion(self.size):
+            left -= len(piece)
+            if self.chunked:
+                end = b"\r\n" if left else b"\r\n0\r\n\r\n"
+                exchange.write(piece, last=not left, before=b"%x\r\n" % len(piece), after=end)
+            else:
+                exchange.write(piece, last=not left)
+
+
+@dataclass(frozen=True)
+class Later:
+    """A reply that takes its time."""
+
+    seconds: float
+    reply: Reply
+
+    def send(self, exchange: Exchange) -> None:
+        if exchange.wait(self.seconds):
+            self.reply.send(exchange)
+        else:
+            exchange.hang_up()
+
+
+def opinion(
+    score: Any,
+    better_tool: Any = None,
+    reason: Any = "The call does what was asked.",
+    *,
+    prompt_tokens: int = 100,
+    completion_tokens: int = 20,
+    model: str = "tiny-judge",
+) -> Whole:
+    """A judge's opinion, as it should be."""
+    text = json.dumps({"reason": reason, "better_tool": better_tool, "score": score})
+    return content(text, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, model=model)
+
+
+def content(
+    text: str | None,
+    *,
+    refusal: str | None = None,
+    finish_reason: str | None = "stop",
+    prompt_tokens: int = 100,
+    completion_tokens: int = 20,
+    usage: Mapping[str, Any] | Literal["counted"] | None = "counted",
+    model: str = "tiny-judge",
+) -> Whole:
+    """A completion with any text as its content.
+
+    The usage is that of the two numbers of tokens, where nothing else is said; None leaves it out.
+    """
+    completion = _completion(text, refusal=refusal, finish_reason=finish_reason, model=model)
+    if usage == "counted":
+        total = prompt_tokens + completion_tokens
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total}
+    if usage is not None:
+        completion["usage"] = dict(usage)
+    return raw(json.dumps(completion).encode())
+
+
+def raw(body: bytes, status: int = 200, headers: Mapping[str, str] = {}) -> Whole:
+    """Any bytes as the body, as JSON where the headers say nothing else."""
+    return Whole(body, status, headers)
+
+
+def failure(
+    status: int,
+    *,
+    retry_after: str | None = None,
+    message: str = "The model has failed.",
+    code: str | None = None,
+    type: str = "server_error",  # noqa: A002 - it is called so in the body
+) -> Whole:
+    """An error, as OpenAI writes it."""
+    error = {"message": message, "type": type, "param": None, "code": code}
+    return raw(json.dumps({"error": error}).encode(), status, {"retry-after": retry_after} if retry_after else {})
+
+
+def hang(seconds: float = 30) -> Hanging:
+    """Take the request and hang up after so long, without a word."""
+    return Hanging(seconds)
+
+
+def drip(reply: Whole | bytes, *, pause: float = 0.05, size: int = 1) -> Dripping:
+    """A reply, or a body, whose bytes come a few at a time, with a pause before each piece."""
+    return Dripping(reply if isinstance(reply, Whole) else raw(reply), pause, size)
+
+
+def huge(size: int, status: int = 200, *, chunked: bool = False) -> Huge:
+    """A good completion whose body has exactly so many bytes; chunked, its length is not said beforehand."""
+    _filling(size)
+    return Huge(size, status, chunked)
+
+
+def gzip_bomb(inflated_bytes: int) -> Whole:
+    """A good completion that has exactly so many bytes when it is inflated, and very few before."""
+    gzip = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    body = b"".join([*map(gzip.compress, _long_completion(inflated_bytes)), gzip.flush()])
+    return raw(body, headers={"content-encoding": "gzip"})
+
+
+def cut() -> Whole:
+    """The first half of an opinion, and then the end of the connection."""
+    body = opinion(1.0).body
+    return raw(body[: len(body) // 2], headers={"content-length": str(len(body))})
+
+
+def redirect(url: str, status: int = 307) -> Whole:
+    """Send the client elsewhere."""
+    return raw(b"", status, {"location": url})
+
+
+def after(seconds: float, reply: Reply) -> Later:
+    """Reply after so long."""
+    return Later(seconds, reply)
+
+
+class Model:
+    """The endpoint, and what it has seen."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.requests: list[Received] = []
+        """Every request, in the order in which they came, also those to a path that is not there."""
+        self.most_at_once = 0
+        """The largest number of requests that were open at the same time; what a client gave up is not open."""
+        self.sent_bytes = 0
+        """Bytes of bodies that went out, of all the replies."""
+        self.errors: list[BaseException] = []
+        """What went wrong in the behaviour, and requests that are not JSON: mistakes of the test, most likely."""
+        self._behaviour = behaviour
+        self._open: set[Exchange] = set()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), self._handler())
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Refuse connections from now on, and hang up on everybody."""
+        self._closing.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _receive(self, received: Received, exchange: Exchange) -> int:
+        """Keep a request that is open from now on; its number."""
+        with self._lock:
+            self.requests.append(received)
+            self._open = {one for one in self._open if not one.is_abandoned()} | {exchange}
+            self.most_at_once = max(self.most_at_once, len(self._open))
+            return len(self.requests) - 1
+
+    def _ends(self, exchange: Exchange) -> None:
+        with self._lock:
+            self._open.discard(exchange)
+
+    def _count(self, sent: int) -> None:
+        with self._lock:
+            self.sent_bytes += sent
+
+    def _reply(self, received: Received, number: int, method: str) -> Reply:
+        if received.path.partition("?")[0] != "/v1/chat/completions":
+            return failure(404, message="There is nothing here.", type="invalid_request_error")
+        if method != "POST":
+            return failure(405, message="Only POST is allowed here.", type="invalid_request_error")
+        if isinstance(self._behaviour, Sequence):
+            return self._behaviour[min(number, len(self._behaviour) - 1)]
+        return self._behaviour(received, number)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        model = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def handle(self) -> None:
+                with suppress(OSError):  # the client has gone away, or the model is being closed
+                    super().handle()
+
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"] or 0)
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    self.close_connection = True
+                    return
+                exchange = Exchange(model, self)
+                try:
+                    self._answer(exchange, body)
+                finally:
+                    model._ends(exchange)
+
+            def do_GET(self) -> None:
+                self.do_POST()
+
+            def _answer(self, exchange: Exchange, body: bytes) -> None:
+                headers: dict[str, str] = {}
+                for name, value in self.headers.items():
+                    headers[name.lower()] = f"{headers[name.lower()]}, {value}" if name.lower() in headers else value
+                try:
+                    received = Received(self.path, headers, json.loads(body) if body else None, time.monotonic())
+                    number = model._receive(received, exchange)
+                    reply = model._reply(received, number, self.command)
+                except BaseException as error:  # noqa: BLE001 - it is raised again where the test sees it
+                    model.errors.append(error)
+                    reply = failure(500, message=f"The test has a mistake: {error!r}")
+                reply.send(exchange)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 512
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # What a client does not read should stay here, and not in the system's buffers.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PIECE)
+        self._clients: list[tuple[threading.Thread, socket.socket]] = []
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
+        self._clients = [client for client in self._clients if client[0].is_alive()] + [(thread, request)]
+        thread.start()
+
+    def server_close(self) -> None:
+        super().server_close()
+        for _, connection in self._clients:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        until = time.monotonic() + _CLOSES_WITHIN_S
+        for thread, _ in self._clients:
+            thread.join(max(0.0, until - time.monotonic()))
+
+
+@contextmanager
+def serving(behaviour: Behaviour) -> Iterator[Model]:
+    """A model that can be asked at its URL; at the end of the block, what went wrong in the behaviour is raised."""
+    model = Model(behaviour)
+    try:
+        yield model
+    finally:
+        model.close()
+    for error in model.errors:
+        raise error
+
+
+def _completion(text: str | None, *, refusal: str | None, finish_reason: str | None, model: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text, "refusal": refusal}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1_750_000_000,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}],
+    }
+
+
+def _filling(size: int) -> tuple[bytes, int, bytes]:
+    """What comes before the text of a completion of so many bytes, the length of the text, and what comes after."""
+    start, _, end = content("|").body.partition(b"|")
+    if size < len(start + end):
+        raise ValueError(f"a completion has {len(start + end)} bytes at least, not {size}")
+    return start, size - len(start + end), end
+
+
+def _long_completion(size: int) -> Iterator[bytes]:
+    """A completion of so many bytes, in pieces."""
+    start, length, end = _filling(size)
+    yield start
+    piece = b"x" * _PIECE
+    for _ in range(length // _PIECE):
+        yield piece
+    if length % _PIECE:
+        yield piece[: length % _PIECE]
+    yield end
