@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,11 +13,12 @@ from goldspan.cases.judging import Case, judge_of
 from goldspan.cases.workers import in_order
 from goldspan.cli.console import counted
 from goldspan.cli.gates import limits
-from goldspan.cli.reading import cases_in, runs_in
+from goldspan.cli.reading import cases_in, made_of_runs
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.model import Attempts, Depth, Duplicates, Evaluation, Extra, Mode, Order, Unit
 from goldspan.scoring import DEFAULT_METRICS
+from goldspan.scoring.metrics import Metric
 from goldspan.scoring.profiles import NAMES as PEERS
 from goldspan.scoring.profiles import metric as metric_of_peer
 from goldspan.scoring.registry import resolve
@@ -138,6 +139,18 @@ class Manner:
         """Whether any option says anything."""
         return self != Manner(None, {}, False, {})
 
+    @property
+    def lowered(self) -> str:
+        """The number that a model may lower: the peer's where there is one, else `tool_correctness`."""
+        peers = (metric.name for metric in self.metrics or () if isinstance(metric, Metric))
+        return next(peers, "tool_correctness")
+
+    def without_threshold(self, metric: str) -> tuple[Manner, float | None]:
+        """The same without what is said of a metric that is measured elsewhere; and that."""
+        thresholds = dict(self.thresholds)
+        threshold = thresholds.pop(metric, None)
+        return replace(self, thresholds=thresholds), threshold
+
     def measured(self, goldens: Goldens | None) -> Collection[str]:
         """The names of all that may be measured. Raises `ConfigurationError` for a metric that there is not."""
         names = dict.fromkeys(metric.name for metric in resolve(self.metrics, self.thresholds))
@@ -178,25 +191,31 @@ def judged_in(
     unit: Unit,
     golden_id_attributes: list[str] | None,
     concurrency: int,
+    then: Callable[[Iterable[Evaluation]], Iterable[Evaluation]] = iter,
     streamed: bool = False,
 ) -> tuple[Iterable[Evaluation], list[str]]:
     """Every run in some traces, or every row of case files, judged as they come; and what is wrong with other rows.
 
-    On a terminal one sees how far it is; `streamed` is said of that in `counted`.
+    `then` makes something further of the evaluations. On a terminal one sees how far it is; `streamed` is said of that
+    in `counted`.
     """
+
+    def judged(each: Iterable[Case]) -> Iterable[Evaluation]:
+        return then(in_order(judge, each, concurrency=concurrency))
+
     if cases:
         found, wrong = cases_in(cases, goldens)
-        judged = in_order(judge, found, concurrency=concurrency)
-        return counted(judged, len(found), "judging", streamed=streamed), wrong
-    runs = runs_in(
+        return counted(judged(found), len(found), "judging", streamed=streamed), wrong
+    evaluations = made_of_runs(
         paths or [],
+        lambda runs: judged(map(Case, runs)),
         unit=unit,
         golden_id_attributes=golden_id_attributes,
         goldens=goldens,
         doing="judging",
         streamed=streamed,
     )
-    return in_order(judge, map(Case, runs), concurrency=concurrency), []
+    return evaluations, []
 
 
 def _chosen_metrics(

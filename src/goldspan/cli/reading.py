@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -17,6 +17,8 @@ from goldspan.extraction import extract
 from goldspan.goldens import Goldens
 from goldspan.model import NO_VOCABULARY, ComponentSpans, Record, Run, Unit
 from goldspan.otlp.files import Loss, OnLoss, read_records, total_bytes
+
+T = TypeVar("T")
 
 _PATHS = typer.Argument(
     metavar="PATHS",
@@ -66,13 +68,29 @@ def runs_in(
     golden_id_attributes: list[str] | None,
     goldens: Goldens | None = None,
     doing: str = "",
-    streamed: bool = False,
 ) -> Iterator[Run]:
     """The runs in some traces, with the components that the goldens declare.
 
     On a terminal one sees how far reading is, and how far the caller is with what it is `doing` with the runs, if
-    anything; `streamed` is said of that in `counted`. What could not be read is told at the end; no run at all is an
-    error.
+    anything. What could not be read is told at the end; no run at all is an error.
+    """
+    attributes = golden_id_attributes
+    return made_of_runs(paths, iter, unit=unit, golden_id_attributes=attributes, goldens=goldens, doing=doing)
+
+
+def made_of_runs(
+    paths: list[str],
+    make: Callable[[Iterable[Run]], Iterable[T]],
+    *,
+    unit: Unit,
+    golden_id_attributes: list[str] | None,
+    goldens: Goldens | None = None,
+    doing: str = "",
+    streamed: bool = False,
+) -> Iterator[T]:
+    """What is made of the runs in some traces, one thing of each; else as `runs_in`.
+
+    On a terminal one sees how many of these things there are; `streamed` is said of that in `counted`.
     """
     losses: list[Loss] = []
     try:
@@ -83,7 +101,8 @@ def runs_in(
             components=() if goldens is None else goldens.components,
             on_loss=losses.append,
         )
-        yield from counted(runs, len(runs), doing, streamed=streamed) if doing else runs
+        made = make(runs)
+        yield from counted(made, len(runs), doing, streamed=streamed) if doing else made
     finally:
         _tell(losses)
     if not runs:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goldspan.cli import filtering, judging
+from goldspan.cli import asking, filtering, judging
 from goldspan.cli.console import counted, messages, output, warn
 from goldspan.cli.gates import all_met, check_gates, limits
 from goldspan.cli.reading import GoldenIdAttribute, tell_wrong
@@ -157,6 +157,7 @@ def report(
             check_gates(gates, store.metrics())
             wanted = replace(wanted, unit=unit)
         else:
+            asking.check_unasked({"--fail-under": gates, "--metric": metric, "--threshold": manner.thresholds})
             check_gates(gates, manner.measured(known))
             judged, wrong = judging.judged_in(
                 paths,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.text import Text
 
-from goldspan.cli import judging
+from goldspan.cli import asking, judging
 from goldspan.cli.console import Results, output, warn
 from goldspan.cli.gates import all_met, check_gates, limits, mean
 from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, PathsIfAny, UnitOption, tell_wrong
@@ -31,6 +31,7 @@ Examples:\n
   goldspan score traces.pb.gz -g goldens.jsonl --attempts all --json > scores.jsonl\n
   goldspan score --cases cases.jsonl\n
   goldspan score --cases cases.csv --profile deepeval --profile-option should_consider_ordering=true\n
+  goldspan score traces.jsonl --judge-model gpt-4.1-mini --judge-cache judge.db\n
   goldspan score --cases cases.csv -g goldens.yaml --format markdown >> $GITHUB_STEP_SUMMARY\n
 """
 
@@ -57,6 +58,16 @@ def score(
     depth: judging.DepthOption = None,
     forbid: judging.ForbidOption = None,
     max_calls: judging.MaxCallsOption = None,
+    judge: asking.JudgeFlag = False,
+    judge_model: asking.JudgeModelOption = None,
+    judge_url: asking.JudgeUrlOption = None,
+    judge_tools: asking.JudgeToolsOption = None,
+    judge_show: asking.JudgeShowOption = None,
+    judge_votes: asking.JudgeVotesOption = None,
+    judge_threshold: asking.JudgeThresholdOption = None,
+    judge_combination: asking.JudgeCombinationOption = None,
+    judge_daily_tokens: asking.JudgeDailyTokensOption = None,
+    judge_cache: asking.JudgeCacheOption = None,
     fail_under: judging.FailUnderOption = None,
     unit: UnitOption = "request",
     golden_id_attribute: GoldenIdAttribute = None,
@@ -92,7 +103,26 @@ def score(
         forbid=forbid,
         max_calls=max_calls,
     )
-    check_gates(gates, manner.measured(known))
+    said_of_model = {"--fail-under": gates, "--metric": metric, "--threshold": manner.thresholds}
+    manner, selection = manner.without_threshold(asking.TOOL_SELECTION)
+    asked = asking.asking_of(
+        judge,
+        judge_tools,
+        selection,
+        model=judge_model,
+        url=judge_url,
+        show=judge_show,
+        votes=judge_votes,
+        threshold=judge_threshold,
+        combination=judge_combination,
+        daily_tokens=judge_daily_tokens,
+        cache=judge_cache,
+    )
+    if asked is None:
+        asking.check_unasked(said_of_model)
+    measured = manner.measured(known)
+    check_gates(gates, measured if asked is None else (*measured, asking.TOOL_SELECTION))
+    model = None if asked is None else asked.begun(manner.lowered, measured)
     form: Format = "json" if as_json else format
     judged, wrong = judging.judged_in(
         paths,
@@ -102,11 +132,14 @@ def score(
         unit=unit,
         golden_id_attributes=golden_id_attribute,
         concurrency=concurrency,
+        then=iter if model is None else model.ask,
         streamed=form == "json",
     )
     evaluations = _written(judged, form, limit=limit, verbose=verbose)
     tell_wrong(wrong)
     _warn(evaluations, known)
+    if model is not None:
+        model.tell(evaluations)
     met = all_met(gates, lambda name: mean(name, evaluations))
     if wrong or not met:
         raise typer.Exit(WRONG_ROWS if wrong else GATE_FAILED)

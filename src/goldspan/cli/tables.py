@@ -13,7 +13,7 @@ from rich.text import Text
 from goldspan.cli.console import clean
 from goldspan.extraction.hints import Hint, advise, gathered
 from goldspan.goldens.statements import ANONYMOUS
-from goldspan.model import COUNTED_KINDS, Evaluation, Match, Run, Score, ToolCall
+from goldspan.model import COUNTED_KINDS, Evaluation, Judgement, Match, Run, Score, ToolCall
 from goldspan.model.markup import Kind
 from goldspan.model.rendering import AGREES, DIFFERS, MARKS, MISPLACED, VERDICTS, Line, Mark, asked, line_of
 
@@ -68,7 +68,16 @@ def evaluation_block(
     )
     lines: list[RenderableType] = [title.append_text(_asked(evaluation.run)), _indented(grid)]
     lines.append(_indented(Text(clean(evaluation.reason), style="italic")))
+    lines += [_indented(Text(clean(told), style="italic")) for told in _opinions(evaluation)]
     return Group(*lines, *(_details(evaluation, shown) if verbose else ()), Text())
+
+
+def _opinions(evaluation: Evaluation) -> Iterator[str]:
+    """What models find fault with, where the reason does not say it already."""
+    for score in evaluation.scores:
+        faulty = score.judgement is not None and score.value is not None and score.value < 1
+        if faulty and score.reason and score.reason not in evaluation.reason:
+            yield score.reason
 
 
 def _details(evaluation: Evaluation, shown: Iterable[Line]) -> Iterable[RenderableType]:
@@ -77,9 +86,27 @@ def _details(evaluation: Evaluation, shown: Iterable[Line]) -> Iterable[Renderab
         yield from (Text(clean(f"    {line.expected}.{difference}")) for difference in line.differences)
     for score in evaluation.scores:
         yield Text(f"    {clean(score.metric):{_METRIC}}").append_text(_score(score))
-        yield from (_quiet(clean(f"    {'':{_METRIC}}{step}")) for step in score.steps)
+        told = (*score.steps, *(_judgement(score.judgement) if score.judgement is not None else ()))
+        yield from (_quiet(clean(f"    {'':{_METRIC}}{step}")) for step in told)
     if hints := advise(evaluation.run):
         yield _indented(_amiss(hints))
+
+
+def _judgement(judgement: Judgement) -> Iterator[str]:
+    """What a model said in its own words, and how it was asked."""
+    if judgement.words:
+        yield f"{judgement.model}: {judgement.words}"
+    numbers = {"temperature": judgement.temperature, "seed": judgement.seed, "rubric": judgement.rubric}
+    asked = [f"{name} {number:g}" for name, number in numbers.items() if number is not None]
+    if len(judgement.votes) > 1:
+        asked.append(f"votes {', '.join(f'{vote:g}' for vote in judgement.votes)}")
+    if judgement.cached:
+        asked.append("known from before" if judgement.cached == len(judgement.votes) else f"{judgement.cached} known")
+    if judgement.input_tokens is not None and judgement.output_tokens is not None:
+        asked.append(f"{judgement.input_tokens:,} tokens in, {judgement.output_tokens:,} out")
+    if judgement.cost is not None:
+        asked.append(f"${judgement.cost:.4f}")
+    yield f"asked with {', '.join(asked)}"
 
 
 def _name(evaluation: Evaluation) -> str:
