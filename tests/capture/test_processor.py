@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -566,6 +568,14 @@ def test_goldens_may_come_from_files(exported: Exported, install: Install, tmp_p
     install(goldspan.ScoringProcessor([path] if many else str(path), then=exported.processor()))
     booking("A hotel!", search, book)
     assert exported.attributes("invoke_agent booking")["goldspan.score.tool_recall"] == 1.0
+
+
+def test_goldens_made_in_code_need_no_files_that_another_thread_is_about_to_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half = ModuleType("goldspan.goldens.reloading")  # as it is while it is being imported
+    monkeypatch.setitem(sys.modules, half.__name__, half)
+    goldspan.ScoringProcessor(GOLDENS).shutdown()
 
 
 def test_evaluations_put_down_as_spans_are_handed_on_and_not_taken_for_work(

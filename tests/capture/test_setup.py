@@ -9,6 +9,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
@@ -33,6 +34,7 @@ from goldspan.capture import providers, setup
 from goldspan.capture.options import Options
 from goldspan.capture.settings import VARIABLES, Settings, captured, from_environment
 from goldspan.extraction import golden_ids
+from goldspan.judge.settings import JudgeSettings
 from goldspan.online import Limits
 from goldspan.store import open_store
 
@@ -105,6 +107,31 @@ def test_a_second_call_adds_nothing(exported: Exported, caplog: pytest.LogCaptur
 
 
 @pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("beside", [False, True])
+def test_threads_that_call_it_at_once_start_it_once(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    made, seen = [], []
+    if beside:
+        trace.set_tracer_provider(TracerProvider())
+
+    def slow(*given: Any, **options: Any) -> Any:
+        time.sleep(0.05)
+        return goldspan.ScoringProcessor(*given, **options)
+
+    monkeypatch.setattr(setup, "ScoringProcessor", slow)
+    options = {"sinks": [seen.append], "then": exported.processor(), "background": False}
+    calling = [threading.Thread(target=lambda: made.append(goldspan.instrument(**options))) for _ in range(8)]
+    for thread in calling:
+        thread.start()
+    for thread in calling:
+        thread.join()
+    assert sorted(each.added for each in made) == [False] * 7 + [True]
+    assert trace.get_tracer_provider() is not None
+    goldspan.trace(kind="agent")(str.upper)("find it")
+    assert len(seen) == len(exported.names) == 1
+
+
 def test_where_a_scoring_processor_is_at_work_nothing_is_added(exported: Exported, install: Install) -> None:
     install(goldspan.ScoringProcessor(GOLDENS, then=exported.processor()))
     goldspan.instrument()
@@ -309,8 +336,9 @@ def test_the_page_of_settings_has_every_variable_as_the_code_has_it() -> None:
 
 def test_a_setting_stands_in_for_an_argument_that_is_there() -> None:
     """A setting that says whose argument it is has the name of that argument."""
-    takers = {"goldens": Goldens, "processor": goldspan.ScoringProcessor, "limits": Limits}
-    rows = [(row.name, row.metadata["of"]) for row in fields(Settings) if row.metadata["of"] is not None]
+    takers = {"goldens": Goldens, "processor": goldspan.ScoringProcessor, "limits": Limits, "judge": JudgeSettings}
+    owned = [(row.name, row.metadata["of"]) for row in fields(Settings) if row.metadata["of"] is not None]
+    rows = [(name.removeprefix("judge_") if of == "judge" else name, of) for name, of in owned]
     assert len(rows) > 10
     assert [name for name, of in rows if name not in inspect.signature(takers[of]).parameters] == []
 

@@ -26,7 +26,7 @@ from goldspan import (
 from goldspan.goldens.reloading import ReloadingGoldens
 from goldspan.model import SpanRecord
 from goldspan.online import Ended, Pipeline, Revised, check_units
-from goldspan.online.portions import Known
+from goldspan.online.portions import Known, Portion
 from goldspan.online.sampling import Sampling, SamplingRule
 from goldspan.online.sessions import Sessions
 from goldspan.sinks import BackgroundSink
@@ -374,3 +374,58 @@ def test_what_was_seen_earlier_changes_nothing_that_another_thread_has_concluded
     assert [each.run.tools_used for each in pipeline.conclude(later)] == [("search", "book")]
     assert pipeline.conclude(early) == []
     assert pipeline.conclude(Ended("request", (root,), root.span_id, known=known)) == []
+
+
+class Meanwhile:
+    """A metric that takes so long that another thread concludes something of the same run while it is at it."""
+
+    def __init__(self) -> None:
+        self.what: Callable[[], object] | None = None
+
+    def __call__(self, comparison: Comparison) -> float:
+        if (what := self.what) is not None:
+            self.what = None
+            other = threading.Thread(target=what)
+            other.start()
+            other.join()
+        return 1.0
+
+
+def concluded_while_judging(slow_one: Portion, other: Portion) -> list[tuple[int, tuple[str, ...]]]:
+    """What the sinks get where one portion is concluded while runs of the other are judged."""
+    kept, meanwhile = Kept(), Meanwhile()
+    pipeline = Pipeline(GOLDENS, sinks=[kept], metrics=["tool_correctness", ("meanwhile", meanwhile)])
+    meanwhile.what = lambda: pipeline.conclude(other)
+    pipeline.conclude(slow_one)
+    assert meanwhile.what is None
+    return [(each.revision, each.run.tools_used) for each in kept.evaluations]
+
+
+def of_a_request() -> tuple[SpanRecord, SpanRecord, SpanRecord, frozenset[str]]:
+    root = agent(goldspan__golden__id="g")
+    search, book = tool("search", **inside(root)), tool("book", **inside(root))
+    return root, search, book, frozenset(each.span_id for each in (root, search, book))
+
+
+@pytest.mark.parametrize("unended", [0, 1])
+def test_what_came_late_while_a_run_was_judged_is_all_that_is_given_out(unended: int) -> None:
+    (root, search, book, there), known = of_a_request(), Known()
+    first = Ended("request", (root, search), root.span_id, unended=unended, known=known)
+    late = Revised((root, search), (root, search, book), there, known, number=1)
+    assert concluded_while_judging(first, late) == [(1, ("search", "book"))]
+
+
+@pytest.mark.parametrize("unended", [0, 1])
+def test_a_run_that_turns_out_the_same_while_it_is_judged_is_given_out_all_the_same(unended: int) -> None:
+    (root, search, _, there), known = of_a_request(), Known()
+    first = Ended("request", (root, search), root.span_id, unended=unended, known=known)
+    late = Revised((root, search), (root, search), there, known, number=1)
+    assert concluded_while_judging(first, late) == [(1, ("search",))]
+
+
+@pytest.mark.parametrize("unended", [0, 1])
+def test_a_run_that_is_given_out_while_more_of_it_is_judged_makes_that_the_next_revision(unended: int) -> None:
+    (root, search, book, there), known = of_a_request(), Known()
+    first = Ended("request", (root, search), root.span_id, unended=unended, known=known)
+    late = Revised((root, search), (root, search, book), there, known, number=1)
+    assert concluded_while_judging(late, first) == [(1, ("search",)), (2, ("search", "book"))]

@@ -22,6 +22,10 @@ class AsynchronousSink:
     async def submit(self, evaluation: Evaluation) -> None: ...
 
 
+def kind(thing: object) -> str:
+    return type(thing).__name__
+
+
 def test_a_function_gets_every_evaluation() -> None:
     got: list[Evaluation] = []
     sink = CallableSink(got.append)
@@ -43,14 +47,14 @@ def test_a_sink_stays_as_it_is_and_a_function_becomes_one() -> None:
     assert len(got) == 1
 
 
-@pytest.mark.parametrize("thing", [save, functools.partial(save), Saving(), AsynchronousSink()], ids=repr)
+@pytest.mark.parametrize("thing", [save, functools.partial(save), Saving(), AsynchronousSink()], ids=kind)
 def test_what_is_asynchronous_gets_a_thread_with_an_event_loop(thing: object) -> None:
     sink = as_sink(thing)  # type: ignore[arg-type]
     assert isinstance(sink, BackgroundSink)
     sink.shutdown()
 
 
-@pytest.mark.parametrize("function", [save, functools.partial(save), Saving()], ids=repr)
+@pytest.mark.parametrize("function", [save, functools.partial(save), Saving()], ids=kind)
 def test_a_coroutine_function_is_refused_where_nobody_would_await_it(function: object) -> None:
     with pytest.raises(ConfigurationError, match=r"never await .*: give it to goldspan\.sinks\.BackgroundSink"):
         CallableSink(function)  # type: ignore[arg-type]

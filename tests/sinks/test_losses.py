@@ -72,4 +72,6 @@ def test_every_counter_of_losses_among_the_names_is_published() -> None:
     names = {value for key, value in vars(semconv).items() if key.endswith("_COUNTER")}
     others = {semconv.EVALUATIONS_COUNTER, semconv.TOOLS_COUNTER, semconv.REVISIONS_COUNTER, semconv.HEALTH_COUNTER}
     others.add(semconv.ERRORS_COUNTER)
+    others |= {semconv.JUDGE_REQUESTS_COUNTER, semconv.JUDGE_TOKENS_COUNTER}
+    others |= {semconv.JUDGE_COST_COUNTER, semconv.JUDGE_RUNS_COUNTER}
     assert {loss.name for loss in LOSSES} >= {name for name in names - others if "drift" not in name}

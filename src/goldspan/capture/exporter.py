@@ -18,7 +18,7 @@ from goldspan.capture import providers
 from goldspan.capture.gathering import Gathering, Spans
 from goldspan.capture.processor import ScoringProcessor
 from goldspan.capture.settings import Settings, from_environment
-from goldspan.capture.setup import Instrumentation, instrument, processor_from, reason_to_stay_off
+from goldspan.capture.setup import Instrumentation, instrument, processor_from, reason_to_stay_off, starting
 from goldspan.capture.sources import GoldensLike
 from goldspan.errors import GoldspanError
 from goldspan.online import Limits
@@ -139,10 +139,11 @@ class ScoringExporter(SpanExporter):
         return instrument(self._goldens, then=providers.in_batches(self._behind))
 
     def _make(self, settings: Settings) -> ScoringProcessor | None:
-        if settings.enabled is False or reason_to_stay_off(settings) is not None:
-            return None
-        self._gathering = Gathering(Limits(**settings.said("limits")))
-        processor = processor_from(settings, self._goldens, then=self._copies, background=False)
+        with starting:
+            if settings.enabled is False or reason_to_stay_off(settings) is not None:
+                return None
+            self._gathering = Gathering(Limits(**settings.said("limits")))
+            processor = processor_from(settings, self._goldens, then=self._copies, background=False)
         self._sampling = ExportSampling(1.0 if settings.export_sample is None else settings.export_sample)
         return processor
 

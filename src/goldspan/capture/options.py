@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
@@ -14,6 +14,9 @@ from goldspan.online import Limits
 from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
 from goldspan.sinks import Redact, SinkLike
+
+if TYPE_CHECKING:
+    from goldspan.judge.judges import Judge
 
 T = TypeVar("T")
 
@@ -33,6 +36,7 @@ class Options(TypedDict, total=False):
     sampling: Sampling
     export: ExportSampling
     budget: float
+    judge: Judge
     background: bool
     threads: bool
     reload: float | None
@@ -84,3 +88,12 @@ def seconds(name: str, value: float | None) -> float | None:
 
 def _wrong(name: str, wanted: str, value: object) -> ConfigurationError:
     return ConfigurationError(f"{name}= takes {wanted}, not {value!r}")
+
+
+def checked_judge(judge: Judge | None) -> Judge | None:
+    """The judge that was given, if one was. Raises `ConfigurationError` for what is none."""
+    if judge is not None:
+        from goldspan.judge.judges import Judge  # whoever has one has loaded it already
+
+        one_of("judge", judge, Judge, "a goldspan.judge.Judge")
+    return judge

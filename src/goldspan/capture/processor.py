@@ -21,7 +21,7 @@ from goldspan._guard import guard
 from goldspan.capture import annotations as saying
 from goldspan.capture import closing, handover
 from goldspan.capture.annotations import expected_attributes
-from goldspan.capture.options import check, listed, seconds
+from goldspan.capture.options import check, checked_judge, listed, seconds
 from goldspan.capture.records import record_of
 from goldspan.capture.sources import GoldensLike, goldens_from
 from goldspan.capture.threads import carry_for, stop_carrying_for
@@ -35,6 +35,7 @@ from goldspan.sinks import Losses, SinkLike, as_sink, flush, result_attributes, 
 from goldspan.sinks.forking import renew_in_forked_children
 
 if TYPE_CHECKING:
+    from goldspan.judge.judges import Judge
     from goldspan.sinks import Redact, Sink
 
 _STARTING = guard("take note of a span")
@@ -74,7 +75,8 @@ class ScoringProcessor(SpanProcessor):
     that need no golden still come out. Files are looked at every `reload` seconds, and read again when they change.
     `redact` makes of each evaluation what may leave the process. `sampling` says which runs are scored, `budget` how
     many seconds the metrics of one may take, `units` what is scored. Spans that are recorded but not sampled are scored
-    too. `export` says which traces are handed on: all are scored. Memory is bounded by `limits`.
+    too. A `judge` is asked about runs on a thread of its own, and what it says is a later revision, which no span has.
+    `export` says which traces are handed on: all are scored. Memory is bounded by `limits`.
 
     Unless `threads` is false, threads and thread pools keep the context they were started in, so that tools run there
     stay part of their request. What is in flight when the program ends is scored before the providers that were made
@@ -101,6 +103,7 @@ class ScoringProcessor(SpanProcessor):
         sampling: Sampling | None = None,
         export: ExportSampling | None = None,
         budget: float | None = None,
+        judge: Judge | None = None,
         background: bool | None = None,
         threads: bool = True,
         reload: float | None = 1.0,
@@ -126,6 +129,7 @@ class ScoringProcessor(SpanProcessor):
             redact=redact,
             sampling=sampling,
             budget=seconds("budget", budget),
+            judge=checked_judge(judge),
         )
         self._scorer: Scorer[ReadableSpan] = Scorer(pipeline, record_of, limits, Losses(meter_provider))
         self._worker: Worker[_Seen] = Worker(self._work, self._scorer.look, max_queue=limits.max_queue)
@@ -228,6 +232,7 @@ class ScoringProcessor(SpanProcessor):
         done = self._worker.flush(timeout_millis / 1000)
         with _SCORING:
             self._scorer.look(everything=True)
+        done = self._scorer.pipeline.flush_verdicts(_left(until)) and done
         done = flush(self._scorer.pipeline.sinks, _left(until)) and done
         return (self._then is None or self._then.force_flush(_left(until))) and done
 

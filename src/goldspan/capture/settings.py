@@ -6,6 +6,7 @@ Nothing is loaded here that an application without goldens would have to pay for
 from __future__ import annotations
 
 import functools
+import json
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -14,23 +15,32 @@ from typing import Any, Literal, TypeAlias
 
 from goldspan.errors import ConfigurationError
 
-Owner = Literal["goldens", "processor", "limits"]
-"""Whose argument of the same name a setting stands in for: `Goldens`, `ScoringProcessor` or `Limits`."""
+Owner = Literal["goldens", "processor", "limits", "judge"]
+"""Whose argument a setting stands in for: of `Goldens`, `ScoringProcessor`, `Limits` or `JudgeSettings`."""
 
 
 _PREFIX = "GOLDSPAN_"
 _Read: TypeAlias = Callable[[str], Any]
 
 
-def _setting(read: _Read, meaning: str, default: str, *, of: Owner | None = None, variable: str | None = None) -> Any:
-    """A row of the table. The variable is called as the setting is, unless it is told."""
+def _setting(
+    read: _Read,
+    meaning: str,
+    default: str,
+    *,
+    of: Owner | None = None,
+    variable: str | None = None,
+    secret: bool = False,
+) -> Any:
+    """A row of the table. The variable is called as the setting is, unless it is told. A secret is never shown."""
     row = {"read": read, "meaning": meaning, "default": default, "of": of, "variable": variable}
-    return field(default=None, metadata=row)
+    return field(default=None, metadata=row, repr=not secret)
 
 
 _of_goldens = functools.partial(_setting, of="goldens")
 _of_processor = functools.partial(_setting, of="processor")
 _of_limits = functools.partial(_setting, of="limits")
+_of_judge = functools.partial(_setting, of="judge")
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -60,6 +70,12 @@ def _threshold(item: str) -> tuple[str, float]:
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ValueError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 
@@ -96,6 +112,32 @@ def _similarity(text: str) -> float:
     if not 0 <= similarity <= 100:
         raise ValueError(f"{text!r} is not a number from 0 to 100")
     return similarity
+
+
+def _prices(text: str) -> tuple[float, float]:
+    numbers = [_float(part) for part in text.split(",")]
+    if len(numbers) != 2 or not all(0 <= number < math.inf for number in numbers):
+        raise ValueError(f"{text!r} is not two prices, for a million tokens of questions and of answers: 0.25,2")
+    return numbers[0], numbers[1]
+
+
+def _members(text: str) -> dict[str, Any]:
+    try:
+        members = json.loads(text)
+    except (ValueError, RecursionError):
+        members = None
+    if not isinstance(members, dict):
+        raise ValueError(f"{text!r} is no JSON object")
+    return members
+
+
+def _word(*known: str) -> _Read:
+    def read_word(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"{text!r} is none of {', '.join(known)}")
+        return text
+
+    return read_word
 
 
 _SWITCH = {
@@ -194,6 +236,52 @@ class Settings:
     settle: float | None = _of_limits(
         _number, "seconds without a further late span before such a run is scored again", "1"
     )
+    judge_model: str | None = _of_judge(
+        str, "the model that is asked whether the tools were the best choice; it turns the [judge](judge.md) on", "none"
+    )
+    judge_url: str | None = _of_judge(
+        str, "base URL of the OpenAI-compatible endpoint where that model is", "`https://api.openai.com/v1`"
+    )
+    judge_api_key: str | None = _of_judge(str, "its key", "`OPENAI_API_KEY` for OpenAI's own, else none", secret=True)
+    judge_sample: float | None = _of_judge(_rate, "which share of the runs it is asked about, 0 to 1", "0.1")
+    judge_combination: str | None = _of_judge(
+        _word("apart", "min"), "`min`: `tool_correctness` becomes the lower of both; `apart`: it stays", "`apart`"
+    )
+    judge_threshold: float | None = _of_judge(_rate, "what `tool_selection` must reach", "those of the goldens")
+    judge_votes: int | None = _of_judge(_count, "how often it is asked about a run; the median counts", "1")
+    judge_temperature: float | Literal[False] | None = _of_judge(
+        _or_off(_number), "the temperature it is asked with; or `off`: none is sent", "0"
+    )
+    judge_seed: float | Literal[False] | None = _of_judge(
+        _or_off(_whole), "the seed it is asked with; or `off`: none is sent", "0"
+    )
+    judge_show: str | None = _of_judge(
+        _word("names", "arguments", "all"), "what it is shown of calls: `all` has arguments and results", "`all`"
+    )
+    judge_explain: bool | None = _of_judge(
+        _switch, "whether reasons have the model's own words, which may repeat what is in the run", "off"
+    )
+    judge_timeout: float | None = _of_judge(_seconds, "seconds that all votes about a run may take", "30")
+    judge_concurrency: int | None = _of_judge(_count, "runs that it is asked about at once", "4")
+    judge_daily_tokens: int | Literal[False] | None = _of_judge(
+        _or_off(_whole), "tokens that may be spent within 24 hours; or `off`: no limit", "1000000"
+    )
+    judge_daily_cost: float | None = _of_judge(_number, "US dollars that may be; needs the prices", "no limit")
+    judge_prices: tuple[float, float] | None = _of_judge(
+        _prices, "US dollars for a million tokens of questions and of answers: `0.25,2`", "none"
+    )
+    judge_cache: str | None = _of_judge(
+        str, "SQLite file in which answers, and what was spent, are kept", "both last as long as the process"
+    )
+    judge_answer_form: str | None = _of_judge(
+        _word("json_schema", "json_object", "text"),
+        "how the form of an answer is asked for, where an endpoint does not know schemas",
+        "`json_schema`",
+    )
+    judge_max_tokens: int | None = _of_judge(_count, "how many tokens an answer may have", "1000")
+    judge_extra: Mapping[str, Any] | None = _of_judge(
+        _members, 'further members of each request, in JSON: `{"reasoning_effort": "low"}`', "none"
+    )
     then_exporter: tuple[str, ...] | None = _setting(
         _list,
         "where `OTEL_TRACES_EXPORTER=goldspan` hands the spans on: names of exporters, separated by commas, or `none`",
@@ -208,9 +296,11 @@ class Settings:
     strict: bool | None = _setting(_switch, "`1`: failures of goldspan's own are raised, for its own tests", "off")
 
     def said(self, of: Owner) -> dict[str, Any]:
-        """What is said of the arguments of `Goldens`, `ScoringProcessor` or `Limits`; `None` for a number: off."""
-        named = {row.name: getattr(self, row.name) for row in fields(self) if row.metadata["of"] == of}
-        numbers = {"near", "reload"}
+        """What is said of the arguments of somebody; `None` for a number: off."""
+        prefix = "judge_" if of == "judge" else ""
+        rows = [row for row in fields(self) if row.metadata["of"] == of]
+        named = {row.name.removeprefix(prefix): getattr(self, row.name) for row in rows}
+        numbers = {"near", "reload", "temperature", "seed", "daily_tokens"}
         return {
             name: None if value is False and name in numbers else value
             for name, value in named.items()

@@ -13,6 +13,7 @@ from opentelemetry import metrics as api_metrics
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter
 
+from goldspan._locks import ModuleLock
 from goldspan.capture import providers
 from goldspan.capture.options import Options
 from goldspan.capture.outlets import sinks_from
@@ -22,17 +23,23 @@ from goldspan.capture.sources import RELOAD_S, GoldensLike, Lookup, goldens_from
 from goldspan.errors import ConfigurationError, GoldspanError
 from goldspan.online import Limits
 from goldspan.online.figure_sink import FigureSink
-from goldspan.online.sampling import ExportSampling, sampling_from_text
+from goldspan.online.sampling import ExportSampling, Sampling, sampling_from_text
 from goldspan.scoring.registry import resolve
 from goldspan.sinks import EventSink, MetricSink
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
     from typing_extensions import Unpack
+
+    from goldspan.judge.judges import Judge
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger("goldspan")
+
+starting = ModuleLock()
+"""Held from the look at what is at work until something is: threads that start goldspan at once start it once."""
 
 
 class _Part(Protocol):
@@ -87,27 +94,28 @@ def instrument(
 
     Raises `GoldspanError` when something is set up wrongly.
     """
-    settings = from_environment()
-    if why := reason_to_stay_off(settings):
-        _log.info("goldspan: %s; instrument() does nothing", why)
-        return Instrumentation()
-    provider = trace.get_tracer_provider()
-    beside = not isinstance(provider, trace.ProxyTracerProvider)
-    add = getattr(provider, "add_span_processor", None)
-    if beside and add is None:
-        raise ConfigurationError(f"the tracer provider {_type(provider)} takes no span processors")
-    if then is None and not beside:
-        then = providers.in_batches(providers.span_exporters())
-        if then is None:
-            settings = replace(settings, export_sample=None)  # nothing is exported as it is
-    processor = processor_from(settings, goldens, then=then, **options)
-    if add is not None:
-        add(processor)
-        made: tuple[_Part, ...] = ()
-    else:
-        made = _make_providers(processor)
-    _say_where_results_go(provider if beside else None, processor)
-    return Instrumentation(processor, made)
+    with starting:
+        settings = from_environment()
+        if why := reason_to_stay_off(settings):
+            _log.info("goldspan: %s; instrument() does nothing", why)
+            return Instrumentation()
+        provider = trace.get_tracer_provider()
+        beside = not isinstance(provider, trace.ProxyTracerProvider)
+        add = getattr(provider, "add_span_processor", None)
+        if beside and add is None:
+            raise ConfigurationError(f"the tracer provider {_type(provider)} takes no span processors")
+        if then is None and not beside:
+            then = providers.in_batches(providers.span_exporters())
+            if then is None:
+                settings = replace(settings, export_sample=None)  # nothing is exported as it is
+        processor = processor_from(settings, goldens, then=then, **options)
+        if add is not None:
+            add(processor)
+            made: tuple[_Part, ...] = ()
+        else:
+            made = _make_providers(processor)
+        _say_where_results_go(provider if beside else None, processor)
+        return Instrumentation(processor, made)
 
 
 def processor_from(
@@ -121,7 +129,12 @@ def processor_from(
     for complaint in mistyped():
         _log.warning("goldspan: %s", complaint)
     _check_metrics(settings, options)
-    chosen: dict[str, Any] = {"reload": RELOAD_S, **settings.said("processor"), **_derived(settings), **options}
+    chosen: dict[str, Any] = {
+        "reload": RELOAD_S,
+        **settings.said("processor"),
+        **_derived(settings, options),
+        **options,
+    }
     lookup = cast(Lookup, settings.said("goldens"))
     if goldens is None:
         found = _naming("goldens", goldens_from, settings.goldens, reload=chosen["reload"], **lookup)
@@ -136,19 +149,32 @@ def processor_from(
             meter_provider=chosen.get("meter_provider"),
         )
         chosen.setdefault("attributes", "attributes" in settings.sinks)
-    return ScoringProcessor(found, then=then, **chosen)
+    processor = ScoringProcessor(found, then=then, **chosen)
+    if (judge := chosen.get("judge")) is not None:
+        _log.info("goldspan asks a judge, %s, which is shown the runs it is asked about (%s)", judge.ask, judge.show)
+    return processor
 
 
-def _derived(settings: Settings) -> Options:
-    """What several settings make together."""
+def _derived(settings: Settings, given: Options) -> Options:
+    """What several settings make together, and is not given."""
     options = Options()
     if limits := settings.said("limits"):
         options["limits"] = Limits(**limits)
+    if settings.judge_model is not None and "judge" not in given:
+        options["judge"] = _naming("judge_model", judge_from, settings, given.get("meter_provider"))
     if settings.sample is not None or settings.sample_rules is not None:
         options["sampling"] = _naming("sample_rules", sampling_from_text, settings.sample, settings.sample_rules)
     if settings.export_sample is not None and settings.export_sample < 1:
         options["export"] = ExportSampling(settings.export_sample)
     return options
+
+
+def judge_from(settings: Settings, meter_provider: MeterProvider | None = None) -> Judge:
+    """The judge that the variables say. Raises `GoldspanError` where that cannot be."""
+    from goldspan.judge.settings import JudgeSettings  # most programs ask no model
+
+    chosen = JudgeSettings(**settings.said("judge"))
+    return chosen.judge(samples=Sampling(chosen.sample).keeps, meter_provider=meter_provider)
 
 
 def _check_metrics(settings: Settings, options: Options) -> None:

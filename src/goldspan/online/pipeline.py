@@ -14,7 +14,7 @@ from goldspan.extraction import component_names, extract, extract_units
 from goldspan.extraction.golden_ids import golden_id_attributes as attributes_from
 from goldspan.goldens import Goldens
 from goldspan.model import Evaluation, Record, Run, SpanRecord, Unit
-from goldspan.online.portions import Ended, Portion, Revised
+from goldspan.online.portions import Ended, Known, Place, Portion, Revised
 from goldspan.online.sessions import Sessions
 from goldspan.scoring import evaluate
 from goldspan.scoring.evaluator import OUT_OF_TIME
@@ -24,17 +24,23 @@ from goldspan.sinks import Redact, Sink, adopt, redacted
 
 if TYPE_CHECKING:
     from goldspan.goldens.reloading import ReloadingGoldens
+    from goldspan.judge.judges import Judge
     from goldspan.online.sampling import Sampling
+    from goldspan.online.verdicts import Verdicts
 
 
 _log = logging.getLogger("goldspan")
+
+_SAMPLING = guard("say whether the judge is asked about a run")
+_ASKING = guard("ask the judge")
 
 
 class Pipeline:
     """Judges runs by some goldens and hands the evaluations on. Any thread may use it.
 
     `goldens` that are read again when their files change are asked for anew with every run. `budget` is in seconds:
-    metrics that would begin after it are not evaluated.
+    metrics that would begin after it are not evaluated. A `judge` is asked, on a thread of its own, about what was
+    submitted; what it says is submitted as the next revision, or given to `verdicts` in place of the sinks.
 
     Raises `ConfigurationError` when it is made with a metric or a threshold that does not exist, also one of a golden.
     """
@@ -51,6 +57,8 @@ class Pipeline:
         redact: Redact | None = None,
         sampling: Sampling | None = None,
         budget: float | None = None,
+        judge: Judge | None = None,
+        verdicts: Callable[[Evaluation], object] | None = None,
     ) -> None:
         self.sinks = tuple(sinks)
         self._guarded = tuple((sink, guard(f"submit to {type(sink).__name__}")) for sink in self.sinks)
@@ -61,6 +69,7 @@ class Pipeline:
         self._redact = redact
         self._sampling = sampling
         self._budget = budget
+        self._verdicts = None if judge is None else _verdicts_of(judge, verdicts or self.submit_verdict)
         self._unusable = 0
         self.forget()
         self.sampled_out = 0
@@ -150,7 +159,7 @@ class Pipeline:
         if allowed is None:
             return None
         if known is not None and known[1] == allowed.digest:
-            return replace(allowed, revision=known[0])
+            return allowed.revised(known[0])
         return self._hand_out(allowed)
 
     def judge(self, run: Run) -> Evaluation | None:
@@ -175,8 +184,23 @@ class Pipeline:
         components = self.goldens.components
         return bool(components) and component_names(span, components) is not None
 
+    def submit_verdict(self, judged: Evaluation) -> None:
+        """Give the sinks a revision that only adds what a judge says."""
+        self._give(judged)
+
+    def flush_verdicts(self, timeout_millis: int) -> bool:
+        """Wait a little for the judge; whether it has answered everything."""
+        return self._verdicts is None or self._verdicts.force_flush(timeout_millis)
+
+    def drop_verdict(self) -> None:
+        """Take note of a verdict about a run that has changed meanwhile."""
+        if self._verdicts is not None:
+            self._verdicts.outdated()
+
     def close(self) -> None:
-        """Look at the files of the goldens no more."""
+        """Wait a little for the judge, and look at the files of the goldens no more."""
+        if self._verdicts is not None:
+            self._verdicts.close()
         if self._source is not None:
             self._source.close()
 
@@ -193,13 +217,14 @@ class Pipeline:
             seen(run)
             if portion.unended:
                 run = replace(run, health=replace(run.health, unended=portion.unended))
-            if (run.unit, run.run_id) in portion.known:
+            place = (run.unit, run.run_id)
+            if not portion.known.note(place, None, (0, None)):
                 continue  # another thread has concluded meanwhile what was seen later
             scored = self._keeps(run)
-            portion.known[run.unit, run.run_id] = (int(scored), None)
             if scored or (self._sessions and portion.grows):
                 judged = self._judge(run)
-                portion.known[run.unit, run.run_id] = (1, judged.digest if portion.grows else None)
+                if not portion.known.note_first(place, judged.digest if portion.grows else None):
+                    continue
                 if scored and (submitted := self._submit(judged, 1)):
                     yield submitted
             self._continue_session(run)
@@ -219,25 +244,34 @@ class Pipeline:
             scored = self._keeps(run, new=known is None)
             if not (scored or self._sessions):
                 continue
-            if known is not None and known[1] is None:
-                known = (known[0], self._digest(before.get(run.run_id)))
             judged = self._judge(run)
             if portion.is_outdated():
                 return
-            changed = known is None or known[1] != judged.digest
-            revision = (known[0] if known else 0) + changed
-            # Noted even where nothing changed: what it is laid beside the next time may not be all that was seen now.
-            portion.known[place] = (revision, judged.digest)
+            revision, changed = self._noted(portion.known, place, judged, before.get(run.run_id))
             if changed:
                 seen(run)
                 if scored and (submitted := self._submit(judged, revision)):
                     yield submitted
                 self._continue_session(run)
         for run_id, run in before.items():
-            revision, digest = portion.known.get((unit, run_id), (0, ""))
-            if run_id not in runs and digest is None:
+            known = portion.known.get((unit, run_id))
+            if run_id not in runs and known is not None and known[1] is None:
                 # What is missing around it makes it part of another one; it may come back.
-                portion.known[unit, run_id] = (revision, self._digest(run))
+                portion.known.note((unit, run_id), known, (known[0], self._digest(run)))
+
+    def _noted(self, latest: Known, place: Place, judged: Evaluation, before: Run | None) -> tuple[int, bool]:
+        """Note an evaluation as the latest of its run: the number of its revision, and whether it says anything new.
+
+        It is noted even where it does not: what it is laid beside the next time may not be all that was seen now.
+        """
+        while True:
+            known, changed = latest.get(place), True
+            if known is not None:
+                said = self._digest(before) if known[1] is None else known[1]
+                changed = said != judged.digest
+            revision = (known[0] if known else 0) + changed
+            if latest.note(place, known, (revision, judged.digest)):
+                return revision, changed
 
     def _digest(self, run: Run | None) -> str:
         return "" if run is None else self._judge(run).digest
@@ -279,10 +313,29 @@ class Pipeline:
     def _hand_out(self, evaluation: Evaluation) -> Evaluation:
         if self._budget is not None and any(score.reason == OUT_OF_TIME for score in evaluation.scores):
             self.over_budget += 1
+        if self._verdicts is None:
+            self._give(evaluation)
+            return evaluation
+        wanted = False
+        with _SAMPLING:
+            wanted = self._verdicts.wants(evaluation)
+        evaluation = self._verdicts.numbered(evaluation, wanted=wanted)
+        self._give(evaluation)
+        if wanted:
+            with _ASKING:
+                self._verdicts.ask(evaluation)
+        return evaluation
+
+    def _give(self, evaluation: Evaluation) -> None:
         for sink, guarded in self._guarded:
             with guarded:
                 sink.submit(evaluation)
-        return evaluation
+
+
+def _verdicts_of(judge: Judge, deliver: Callable[[Evaluation], object]) -> Verdicts:
+    from goldspan.online.verdicts import Verdicts  # event loops are slow to load, and most programs ask no model
+
+    return Verdicts(judge, deliver)
 
 
 def check_units(units: Iterable[str]) -> tuple[Unit, ...]:

@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from goldspan.model import Run, SpanRecord, Unit
 
+Place: TypeAlias = tuple[Unit, str]
+"""Of what: the unit and the id of a run."""
+Revision: TypeAlias = "tuple[int, str | None]"
+"""The number of a revision and the digest of what it says."""
 
-class Known(dict[tuple[Unit, str], tuple[int, "str | None"]]):
-    """What was given out of one trace: the latest revision and its digest, by the unit and the id of the run.
 
-    `None` for the digest: it is that of the run as the spans show it that were there before. Revision 0: the run was
-    not to be scored.
+class Known(dict[Place, Revision]):
+    """What was given out of one trace: the latest revision of each run.
+
+    `None` for the digest: it is that of the run as the spans show it that were there before. Revision 0: nothing was
+    given out of it yet, or it was not to be scored.
     """
 
-    __slots__ = ("latest",)
+    __slots__ = ("_noting", "latest")
 
     def __init__(self) -> None:
         super().__init__()
         self.latest = 0
         """The number of the latest portion that was concluded: what was seen earlier says less."""
+        self._noting = threading.Lock()
+
+    def note(self, place: Place, known: Revision | None, new: Revision) -> bool:
+        """Put something new in the place of what was `known`; `False` where another thread has done so meanwhile.
+
+        What was not noted is not given out. So no revision is given out twice, nor what was seen earlier after what was
+        seen later, whoever takes longer to judge it.
+        """
+        with self._noting:
+            if self.get(place) != known:
+                return False
+            self[place] = new
+            return True
+
+    def note_first(self, place: Place, digest: str | None) -> bool:
+        """Put the first revision; `False` where another thread has given out one meanwhile, of what was seen later."""
+        with self._noting:
+            if place in self and self[place][0] > 0:
+                return False
+            self[place] = (1, digest)
+            return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from goldspan.model import Evaluation, Fault, Health, Run, Score, ToolCall
+from goldspan.model import Evaluation, Fault, Health, Judgement, Run, Score, ToolCall
 from goldspan.sinks.events import error_type
 
 
@@ -88,12 +88,21 @@ def to_json(document: dict[str, Any]) -> str:
 
 
 def _score_document(score: Score, *, texts: bool) -> dict[str, Any]:
-    """A score; the steps that led to it only where they were asked for, and of an error the type without `texts`."""
+    """A score; the steps that led to it only where they were asked for.
+
+    Without `texts` of an error the type alone, and of a model's judgement all but its words.
+    """
     document = _fields_of(score)
     if score.error is not None and not texts:
         document["error"] = error_type(score.error)
     if not score.steps:
         del document["steps"]
+    if score.judgement is None:
+        del document["judgement"]
+    else:
+        document["judgement"] = _fields_of(score.judgement)
+        if not texts:
+            del document["judgement"]["words"]
     return document
 
 
@@ -101,7 +110,7 @@ def _call_document(call: ToolCall) -> dict[str, Any]:
     return _fields_of(call) | {"concurrent_with": list(call.concurrent_with)}
 
 
-def _fields_of(value: ToolCall | Score | Fault | Health) -> dict[str, Any]:
+def _fields_of(value: ToolCall | Score | Fault | Health | Judgement) -> dict[str, Any]:
     """The fields of a value that holds no other such value: `dataclasses.asdict` would copy everything, and slowly."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 

@@ -7,7 +7,7 @@ from opentelemetry.util.types import AnyValue, AttributeValue
 
 from goldspan import semconv
 from goldspan._version import __version__
-from goldspan.model import Evaluation, Score
+from goldspan.model import Evaluation, Judgement, Score
 from goldspan.sinks.correlation import context_of
 
 
@@ -18,16 +18,22 @@ class EventSink:
         self._logger = get_logger(scope, __version__, logger_provider=logger_provider)
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Emit one event for every score, known or not, of every revision."""
+        """Emit one event for every score, known or not, of every revision; where only some are new, for these."""
         context = context_of(evaluation.run)
         common = _common(evaluation)
-        for score in evaluation.scores:
+        for score in changed_scores(evaluation):
             self._logger.emit(
                 timestamp=evaluation.run.end_ns,
                 context=context,
                 event_name=semconv.EVALUATION_EVENT,
                 attributes={**common, **score_attributes(evaluation, score)},
             )
+
+
+def changed_scores(evaluation: Evaluation) -> tuple[Score, ...]:
+    """The scores that a revision says anew."""
+    scores, changes = evaluation.scores, evaluation.changes
+    return scores if changes is None else tuple([score for score in scores if score.metric in changes])
 
 
 def _common(evaluation: Evaluation) -> dict[str, AnyValue]:
@@ -59,7 +65,27 @@ def score_attributes(evaluation: Evaluation, score: Score) -> dict[str, Attribut
         attributes[semconv.EVALUATION_EXPLANATION] = explanation
     if score.error is not None:
         attributes[semconv.ERROR_TYPE] = error_type(score.error)
+    if score.judgement is not None:
+        attributes |= _judgement_attributes(score.judgement)
     return attributes
+
+
+def _judgement_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
+    """How a model was asked, and what it cost; the model's own words are left out."""
+    told: dict[str, AttributeValue | None] = {
+        semconv.JUDGE_MODEL: judgement.model,
+        semconv.JUDGE_RUBRIC: judgement.rubric,
+        semconv.JUDGE_VOTES: list(judgement.votes),
+        semconv.JUDGE_AGREEMENT: judgement.agreement,
+        semconv.JUDGE_BETTER_TOOL: judgement.better_tool,
+        semconv.JUDGE_TEMPERATURE: judgement.temperature,
+        semconv.JUDGE_SEED: judgement.seed,
+        semconv.JUDGE_CACHED: judgement.cached,
+        semconv.JUDGE_INPUT_TOKENS: judgement.input_tokens,
+        semconv.JUDGE_OUTPUT_TOKENS: judgement.output_tokens,
+        semconv.JUDGE_COST: judgement.cost,
+    }
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def error_type(error: str) -> str:

@@ -1,7 +1,7 @@
 """Evaluations as OpenTelemetry metrics, with labels of which there are only so many.
 
 A run is counted once, when it is first scored: later revisions of it are counted by themselves, so that a rate of runs
-or a mean of scores means what it says.
+or a mean of scores means what it says. A number that a model gives later is recorded when it comes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from goldspan import semconv
 from goldspan._version import __version__
 from goldspan.extraction.names import fold
 from goldspan.goldens import Goldens
-from goldspan.model import Evaluation, Row
+from goldspan.model import Evaluation, Row, Score
 from goldspan.sinks.correlation import context_of
 from goldspan.sinks.events import label_of
 from goldspan.sinks.labels import Bounded, tool_names
@@ -84,8 +84,14 @@ class MetricSink:
         self._known = {fold(name): name for name in (*tool_names(goldens), *self._vocabulary)}
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Record every known score, count the run and its tools; of a later revision only that there is one."""
+        """Record every known score, count the run and its tools; of a later revision only that there is one.
+
+        Of a revision that is a model's verdict the number is recorded, and nothing is counted.
+        """
         context, common = context_of(evaluation.run), self._common(evaluation)
+        if evaluation.changes is not None:
+            self._record_scores(evaluation, [each for each in evaluation.scores if each.judgement], common, context)
+            return
         outcome = {semconv.LABEL_LABEL: _OUTCOMES[evaluation.passed], semconv.UNIT_LABEL: evaluation.run.unit, **common}
         if evaluation.revision > 1:
             self._revisions.add(1, outcome, context)
@@ -95,12 +101,12 @@ class MetricSink:
         for problem in evaluation.health.problems:
             labels = {semconv.PROBLEM_LABEL: problem, semconv.UNIT_LABEL: evaluation.run.unit, **common}
             self._health.add(1, labels, context)
-        self._record_scores(evaluation, common, context)
+        self._record_scores(evaluation, evaluation.scores, common, context)
         for (tool, verdict), count in self._counts(evaluation.comparison.rows).items():
             self._tools.add(count, {semconv.TOOL_LABEL: tool, semconv.VERDICT_LABEL: verdict, **common}, context)
 
-    def _record_scores(self, evaluation: Evaluation, common: Labels, context: Context) -> None:
-        for score in evaluation.scores:
+    def _record_scores(self, evaluation: Evaluation, scores: Iterable[Score], common: Labels, context: Context) -> None:
+        for score in scores:
             if score.value is not None:
                 labels = {semconv.METRIC_LABEL: score.metric, semconv.UNIT_LABEL: evaluation.run.unit, **common}
                 if label := label_of(score):

@@ -82,6 +82,30 @@ LOSSES = (
         "Evaluations that a sink never got because its queue was full, or because it had been shut down. "
         "Should be zero: look why the sink is slow, take evaluations in batches (submit_many), or raise max_queue.",
     ),
+    Loss(
+        semconv.JUDGE_DROPPED_COUNTER,
+        "{run}",
+        "Runs that were to be judged by a model and are not, because too many waited or the process ended. "
+        "Should be near zero: lower GOLDSPAN_JUDGE_SAMPLE, or raise GOLDSPAN_JUDGE_CONCURRENCY.",
+    ),
+    Loss(
+        semconv.JUDGE_FAILED_COUNTER,
+        "{run}",
+        "Runs that the judge's model failed to judge, whatever was tried; their other scores stand. "
+        "Should be near zero: look at `error.type`, and at the errors of the scores, which say more.",
+    ),
+    Loss(
+        semconv.JUDGE_OVER_BUDGET_COUNTER,
+        "{run}",
+        "Runs that no model was asked about because the judge's budget of the last 24 hours was spent. "
+        "As it was asked for: raise the budget, or lower GOLDSPAN_JUDGE_SAMPLE so that it lasts.",
+    ),
+    Loss(
+        semconv.JUDGE_OUTDATED_COUNTER,
+        "{run}",
+        "Verdicts of a model that were thrown away because the run had changed or was deleted meanwhile. "
+        "Should be near zero: let the agent's span end after its tools have, or raise the grace period.",
+    ),
 )
 """Every way of losing something that is counted as it happens."""
 

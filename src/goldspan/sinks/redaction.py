@@ -256,7 +256,9 @@ def _side(value: Any) -> Any:
 
 
 def _score(score: Score) -> Score:
-    """A score, and of the error of a metric its type alone."""
+    """A score, and of the error of a metric its type alone; of what a model said all but its words."""
+    if score.judgement is not None and score.judgement.words is not None:
+        score = replace(score, judgement=replace(score.judgement, words=HIDDEN))
     return score if score.error is None else replace(score, error=error_type(score.error))
 
 

@@ -10,7 +10,7 @@ from goldspan._version import __version__
 from goldspan.model import Evaluation
 from goldspan.sinks.attributes import result_attributes
 from goldspan.sinks.correlation import context_of
-from goldspan.sinks.events import score_attributes
+from goldspan.sinks.events import changed_scores, score_attributes
 
 
 class SpanSink:
@@ -39,6 +39,6 @@ class SpanSink:
             semconv.EVALUATION_MARK: True,
         }
         span = self._tracer.start_span(f"evaluate {run.unit}", context_of(run), attributes=attributes, start_time=at)
-        for score in evaluation.scores:
+        for score in changed_scores(evaluation):
             span.add_event(semconv.EVALUATION_EVENT, score_attributes(evaluation, score), timestamp=at)
         span.end(at)

@@ -1,0 +1,357 @@
+"""What a judge says comes later, as a revision of its own, and never in the way of anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, ToolDefinition, _guard, evaluate, sinks
+from goldspan.judge import BackgroundJudge, Budget, Judge, Opinion, Question
+from goldspan.online.pipeline import Pipeline
+from goldspan.online.sampling import Sampling
+from goldspan.online.verdicts import Verdicts
+from meters import Meter
+
+GOLDENS = Goldens([Golden("g", tools=(ExpectedTool("search"),))])
+RUN = Run(
+    "r",
+    input="find it",
+    golden_id="g",
+    tool_calls=(ToolCall("search", arguments={"query": "secret"}),),
+    available_tools=(ToolDefinition("search"), ToolDefinition("look_up")),
+)
+WAIT_MS = 60_000
+"""Until a test gives up on what ought to happen at once."""
+LATER = replace(RUN, tool_calls=(*RUN.tool_calls, ToolCall("look_up")))
+
+
+class Kept:
+    """A sink that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.evaluations: list[Evaluation] = []
+
+    def submit(self, evaluation: Evaluation) -> None:
+        self.evaluations.append(evaluation)
+
+    @property
+    def told(self) -> list[tuple[int, float | None]]:
+        """The revisions, each with what the judge said."""
+        scores = [(each.revision, each.score("tool_selection")) for each in self.evaluations]
+        return [(revision, score.value if score else None) for revision, score in scores]
+
+
+class Asked:
+    """Answers as a judge when it is let."""
+
+    def __init__(self, score: float = 0.5, *, waits: bool = False) -> None:
+        self.questions: list[Question] = []
+        self.threads: set[str] = set()
+        self.let = threading.Event()
+        self.score = score
+        if not waits:
+            self.let.set()
+
+    async def __call__(self, question: Question) -> Opinion:
+        self.questions.append(question)
+        self.threads.add(threading.current_thread().name)
+        while not self.let.is_set():
+            await asyncio.sleep(0.005)
+        return Opinion(self.score, "it repeats secret", "look_up")
+
+
+def judge_of(ask: Any, *, drain: float = WAIT_MS / 1000, **options: Any) -> Judge:
+    """A judge that is waited for as long as a slow machine takes."""
+    return Judge(ask, drain=drain, **options)
+
+
+@pytest.fixture
+def pipelines() -> Iterator[Any]:
+    made: list[Pipeline] = []
+
+    def make(judge: Judge, *kept: Any, **options: Any) -> Pipeline:
+        made.append(Pipeline(GOLDENS, sinks=kept, judge=judge, **options))
+        return made[-1]
+
+    yield make
+    for pipeline in made:
+        pipeline.close()
+
+
+def test_a_verdict_is_the_next_revision_with_nothing_else_changed(pipelines: Any) -> None:
+    kept, asked = Kept(), Asked(0.25)
+    pipeline = pipelines(judge_of(asked), kept)
+    first = pipeline.evaluate(RUN)
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert kept.told == [(1, None), (2, 0.25)]
+    verdict = kept.evaluations[1]
+    assert verdict.changes == ("tool_selection",)
+    assert verdict.digest == first.digest
+    assert verdict.scores[:-1] == first.scores
+    assert (verdict.run, verdict.golden, verdict.passed) == (first.run, first.golden, True)
+    assert asked.threads == {"goldspan judge"}
+
+
+def test_what_the_model_says_in_its_own_words_is_in_no_reason(pipelines: Any) -> None:
+    kept = Kept()
+    pipeline = pipelines(judge_of(Asked(0.0), threshold=0.5), kept)
+    pipeline.evaluate(RUN)
+    assert pipeline.flush_verdicts(WAIT_MS)
+    verdict = kept.evaluations[1]
+    score = verdict.score("tool_selection")
+    assert score is not None
+    assert score.judgement is not None
+    assert "secret" in str(score.judgement.words)
+    assert "secret" not in f"{score.reason}{verdict.reason}"
+    assert "look_up would have been better" in verdict.reason
+    assert verdict.passed is False
+
+
+def test_late_spans_and_verdicts_share_one_row_of_numbers(pipelines: Any) -> None:
+    kept, asked = Kept(), Asked()
+    pipeline = pipelines(judge_of(asked), kept)
+    pipeline.evaluate(RUN)
+    assert pipeline.flush_verdicts(WAIT_MS)
+    revised = pipeline.revise(LATER, (1, kept.evaluations[0].digest))  # whoever kept count knows of no verdict
+    assert revised is not None
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert kept.told == [(1, None), (2, 0.5), (3, None), (4, 0.5)]
+    assert revised.revision == 3
+
+
+def test_a_verdict_about_what_was_before_is_thrown_away_and_counted(pipelines: Any) -> None:
+    kept, asked, meter = Kept(), Asked(waits=True), Meter()
+    judge = judge_of(asked, meter_provider=meter.provider)
+    pipeline = pipelines(judge, kept)
+    pipeline.evaluate(RUN)
+    pipeline.revise(LATER, (1, kept.evaluations[0].digest))
+    asked.let.set()
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert kept.told == [(1, None), (2, None), (3, 0.5)]
+    assert judge.usage.outdated == 1
+    assert meter.counts("goldspan.judge.outdated") == {(): 1}
+
+
+def test_runs_that_are_not_sampled_are_neither_asked_about_nor_renumbered(pipelines: Any) -> None:
+    kept, asked = Kept(), Asked()
+    pipeline = pipelines(judge_of(asked, samples=Sampling(0.0).keeps), kept)
+    pipeline.evaluate(RUN)
+    pipeline.revise(LATER, (1, kept.evaluations[0].digest))
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert kept.told == [(1, None), (2, None)]
+    assert asked.questions == []
+
+
+@pytest.mark.parametrize(
+    "run", [replace(RUN, available_tools=()), replace(RUN, input=None)], ids=["no tools offered", "no request"]
+)
+def test_a_run_of_which_too_little_is_known_gets_no_revision(pipelines: Any, run: Run) -> None:
+    kept, asked = Kept(), Asked()
+    judge = judge_of(asked)
+    pipeline = pipelines(judge, kept)
+    pipeline.evaluate(run)
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert kept.told == [(1, None)]
+    assert (judge.usage.not_asked, judge.usage.requests) == (1, 0)
+
+
+def test_a_spent_budget_makes_no_revisions(pipelines: Any) -> None:
+    kept = Kept()
+    judge = judge_of(Asked(), budget=Budget(tokens=10))
+    pipeline = pipelines(judge, kept)
+    pipeline.evaluate(RUN)
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert kept.told == [(1, None)]
+    assert judge.usage.over_budget == 1
+
+
+def test_a_judge_that_fails_is_an_error_in_a_score_and_changes_no_verdict(pipelines: Any) -> None:
+    async def failing(question: Question) -> Opinion:
+        raise RuntimeError("secret")
+
+    kept = Kept()
+    pipeline = pipelines(judge_of(failing, combination="min", threshold=0.9), kept)
+    pipeline.evaluate(RUN)
+    assert pipeline.flush_verdicts(WAIT_MS)
+    verdict = kept.evaluations[1]
+    score = verdict.score("tool_selection")
+    assert score is not None
+    assert (score.value, score.passed, score.label) == (None, None, "not_evaluated")
+    assert score.error == "RuntimeError: secret"
+    assert verdict.passed is True
+    assert verdict.score("tool_correctness") == kept.evaluations[0].score("tool_correctness")
+
+
+def test_submitting_never_waits_for_the_judge(pipelines: Any) -> None:
+    kept, asked = Kept(), Asked(waits=True)
+    judge = judge_of(asked, max_queue=5, concurrency=2, drain=0.2)
+    pipeline = pipelines(judge, kept)
+    began = time.monotonic()
+    for number in range(20):
+        pipeline.evaluate(replace(RUN, run_id=f"r{number}"))
+    assert time.monotonic() - began < 5
+    assert len(kept.evaluations) == 20
+    assert judge.usage.dropped == 15  # the queue has five places
+    began = time.monotonic()
+    pipeline.close()
+    assert time.monotonic() - began < 5
+    assert judge.usage.dropped == 20
+    assert len(kept.evaluations) == 20
+    asked.let.set()
+
+
+def test_what_is_submitted_after_the_end_is_dropped_and_counted(pipelines: Any) -> None:
+    judge = judge_of(Asked())
+    kept = Kept()
+    pipeline = pipelines(judge, kept)
+    pipeline.close()
+    pipeline.evaluate(RUN)
+    assert judge.usage.dropped == 1
+    assert len(kept.evaluations) == 1
+
+
+def test_a_redacted_evaluation_keeps_its_digest_and_nothing_hidden_is_asked(pipelines: Any) -> None:
+    kept, asked = Kept(), Asked()
+    pipeline = pipelines(judge_of(asked), kept, redact=sinks.ArgumentFilter())
+    first = pipeline.evaluate(RUN)
+    assert first is not None
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert "secret" not in str(asked.questions[0].messages)
+    assert [each.digest for each in kept.evaluations] == [first.digest] * 2
+
+
+def test_a_sink_that_fails_with_a_verdict_costs_the_others_nothing(
+    pipelines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+
+    class Failing(Kept):
+        def submit(self, evaluation: Evaluation) -> None:
+            raise OSError("full")
+
+    kept = Kept()
+    pipeline = pipelines(judge_of(Asked()), Failing(), kept)
+    pipeline.evaluate(RUN)
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert kept.told == [(1, None), (2, 0.5)]
+    assert sum(_guard.failures.values()) == 2
+
+
+def test_a_sample_may_be_left_to_chance(pipelines: Any) -> None:
+    """It is asked once a run: what were decided twice would be paid for and thrown away, or not asked about at all."""
+    kept = Kept()
+    said = iter([True, False] * 5)
+    judge = judge_of(Asked(), samples=lambda _: next(said))
+    pipeline = pipelines(judge, kept)
+    for number in range(10):
+        pipeline.evaluate(replace(RUN, run_id=f"r{number}"))
+    assert pipeline.flush_verdicts(WAIT_MS)
+    judged = [each.run.run_id for each in kept.evaluations if each.revision == 2]
+    assert sorted(judged) == ["r0", "r2", "r4", "r6", "r8"]
+    assert (judge.usage.judged, judge.usage.outdated) == (5, 0)
+
+
+def test_a_sample_that_fails_costs_the_verdict_alone(pipelines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    kept, asked = Kept(), Asked()
+    pipeline = pipelines(judge_of(asked, samples=lambda _: 1 / 0 > 0), kept)
+    pipeline.evaluate(RUN)
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert (kept.told, asked.questions) == ([(1, None)], [])
+    assert _guard.failures["say whether the judge is asked about a run"] == 1
+
+
+def test_flushing_waits_no_longer_than_the_judge_may_at_the_end(pipelines: Any) -> None:
+    asked = Asked(waits=True)
+    pipeline = pipelines(judge_of(asked, drain=0.1))
+    pipeline.evaluate(RUN)
+    began = time.monotonic()
+    assert not pipeline.flush_verdicts(60_000)
+    assert time.monotonic() - began < 10
+    asked.let.set()
+
+
+@given(st.lists(st.sampled_from(["revised", "verdict"]), max_size=12))
+def test_no_number_is_given_twice_and_none_is_less_than_the_one_before(steps: list[str]) -> None:
+    numbers: list[int] = []
+    verdicts = Verdicts(judge_of(Asked()), lambda each: numbers.append(each.revision))
+    evaluation = evaluate(RUN, GOLDENS)
+    base = 1
+    latest = verdicts.numbered(evaluation, wanted=True)
+    numbers.append(latest.revision)
+    for step in steps:
+        if step == "revised":
+            base += 1
+            latest = verdicts.numbered(evaluation.revised(base), wanted=True)
+            numbers.append(latest.revision)
+        else:
+            asyncio.run(_answer(verdicts, latest))
+    assert numbers == sorted(set(numbers))
+    verdicts.close()
+
+
+async def _answer(verdicts: Verdicts, evaluation: Evaluation) -> None:
+    verdicts._answered(replace(evaluation, scores=(*evaluation.scores, replace(evaluation.scores[0], metric="x"))))
+    judged = replace(evaluation.scores[0], metric="tool_selection", value=0.5)
+    verdicts._answered(replace(evaluation, scores=(*evaluation.scores, judged)))
+
+
+def test_the_thread_may_ask_for_what_would_wait_for_itself() -> None:
+    asked = Asked()
+    answers: list[object] = []
+    background = BackgroundJudge(judge_of(asked), lambda _: answers.append(background.force_flush(1000)))
+    background.submit(evaluate(RUN, GOLDENS))
+    assert background.force_flush(WAIT_MS)
+    background.shutdown(1.0)
+    assert answers == [False]
+
+
+def test_a_verdict_whose_delivery_raises_is_reported_and_the_next_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[Evaluation] = []
+
+    def deliver(judged: Evaluation) -> None:
+        got.append(judged)
+        if len(got) == 1:
+            raise ValueError("no")
+
+    background = BackgroundJudge(judge_of(Asked()), deliver)
+    for number in range(2):
+        background.submit(evaluate(replace(RUN, run_id=str(number)), GOLDENS))
+        assert background.force_flush(WAIT_MS)
+    background.shutdown(1.0)
+    assert len(got) == 2
+    assert _guard.failures["deliver a verdict"] == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_judges_for_itself_and_the_parent_goes_on() -> None:
+    kept, asked = Kept(), Asked(waits=True)
+    pipeline = Pipeline(GOLDENS, sinks=[kept], judge=judge_of(asked))
+    pipeline.evaluate(RUN)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            pipeline.forget()
+            asked.let.set()
+            kept.evaluations.clear()
+            pipeline.evaluate(replace(RUN, run_id="child"))
+            pipeline.flush_verdicts(WAIT_MS)
+            status = 0 if kept.told == [(1, None), (2, 0.5)] else 2
+        finally:
+            os._exit(status)
+    asked.let.set()
+    assert pipeline.flush_verdicts(WAIT_MS)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert kept.told == [(1, None), (2, 0.5)]
+    pipeline.close()
