@@ -17,6 +17,7 @@ from goldspan.gateway.counting import COUNTERS
 from goldspan.gateway.gauges import publish
 from goldspan.gateway.limits import GIB, KIB, LIMITS, MIB
 from goldspan.gateway.settings.fields import Settings
+from goldspan.gateway.settings.judging import Judge
 from goldspan.store.parameters import PAGE as OF_RUNS
 
 PAGE = Path(__file__).with_name("gateway.md")
@@ -57,6 +58,15 @@ def settings() -> str:
     return _table(("setting", "flag", "meaning", "default"), rows)
 
 
+def judge() -> str:
+    """What can be said of a judge."""
+    rows = [
+        (f"`{name}`", _CODE.sub(r"`\1`", " ".join((field.description or "").split())), _written(field.default))
+        for name, field in Judge.model_fields.items()
+    ]
+    return _table(("setting", "meaning", "default"), rows)
+
+
 def counters() -> str:
     """What is counted, and what to do about it."""
     return _table(
@@ -93,6 +103,7 @@ def parameters() -> str:
 _TABLES = {
     "limits": limits,
     "settings": settings,
+    "judge": judge,
     "counters": counters,
     "gauges": gauges,
     "operations": operations,
@@ -115,8 +126,14 @@ def _default(name: str) -> str:
     value = Settings.model_fields[name].get_default(call_default_factory=True)
     if name == "limits":
         return "see [limits](#limits)"
+    if name == "judge":
+        return "off; see [a judge](#a-judge)"
     if name == "telemetry":
         return "off"
+    return _written(value)
+
+
+def _written(value: Any) -> str:
     if value is None:
         return "`null`"
     if value in ((), {}):

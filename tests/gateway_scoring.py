@@ -17,7 +17,9 @@ from goldspan.gateway.scoring.consumer import CONSUMERS, Scoring
 from goldspan.gateway.scoring.outbox import Outbox
 from goldspan.gateway.scoring.results import Results
 from goldspan.gateway.scoring.traces import Patience, Room
+from goldspan.gateway.scoring.verdicts import Verdicts
 from goldspan.gateway.signals import Media, Origin, Signal
+from goldspan.judge import Judge
 from goldspan.model import SpanRecord
 from goldspan.online.pipeline import Pipeline
 from goldspan.sinks import Losses
@@ -82,9 +84,13 @@ class Line:
     def __init__(self, folder: Path, *, pipeline: Pipeline | None = None, workers: int = 1, **options: Any) -> None:
         self.now: float = options.pop("now", 0.0)
         self.meter = Meter()
-        self.store = open_store(folder / "goldspan.db", clock=self.wall)
+        self.store = open_store(folder / "goldspan.db", clock=self.wall, timeout=options.pop("timeout", 5.0))
         self.results = Results(options.pop("results", ()))
-        self.pipeline = pipeline or Pipeline(options.pop("goldens", None), sinks=self.results.sinks)
+        self.judge: Judge | None = options.pop("judge", None)
+        self.verdicts = Verdicts()
+        self.pipeline = pipeline or Pipeline(
+            options.pop("goldens", None), sinks=self.results.sinks, judge=self.judge, verdicts=self.verdicts.put
+        )
         self.spans: Origin = "held" if options.pop("enrich", False) else "received"
         room = {name: options.pop(name) for name in ("max_bundles", "max_bytes", "max_spans") if name in options}
         patience = options.pop("patience", PATIENCE)
@@ -109,6 +115,7 @@ class Line:
                 counting=Counting(self.meter.provider),
                 losses=Losses(self.meter.provider),
                 outbox=Outbox(self.journals[worker], self.results),
+                verdicts=None if self.judge is None else self.verdicts,
                 clock=lambda: self.now,
                 wall=self.wall,
             )
@@ -132,6 +139,11 @@ class Line:
                 while scoring.step():
                     pass
 
+    def answered(self) -> None:
+        """Wait until the judge has answered, and have everything done that is to be done with it."""
+        assert self.pipeline.flush_verdicts(60_000)
+        self.wait()
+
     def runs(self) -> dict[str, StoredRun]:
         """What is stored, by the id of the run."""
         return {run.run_id: run for run in self.store.every()}
@@ -154,6 +166,9 @@ class Line:
 
     def close(self) -> None:
         """As after a `kill -9`, except for what the journals write as they close: nothing is finished."""
+        if self.judge is not None:
+            self.judge.drain = 0.0
+            self.pipeline.close()
         for journal in self.journals.values():
             journal.close()
         self.store.close()

@@ -35,6 +35,8 @@ from goldspan.gateway.limits import Limits
 from goldspan.gateway.settings.fields import Settings
 from goldspan.gateway.telemetry import Telemetry
 from goldspan.sinks.losses import LOSSES, Losses
+from judge_serving import failure, opinion
+from judge_serving import serving as modelled
 from promql import faults_of, label_values, metrics_in, scraped
 from spans import agent, span, trace_id
 
@@ -102,12 +104,18 @@ def _told_by_a_gateway(folder: Path) -> Known:
         "GOLDSPAN_DRAIN_SECONDS": "0.5",
     }
     options = ("--goldens", "goldens.yaml", "--grace", "0.2", "--idle", "1")
-    with running(HttpBackEnd()) as away, running(HttpBackEnd()) as strict, running(HttpBackEnd()) as picky:
+    judged = [opinion(0.25, "T2"), failure(400), opinion(1.0)]
+    with (
+        modelled(judged) as model, running(HttpBackEnd()) as away, running(HttpBackEnd()) as strict,
+        running(HttpBackEnd()) as picky,
+    ):  # fmt: skip
         away.behave = lambda _: BUSY
         strict.behave = lambda _: WRONG
         partial = ExportTracePartialSuccess(rejected_spans=1)
         picky.behave = lambda _: Answer(body=ExportTraceServiceResponse(partial_success=partial).SerializeToString())
         forward = [word for behind in (away, strict, picky) for word in ("--forward", behind.url)]
+        judge = {"MODEL": "tiny", "URL": model.url, "SAMPLE": "1", "PRICES": "1,2", "THRESHOLD": "0.5"}
+        limits |= {f"GOLDSPAN_JUDGE_{name}": said for name, said in judge.items()}
         with serving(folder, *options, *forward, environment=limits) as gateway:
             _export(gateway)
             _be_a_nuisance(gateway)
@@ -138,7 +146,9 @@ def _export(gateway: Gateway) -> None:
 
 def _of_agent(asked: str) -> dict[str, str]:
     said = json.dumps([{"role": "user", "content": asked}])
-    return {semconv.OPERATION: semconv.INVOKE_AGENT, semconv.AGENT_NAME: "helper", semconv.INPUT_MESSAGES: said}
+    offered = json.dumps([{"type": "function", "name": name} for name in ("search", "book")])
+    about = {semconv.OPERATION: semconv.INVOKE_AGENT, semconv.AGENT_NAME: "helper", semconv.INPUT_MESSAGES: said}
+    return about | {semconv.TOOL_DEFINITIONS: offered}
 
 
 def _of_tool(name: str) -> dict[str, str]:
@@ -162,8 +172,12 @@ def _all_happened(told: Known) -> bool:
     names = {f"goldspan_gateway_{name}_total" for name in gateway} | {
         f"goldspan_{name}_total" for name in ("evaluations", "revisions", "tools", "health")
     }
+    names |= {f"goldspan_judge_{name}_total" for name in ("requests", "tokens", "spent", "runs", "failed")}
+    outcomes = told.get("goldspan_judge_runs_total", {}).get("goldspan_outcome", set())
+    metrics = told.get("goldspan_score_count", {}).get("goldspan_metric", set())
     limits = told.get("goldspan_gateway_refused_total", {}).get("goldspan_limit", set())
-    return names <= told.keys() and limits == {"max_body_bytes", "max_journal_bytes"}
+    judged = {"judged", "failed"} <= outcomes and "tool_selection" in metrics
+    return judged and names <= told.keys() and limits == {"max_body_bytes", "max_journal_bytes"}
 
 
 def _scrape(gateway: Gateway) -> Known:

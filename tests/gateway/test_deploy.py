@@ -24,6 +24,7 @@ from goldspan.gateway.doors.authority import OPEN_PATHS
 from goldspan.gateway.limits import Limits
 from goldspan.gateway.settings.configuration import load, variable_of
 from goldspan.gateway.settings.fields import Settings, Telemetry
+from goldspan.gateway.settings.judging import Judge
 
 DEPLOY = ROOT / "deploy"
 FILES = sorted(DEPLOY.iterdir())
@@ -35,7 +36,11 @@ def text_of(name: str) -> str:
 
 def variables() -> set[str]:
     """Every variable of the environment that the gateway reads."""
-    nested = {"limits": Limits.__dataclass_fields__, "telemetry": Telemetry.model_fields}
+    nested = {
+        "limits": Limits.__dataclass_fields__,
+        "judge": Judge.model_fields,
+        "telemetry": Telemetry.model_fields,
+    }
     plain = {variable_of(name) for name in Settings.model_fields if name not in nested}
     return plain | {variable_of(f"{name}.{field}") for name, fields in nested.items() for field in fields}
 
@@ -287,8 +292,11 @@ def test_the_example_of_settings_is_read(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert settings.on_loopback
     commented = re.sub(r"^#(  .*)$", r"\1", text_of("goldspan.yaml"), flags=re.MULTILINE)
     (tmp_path / "all.yaml").write_text(commented)
-    settings = load_with(monkeypatch, tmp_path, {"VENDOR_TOKEN": "secret"}, tmp_path / "all.yaml")
+    settings = load_with(
+        monkeypatch, tmp_path, {"VENDOR_TOKEN": "secret", "OPENAI_API_KEY": "k"}, tmp_path / "all.yaml"
+    )
     assert [behind.name for behind in settings.back_ends] == ["collector", "vendor"]
+    assert settings.judge.model is not None
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

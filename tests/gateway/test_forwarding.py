@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -745,14 +746,22 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["https", "grpcs"])
 def tls_back(request: pytest.FixtureRequest, certificates: Path) -> Iterator[BackEnd]:
+    """To be asked for before `bench`, so that it goes after the forwarders and all that they have under way: of a
+    connection reset between `connect` and the handshake, Python's TLS never closes the socket."""
     back = TlsHttpBackEnd(certificates) if request.param == "https" else TlsGrpcBackEnd(certificates)
+    before = {*threading.enumerate()}
     with running(back):
         yield back
+        until(lambda: not {*_forwarding()} - before, "the end of what was under way")
+
+
+def _forwarding() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("goldspan-forward")]
 
 
 @pytest.mark.needs("openssl")
 def test_back_ends_are_spoken_to_over_tls_with_certificates_on_both_sides(
-    bench: Bench, tls_back: BackEnd, certificates: Path
+    tls_back: BackEnd, bench: Bench, certificates: Path
 ) -> None:
     bench.put(*some(3))
     bench.forward(
@@ -767,7 +776,7 @@ def test_back_ends_are_spoken_to_over_tls_with_certificates_on_both_sides(
 
 
 @pytest.mark.needs("openssl")
-def test_a_back_end_that_nobody_vouches_for_gets_nothing(bench: Bench, tls_back: BackEnd, certificates: Path) -> None:
+def test_a_back_end_that_nobody_vouches_for_gets_nothing(tls_back: BackEnd, bench: Bench, certificates: Path) -> None:
     bench.put(*some(3))
     files = {"certificate_file": str(certificates / "it.pem"), "key_file": str(certificates / "it.key")}
     forwarder = bench.forward({"endpoint": tls_back.url, **files})

@@ -85,13 +85,13 @@ def test_several_members_are_one_body(name, step):
     assert inflate(name, SEVERAL[name], step=step) == TEXT * 2
 
 
-@pytest.mark.parametrize("name", PACKED.keys() - {"identity"})
+@pytest.mark.parametrize("name", [name for name in PACKED if name != "identity"])
 def test_a_body_that_is_cut_off_anywhere_is_wrong(name):
     for length in {*range(12), *range(len(PACKED[name]) - 12, len(PACKED[name]))}:
         assert refused(coding(name), PACKED[name][:length]) == (400, None)
 
 
-@pytest.mark.parametrize("name", PACKED.keys() - {"identity"})
+@pytest.mark.parametrize("name", [name for name in PACKED if name != "identity"])
 def test_a_body_with_something_behind_it_is_wrong(name):
     for step in (1, 10**6):
         assert refused(coding(name), PACKED[name] + b"more", step=step) == (400, None)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
 from goldspan.gateway.api.rescoring import NotKeptError, judged_again
+from goldspan.judge.selection import Combination, limited, not_answered, with_selection
+from goldspan.model import Judgement, Score
 from goldspan.sinks.documents import evaluation_document, to_json
 from goldspan.store import StoredEvaluation
 from goldspan.store.documents import stored_document
@@ -68,3 +73,68 @@ def test_what_is_rescored_says_what_would_have_been_said_at_first(
         assert said(again) == outright
     else:
         assert {name: first.document[name] for name in outright} == outright
+
+
+# --- what a model said ------------------------------------------------------------------------------------------------
+
+SAID = Score(
+    "tool_selection",
+    0.5,
+    reason="tiny rates the choice of tools 0.5; mail would have been better.",
+    judgement=Judgement("tiny", votes=(0.5,), better_tool="mail", words="Why not mail?", temperature=0.0, seed=0),
+)
+RUN = Run("t:s", input="Money back!", tool_calls=(ToolCall("refund"),))
+BEFORE = Goldens([Golden("g", "Money back!", (ExpectedTool("refund"),))])
+
+
+def judged(
+    goldens: Goldens, score: Score = SAID, threshold: float | None = None, combination: Combination = "apart"
+) -> Evaluation:
+    """The run as it stands when a model was asked about it."""
+    return with_selection(evaluate(RUN, goldens), limited(score, threshold), combination=combination)
+
+
+@given(_goldens, st.booleans(), st.sampled_from(("apart", "min")), st.sampled_from((None, 0.4, 0.6)))
+def test_what_a_model_said_stays_and_is_weighed_as_it_would_be_now(
+    now: Golden, keep_arguments: bool, combination: Combination, threshold: float | None
+) -> None:
+    first = kept(judged(BEFORE), keep_arguments=keep_arguments)
+    options: dict[str, Any] = {"combination": combination, "threshold": threshold}
+    try:
+        again = judged_again([first], lambda stored: evaluate(stored, Goldens([now])), **options)
+    except NotKeptError:
+        assert not keep_arguments
+        return
+    outright = judged(Goldens([now]), threshold=threshold, combination=combination)
+    if not keep_arguments:
+        assert SAID.judgement is not None
+        judgement = replace(SAID.judgement, words=None)
+        outright = judged(Goldens([now]), replace(SAID, judgement=judgement), threshold, combination)
+    assert again is None or (again.changes, again.revision) == (None, 2)
+    told = first.document if again is None else stored_document(again, keep_arguments=keep_arguments)
+    wanted = json.loads(to_json(stored_document(outright, keep_arguments=keep_arguments)))
+    ours = json.loads(to_json(told))
+    for name in ("scores", "passed", "reason", "golden_id"):
+        assert ours[name] == wanted[name]
+    repeated = kept(again, keep_arguments=keep_arguments) if again else first
+    assert judged_again([first, repeated], lambda stored: evaluate(stored, Goldens([now])), **options) is None
+
+
+def test_the_threshold_of_the_golden_of_now_goes_before_any_other() -> None:
+    now = Goldens([Golden("g", "Money back!", (ExpectedTool("refund"),), thresholds={"tool_selection": 0.7})])
+    again = judged_again([kept(judged(BEFORE), keep_arguments=False)], lambda run: evaluate(run, now), threshold=0.1)
+    assert again is not None
+    score = again.score("tool_selection")
+    assert score is not None
+    assert (score.threshold, score.passed, again.passed) == (0.7, False, False)
+
+
+@pytest.mark.parametrize("keep_arguments", [True, False])
+def test_a_judge_that_failed_has_failed_still(keep_arguments: bool) -> None:
+    first = kept(judged(BEFORE, not_answered("Timeout: no answer within 30 s")), keep_arguments=keep_arguments)
+    assert judged_again([first], lambda run: evaluate(run, BEFORE)) is None
+    again = judged_again([first], lambda run: evaluate(run, Goldens([])))
+    assert again is not None
+    score = again.score("tool_selection")
+    assert score is not None
+    assert score.error == ("Timeout: no answer within 30 s" if keep_arguments else "Timeout")

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -18,7 +19,9 @@ from goldspan.errors import ConfigurationError, GoldspanWarning
 from goldspan.gateway.limits import Limits
 from goldspan.gateway.settings.configuration import load, variable_of
 from goldspan.gateway.settings.fields import Settings, Telemetry
+from goldspan.gateway.settings.judging import Judge
 from goldspan.gateway.settings.notices import json_schema, print_config, start_up_lines
+from goldspan.judge.settings import NAMES, JudgeSettings
 
 SECRET = "s3cr3t-of-mine"
 
@@ -161,17 +164,65 @@ def test_variables_that_the_processor_knows_mean_the_same_there(monkeypatch: pyt
     assert (here.idle, here.lifetime, here.late) == (there.idle, there.lifetime, there.late)
 
 
+def test_what_the_processor_is_told_of_a_judge_means_the_same_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "MODEL": "m",
+        "URL": "http://models:1/v1",
+        "API_KEY": "k",
+        "SAMPLE": "0.5",
+        "COMBINATION": "min",
+        "THRESHOLD": "0.7",
+        "VOTES": "3",
+        "TEMPERATURE": "off",
+        "SEED": "4",
+        "SHOW": "names",
+        "EXPLAIN": "on",
+        "TIMEOUT": "5",
+        "CONCURRENCY": "6",
+        "DAILY_TOKENS": "off",
+        "DAILY_COST": "7.5",
+        "PRICES": "0.25,2",
+        "CACHE": "answers.db",
+        "ANSWER_FORM": "text",
+        "MAX_TOKENS": "800",
+        "EXTRA": '{"reasoning_effort": "low"}',
+    }
+    for name, text in said.items():
+        monkeypatch.setenv(f"GOLDSPAN_JUDGE_{name}", text)
+    there = JudgeSettings(**of_processor.from_environment().said("judge"))
+    settings = load()
+    assert settings.judge.told(settings.data) == replace(there, cache=Path("answers.db"))
+    assert {name.lower() for name in said} == Judge.model_fields.keys() == set(NAMES)
+
+
+def test_a_judge_is_what_it_is_in_the_library_where_nothing_is_said() -> None:
+    assert Judge().told(Path("data")) is None
+    assert Judge(model="m").told(Path("data")) == JudgeSettings(model="m", cache=Path("data/judge.db"))
+
+
+def test_a_judge_of_openais_has_the_key_that_others_use(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    written("judge: {model: m}")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    told = refusal()
+    assert told.startswith("goldspan.yaml, judge.model: the judge needs a key for https://api.openai.com/v1: ")
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    assert load().judge.model == "m"
+    assert not Path("goldspan-data").exists()  # nothing was opened
+
+
 def test_the_processor_takes_none_of_the_gateways_variables_for_a_slip() -> None:
     paths = [*Settings.model_fields, *(f"limits.{name}" for name in Limits.__dataclass_fields__)]
     paths += [f"telemetry.{name}" for name in Telemetry.model_fields]
+    paths += [f"judge.{name}" for name in Judge.model_fields]
     assert of_processor.mistyped({variable_of(path): "" for path in paths}) == []
 
 
 def test_variables_of_the_processor_and_of_kubernetes_are_none_of_the_gateways_business(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    own = {variable_of(path) for path in (*Settings.model_fields, *(f"judge.{name}" for name in Judge.model_fields))}
     for variable in of_processor.VARIABLES:
-        if variable.name not in map(variable_of, Settings.model_fields):
+        if variable.name not in own:
             monkeypatch.setenv(variable.name, "whatever")
     for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_4318_TCP", "PORT_4318_TCP_ADDR"):
         monkeypatch.setenv(f"GOLDSPAN_{name}", "tcp://10.0.0.1:4318")
@@ -209,6 +260,19 @@ def test_variables_of_the_processor_and_of_kubernetes_are_none_of_the_gateways_b
             "telemetry: {endpoint: collector}",
             ", telemetry.endpoint: is written as http://collector:4318; passwords and keys go into headers",
         ),
+        ("judge: m", ", judge: must be a mapping, not 'm'"),
+        ("judge: {modle: m}", ": there is no setting 'judge.modle'; did you mean 'judge.model'?"),
+        ("judge: {model: ''}", ", judge.model: must not be empty, not ''"),
+        ("judge: {sample: 2}", ", judge.sample: must be at most 1, not 2"),
+        ("judge: {show: some}", ", judge.show: must be names, arguments or all, not 'some'"),
+        ("judge: {combination: max}", ", judge.combination: must be apart or min, not 'max'"),
+        ("judge: {votes: 0}", ", judge.votes: must be at least 1, not 0"),
+        ("judge: {seed: -1}", ", judge.seed: must be at least 0, not -1"),
+        ("judge: {url: models}", ", judge.url: is written as https://api.openai.com/v1; keys go into api_key"),
+        ("judge: {daily_cost: 1}", ", judge.daily_cost: needs prices beside it: what a million tokens cost"),
+        ("judge: {prices: [1]}", ", judge.prices: is two prices, for a million tokens of questions and of answers: "),
+        ("judge: {prices: [1, x]}", ", judge.prices[1]: must be a number, not 'x'"),
+        ("judge: {extra: low}", ", judge.extra: is no JSON object"),
         ("thresholds: tool_recall", ", thresholds: is written as tool_correctness=0.8, several separated by commas"),
         ("thresholds: {a: b}", ", thresholds a: must be a number, not 'b'"),
         ("units: [request, thing]", ", units[1]: must be request, component or conversation, not 'thing'"),
@@ -256,6 +320,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     [
         ("HTTP_PORT", "x", "GOLDSPAN_HTTP_PORT: must be a whole number, not 'x'"),
         ("LIMITS__MAX_SPANS", "0", "GOLDSPAN_LIMITS__MAX_SPANS: is a whole number of at least 1, not 0"),
+        ("JUDGE__MODEL", "m", "there is no setting GOLDSPAN_JUDGE__MODEL; did you mean GOLDSPAN_JUDGE_MODEL?"),
+        ("JUDGE_MODLE", "m", "there is no setting GOLDSPAN_JUDGE_MODLE; did you mean GOLDSPAN_JUDGE_MODEL?"),
+        ("JUDGE_VOTES", "no", "GOLDSPAN_JUDGE_VOTES: must be a whole number, not 'no'"),
         (
             "LIMITS__MAX_SPAN",
             "1",
@@ -389,6 +456,8 @@ thresholds: {{tool_recall: 0.25}}
 near: off
 budget: 0.5
 limits: {{max_spans: 7}}
+judge:
+  {{model: m, url: "http://a:1/v1", api_key: {SECRET}, temperature: 'off', prices: [0.25, 2], extra: {{a: 1}}}}
 telemetry: {{endpoint: "http://c:4318", headers: {{x-key: {SECRET}}}}}
 """
 
@@ -413,6 +482,9 @@ def test_the_printed_configuration_is_one_that_holds_the_same_but_for_secrets(
         "# token is hidden  # file goldspan.yaml",
         "# read_token is hidden  # environment GOLDSPAN_READ_TOKEN",
         "  headers: {}  # hidden: x-key  # file goldspan.yaml",
+        "  # api_key is hidden  # file goldspan.yaml",
+        "  prices: [0.25, 2]  # file goldspan.yaml",
+        "  temperature: null  # file goldspan.yaml",
     ):
         assert line in lines
     written(printed)
@@ -420,7 +492,8 @@ def test_the_printed_configuration_is_one_that_holds_the_same_but_for_secrets(
     monkeypatch.delenv("GOLDSPAN_LIMITS__MAX_RATIO")
     monkeypatch.setenv("GOLDSPAN_TOKEN", SECRET)
     again = load()
-    hidden = {"token", "read_token", "forward", "telemetry"}
+    hidden = {"token", "read_token", "forward", "telemetry", "judge"}
+    assert again.judge == settings.judge.model_copy(update={"api_key": None})
     for name in Settings.model_fields.keys() - hidden:
         assert getattr(again, name) == getattr(settings, name), name
     assert [back_end.endpoint for back_end in again.back_ends] == [back_end.endpoint for back_end in settings.back_ends]
@@ -437,6 +510,7 @@ def test_no_text_about_settings_shows_a_secret(written: Written, monkeypatch: py
     written(EVERYTHING)
     settings = load()
     shown = [repr(settings), str(settings), print_config(settings), *start_up_lines(settings, 4318, 4317)]
+    shown += [repr(settings.judge.told(settings.data)), json.dumps(json_schema())]
     assert SECRET not in "\n".join(shown)
 
 
@@ -449,6 +523,10 @@ def test_no_text_about_settings_shows_a_secret(written: Written, monkeypatch: py
         f"{{forward: http://user:{SECRET}@x}}",
         f"{{telemetry: {{headers: {{x: [{SECRET}]}}}}}}",
         f"{{telemetry: {{endpoint: http://user:{SECRET}@x}}}}",
+        f"{{judge: {{model: m, api_key: [{SECRET}]}}}}",
+        f"{{judge: {{model: m, api_key: {SECRET} {SECRET}}}}}",
+        f"{{judge: {{model: m, url: http://user:{SECRET}@x}}}}",
+        f"{{judge: {{model: m, extra: {SECRET}}}}}",
     ],
 )
 def test_no_error_shows_what_may_be_a_secret(written: Written, text: str) -> None:
@@ -473,7 +551,7 @@ def test_the_schema_knows_what_holds_and_what_does_not() -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     assert list(validator.iter_errors(yaml.safe_load(print_config(Settings())))) == []
-    assert list(validator.iter_errors(yaml.safe_load(EVERYTHING.replace("near: off", "near: 'off'")))) == []
+    assert list(validator.iter_errors(yaml.safe_load(EVERYTHING.replace(": off", ": 'off'")))) == []
     for wrong in ({"http_prt": 1}, {"workers": 0}, {"limits": {"max_span": 1}}, {"forward": [{"nmae": "x"}]}):
         assert list(validator.iter_errors(wrong))
 
@@ -497,7 +575,10 @@ def test_the_first_lines_say_what_listens_where_and_what_is_off() -> None:
         "access: this machine only, without a token",
         "goldens: none; runs are found and stored, and judged by nothing",
         f"store: {Path('goldspan-data/goldspan.db')}, kept for good, without arguments and results",
-        "off: TLS (tls_cert, tls_key), forwarding (forward), own figures over OTLP (telemetry)",
+        (
+            "off: TLS (tls_cert, tls_key), forwarding (forward), the judge (judge.model), "
+            "own figures over OTLP (telemetry)"
+        ),
     ]
 
 
@@ -515,6 +596,7 @@ def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None
         keep_days=30,
         max_store_bytes=1000,
         keep_arguments=True,
+        judge={"model": "m", "daily_cost": 2, "prices": (1, 2)},
         telemetry={"endpoint": "http://c:4318"},
     )
     store = Path("goldspan-data/goldspan.db")
@@ -527,6 +609,10 @@ def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None
         "results to the same back ends: events, metrics, spans and attributes",
         "goldens: a.yaml, b.yaml",
         f"store: {store}, kept for 30 days and up to 1000 bytes, with arguments and results",
+        (
+            "judge: m at api.openai.com is asked about 10 % of the runs, within 1000000 tokens and 2 US dollars a day; "
+            "requests and answers of agents leave for there, and of their calls arguments and results"
+        ),
         "2 workers",
         "off: gRPC (grpc_port)",
     ]
@@ -537,5 +623,11 @@ def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None
     assert "results to it: events and metrics" in lines
     assert any("kept up to 5 bytes" in line for line in lines)
     assert lines[-1] == (
-        "off: spans to back ends (results), attributes to back ends (results), own figures over OTLP (telemetry)"
+        "off: spans to back ends (results), attributes to back ends (results), the judge (judge.model), "
+        "own figures over OTLP (telemetry)"
     )
+    judge = {"model": "m", "url": "http://models:1/v1", "sample": 1, "show": "names", "daily_tokens": "off"}
+    assert (
+        "judge: m at models:1 is asked about 100 % of the runs, within no budget; requests and answers of agents leave "
+        "for there, and of their calls names of tools"
+    ) in start_up_lines(Settings(judge=judge), 1, 2)

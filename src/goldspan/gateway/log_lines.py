@@ -11,7 +11,12 @@ from typing import IO, Any
 
 from goldspan.errors import GoldspanWarning
 
-_QUIET = {"uvicorn.access": logging.CRITICAL, "uvicorn.error": logging.WARNING, "urllib3": logging.ERROR}
+_QUIET = {
+    "uvicorn.access": logging.CRITICAL,
+    "uvicorn.error": logging.WARNING,
+    "urllib3": logging.ERROR,
+    **dict.fromkeys(("httpx2", "httpcore2"), logging.WARNING),  # each request to a judge's model
+}
 """From which level on others are heard: who asked for which path is counted, and not logged."""
 
 

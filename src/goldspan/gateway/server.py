@@ -35,7 +35,7 @@ async def _until_told(settings: Settings, index: int, loop: asyncio.AbstractEven
     for number in (signal.SIGTERM, signal.SIGINT):
         try:
             loop.add_signal_handler(number, stop.set)
-        except NotImplementedError:  # Windows
+        except NotImplementedError:  # loops of asyncio watch for signals on Unix alone
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     worker = Worker(settings, index)
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from goldspan.errors import StoreError
 from goldspan.gateway.api import routing as api
+from goldspan.gateway.asking import judge_of
 from goldspan.gateway.counting import Counting
 from goldspan.gateway.doors.authority import Authority
 from goldspan.gateway.doors.connections import HttpDoor, Tls
@@ -27,11 +28,13 @@ from goldspan.gateway.scoring.consumer import CONSUMERS, Scoring
 from goldspan.gateway.scoring.outbox import Outbox
 from goldspan.gateway.scoring.results import Results
 from goldspan.gateway.scoring.traces import Patience, Room
+from goldspan.gateway.scoring.verdicts import Verdicts
 from goldspan.gateway.settings.fields import Settings
 from goldspan.gateway.settings.notices import start_up_lines
 from goldspan.gateway.telemetry import Telemetry
 from goldspan.goldens import Goldens
 from goldspan.goldens.reloading import ReloadingGoldens
+from goldspan.judge.judges import Judge
 from goldspan.model import Evaluation, Run
 from goldspan.online.figure_sink import FigureSink
 from goldspan.online.pipeline import Pipeline, check_units
@@ -82,7 +85,10 @@ class Worker:
         closing.callback(self._close_store)
         self._own = self._open_own()
         self._results = Results([kind for kind in settings.results if kind != "attributes"])
-        self._pipeline = _pipeline_of(settings, self._telemetry, self._results)
+        self._judge = judge_of(settings, self._telemetry.meter_provider)
+        self._verdicts = Verdicts()
+        closing.callback(self._drop_late_verdicts)
+        self._pipeline = _pipeline_of(settings, self._telemetry, self._results, self._judge, self._verdicts)
         closing.callback(self._pipeline.close)
         self._scoring = Scoring(
             self._own | self._open_others(),
@@ -98,6 +104,7 @@ class Worker:
             counting=self._counting,
             losses=Losses(self._telemetry.meter_provider),
             outbox=Outbox(self._own[self._index], self._results),
+            verdicts=None if self._judge is None else self._verdicts,
         )
         self._forwarders = [
             Forwarder(back_end, journal, self._counting)
@@ -162,9 +169,12 @@ class Worker:
         shared = settings.workers > 1
         routes = [
             *self._telemetry.routes,
-            *api.routes(self._store, rescore=self._rescored, forget=self._scoring.forget),
+            *api.routes(
+                self._store, rescore=self._rescored, forget=self._scoring.forget,
+                combination=settings.judge.combination, threshold=settings.judge.threshold,
+            ),
             *page.routes(self._site(), ends=stop.is_set),
-        ]
+        ]  # fmt: skip
         app = application(self._receiver, self._authority, routes=routes, ready=self._why_not_ready)
         http = HttpDoor(
             app, settings.limits, self._counting, host=settings.host, port=settings.http_port, tls=tls,
@@ -223,7 +233,14 @@ class Worker:
             with ThreadPoolExecutor(len(self._forwarders)) as stopping:
                 left = _left(until)
                 list(stopping.map(lambda forwarder: forwarder.stop(left), self._forwarders))
+        if self._judge is not None:
+            self._judge.drain = 0.0  # what it says from now on is stored by nobody
         self.close()
+
+    def _drop_late_verdicts(self) -> None:
+        """Count the verdicts that came when scoring had ended. The judge says nothing more."""
+        if self._judge is not None and (late := self._verdicts.clear()):
+            self._judge.counting.dropped(late)
 
     def _close_store(self) -> None:
         """Close the store, but not under somebody who may wait for another process to let go of it: the end is near."""
@@ -262,7 +279,9 @@ def _store_of(settings: Settings) -> SqliteStore:
     )
 
 
-def _pipeline_of(settings: Settings, telemetry: Telemetry, results: Results) -> Pipeline:
+def _pipeline_of(
+    settings: Settings, telemetry: Telemetry, results: Results, judge: Judge | None, verdicts: Verdicts
+) -> Pipeline:
     goldens: Goldens | ReloadingGoldens = Goldens(near=settings.near, margin=settings.margin)
     if settings.goldens:
         goldens = ReloadingGoldens(settings.goldens, near=settings.near, margin=settings.margin)
@@ -275,6 +294,8 @@ def _pipeline_of(settings: Settings, telemetry: Telemetry, results: Results) -> 
         golden_id_attributes=settings.golden_id_attributes,
         units=check_units(settings.units),
         budget=settings.budget,
+        judge=judge,
+        verdicts=verdicts.put,
     )
 
 

@@ -183,7 +183,10 @@ SCHEMAS: Mapping[str, Schema] = {
             "passed": _or_null("boolean"),
             "threshold": _or_null("number"),
             "reason": _or_null("string"),
-        }
+            "error": _or_null("string"),
+            "judgement": {"type": "object", "description": "Where a model gave the score: how it was asked."},
+        },
+        optional=("judgement",),
     ),
     "Evaluation": _object(
         {
@@ -191,7 +194,10 @@ SCHEMAS: Mapping[str, Schema] = {
             "unit": {"enum": list(get_args(Unit))},
             "trace_ids": _list(_TEXT),
             "revision": {"type": "integer", "minimum": 1},
-            "digest": {"type": "string", "description": "Equal digests mean the same verdict."},
+            "digest": {
+                "type": "string",
+                "description": "Equal digests mean the same comparison; a model may say more of it.",
+            },
             "stored": _TIME,
             "verdict": {"enum": list(get_args(Verdict))},
             "status": {"enum": ["scored", "not_evaluated"]},

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from goldspan.errors import GoldspanError
-from goldspan.model import ABSENT, Evaluation, Golden, Run
-from goldspan.scoring.metrics import METRICS
+from goldspan.judge.selection import TOOL_SELECTION, Combination, limited, not_answered, with_selection
+from goldspan.model import ABSENT, Evaluation, Golden, Judgement, Run, Score
+from goldspan.scoring.metrics import ASKED_METRICS, METRICS
 from goldspan.sinks.documents import to_json
 from goldspan.store import StoredEvaluation
 from goldspan.store.documents import LONGEST_INPUT, run_of, stored_document
@@ -19,7 +20,13 @@ class NotKeptError(GoldspanError):
     """What would have to be known to judge a run once more is not in the store; the text says what to do."""
 
 
-def judged_again(history: Sequence[StoredEvaluation], rescore: Callable[[Run], Evaluation]) -> Evaluation | None:
+def judged_again(
+    history: Sequence[StoredEvaluation],
+    rescore: Callable[[Run], Evaluation],
+    *,
+    combination: Combination = "apart",
+    threshold: float | None = None,
+) -> Evaluation | None:
     """The next revision of a run, of which all that is stored is given; `None` where it would say what is stored.
 
     A store may lack what a verdict depends on, and a run that is judged without it could lose a score that was right.
@@ -32,12 +39,19 @@ def judged_again(history: Sequence[StoredEvaluation], rescore: Callable[[Run], E
       none of goldspan's, so that it may look at anything.
 
     A revision that was itself made without the values lacks them too, so all revisions must have them.
+
+    No model is asked again: what it said of the run stays, and is weighed as verdicts are now, by the golden's
+    `threshold` or else this one, and in this `combination`.
     """
     current = history[-1]
     with_values = all("schemas" in each.document for each in history)
     attributes = _Attributes()
     run = replace(run_of(current.document), attributes=attributes)
     judged = rescore(run)
+    if (said := _said_by_model(current.document)) is not None:
+        limit = judged.golden.thresholds.get(TOOL_SELECTION, threshold) if judged.golden else threshold
+        combined = with_selection(judged, limited(said, limit), combination=combination)
+        judged = replace(combined, changes=None)  # the goldens are new as well
     lacking = next(_lacking(current.document, judged, attributes), None)
     if lacking is None and not with_values:
         lacking = next(_lacking_values(current.document, judged), None)
@@ -55,6 +69,19 @@ _TOLD = (
     *("scores", "faults", "rows", "scoring_version"),
 )
 """What is said of a run; where all of it is the same, nothing has changed."""
+
+
+def _said_by_model(document: Mapping[str, Any]) -> Score | None:
+    """What a model said of a stored run, or why it said nothing; `None`: none was asked."""
+    for stored in document["scores"]:
+        if stored["metric"] == TOOL_SELECTION and (stored["value"] is not None or stored["error"] is not None):
+            asked = stored.get("judgement")
+            known = {each.name: asked[each.name] for each in fields(Judgement) if each.name in asked} if asked else {}
+            judgement = Judgement(**known | {"votes": tuple(known["votes"])}) if known else None
+            if stored["value"] is None:
+                return not_answered(stored["error"])
+            return Score(TOOL_SELECTION, stored["value"], reason=stored["reason"], judgement=judgement)
+    return None
 
 
 def _lacking(document: Mapping[str, Any], judged: Evaluation, attributes: _Attributes) -> Iterator[str]:
@@ -85,6 +112,8 @@ def _lacking_values(document: Mapping[str, Any], judged: Evaluation) -> Iterator
         yield "A call failed, and whether it was made once more shows in the arguments, which were not kept."
     known = {score["metric"] for score in document["scores"] if score["value"] is not None}
     for score in judged.scores:
+        if score.metric in ASKED_METRICS:
+            continue
         if score.metric not in METRICS:
             yield f"The metric {score.metric} may look at arguments or results, which were not kept of this run."
         elif score.value is None and score.metric in known and not METRICS[score.metric].needs_golden:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from goldspan.errors import ConfigurationError, StoreError
 from goldspan.gateway.api.openapi import OPERATIONS, Name, Operation, document
 from goldspan.gateway.api.rescoring import NotKeptError, judged_again
 from goldspan.gateway.extra import needed
+from goldspan.judge.selection import Combination
 from goldspan.model import Evaluation, Run
 from goldspan.sinks.documents import to_json
 from goldspan.store import SqliteStore, StoredEvaluation, StoredRun
@@ -61,13 +63,22 @@ class RefusalError(Exception):
         self.code = code
 
 
-def routes(store: SqliteStore, *, rescore: Callable[[Run], Evaluation], forget: Callable[[str], None]) -> list[Route]:
+def routes(
+    store: SqliteStore,
+    *,
+    rescore: Callable[[Run], Evaluation],
+    forget: Callable[[str], None],
+    combination: Combination = "apart",
+    threshold: float | None = None,
+) -> list[Route]:
     """The routes of the API.
 
-    `rescore` judges a run by the goldens of now. `forget` lets go of what is held of a trace beside the store; it gets
+    `rescore` judges a run by the goldens of now; what a model said of it before is weighed in that `combination`, and
+    by that `threshold` where the golden has none. `forget` lets go of what is held of a trace beside the store; it gets
     the id, 32 hexadecimal digits in lower case. Both are called in threads, perhaps in several at once.
     """
-    api = _Api(store, rescore, forget)
+    again = partial(judged_again, rescore=rescore, combination=combination, threshold=threshold)
+    api = _Api(store, again, forget)
     turns = asyncio.Semaphore(AT_ONCE)
     return [*(_Route(operation, api, turns) for operation in OPERATIONS), _Elsewhere()]
 
@@ -125,7 +136,12 @@ class _Elsewhere(Route):
 class _Api:
     """What the operations do. Any thread may use it."""
 
-    def __init__(self, store: SqliteStore, rescore: Callable[[Run], Evaluation], forget: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        store: SqliteStore,
+        rescore: Callable[[Sequence[StoredEvaluation]], Evaluation | None],
+        forget: Callable[[str], None],
+    ) -> None:
         self._store = store
         self._rescore = rescore
         self._forget = forget
@@ -189,7 +205,7 @@ class _Api:
         history = self._store.evaluations(said["run_id"])
         if not history:
             raise _no_run(said["run_id"])
-        judged = judged_again(history, self._rescore)
+        judged = self._rescore(history)
         seen = history[-1].revision, history[-1].digest
         if judged is not None and not self._store.supersede(judged, seen):
             raise RefusalError(409, "changed_meanwhile", "More became known of the run meanwhile; ask once more.")

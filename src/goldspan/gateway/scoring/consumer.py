@@ -3,6 +3,9 @@
 Spans are gathered by trace, and scored when no more of them are expected. What is done is written down in this order:
 results for back ends into the journal, evaluations into the store, and only then how far the journal was read. So after
 a `kill -9` some of it is done once more, the store recognises what it has, and nothing is missing.
+
+What a judge says comes later, from its own thread. It is stored after what it is about, and only then told to back
+ends, since it may be about what is no longer so.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from goldspan.gateway.scoring.judging import Judging
 from goldspan.gateway.scoring.opening import Share, opened, spans_in_protobuf
 from goldspan.gateway.scoring.outbox import Outbox
 from goldspan.gateway.scoring.traces import Bundle, Bundles, Patience, Room, StitchKey
+from goldspan.gateway.scoring.verdicts import Verdicts
 from goldspan.gateway.signals import FROM_CLIENTS, PARTITIONS
 from goldspan.model import Evaluation
 from goldspan.online.clock import AwakeClock
@@ -47,13 +51,15 @@ _TELLING_SECONDS = 60.0
 """How often trouble is logged."""
 _READ_AT_ONCE = 8 * 1024 * 1024
 """Bytes of entries."""
+_FOR_VERDICTS = 0.5
+"""Of the time that is left when all is scored, the share in which a judge may still answer."""
 
 
 class Scoring:
     """Scores the partitions of one worker, in a thread of its own.
 
     `journals` are those of all workers, by their numbers. `clock` tells seconds that never go back, `wall`
-    nanoseconds since the Unix epoch, by which entries say when they came.
+    nanoseconds since the Unix epoch, by which entries say when they came. `verdicts` are those of the pipeline's judge.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class Scoring:
         counting: Counting,
         losses: Losses,
         outbox: Outbox,
+        verdicts: Verdicts | None = None,
         clock: Callable[[], float] | None = None,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -84,6 +91,7 @@ class Scoring:
         self._counting = counting
         self._losses = losses
         self._outbox = outbox
+        self._verdicts = verdicts
         self._now = clock or AwakeClock().now
         self._bundles = Bundles(patience, room, held_until=self._now() + min(patience.late, _HELD_AT_LEAST))
         self._wall = wall
@@ -95,6 +103,7 @@ class Scoring:
         self._seen_up_to = dict.fromkeys(journals, 0.0)
         self._told: dict[str, int] = {}
         self._stopping = threading.Event()
+        self._until = 0.0
         self._abandoned = False
         self._said = -_TELLING_SECONDS
         self._thread = threading.Thread(target=self._run, name="goldspan-scoring", daemon=True)
@@ -107,6 +116,7 @@ class Scoring:
 
     def stop(self, timeout: float) -> bool:
         """Score what is there, as far as the time in seconds allows; whether that was all. The rest is not lost."""
+        self._until = time.monotonic() + timeout
         self._stopping.set()
         self._thread.join(timeout)
         self._abandoned = self._thread.is_alive()
@@ -156,6 +166,9 @@ class Scoring:
             pass
         self._look(self._now())
         self._attend(self._bundles.complete())
+        if self._verdicts is not None and self._write_down():
+            left = max(0.0, self._until - time.monotonic())
+            self._pipeline.flush_verdicts(int(left * _FOR_VERDICTS * 1000))
         self._write_down(final=True)
         self._publish()
 
@@ -273,7 +286,7 @@ class Scoring:
     def _write_down(self, *, final: bool = False) -> bool:
         """Results into the journal, evaluations into the store, then how far the journals are done with.
 
-        Whether that was possible before the end came.
+        In between come the verdicts about evaluations that are stored. Whether all that was possible before the end.
         """
         while True:
             try:
@@ -282,12 +295,14 @@ class Scoring:
                 self._keep(self._judging.evaluations)
                 if self._judging.gone:
                     self._store.delete_runs(self._judging.gone)
+                self._judging.written_down()
+                if self._verdicts is not None and self._verdicts.keep(self._pipeline, self._store):
+                    self._outbox.flush(final=final)
                 break
             except (StoreError, JournalFull) as error:
                 self._say(f"cannot write down what it scored, and tries again: {error}")
                 if self._stopping.wait(_AFTER_FAILURE):
                     return False
-        self._judging.written_down()
         for place, journal in self._journals.items():
             oldest = self._bundles.oldest(place)
             done = self._read_up_to[place] if oldest is None else oldest - 1

@@ -9,13 +9,17 @@ import os
 import stat
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from opentelemetry.metrics import NoOpMeterProvider
 
 from goldspan.errors import ConfigurationError, GoldspanWarning
 from goldspan.gateway.extra import needed
 from goldspan.gateway.limits import Limits
 from goldspan.gateway.settings.fields import Settings, Telemetry
+from goldspan.gateway.settings.judging import Judge
 from goldspan.gateway.settings.kinds import MISTAKE
 from goldspan.gateway.settings.origins import DEFAULT, Origin
 from goldspan.goldens import yaml_values
@@ -35,6 +39,7 @@ Said: TypeAlias = dict[Steps, tuple[Any, Origin]]
 
 _NESTED: Mapping[str, Sequence[str]] = {
     "limits": tuple(Limits.__dataclass_fields__),
+    "judge": tuple(Judge.model_fields),
     "telemetry": tuple(Telemetry.model_fields),
 }
 _PATHS: tuple[Steps, ...] = tuple(
@@ -52,9 +57,13 @@ _FLAGS = {"allowed_hosts": "--allowed-host", "allowed_origins": "--allowed-origi
 
 
 def variable_of(path: str) -> str:
-    """The variable of a field: `GOLDSPAN_LIMITS__MAX_SPANS` of `limits.max_spans`."""
-    # This one is called as in the processor, where it names one attribute or several.
-    return PREFIX + ("GOLDEN_ID_ATTRIBUTE" if path == "golden_id_attributes" else path.replace(".", "__").upper())
+    """The variable of a field: `GOLDSPAN_LIMITS__MAX_SPANS` of `limits.max_spans`.
+
+    Some are called as in the processor: those of the judge, and one that names one attribute or several.
+    """
+    if path == "golden_id_attributes":
+        return f"{PREFIX}GOLDEN_ID_ATTRIBUTE"
+    return PREFIX + path.replace(".", "_" if path.startswith("judge.") else "__").upper()
 
 
 def load(path: str | os.PathLike[str] | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
@@ -71,6 +80,7 @@ def load(path: str | os.PathLike[str] | None = None, flags: Mapping[str, Any] | 
         said[name,] = value, Origin("flag", _FLAGS.get(name, f"--{name.replace('_', '-')}"))
     settings = _checked(said)
     _check_files(settings)
+    _check_judge(settings)
     return settings
 
 
@@ -124,6 +134,12 @@ def _of_environment() -> Said:
         found["golden_id_attributes"] = os.environ[variable]
     said = {path: (value, Origin("environment", variable_of(".".join(path)))) for path, value in _leaves(found)}
     known = {variable_of(".".join(path)).removeprefix(PREFIX) for path in _PATHS}
+    for path in [path for path in said if path[0] == "judge" and len(path) > 1]:
+        _refuse_variable(f"{PREFIX}JUDGE__{path[1].upper()}", known)  # with two underscores, as in other sections
+    for name in _NESTED["judge"]:
+        variable = variable_of(f"judge.{name}")
+        if os.environ.get(variable):
+            said["judge", name] = os.environ[variable], Origin("environment", variable)
     for path in said:
         if path not in _PATHS and path[0] in _NESTED and len(path) > 1:
             _refuse_variable(variable_of(".".join(path)), known)
@@ -168,7 +184,7 @@ _MUST_BE = {
     "tuple_type": "must be a list",
 }
 _BOUNDS = {"greater_than": "above", "greater_than_equal": "at least", "less_than_equal": "at most"}
-_SECRETS = frozenset({"token", "read_token", "forward", "headers"})
+_SECRETS = frozenset({"token", "read_token", "forward", "headers", "api_key", "extra"})
 
 
 def _checked(said: Said) -> Settings:
@@ -217,6 +233,19 @@ def _wanted(problem: Mapping[str, Any]) -> str:
     if kind == "string_too_short":
         return "must not be empty"
     return _MUST_BE.get(kind) or str(problem["msg"]).lower()
+
+
+# --- the judge --------------------------------------------------------------------------------------------------------
+
+
+def _check_judge(settings: Settings) -> None:
+    """Whether a model could be asked, as far as that is known without asking. Opens no file."""
+    told = settings.judge.told(settings.data)
+    if told is not None:
+        try:
+            replace(told, cache=None).judge(meter_provider=NoOpMeterProvider()).close()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{settings.place('judge.model')}: {error}") from None
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from goldspan.gateway.doors.authority import LOOPBACK_HOSTS
 from goldspan.gateway.extra import needed
 from goldspan.gateway.forwarding.backends import BackEnd, parse_backends
 from goldspan.gateway.limits import Limits
+from goldspan.gateway.settings.judging import Judge
 from goldspan.gateway.settings.kinds import (
     OUTLETS,
     BackEnds,
@@ -141,6 +142,8 @@ class Settings(BaseSettings):
     """What the store's file may hold: the oldest runs go first; null: no limit."""
     limits: Bounds = Limits()
     """How much the gateway takes, keeps and waits for."""
+    judge: Judge = Judge()
+    """A model that is asked whether the tools were the best choice, and how much that may cost."""
     drain_seconds: PerhapsNoSeconds = 10.0
     """Seconds that work in hand may take after the gateway was told to stop."""
     log_format: Literal["text", "json"] = "text"

@@ -83,6 +83,25 @@ def _or_off(given: Any) -> Any:
     return None if given is False or (isinstance(given, str) and given.lower() in ("off", "false", "no")) else given
 
 
+def _prices(given: Any) -> Any:
+    prices = _list(given)
+    if isinstance(prices, list | tuple) and len(prices) != 2:
+        raise mistake("is two prices, for a million tokens of questions and of answers: 0.25,2")
+    return prices
+
+
+def _members(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    try:
+        members = json.loads(given)
+    except (ValueError, RecursionError):
+        members = None
+    if not isinstance(members, dict):
+        raise mistake("is no JSON object")
+    return members
+
+
 class BackEndAsWritten(TypedDict, total=False):
     """A back end as a mapping. `${NAME}` in the value of a header is that variable of the environment."""
 
@@ -122,5 +141,20 @@ Thresholds = Annotated[
 Similarity = Annotated[
     Annotated[float, Field(ge=0, le=100)] | None,
     BeforeValidator(_or_off, json_schema_input_type=float | Literal["off"] | None),
+]
+PerhapsNoNumber = Annotated[
+    Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
+    BeforeValidator(_or_off, json_schema_input_type=float | Literal["off"] | None),
+]
+PerhapsCount = Annotated[
+    Annotated[int, Field(ge=0)] | None,
+    BeforeValidator(_or_off, json_schema_input_type=int | Literal["off"] | None),
+]
+Prices = Annotated[
+    tuple[PerhapsNoSeconds, PerhapsNoSeconds] | None,
+    BeforeValidator(_prices, json_schema_input_type=str | tuple[float, float] | None),
+]
+Members = Annotated[
+    dict[str, Any] | None, BeforeValidator(_members, json_schema_input_type=str | dict[str, Any] | None)
 ]
 Bounds = Annotated[Limits, WrapValidator(_limits)]

@@ -13,6 +13,7 @@ import yaml
 from goldspan._version import __version__
 from goldspan.gateway.forwarding.backends import BackEnd
 from goldspan.gateway.settings.fields import Settings
+from goldspan.gateway.settings.judging import Judge
 from goldspan.gateway.settings.kinds import OUTLETS
 from goldspan.goldens import yaml_values
 from goldspan.goldens.words import listed
@@ -43,12 +44,16 @@ def _field(settings: Settings, name: str) -> Iterator[str]:
     said = f"  # {settings.origin(name)}"
     if name in ("token", "read_token"):
         yield f"{name}: null{said}" if value is None else f"# {name} is hidden{said}"
-    elif name in ("limits", "telemetry"):
+    elif name in ("limits", "judge", "telemetry"):
         yield f"{name}:"
         inner = asdict(value) if name == "limits" else dict(value)
         for key, each in inner.items():
+            origin = settings.origin(f"{name}.{key}")
+            if key == "api_key" and each is not None:
+                yield f"  # {key} is hidden  # {origin}"
+                continue
             shown = _headers(each) if key == "headers" else _written(each)
-            yield f"  {key}: {shown}  # {settings.origin(f'{name}.{key}')}"
+            yield f"  {key}: {shown}  # {origin}"
     elif name == "forward" and value:
         yield f"forward:{said}"
         for back_end in value:
@@ -110,6 +115,8 @@ def start_up_lines(settings: Settings, http_port: int, grpc_port: int | None) ->
         lines.append(f"results to {'the same back ends' if len(back_ends) > 1 else 'it'}: {listed(settings.results)}")
     lines.append(f"goldens: {', '.join(settings.goldens) or 'none; runs are found and stored, and judged by nothing'}")
     lines.append(f"store: {settings.data / 'goldspan.db'}, {_kept(settings)}")
+    if settings.judge.model is not None:
+        lines.append(f"judge: {_asked(settings.judge)}")
     if settings.workers > 1:
         lines.append(f"{settings.workers} workers")
     lines.append(f"off: {', '.join(_off(settings, grpc_port)) or 'nothing'}")
@@ -142,6 +149,18 @@ def _kept(settings: Settings) -> str:
     return f"{kept if bounds else 'kept for good'}, {values}"
 
 
+def _asked(judge: Judge) -> str:
+    """Who is asked about how much, and what leaves for there."""
+    budgets = [f"{judge.daily_tokens} tokens"] if judge.daily_tokens is not None else []
+    budgets += [f"{judge.daily_cost:g} US dollars"] if judge.daily_cost is not None else []
+    shown = {"names": "names of tools", "arguments": "names and arguments", "all": "arguments and results"}[judge.show]
+    return (
+        f"{judge.model} at {judge.host} is asked about {judge.sample * 100:.3g} % of the runs, within "
+        f"{f'{listed(budgets)} a day' if budgets else 'no budget'}; requests and answers of agents leave for there, "
+        f"and of their calls {shown}"
+    )
+
+
 def _off(settings: Settings, grpc_port: int | None) -> Iterator[str]:
     if grpc_port is None:
         yield "gRPC (grpc_port)"
@@ -151,5 +170,7 @@ def _off(settings: Settings, grpc_port: int | None) -> Iterator[str]:
         yield "forwarding (forward)"
     else:
         yield from (f"{outlet} to back ends (results)" for outlet in OUTLETS if outlet not in settings.results)
+    if settings.judge.model is None:
+        yield "the judge (judge.model)"
     if not settings.telemetry.endpoint:
         yield "own figures over OTLP (telemetry)"
