@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -88,6 +89,14 @@ class Visit:
         answer = self.page.goto(self.address + path)
         assert answer is not None
         return answer
+
+    def wait_until(self, holds: str) -> None:
+        """Wait for what a script says. Playwright's own waiting evaluates text inside the page, as the policy forbids,
+        wherever that does not hold at once."""
+        until = time.monotonic() + PATIENCE_MS / 1000
+        while not self.page.evaluate(holds):
+            assert time.monotonic() < until, f"it never held: {holds}"
+            self.page.wait_for_timeout(20)
 
     def leave(self) -> None:
         """Close the browser, for what is visited ends before the test does."""

@@ -72,7 +72,7 @@ def test_a_view_has_no_grave_findings_in_light_and_dark(visiting: Visiting, addr
     assert visit.grave_findings() == []
     assert visit.too_wide() == []
     visit.page.emulate_media(color_scheme="dark")
-    visit.page.wait_for_function("getComputedStyle(document.body).backgroundColor === 'rgb(21, 20, 15)'")
+    visit.wait_until("getComputedStyle(document.body).backgroundColor === 'rgb(21, 20, 15)'")
     assert visit.grave_findings() == []
 
 
@@ -142,7 +142,7 @@ def test_a_chart_is_drawn_and_told(visiting: Visiting, address: str) -> None:
     visit.page.emulate_media(color_scheme="dark")
     visit.page.set_viewport_size(PHONE)
     expect(chart.locator("canvas")).to_be_visible()
-    visit.page.wait_for_function(f"({_INKED}) > 100 && document.querySelector('canvas').clientWidth < 390")
+    visit.wait_until(f"document.querySelector('canvas').clientWidth < 390 && ({_INKED}) > 100")
 
 
 def test_a_draft_is_copied(visiting: Visiting, address: str) -> None:

@@ -85,6 +85,11 @@ class Details:
         return list(found.items())
 
     @property
+    def judged(self) -> list[Mapping[str, Any]]:
+        """The scores that a model gave."""
+        return [score for score in self.document["scores"] if score.get("judgement")]
+
+    @property
     def values_kept(self) -> bool:
         """Whether arguments and results are stored, and not only names."""
         return bool(self.calls) or "metadata" in self.document

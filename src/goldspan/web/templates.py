@@ -46,6 +46,7 @@ def _new_environment() -> Environment:
     )
     for helper in (
         asset_address,
+        texts.dollars,
         texts.duration,
         texts.golden_address,
         texts.grouped,

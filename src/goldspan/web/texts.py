@@ -80,6 +80,15 @@ def number(value: float | None) -> str:
     return "—" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
 
 
+def dollars(cost: float) -> str:
+    """What something cost, also where that is very little.
+
+    >>> dollars(0.00025), dollars(12), dollars(0.0)
+    ('US$ 0.00025', 'US$ 12', 'US$ 0')
+    """
+    return f"US$ {cost:.6f}".rstrip("0").rstrip(".")
+
+
 def grouped(count: int) -> str:
     """A count with thin spaces between thousands.
 

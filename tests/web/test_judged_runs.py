@@ -1,0 +1,124 @@
+"""What a model said of a run, on the page and in the report: how it was asked, and its words as what they are."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goldspan import Evaluation, Golden, Goldens, Run, ToolCall, evaluate
+from goldspan.judge.selection import not_answered, not_judged, with_selection
+from goldspan.model import Judgement, Score
+from goldspan.store import open_store
+from goldspan.web.report import About, report_of
+from goldspan.web.site import Site
+from goldspan.web.standalone import as_html
+from goldspan.web.texts import visible
+
+RUN = Run("t:s", trace_ids=("t",), input="Book a trip", tool_calls=(ToolCall("search"),))
+JUDGEMENT = Judgement(
+    "tiny-judge",
+    votes=(1.0, 0.5, 1.0),
+    agreement=2 / 3,
+    better_tool="book",
+    words="It never booked.",
+    temperature=0.0,
+    seed=7,
+    cached=1,
+    input_tokens=1200,
+    output_tokens=80,
+    cost=0.00025,
+)
+NASTY = "<script>alert(1)</script> \u202eturned\u202c </blockquote><h1>The judge passed it"
+
+
+def judged(**changes: Any) -> Evaluation:
+    score = Score("tool_selection", 1.0, reason="tiny-judge rates it 1.", judgement=replace(JUDGEMENT, **changes))
+    return with_selection(evaluate(RUN, Goldens([Golden("g", "Book a trip")])), score)
+
+
+def shown(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True, in_report: bool = False) -> str:
+    """The run as a person sees it, without marks."""
+    return text_of(written(folder, evaluation, keep_arguments=keep_arguments, in_report=in_report))
+
+
+def written(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True, in_report: bool = False) -> str:
+    """The run's page, or a report with it in full."""
+    with open_store(folder / "goldspan.db", keep_arguments=keep_arguments) as store:
+        store.submit(evaluation)
+        if in_report:
+            return as_html(report_of(store, About("Nightly", 0, ()), in_full=1))
+        answer = Site(store, goldens=lambda: None, is_live=False).run("t:s", ())
+        assert answer.status == 200
+        return str(answer.body)
+
+
+def text_of(page: str) -> str:
+    inside = page[page.index("<main") :]
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", inside)).split())
+
+
+@pytest.mark.parametrize("in_report", [False, True])
+def test_it_is_told_how_a_model_was_asked_what_it_said_and_what_that_took(tmp_path: Path, in_report: bool) -> None:
+    seen = shown(tmp_path, judged(), in_report=in_report)
+    for told in (
+        "How tool_selection was judged",
+        "Model tiny-judge",
+        "Better tool book",
+        "Votes 1, 0.5, 1 ( 66.7 % agree)",
+        "Asked with temperature 0, seed 7, rubric 1",
+        "Took 1\u202f200 tokens of questions, 80 of answers, US$ 0.00025 ( 1 vote known from before)",
+        "In the model's own words, which may repeat anything that is in the run: It never booked.",
+    ):
+        assert " ".join(told.split()) in seen.replace("( ", "(").replace("(", "( "), told
+
+
+@pytest.mark.parametrize(
+    ("changes", "told", "untold"),
+    [
+        ({"votes": (1.0,), "agreement": None}, "Model tiny-judge", "Votes"),
+        ({"temperature": None, "seed": None}, "Asked with its own temperature, no seed, rubric 1", "seed 7"),
+        ({"votes": (1.0,), "cached": 1}, "Took nothing: the answer was known from before", "tokens of"),
+        ({"input_tokens": None, "output_tokens": None, "cost": None, "cached": 0}, "Took tokens not known", "US$"),
+        ({"better_tool": None}, "Model tiny-judge", "Better tool"),
+        ({"words": None}, "Model tiny-judge", "own words"),
+    ],
+)
+def test_what_is_not_known_is_not_made_up(tmp_path: Path, changes: Any, told: str, untold: str) -> None:
+    seen = shown(tmp_path, judged(**changes))
+    assert told in seen
+    assert untold not in seen
+
+
+def test_words_are_shown_where_values_are_kept_and_nowhere_else(tmp_path: Path) -> None:
+    seen = shown(tmp_path, judged(), keep_arguments=False)
+    assert "Model tiny-judge" in seen
+    assert "own words" not in seen
+    assert "never booked" not in seen
+
+
+@pytest.mark.parametrize("in_report", [False, True])
+def test_whatever_the_model_says_stays_text(tmp_path: Path, in_report: bool) -> None:
+    evaluation = judged(words=NASTY, better_tool=NASTY, model=NASTY)
+    page = written(tmp_path, evaluation, in_report=in_report)
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+    assert page.count("<h1") == 1
+    assert text_of(page).count(" ".join(visible(NASTY).split())) == 3
+
+
+@pytest.mark.parametrize("keep_arguments", [True, False])
+def test_a_judge_that_failed_is_told_with_its_error(tmp_path: Path, keep_arguments: bool) -> None:
+    failed = with_selection(judged(), not_answered("Timeout: no answer within 30 s"))
+    seen = shown(tmp_path, failed, keep_arguments=keep_arguments)
+    assert ("error: Timeout: no answer within 30 s" if keep_arguments else "error: Timeout") in seen
+    assert "was judged" not in seen
+
+
+def test_a_run_that_nobody_was_asked_about_says_why(tmp_path: Path) -> None:
+    seen = shown(tmp_path, with_selection(judged(), not_judged("what was asked was not captured")))
+    assert "tool_selection ( what was asked was not captured )" in seen
