@@ -1,6 +1,7 @@
 """What `goldspan serve` costs a span over HTTP, beside a collector that scores nothing, and beside parsing.
 
-    python benchmarks/gateway.py [--peers FOLDER] [--rounds N] [--spans N] [--sustained SECONDS] [--check]
+    python benchmarks/gateway.py [--peers FOLDER] [--rounds N] [--spans N] [--sustained SECONDS]
+                                [--payload A] [--check]
 
 *Parse* is protobuf's own `ExportTraceServiceRequest.FromString`, in this process. *goldspan* takes the requests,
 journals and scores them, and forwards them to nobody. *rotel* is a collector written in Rust; it takes them and throws
@@ -87,6 +88,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--spans", type=int, default=20_480, help="posted to each server in each round")
     parser.add_argument("--sustained", type=float, default=10, metavar="SECONDS", help="of load on one core; 0: none")
+    parser.add_argument("--payload", choices=("A", "B"), help="measure this one alone")
     parser.add_argument("--check", action="store_true", help="end with 1 where a budget is missed")
     options = parser.parse_args()
     if sys.platform != "linux":
@@ -97,7 +99,8 @@ def main() -> int:
     results = []
     try:
         for load in _loads():
-            results += _shown(load, options)
+            if options.payload in (None, load.payload):
+                results += _shown(load, options)
         if options.sustained:
             _show_sustained(options.sustained)
     except NotServing as why:

@@ -185,3 +185,14 @@ def test_lookup_is_given_beside_its_budgets_with_the_answers_of_comparing_with_a
 def _scoring(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, BENCHMARKS / "scoring.py", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+
+
+def test_what_a_judge_costs_is_given_beside_no_judge_at_all() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "judge.py", "--rounds", "1"], capture_output=True, text=True, check=True
+    )
+    lines = [line.partition(" us a run")[0].split() for line in done.stdout.splitlines() if " us a run " in line]
+    assert [" ".join(words[:-1]) for words in lines] == ["no judge", "left alone", "every run asked about"]
+    assert all(float(words[-1]) > 0 for words in lines)
+    assert "answers" in done.stdout
+    assert "characters of data" in done.stdout
