@@ -17,6 +17,8 @@ import pytest
 import docs_examples
 import goldspan
 from docs_examples import ROOT, Block, Command, ExampleError, blocks, commands, matches
+from goldspan import judge, semconv
+from goldspan.sinks.losses import LOSSES
 
 TAUGHT = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [*TAUGHT, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
@@ -66,11 +68,28 @@ def test_the_page_on_live_scoring_names_every_argument_and_every_limit() -> None
     assert {name for name in arguments if f"`{name}`" not in page} == set()
 
 
-@pytest.mark.parametrize("package", ["capture", "extraction", "goldens", "online", "otlp", "scoring", "sinks", "store"])
+@pytest.mark.parametrize(
+    "package", ["capture", "extraction", "goldens", "judge", "online", "otlp", "scoring", "sinks", "store"]
+)
 def test_the_page_on_architecture_names_every_module_of_a_large_package(package: str) -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     modules = {path.stem for path in (ROOT / "src" / "goldspan" / package).glob("*.py")} - {"__init__"}
     assert {module for module in modules if f"`{module}`" not in page} == set()
+
+
+def test_the_page_on_the_judge_names_every_argument_every_attribute_and_every_counter() -> None:
+    page = (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")
+    arguments = {*signature(judge.Judge).parameters, *signature(judge.ModelEndpoint).parameters}
+    told = {value for name, value in vars(semconv).items() if name.startswith("JUDGE_")} - {
+        each.name for each in LOSSES
+    }
+    assert len(told) == 15
+    assert {name for name in (*arguments, *told) if not re.search(rf"[`(\s]{re.escape(name)}[`=,]", page)} == set()
+
+
+def test_the_page_on_sinks_names_every_way_of_losing_something() -> None:
+    page = (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")
+    assert {loss.name for loss in LOSSES if f"| `{loss.name}` |" not in page} == set()
 
 
 def test_blocks_are_found_with_their_language_place_and_notes() -> None:
