@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 STRESS ?= 1
 RUN := $(VENV)/bin/python -m
+# Whole files side by side: what a file sets up once is set up once.
+PYTEST := pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: demo install format lint types test cover recipes stress bench docs screenshots help
@@ -26,11 +28,11 @@ types: $(VENV)/.dev ## mypy --strict
 	$(RUN) mypy
 
 test: $(VENV)/.dev ## the tests; what is skipped for want of a program is named at the end
-	$(RUN) pytest
+	$(RUN) $(PYTEST)
 
 cover: $(VENV)/.dev ## the tests again with branch coverage, where nothing may be skipped
 	$(RUN) coverage erase
-	$(RUN) coverage run -m pytest --nothing-skipped
+	$(RUN) coverage run -m $(PYTEST) --nothing-skipped
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage report
 

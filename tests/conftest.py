@@ -14,8 +14,10 @@ from goldspan import _guard
 
 pytest_plugins = ["pytester"]
 
-for variable in [name for name in os.environ if name.startswith(("GOLDSPAN_", "OTEL_"))]:
+for variable in [name for name in os.environ if name.startswith(("GOLDSPAN_", "OTEL_", "OPENAI_"))]:
     del os.environ[variable]  # a developer's own settings are no part of what is tested
+for variable in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+    os.environ.pop(variable, None)  # nor is a terminal, of which those who run tests side by side tell each process
 os.environ["GOLDSPAN_STRICT"] = "1"
 
 # How long an example takes says more about the machine than about us.
