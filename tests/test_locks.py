@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from forks import fork, forking
 from goldspan import _guard
 from goldspan._locks import ModuleLock
 from goldspan.capture import threads
@@ -74,23 +74,21 @@ def carried() -> None:
 BOUNDED = Bounded(3)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("lock", "use"),
     [(_guard._lock, counted_by_the_guard), (threads._lock, carried), (BOUNDED._lock, lambda: BOUNDED("new"))],
     ids=["guard", "threads", "labels"],
 )
-def test_a_child_waits_for_no_thread_of_its_parent(lock: ModuleLock | threading.Lock, use: object) -> None:
+def test_a_child_waits_for_no_thread_of_its_parent(
+    lock: ModuleLock | threading.Lock, use: Callable[[], object]
+) -> None:
+    def is_free() -> bool:
+        waiting = threading.Thread(target=use, daemon=True)
+        waiting.start()
+        waiting.join(20)
+        return not waiting.is_alive()
+
     with held_elsewhere(lock):
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                waiting = threading.Thread(target=use, daemon=True)  # type: ignore[arg-type]
-                waiting.start()
-                waiting.join(20)
-                status = 2 if waiting.is_alive() else 0
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert fork(is_free)()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, StatusCode,
 
 import goldspan
 from capture.telemetry import Exported, Install
+from forks import fork, forking
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Limits, _guard
 from goldspan.capture.records import record_of
 from goldspan.online import Counts
@@ -484,7 +484,7 @@ def test_an_exporter_gets_a_batch_processor_of_its_own(exported: Exported, insta
     assert exported.names == ["execute_tool search", "invoke_agent booking"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_starts_afresh(exported: Exported, install: Install) -> None:
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor())
@@ -492,13 +492,9 @@ def test_a_forked_child_starts_afresh(exported: Exported, install: Install) -> N
     with trace.get_tracer("app").start_as_current_span("open in the parent"):
         scorer = processor._scorer
         scorer._lock.acquire()  # another thread was just at work
-        child = os.fork()
-        if child == 0:
-            fresh = len(scorer) == 0 and scorer._lock.acquire(timeout=1)
-            os._exit(0 if fresh else 1)
+        child_is_fresh = fork(lambda: len(scorer) == 0 and scorer._lock.acquire(timeout=1))
         scorer._lock.release()
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
+        assert child_is_fresh()
         assert len(scorer) == 1
 
 

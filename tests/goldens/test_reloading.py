@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from forks import fork, forking
 from goldspan import _guard
 from goldspan.errors import ConfigurationError, GoldenError
 from goldspan.goldens import Goldens
@@ -301,7 +302,7 @@ def test_a_process_that_can_start_no_thread_keeps_its_goldens(file: Path, monkey
     assert _guard.failures["watch golden files"] == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_forked_child_watches_with_a_thread_of_its_own(file: Path, closed: bool) -> None:
@@ -310,18 +311,14 @@ def test_a_forked_child_watches_with_a_thread_of_its_own(file: Path, closed: boo
     if closed:
         goldens.close()
         wait_until(lambda: not watchers())
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            none_yet = not watchers()
-            reads = ids(goldens.current) == ["a"]
-            if not closed:
-                write(file, golden("child"))
-                wait_until(lambda: ids(goldens.current) == ["child"])
-            status = 0 if none_yet and reads and len(watchers()) == (not closed) else 2
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+
+    def watches() -> bool:
+        none_yet = not watchers()
+        reads = ids(goldens.current) == ["a"]
+        if not closed:
+            write(file, golden("child"))
+            wait_until(lambda: ids(goldens.current) == ["child"])
+        return none_yet and reads and len(watchers()) == (not closed)
+
+    assert fork(watches)()
     goldens.close()

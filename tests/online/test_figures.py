@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
+from forks import fork, forking
 from goldspan import ConfigurationError, Evaluation, Golden, Match, Run, Score
 from goldspan.online.figure_sink import FigureSink
 from goldspan.online.figures import VERDICT, Figures, Series
@@ -300,15 +300,16 @@ def test_figures_that_are_folded_while_they_are_read_are_left_out() -> None:
     assert list(reading) == []
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@forking
 def test_a_forked_child_counts_only_its_own_runs() -> None:
     telemetry = Telemetry()
     telemetry.sink.submit(_evaluation(1, False))
+
+    def counts_its_own() -> bool:
+        telemetry.sink.submit(_evaluation(2, True))
+        return [figure.counts.passed for figure in telemetry.sink.snapshot().figures] == [1, 1]
+
     with telemetry.sink._lock:  # as if another thread were submitting
-        child = os.fork()
-        if not child:
-            telemetry.sink.submit(_evaluation(2, True))
-            figures = telemetry.sink.snapshot().figures
-            os._exit([figure.counts.passed for figure in figures] != [1, 1])
-    assert os.waitpid(child, 0)[1] == 0
+        child_did = fork(counts_its_own)
+    assert child_did()
     assert [figure.counts.failed for figure in telemetry.sink.snapshot().figures] == [1, 1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forks import fork, forking
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, ToolDefinition, _guard, evaluate, sinks
 from goldspan.judge import BackgroundJudge, Budget, Judge, Opinion, Question
 from goldspan.online.pipeline import Pipeline
@@ -332,26 +332,24 @@ def test_a_verdict_whose_delivery_raises_is_reported_and_the_next_one_comes(monk
     assert _guard.failures["deliver a verdict"] == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_judges_for_itself_and_the_parent_goes_on() -> None:
     kept, asked = Kept(), Asked(waits=True)
     pipeline = Pipeline(GOLDENS, sinks=[kept], judge=judge_of(asked))
     pipeline.evaluate(RUN)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            pipeline.forget()
-            asked.let.set()
-            kept.evaluations.clear()
-            pipeline.evaluate(replace(RUN, run_id="child"))
-            pipeline.flush_verdicts(WAIT_MS)
-            status = 0 if kept.told == [(1, None), (2, 0.5)] else 2
-        finally:
-            os._exit(status)
+
+    def judges() -> bool:
+        pipeline.forget()
+        asked.let.set()
+        kept.evaluations.clear()
+        pipeline.evaluate(replace(RUN, run_id="child"))
+        pipeline.flush_verdicts(WAIT_MS)
+        return kept.told == [(1, None), (2, 0.5)]
+
+    child_did = fork(judges)
     asked.let.set()
     assert pipeline.flush_verdicts(WAIT_MS)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert child_did()
     assert kept.told == [(1, None), (2, 0.5)]
     pipeline.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from forks import fork, forking
 from goldspan import _guard
 from goldspan.online import Worker
 from goldspan.online.clock import AwakeClock
@@ -162,21 +162,21 @@ def test_a_flush_from_the_work_itself_does_not_wait_for_itself() -> None:
     worker.stop(30)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_begins_anew_with_a_thread_of_its_own(work: Work) -> None:
-    work.go.clear()
-    work.worker.put(1)
-    child = os.fork()
-    if child == 0:
+    def begins_anew() -> bool:
         work.worker.forget()
         work.go = threading.Event()
         work.go.set()
         work.worker.put(2)
-        os._exit(0 if work.worker.flush(30) and work.done == [2] else 1)
+        return work.worker.flush(30) and work.done == [2]
+
+    work.go.clear()
+    work.worker.put(1)
+    child_did = fork(begins_anew)
     work.go.set()
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert child_did()
     assert work.worker.flush(30)
     assert work.done == [1]
 
