@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 STRESS ?= 1
 RUN := $(VENV)/bin/python -m
-# Whole files side by side: what a file sets up once is set up once.
-PYTEST := pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+# Whole files side by side: what a file sets up once is set up once. Many tests wait more than they work.
+PYTEST := pytest --numprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: demo install format lint types test cover recipes stress bench docs screenshots help
@@ -40,7 +40,7 @@ recipes: ## environments with Logfire, Langfuse, Traceloop and others, for the t
 	@$(PYTHON) tests/recipes/environments.py
 
 stress: $(VENV)/.dev ## the tests that take minutes or hours; STRESS=0.01 makes them a hundredth as long
-	STRESS=$(STRESS) $(RUN) pytest -m stress --capture=no
+	STRESS=$(STRESS) $(RUN) pytest -m stress --capture=no -o faulthandler_timeout=0
 
 bench: $(VENV)/.dev ## the figures in the docs
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -19,6 +20,8 @@ for variable in [name for name in os.environ if name.startswith(("GOLDSPAN_", "O
 for variable in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
     os.environ.pop(variable, None)  # nor is a terminal, of which those who run tests side by side tell each process
 os.environ["GOLDSPAN_STRICT"] = "1"
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does that to what it runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # and the programs that tests interrupt would inherit it
 
 # How long an example takes says more about the machine than about us.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])

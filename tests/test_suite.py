@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
+
+from forks import fork, forking
 
 NEEDY = """
     import pytest
@@ -50,3 +55,28 @@ def test_the_full_run_passes_when_everything_ran(suite: pytest.Pytester) -> None
     result = suite.runpytest_subprocess("--nothing-skipped", "-k", "three")
     result.assert_outcomes(passed=1, deselected=3)
     assert result.ret == 0
+
+
+@forking
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_tells_whether_it_held_and_does_not_come_back(capfd: pytest.CaptureFixture[str]) -> None:
+    parent = os.getpid()
+    assert fork(lambda: os.getpid() != parent)()
+    assert not fork(lambda: False)()
+    assert not fork(lambda: [][0])()
+    assert "IndexError" in capfd.readouterr().err
+    assert not fork(lambda: os.kill(os.getpid(), signal.SIGALRM))()
+    assert os.getpid() == parent
+
+
+@pytest.mark.needs("sh")
+def test_where_a_shell_has_it_ignore_ctrl_c_what_it_starts_hears_it(suite: pytest.Pytester) -> None:
+    ask = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    suite.makepyfile(f"""
+        import subprocess, sys
+
+        def test_a_program():
+            subprocess.run([sys.executable, "-c", {ask!r}], check=True)
+    """)
+    ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "pytest", "-k", "program"]
+    assert suite.run(*ignoring).ret == 0
