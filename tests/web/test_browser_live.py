@@ -145,7 +145,7 @@ def test_what_appears_leaves_alone_what_is_being_typed(visit: Visit, gateway: Ga
             send(f"order T{number}")
             expect(run_with(visit, f"order T{number}")).to_be_visible()
             expect(since).to_be_focused()
-    visit.page.keyboard.type("1h")
+    visit.page.keyboard.insert_text("1h")
     visit.page.wait_for_url("**/?since=1h")
     expect(since).to_be_focused()
     expect(run_with(visit, "order T2")).to_be_visible()
