@@ -89,6 +89,18 @@ def test_differences_are_shown_where_values_are_kept(tmp_path: Path) -> None:
         assert [(each.path, each.expected, each.called) for each in line.differences] == expected
 
 
+def test_what_would_have_accepted_a_value_is_kept_and_shown_and_older_stores_have_none(tmp_path: Path) -> None:
+    golden = Golden("g", tools=(ExpectedTool("pay", {"to": "Bank", "sum": 1}),))
+    evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"to": "bank", "sum": 2}),)), golden)
+    document = stored(tmp_path, evaluated).current.document
+    (line,) = lines_of(document)
+    assert [each.hint for each in line.differences] == ["differs only in case: {folded: ...} accepts it", None]
+    assert [sorted(each) for each in document["rows"][0]["differences"]] == [
+        ["called", "expected", "hint", "note", "path"],
+        ["called", "expected", "note", "path"],
+    ]
+
+
 def test_differences_of_the_first_stores_are_notes(tmp_path: Path) -> None:
     golden = Golden("g", tools=(ExpectedTool("pay", {"sum": 1}),))
     evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"sum": 2}),)), golden)

@@ -9,7 +9,7 @@ def normalized(text: str | None) -> str:
     """The form in which typed texts are compared: white space, case and Unicode composition do not matter."""
     if text is None:
         return ""
-    folded = text.casefold() if text.isascii() else _composed(_composed(text).casefold())
+    folded = text.casefold() if text.isascii() else composed(composed(text).casefold())
     return " ".join(folded.split())
 
 
@@ -20,7 +20,8 @@ _TOO_MANY_MARKS = b"\1" * 31
 Python the square of its length: 10 MB of them, hours."""
 
 
-def _composed(text: str) -> str:
+def composed(text: str) -> str:
+    """The text in Unicode normal form C, unless it would take too long to make."""
     if len(text) > _SHORT and _TOO_MANY_MARKS in bytes(map(bool, map(unicodedata.combining, text))):
         return text
     return unicodedata.normalize("NFC", text)

@@ -60,9 +60,12 @@ class Contrast(NamedTuple):
     called: str
     note: str | None = None
     """Why the two could not be compared; `None`: they were, and differ."""
+    hint: str | None = None
+    """What would have accepted the called value."""
 
     def __str__(self) -> str:
-        why = f" ({self.note})" if self.note else ""
+        said = self.note or self.hint
+        why = f" ({said})" if said else ""
         return f"{self.path}: expected {self.expected}, called with {self.called}{why}"
 
 
@@ -108,7 +111,7 @@ def differences_of(
             differing.append(path)
             if values:
                 expected, called = said(difference.expected, path, redact), said(difference.called, path, redact)
-                differences.append(Contrast(path, expected, called, difference.note))
+                differences.append(Contrast(path, expected, called, difference.note, difference.hint))
     return differing, differences
 
 

@@ -76,6 +76,10 @@ class Stated:
         """What is looked at of arguments and result."""
         return content(arguments) if self.arguments else None, content(result) if self.result else None
 
+    def parts(self, arguments: Any, result: Any) -> tuple[Any, Any]:
+        """What is looked at of arguments and result, itself."""
+        return arguments if self.arguments else None, result if self.result else None
+
 
 class Plan:
     """Slots, each with the number of its stage, and which of them a call may answer."""

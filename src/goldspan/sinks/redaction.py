@@ -248,7 +248,7 @@ def _difference(difference: Difference, allowed: _Paths) -> Difference:
     paths = [".".join(steps[: count + 1]) for count in range(len(steps))]
     if ALL in allowed or not allowed.isdisjoint(paths):
         return difference
-    return Difference(difference.key, _side(difference.expected), _side(difference.called))
+    return Difference(difference.key, _side(difference.expected), _side(difference.called), hint=difference.hint)
 
 
 def _side(value: Any) -> Any:

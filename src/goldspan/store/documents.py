@@ -8,7 +8,7 @@ from typing import Any
 
 from goldspan.extraction.names import fold
 from goldspan.model import Evaluation, Health, Row, Run, ToolCall, ToolDefinition
-from goldspan.model.rendering import differences_of
+from goldspan.model.rendering import Contrast, differences_of
 from goldspan.sinks.documents import evaluation_document
 
 LONGEST_INPUT = 2000
@@ -118,6 +118,14 @@ def _type_of(error: str) -> str:
     return told[0] if told else "failed"
 
 
+def _difference(contrast: Contrast) -> dict[str, Any]:
+    """A value that differs; a hint only where there is one."""
+    document = contrast._asdict()
+    if contrast.hint is None:
+        del document["hint"]
+    return document
+
+
 def _row(row: Row, keep_arguments: bool) -> Iterator[tuple[str, Any]]:
     """A line of the comparison; the call of it is told by its position."""
     differing, differences = differences_of(row, values=keep_arguments)
@@ -129,6 +137,6 @@ def _row(row: Row, keep_arguments: bool) -> Iterator[tuple[str, Any]]:
     if differing:
         yield "differing", differing
     if differences:
-        yield "differences", [each._asdict() for each in differences]
+        yield "differences", [_difference(each) for each in differences]
     if row.note:
         yield "note", row.note

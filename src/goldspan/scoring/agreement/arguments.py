@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from math import fsum
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ from goldspan._guard import guard
 from goldspan.extraction.notation import denoted
 from goldspan.model import ABSENT, Agreement, Difference, ExpectedTool, ToolCall
 from goldspan.scoring.agreement.equality import SIMPLE, as_dictionary, as_list, completed, is_nothing, same
+from goldspan.scoring.agreement.matcher_hints import hint
 from goldspan.scoring.agreement.schemas import Shape, shape_of
 from goldspan.scoring.agreement.values import Judge
 
@@ -63,7 +65,20 @@ def _told(found: _Found | None) -> Agreement | None:
     if found is None:
         return None
     share, differences = found
-    return Agreement(share, tuple([Difference(*each) for each in differences])) if differences else WHOLLY
+    if not differences:
+        return WHOLLY
+    told = [Difference(*each, _hint_at(*each)) for each in islice(differences, _MOST_HINTS)]
+    told += [Difference(*each) for each in islice(differences, _MOST_HINTS, None)]
+    return Agreement(share, tuple(told))
+
+
+_MOST_HINTS = 20
+"""So many differences of a call come with a hint: nobody reads more of them."""
+
+
+def _hint_at(key: str, expected: Any, called: Any, note: str | None) -> str | None:
+    """What would have accepted the value; nothing where the two could not be compared."""
+    return hint(expected, called) if note is None else None
 
 
 def _arguments(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None) -> _Found | None:

@@ -1,20 +1,29 @@
 """When two plain values are the same: the one place where an expected and a called value meet.
 
 A key that is absent equals `None`, and `None` equals `{}`. 1 equals 1.0, but `True` is no number; NaN equals NaN; lists
-are ordered, and a tuple is a list. Nothing here recurses over values: they may be nested as deeply as they like, hold
-themselves, and be of types that refuse to be compared.
+are ordered, and a tuple is a list. A float equals a number within `TOLERANCE`, so that 0.1 + 0.2 is 0.3; integers are
+exact. Texts are equal in Unicode normal form C, so that it does not matter how an "é" is composed; the keys of
+dictionaries are exact. Because of the tolerance, equality is reflexive and symmetric but not transitive.
+
+Nothing here recurses over values: they may be nested as deeply as they like, hold themselves, and be of types that
+refuse to be compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isclose
 from typing import Any, TypeAlias
 
+from goldspan.goldens.texts import composed
 from goldspan.model import ABSENT
 from goldspan.scoring.agreement.schemas import Shape
 
 SIMPLE = frozenset({bool, float, int, str})
-"""The types of most arguments. Two values of the same one of them differ or not as `==` says, but for NaN."""
+"""The types of most arguments. Two values of the same one of them agree or not without a look inside."""
+
+TOLERANCE = 1e-9
+"""By how much of the greater one a float and another number may differ and be equal."""
 
 Leaf: TypeAlias = Callable[[Any, Any, Shape | None], bool]
 """Whether a called value is what was expected, where the two are not both dictionaries or both lists."""
@@ -37,8 +46,41 @@ def same(wanted: Any, given: Any, _: Shape | None = None) -> bool:
                 return True
             if isinstance(wanted, bool) is not isinstance(given, bool):
                 return False
-        return bool(wanted == given) or bool(wanted != wanted and given != given)  # only NaN differs from itself
+        return bool(wanted == given) or _nearly(wanted, given)
     except Exception:  # noqa: BLE001 - values of a user's own types may compare as they like
+        return False
+
+
+def _nearly(wanted: Any, given: Any) -> bool:
+    """Whether two values are equal that `==` tells apart."""
+    kind = type(wanted)
+    if kind is type(given) and (kind is int or (kind is str and wanted.isascii() and given.isascii())):
+        return False  # as most that differ
+    if isinstance(wanted, str):
+        return isinstance(given, str) and same_text(wanted, given)
+    numbers = isinstance(wanted, _NUMBERS) and isinstance(given, _NUMBERS)
+    if numbers and (isinstance(wanted, float) or isinstance(given, float)) and close(wanted, given):
+        return True
+    return bool(wanted != wanted and given != given)  # only NaN differs from itself
+
+
+_NUMBERS = (int, float)
+"""A tuple, which is checked in half the time that `int | float` takes."""
+
+
+def same_text(one: str, other: str) -> bool:
+    """Whether two texts that `==` tells apart are equal in Unicode normal form C."""
+    if one.isascii() and other.isascii():
+        return False
+    # No text has more than four times the characters of another that it equals (UAX #15, section 12.1).
+    return len(one) <= 4 * len(other) and len(other) <= 4 * len(one) and composed(one) == composed(other)
+
+
+def close(one: float, other: float, tolerance: float = TOLERANCE) -> bool:
+    """Whether two numbers differ by so little of the greater one. An integer too great for a float is close to none."""
+    try:
+        return isclose(one, other, rel_tol=tolerance)
+    except OverflowError:
         return False
 
 

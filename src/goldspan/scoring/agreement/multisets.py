@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from itertools import chain
+from math import inf
+from types import MappingProxyType
 from typing import Any
 
+from goldspan.goldens.texts import composed
 from goldspan.model import ABSENT
+from goldspan.scoring.agreement.equality import TOLERANCE, close, equal, same
 
 Fits = Callable[[Any, Any], bool]
 """Whether a given item will do for a wanted one. What will do for one of two equal items will do for the other."""
@@ -36,9 +40,7 @@ def _without_equals(
     Of the wanted items the plain ones come first: they fail fastest.
     """
     wanted_read, given_read = (list(map(read, items)) if read else items for items in (wanted, given))
-    wanted_keys, given_keys = equality_keys(wanted_read), equality_keys(given_read)
-    if None in wanted_keys:  # matchers, it may be, and they tell `None` from `{}`, which are equal
-        wanted_keys, given_keys = (equality_keys(items, with_nothing=False) for items in (wanted_read, given_read))
+    wanted_keys, given_keys = _keys_of_both(wanted_read, given_read)
     places: dict[Hashable, list[int]] = {}
     for place in reversed(range(len(given))):
         places.setdefault(given_keys[place], []).append(place)
@@ -53,6 +55,17 @@ def _without_equals(
         else:
             plain.append(item)
     return plain + others, [item for place, item in enumerate(given) if place not in taken]
+
+
+def _keys_of_both(
+    wanted: Sequence[Any], given: Sequence[Any]
+) -> tuple[Sequence[Hashable | None], Sequence[Hashable | None]]:
+    """The `equality_keys` of two sides; `None` also for what must be compared pair by pair."""
+    keys = equality_keys([*wanted, *given])
+    if None in keys[: len(wanted)]:  # matchers, it may be, and they tell apart what is equal
+        keys = equality_keys([*wanted, *given], as_written=True)
+    apart = [None if type(key) is Near else key for key in keys]
+    return apart[: len(wanted)], apart[len(wanted) :]
 
 
 def _assigned(wanted: Sequence[Any], given: Sequence[Any], fits: Fits, look: Look) -> bool:
@@ -101,63 +114,193 @@ _WHOLE = frozenset({str, int, float})
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 _DEEPEST = 32
-_OWN_KEY = frozenset({str, int})
-"""What is its own key: most of all values."""
+_SIMPLE = frozenset({str, int, float})
 _CONTAINERS = frozenset({list, tuple, dict})
-_MOST = 200_000
+_MOST = 400_000
 """Values within values. Lists that hold one another several times have more of them than there is time."""
 _NOTHING = ("nothing",)
 _NOT_A_NUMBER = ("not a number",)
+_NO_CLASSES: Mapping[float, Hashable] = MappingProxyType({})
 
 
-def equality_keys(values: Iterable[Any], *, with_nothing: bool = True) -> list[Hashable | None]:
-    """For each value a key that equal values share and no others have.
+class Near:
+    """The key of a value with a float in it that equals numbers which are not all equal to one another.
 
-    `None` where a value is not made of plain JSON values alone, is nested too deeply, comes after too many, or, unless
-    `with_nothing`, has a `None` or a `{}` in it.
+    Two of these keys are equal where their values are.
     """
-    room = _MOST
 
-    def key(value: Any, depth: int) -> Hashable | None:
-        nonlocal room
+    __slots__ = ("_common", "_value")
+
+    def __init__(self, value: Any, common: Hashable) -> None:
+        self._value = value
+        self._common = hash(common)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Near) and self._common == other._common and equal(self._value, other._value)
+
+    def __hash__(self) -> int:
+        return self._common
+
+
+def equality_keys(values: Iterable[Any], *, as_written: bool = False) -> list[Hashable | None]:
+    """For each value a key that equal values share and no others have. The keys hold among these values only.
+
+    `None` where a value is not made of plain JSON values alone, is nested too deeply or comes after too many; with
+    `as_written` also where a matcher may tell it from a value that it equals, as `None` from `{}`.
+    """
+    values = list(values)
+    keys = _Keys(as_written)
+    found = keys.of(values)
+    respelled = keys.respelled if as_written else frozenset[str]()
+    classes = _classes(keys.floats, _exact_numbers(values)) if keys.floats else {}
+    return _Keys(as_written, classes, respelled).of(values) if classes or respelled else found
+
+
+class _Keys:
+    """Makes the keys of values. The first time it finds what the second time must know, where there has to be one."""
+
+    __slots__ = ("_as_written", "_classes", "_near", "_own_key", "_respelled", "_room", "floats", "respelled")
+
+    def __init__(
+        self, as_written: bool, classes: Mapping[float, Hashable] = _NO_CLASSES, respelled: Set[str] = frozenset()
+    ) -> None:
+        self._as_written = as_written
+        self._classes = classes
+        self._respelled = respelled
+        self._own_key = None if classes or respelled else int
+        self._near = False
+        self._room = _MOST
+        self.floats: set[float] = set()
+        """The floats that may equal other numbers."""
+        self.respelled: set[str] = set()
+        """The texts that were written in another form than the normal one; here they are in the normal one."""
+
+    def of(self, values: Iterable[Any]) -> list[Hashable | None]:
+        """The key of each value."""
+        return [self._whole(value) for value in values]
+
+    def _whole(self, value: Any) -> Hashable | None:
+        self._near = False
+        key = self._key(value, 0)
+        return Near(value, key) if self._near and key is not None else key
+
+    def _key(self, value: Any, depth: int) -> Hashable | None:
         kind = type(value)
-        if kind is str or kind is int or kind is float:
-            return value if value == value else _NOT_A_NUMBER
+        if kind is str:
+            return value if self._own_key and value.isascii() else self._text(value)
+        if kind is int or kind is float:
+            return self._number(value)
         if kind is bool:
             return (bool, value)
         if value is None or value is ABSENT:
-            return _NOTHING if with_nothing else None
+            return None if self._as_written else _NOTHING
         if kind not in _CONTAINERS or depth == _DEEPEST:
             return None
-        room -= len(value)
-        if room < 0:
+        self._room -= len(value)
+        if self._room < 0:
             return None
         if kind is not dict:
-            items = [item if type(item) in _OWN_KEY else key(item, depth + 1) for item in value]
+            own = self._own_key
+            items = [item if type(item) is own else self._key(item, depth + 1) for item in value]
             return None if None in items else (list, *items)
-        known = with_nothing or bool(value)
+        return self._entries(value, depth + 1)
+
+    def _entries(self, value: dict[Any, Any], depth: int) -> Hashable | None:
+        known, own = not self._as_written or bool(value), self._own_key
         entries: list[tuple[Any, Hashable]] = []
         for name, item in value.items():
-            inside = item if type(item) in _OWN_KEY else key(item, depth + 1)
+            inside = item if type(item) is own else self._key(item, depth)
             if inside is None:
                 known = False
             elif inside is not _NOTHING:
                 entries.append((name, inside))
         return (frozenset(entries) or _NOTHING) if known else None
 
-    return [key(value, 0) for value in values]
+    def _text(self, value: str) -> Hashable | None:
+        key = composed(value)
+        if key != value:
+            self.respelled.add(key)
+        return None if key in self._respelled else key
+
+    def _number(self, value: float) -> Hashable | None:
+        if value != value:
+            return _NOT_A_NUMBER
+        if type(value) is float and not _is_exact(value):
+            self.floats.add(value)
+        key = self._classes.get(value)
+        if key is None:
+            return value
+        if self._as_written:
+            return None
+        self._near = self._near or type(key) is tuple
+        return key
 
 
 def surely_differ(one: Any, other: Any) -> bool:
-    """Whether two dictionaries differ in a text or a whole number, so that there is no need to make their keys.
+    """Whether two dictionaries differ in a text or a number, so that there is no need to make their keys.
 
     It takes a tenth of the time of making them. `False` says nothing: the two may differ all the same.
     """
     if type(one) is not dict or type(other) is not dict:
         return False
     for name, value in one.items():
-        if type(value) in _OWN_KEY:
+        if type(value) in _SIMPLE:
             found = other.get(name)
-            if type(found) in _OWN_KEY and found != value:
+            if type(found) not in _SIMPLE or found == value:
+                continue
+            if (type(found) is int and type(value) is int) or not same(value, found):
                 return True
     return False
+
+
+# --- numbers that are nearly the same ---------------------------------------------------------------------------------
+
+
+def _classes(floats: Set[float], exact: Set[float]) -> Mapping[float, Hashable]:
+    """For numbers that may equal others among these the key that they share; a tuple where not all of them are equal.
+
+    Where the tolerance begins and ends may depend on rounding. So numbers count as near from twice the tolerance, and
+    as certainly equal up to half of it: between the two there are only keys that have the values compared.
+    """
+    classes: dict[float, Hashable] = {}
+    for run in _runs(sorted(floats | exact)):
+        if len(run) > 1 and not floats.isdisjoint(run):
+            alike = close(run[0], run[-1], TOLERANCE / 2) and sum(number in exact for number in run) <= 1
+            classes |= dict.fromkeys(run, run[0] if alike else ("about", run[0]))
+    return classes
+
+
+def _runs(ascending: Iterable[float]) -> list[list[float]]:
+    """The numbers in groups in which each is near the next one."""
+    runs: list[list[float]] = []
+    for number in ascending:
+        if runs and close(runs[-1][-1], number, 2 * TOLERANCE):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
+
+
+def _is_exact(number: float) -> bool:
+    """Whether it equals no other number that is one of these too; all integers are."""
+    return abs(number) == inf or (number.is_integer() and abs(number) < _GREAT)
+
+
+_GREAT = 0.4 / TOLERANCE
+"""Whole numbers below it are further apart than twice the tolerance."""
+
+
+def _exact_numbers(values: Iterable[Any]) -> Set[float]:
+    """The integers, and the floats that are as exact, at any depth."""
+    found: set[float] = set()
+    waiting = list(values)
+    met: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        kind = type(value)
+        if kind is int or (kind is float and _is_exact(value)):
+            found.add(value)
+        elif kind in _CONTAINERS and id(value) not in met:
+            met.add(id(value))
+            waiting.extend(value.values() if kind is dict else value)
+    return found

@@ -14,7 +14,7 @@ from numbers import Number
 from typing import Any
 
 from goldspan.goldens.patterns import pattern
-from goldspan.goldens.texts import normalized
+from goldspan.goldens.texts import composed, normalized
 from goldspan.model import ABSENT
 from goldspan.model.matchers import (
     Anything,
@@ -133,7 +133,7 @@ _MILLIONTH = 1e-6
 
 def _contains(judge: Judge, wanted: Contains, given: Any, shape: Shape | None) -> bool:
     if isinstance(given, str):
-        return isinstance(wanted.part, str) and wanted.part in given
+        return isinstance(wanted.part, str) and _is_within(wanted.part, given)
     entries = as_dictionary(given)
     if entries is not None:
         part = as_dictionary(wanted.part)
@@ -145,6 +145,12 @@ def _contains(judge: Judge, wanted: Contains, given: Any, shape: Shape | None) -
         return False
     parts = as_list(wanted.part)
     return _each(judge, [wanted.part] if parts is None else parts, items, shape)
+
+
+def _is_within(part: str, text: str) -> bool:
+    if part in text or (part.isascii() and text.isascii()):
+        return part in text
+    return composed(part) in composed(text)
 
 
 def _equal(judge: Judge, wanted: Equal, given: Any, shape: Shape | None) -> bool:

@@ -13,6 +13,7 @@ from itertools import permutations
 from typing import NamedTuple, TypeAlias
 
 from goldspan.model import ExpectedTool, Order, ToolCall
+from goldspan.scoring.agreement.multisets import equality_keys
 from goldspan.scoring.pairing.alignment import align, longest_chain
 from goldspan.scoring.pairing.effort import Effort
 from goldspan.scoring.pairing.merits import UNITS, Schemas, faults_of
@@ -86,11 +87,24 @@ def by_family(plan: Plan, calls: _Calls, order: Order, schemas: Schemas, effort:
     if in_sequence == sorted(in_sequence):
         return chosen, chosen
     chain = longest_chain(chosen, plan.stages, timeline(calls), effort)
-    if len(chain) == len(chosen) or (order == "any" and no_others):
+    if len(chain) == len(chosen) or (order == "any" and no_others and _all_differ(plan, families)):
         return chosen, chain
     if any(call.error is not None or not plan.takes_any(call) for members in families.values() for _, call in members):
         return None
     return _all_alike(plan, calls, families, chosen, effort)
+
+
+def _all_differ(plan: Plan, families: Mapping[_Slots, _Calls]) -> bool:
+    """Whether no two calls of a family hold the same in what is stated, however they write it."""
+    for slots, members in families.items():
+        stated = plan.stated(slots) if len(members) > 1 else None
+        if stated is None:
+            continue
+        held = [stated.parts(call.arguments, call.result) for _, call in members]
+        keys = equality_keys(held)
+        if None in keys or len(set(keys)) < len(keys):
+            return False
+    return True
 
 
 def _are_apart(families: Iterable[_Slots]) -> bool:
