@@ -34,6 +34,7 @@ _FACTS: Mapping[str, str] = {
     "session_id": "session",
     "request_id": "request",
     "tools": "tools offered",
+    "finish": "why the model stopped",
 }
 
 

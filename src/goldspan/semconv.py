@@ -62,6 +62,10 @@ REVISION = "goldspan.revision"
 RUN_ID = "goldspan.run.id"
 SCORING_VERSION = "goldspan.scoring.version"
 
+# Ours: the spans of `@goldspan.trace` functions.
+SCOPE = "goldspan"
+"""Their instrumentation scope."""
+
 # Ours: evaluations as spans of their own, named `evaluate` and the unit.
 EVALUATION_MARK = "goldspan.evaluation"
 """True on a span that is itself an evaluation, from when it starts: such spans are never part of a run."""
@@ -106,6 +110,7 @@ EVICTED_COUNTER = "goldspan.traces.evicted"
 UNENDED_RUNS_COUNTER = "goldspan.runs.unended"
 SAMPLED_OUT_COUNTER = "goldspan.runs.sampled_out"
 OVER_BUDGET_COUNTER = "goldspan.evaluations.over_budget"
+INVISIBLE_RUNS_COUNTER = "goldspan.runs.calls_invisible"
 RELOAD_FAILURES_COUNTER = "goldspan.goldens.reload_failures"
 SINK_DROPPED_COUNTER = "goldspan.sink.dropped"
 SINK_LABEL = "goldspan.sink"

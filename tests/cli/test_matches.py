@@ -10,7 +10,7 @@ import pytest
 
 from goldspan.cli.app import run
 from goldspan.model import SpanRecord
-from spans import agent, in_trace, inside, span, tool
+from spans import agent, in_trace, inside, model, says, span, tool
 
 TRACES = Path(__file__).parent.parent.parent / "examples" / "traces.jsonl"
 
@@ -80,8 +80,9 @@ def test_what_a_goldens_name_does_not_tell_stands_beside_it(
     own = agent("clerk", asked="What time is it?", goldspan__expected_tools="clock", **in_trace(1))
     named = {"goldspan__component__name": "booking", "goldspan__golden__id": "hotel"}
     other = span("part", end_ns=10**12, **named, **inside(asked))
+    heard = [model(answered=[says("Done.")], **inside(each)) for each in (own, other)]
     traces = tmp_path / "traces.json"
-    spans = [as_otlp(record) for record in (asked, part, other, tool("search", {"q": 1}, **inside(part)), own)]
+    spans = [as_otlp(record) for record in (asked, part, other, tool("search", {"q": 1}, **inside(part)), own, *heard)]
     traces.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
     for unit in ("request", "component"):
         command = ["goldspan", "score", str(traces), "-g", str(goldens), "--unit", unit]

@@ -27,6 +27,8 @@ HEALTHS = st.builds(
     merged=COUNTS,
     unended=COUNTS,
     began_late=COUNTS,
+    calls_invisible=st.booleans(),
+    unknown_spans=COUNTS,
 )
 
 
@@ -43,6 +45,7 @@ def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -
     ("health", "told", "advice"),
     [
         pytest.param(Health(missing_root=True, orphan_spans=2), "the request's own span is missing", "sampling"),
+        pytest.param(Health(calls_invisible=True, content_off=True), "no tool calls could have been seen", "switch"),
         pytest.param(Health(orphan_spans=1), "1 span whose parent is missing", "sampling"),
         pytest.param(Health(content_off=True, arguments_absent=4), "no content recorded", "switch"),
         pytest.param(Health(arguments_absent=4), "4 calls without arguments", "switch"),
@@ -87,6 +90,18 @@ def test_names_without_content_are_told_from_the_spans_themselves() -> None:
     (hint,) = advise(run)
     assert hint.found == "no content recorded"
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in hint.advice
+
+
+def test_what_to_do_about_calls_that_do_not_show_is_told_before_all_else() -> None:
+    root = agent(asked="Hi", dropped_attributes=3, end_ns=10**15)
+    (run,) = extract([root, span("GET", parent_id=root.span_id), span("SELECT", parent_id=root.span_id)])
+    invisible, unknown, *others = advise(run)
+    assert invisible.found == "no tool calls could have been seen"
+    assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in invisible.advice
+    assert unknown.found == "2 spans that no convention knows"
+    assert "@goldspan.trace" in unknown.advice
+    assert "docs/conventions.md" in unknown.advice
+    assert [hint.found for hint in others] == ["3 attributes dropped"]
 
 
 def test_a_span_that_nobody_knows_is_told_where_the_model_was_offered_its_tool() -> None:

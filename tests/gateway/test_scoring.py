@@ -64,6 +64,19 @@ def test_a_request_is_scored_once_a_little_after_its_root_came(line: Line) -> No
     assert line.evaluations() == 1
 
 
+def test_a_request_in_whose_telemetry_no_call_would_show_is_counted(line: Line) -> None:
+    line.post(request(*asking(0)))
+    line.post(request(*asking(1, "search")))
+    line.wait(10.0)
+    assert only_invisible(line) == [trace_id(0)]
+    assert count(line, "goldspan.runs.calls_invisible") == 1
+
+
+def only_invisible(line: Line) -> list[str]:
+    documents = [run.current.document for run in line.runs().values()]
+    return [each["trace_ids"][0] for each in documents if each["health"]["calls_invisible"]]
+
+
 def test_a_request_whose_root_never_comes_is_scored_when_nothing_more_happens(line: Line) -> None:
     line.post(request(*asking(0, "search", "book")[1:]))
     line.wait(10.0)

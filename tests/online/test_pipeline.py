@@ -17,6 +17,7 @@ from goldspan import (
     ExpectedTool,
     Golden,
     Goldens,
+    Health,
     Run,
     ToolCall,
     _guard,
@@ -30,7 +31,7 @@ from goldspan.online.portions import Known, Portion
 from goldspan.online.sampling import Sampling, SamplingRule
 from goldspan.online.sessions import Sessions
 from goldspan.sinks import BackgroundSink
-from spans import agent, inside, span, tool, trace_id
+from spans import agent, in_trace, inside, model, says, span, tool, trace_id
 
 GOLDENS = Goldens([Golden("g", tools=(ExpectedTool("search"),))])
 RUN = Run(run_id="r", golden_id="g", tool_calls=(ToolCall("search"),))
@@ -168,6 +169,27 @@ def test_metrics_for_which_no_time_is_left_say_so_and_are_counted() -> None:
     assert Pipeline(GOLDENS, metrics=["tool_recall"], budget=60).evaluate(RUN) is not None
 
 
+def test_runs_whose_calls_do_not_show_are_counted_and_told_once_for_the_same_conventions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pipeline = Pipeline()
+    for number in range(3):
+        root = agent(asked="Hi", **in_trace(number))
+        pipeline.conclude(Ended("request", (root,)))
+        seen = tool("search", **inside(root))
+        pipeline.conclude(Revised((root,), (root, seen), frozenset({root.span_id, seen.span_id}), Known()))
+    assert pipeline.invisible == 3
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(
+        "goldspan, of runs read by genai (logged once): no tool calls could have been seen."
+    )
+    assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in record.getMessage()
+    pipeline.evaluate(Run("other", conventions=("pydantic_ai",), health=Health(calls_invisible=True)))
+    assert "include_content=True" in caplog.records[-1].getMessage()
+    assert len(caplog.records) == 2
+
+
 # --- units ------------------------------------------------------------------------------------------------------------
 
 
@@ -301,7 +323,7 @@ def test_goldens_that_were_read_again_are_taken_up_with_the_next_run_and_told_to
     assert plain.adopted == [["g"]]
     root = agent(goldspan__golden__id="g")
     with pytest.raises(OSError, match="disk full"):  # sinks fail aloud here
-        pipeline.conclude(Ended("request", (root,)))
+        pipeline.conclude(Ended("request", (root, model(answered=[says("Done.")], **inside(root)))))
     assert plain.adopted == behind.adopted == [["g"], ["g", "other"]]
     assert plain.evaluations[0].score("tool_recall").value == 0.0  # type: ignore[union-attr]
     assert len(plain.evaluations[0].golden.tools) == 2  # type: ignore[union-attr]

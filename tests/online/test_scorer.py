@@ -172,6 +172,7 @@ def test_what_did_not_come_as_it_should_is_counted_once() -> None:
         "goldspan.runs.sampled_out": 1,
         "goldspan.spans.unscored": 1,
         "goldspan.traces.evicted": 1,
+        "goldspan.runs.calls_invisible": 1,
     }
     for _ in range(2):
         assert {name: live.meter.counts(name)[()] for name in expected} == expected

@@ -43,7 +43,7 @@ class _Capture:
         self.allowed: frozenset[str] | None = None
         if provider is None or isinstance(provider, _NOT_RECORDING):
             return
-        self.tracer = provider.get_tracer("goldspan", __version__)
+        self.tracer = provider.get_tracer(semconv.SCOPE, __version__)
         taken = _said() if arguments is None else arguments
         self.arguments = taken is True
         self.allowed = taken if isinstance(taken, frozenset) else None

@@ -134,6 +134,8 @@ class Places:
     """Of the user's request, shared by all that a runtime does for it, in whichever trace."""
     tools: Keys = ()
     """Definitions of the tools offered to a model."""
+    finish: Keys = ()
+    """Why the model stopped: it says, in some notation, that it asked for tools."""
     asked: tuple[MessageSource, ...] = ()
     """The model's input."""
     answered: tuple[MessageSource, ...] = ()
@@ -177,6 +179,10 @@ class Convention:
     """What `refine` knows, for people: one sentence each."""
     content: str | None = None
     """What to switch on where arguments, results or messages are not recorded. `None`: they always are."""
+    span_per_call: frozenset[str] = frozenset()
+    """The instrumentation scopes that write a span for every call of a tool: their spans without one among them show
+    that no tool was called. Empty unless that is certain, since content that is off must not read as nothing done.
+    """
 
     @cached_property
     def all_signs(self) -> frozenset[str]:
@@ -308,7 +314,7 @@ class _Plan:
 
 
 _VALUES = ("arguments", "result")
-_AS_WRITTEN = ("input", "output")
+_AS_WRITTEN = ("input", "output", "finish")
 _FACTS = ("name", "call_id", "error", "server", "agent", "session_id", "request_id")
 
 

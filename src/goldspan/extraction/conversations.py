@@ -73,7 +73,10 @@ def _in_order(offered: dict[str, ToolDefinition]) -> tuple[ToolDefinition, ...]:
 
 
 def _health(parts: list[Health]) -> Health:
-    """Counts add up, lists are joined, and what holds of one request holds of the conversation."""
+    """Counts add up, lists are joined, and what holds of one request holds of the conversation.
+
+    So one request whose calls are invisible is enough: of the conversation, nobody knows what was not called.
+    """
     joined: dict[str, Any] = {}
     for each in fields(Health):
         found = [getattr(part, each.name) for part in parts]

@@ -20,6 +20,14 @@ _FOLLOWERS = (
 )
 _NO_SWITCH = "Content may have to be switched on where these spans are made; goldspan knows no switch of theirs."
 _LOGS = "Or it is in log events, as the GenAI conventions allow: read their files together with those of the spans."
+_INVISIBLE = (
+    "No tool's span and no model's message with its content is there, so nobody knows whether tools were called.\n"
+    "Record what models say, or put @goldspan.trace on the functions of the tools."
+)
+_UNKNOWN = (
+    "Tools may be among them: put @goldspan.trace on their functions, or teach goldspan the attributes of these spans, "
+    "as docs/conventions.md shows."
+)
 _ORPHANS = (
     "Usually sampling, an exporter that drops spans of other libraries, or a file that holds a part of the trace only."
 )
@@ -98,11 +106,13 @@ def gathered(hints: Iterable[Hint]) -> list[tuple[Hint, int]]:
 
 def _hints(run: Run) -> Iterator[Hint]:
     health = run.health
+    if health.calls_invisible:
+        yield from about_invisible(run)
     if health.missing_root:
         yield Hint("the request's own span is missing", _ORPHANS)
     elif health.orphan_spans:
         yield Hint("{n} span{s} whose parent is missing", _ORPHANS, health.orphan_spans)
-    if health.content_off:
+    if health.content_off and not health.calls_invisible:  # the same switch, for less
         yield Hint("no content recorded", _switches(run))
     elif health.arguments_absent:
         yield Hint("{n} call{s} without arguments", _switches(run), health.arguments_absent)
@@ -122,6 +132,19 @@ def _hints(run: Run) -> Iterator[Hint]:
         yield Hint("{n} span{s} begun after the run had ended", _LATE, health.began_late)
     if shared := _shared(run.tool_calls):
         yield Hint("{n} tool name{s} of several servers", _SHARED, len(shared), shared)
+
+
+def about_invisible(run: Run) -> Iterator[Hint]:
+    """What to do about a run whose calls are invisible."""
+    yield Hint("no tool calls could have been seen", f"{_INVISIBLE}\n{_switches(run)}")
+    if run.health.unknown_spans:
+        yield Hint("{n} span{s} that no convention knows", _UNKNOWN, run.health.unknown_spans)
+
+
+def content_switches(run: Run) -> str:
+    """What to switch on for the content of a run, in one line; empty where no switch is known."""
+    advice = _switches(run).splitlines()[0]
+    return "" if advice == _NO_SWITCH else advice
 
 
 def _switches(run: Run) -> str:

@@ -104,6 +104,8 @@ class Reading:
     input: Any = None
     """Whatever stands for the request's input, as written."""
     output: Any = None
+    finish: Any = None
+    """Why the model stopped, as written."""
     session_id: str | None = None
     request_id: str | None = None
     """Of the user's request that the span serves, where the runtime counts them: further traces may serve it, too."""
@@ -131,7 +133,7 @@ class Reading:
 
 _SINGLE = (
     *("name", "span_name", "kind", "call_id", "arguments", "result", "error", "outcome", "server"),
-    *("agent", "input", "output", "session_id", "request_id"),
+    *("agent", "input", "output", "finish", "session_id", "request_id"),
 )
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from goldspan import semconv
-from goldspan.extraction import values
+from goldspan.extraction import values, visibility
 from goldspan.extraction.calls import JITTER_NS, call_of
 from goldspan.extraction.cutting import Portion
 from goldspan.extraction.dialogues import NEVER, Dialogue
@@ -215,6 +215,8 @@ def _health(portion: Portion, found: Reconciled, offered: Iterable[ToolDefinitio
         lookalikes=_lookalikes(nodes, {fold(tool.name) for tool in offered}),
         merged=found.merged,
         began_late=_began_late(nodes, portion.root),
+        calls_invisible=not found.calls and not visibility.calls_would_show(nodes, portion.root),
+        unknown_spans=visibility.unknown_spans(nodes, portion.root),
     )
 
 

@@ -39,6 +39,7 @@ class Node:
         "runs_agent",
         "span",
         "unknown",
+        "unknown_spans",
     )
 
     def __init__(self, span: SpanRecord, reading: Reading, part: str | None = None) -> None:
@@ -69,6 +70,8 @@ class Node:
         """For a tool: whether an agent is at work right inside it."""
         self.unknown: frozenset[str] = frozenset()
         """For a root: the names of the spans of its trace that no convention knows."""
+        self.unknown_spans = 0
+        """How many spans without a node hang on this one: no convention knows them."""
         self._first = self._last = 0
         self._asked: Messages | None = None
         self._answered: Messages | None = None
@@ -143,19 +146,20 @@ def plant(spans: Collection[SpanRecord], *, conventions: Conventions, selected: 
     """
     distinct = _distinct(spans)
     nodes: dict[str, Node] = {}
-    unknown: set[str] = set()
+    unknown: dict[str, SpanRecord] = {}
     for span_id, span in distinct.items():
         reading = conventions.read(span)
         if reading is EVALUATION:
             continue
         part = selected.name_of(span) if selected else None
         if reading is NOTHING and part is None and not span.dropped_attributes:
-            unknown.add(span.name)
+            unknown[span_id] = span
         else:
             nodes[span_id] = Node(span, reading, part)
     if not nodes:
         return []
     _hang(nodes, distinct)
+    _count_unknown(nodes, unknown)
     ordered = sorted(nodes.values(), key=_place)
     # In a circle somebody starts before their parent, which happens otherwise, too, but rarely.
     if any(node.parent is not None and node.parent.place >= node.place for node in ordered):
@@ -165,7 +169,7 @@ def plant(spans: Collection[SpanRecord], *, conventions: Conventions, selected: 
             node.parent.children.append(node)
     roots = _with_leaked([node for node in ordered if node.parent is None], ordered)
     _look_around(roots)
-    names = frozenset(unknown)
+    names = frozenset([span.name for span in unknown.values()])
     for root in roots:
         root.unknown = names
     return roots
@@ -212,6 +216,22 @@ def _hang(nodes: dict[str, Node], spans: Mapping[str, SpanRecord]) -> None:
             nearest.update(dict.fromkeys(path, above))
         if above is not node:
             node.parent = above
+
+
+def _count_unknown(nodes: Mapping[str, Node], unknown: Mapping[str, SpanRecord]) -> None:
+    """Tell every node how many spans that are no nodes it is the nearest node above."""
+    nearest: dict[str, Node | None] = {}
+    for span_id in unknown:
+        path: list[str] = []
+        step: str | None = span_id
+        while step is not None and step in unknown and step not in nodes and step not in nearest:
+            nearest[step] = None  # a circle ends here
+            path.append(step)
+            step = unknown[step].parent_id
+        above = (nodes.get(step) or nearest.get(step)) if step is not None else None
+        nearest.update(dict.fromkeys(path, above))
+        if above is not None:
+            above.unknown_spans += len(path)
 
 
 def _with_leaked(roots: list[Node], ordered: list[Node]) -> list[Node]:

@@ -166,7 +166,13 @@ def _knowledge(run: Run) -> tuple[int, ...]:
 
 
 def _joined(run: Run, twin: Run) -> Run:
-    health = replace(run.health, merged=run.health.merged + twin.health.merged + len(twin.tool_calls))
+    health = replace(
+        run.health,
+        merged=run.health.merged + twin.health.merged + len(twin.tool_calls),
+        # Either of them would have shown a call of the request that both saw.
+        calls_invisible=run.health.calls_invisible and twin.health.calls_invisible,
+        unknown_spans=run.health.unknown_spans + twin.health.unknown_spans,
+    )
     return replace(
         run,
         trace_ids=run.trace_ids + twin.trace_ids,

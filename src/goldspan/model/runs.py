@@ -103,10 +103,20 @@ class Health:
     """Spans of it that had not ended when it was looked at: it may become more."""
     began_late: int = 0
     """Spans that began when the run's own had ended: work left running, or a worker that keeps the run's context."""
+    calls_invisible: bool = False
+    """No tool call was seen, and nothing shows that one would have been: neither a tool span, nor a model's message
+    with its content, nor an instrumentation that writes a span for every call. Of a conversation: so it is of some
+    request.
+    """
+    unknown_spans: int = 0
+    """Spans inside the request that no convention knows, such as those of HTTP clients and databases."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The names of the fields that say that something is lost or guessed. Merged witnesses are normal."""
+        """The names of the fields that say that something is lost or guessed.
+
+        Merged witnesses are normal, and so are spans of what is no work of an agent.
+        """
         return tuple(name for name in _PROBLEMS if getattr(self, name))
 
     @property
@@ -115,7 +125,7 @@ class Health:
         return not self.problems
 
 
-_PROBLEMS = tuple(each.name for each in fields(Health) if each.name != "merged")
+_PROBLEMS = tuple(each.name for each in fields(Health) if each.name not in ("merged", "unknown_spans"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from goldspan._guard import guard
 from goldspan.errors import ConfigurationError, GoldspanError
 from goldspan.extraction import component_names, extract, extract_units
 from goldspan.extraction.golden_ids import golden_id_attributes as attributes_from
+from goldspan.extraction.hints import about_invisible
 from goldspan.goldens import Goldens
 from goldspan.model import Evaluation, Record, Run, SpanRecord, Unit
 from goldspan.online.portions import Ended, Known, Place, Portion, Revised
@@ -76,6 +77,9 @@ class Pipeline:
         """Runs that the sampling left unscored."""
         self.over_budget = 0
         """Evaluations that lack metrics for want of time."""
+        self.invisible = 0
+        """Runs of which nobody knows whether they called tools."""
+        self._told_invisible: set[tuple[str, ...]] = set()
         self.reload_failures = 0
         """Changed golden files that could not be read, or ask for metrics that do not exist."""
         self.goldens = Goldens()
@@ -313,6 +317,9 @@ class Pipeline:
     def _hand_out(self, evaluation: Evaluation) -> Evaluation:
         if self._budget is not None and any(score.reason == OUT_OF_TIME for score in evaluation.scores):
             self.over_budget += 1
+        if evaluation.health.calls_invisible and evaluation.revision == 1:
+            self.invisible += 1
+            self._tell_invisible(evaluation.run)
         if self._verdicts is None:
             self._give(evaluation)
             return evaluation
@@ -325,6 +332,15 @@ class Pipeline:
             with _ASKING:
                 self._verdicts.ask(evaluation)
         return evaluation
+
+    def _tell_invisible(self, run: Run) -> None:
+        """Say what to do about calls that do not show: once for all runs that were read by the same conventions."""
+        if run.conventions in self._told_invisible:
+            return
+        self._told_invisible.add(run.conventions)
+        told = "; ".join(f"{hint.found}. {' '.join(hint.advice.split())}" for hint in about_invisible(run))
+        by = ", ".join(run.conventions) or "no convention"
+        _log.warning("goldspan, of runs read by %s (logged once): %s", by, told)
 
     def _give(self, evaluation: Evaluation) -> None:
         for sink, guarded in self._guarded:

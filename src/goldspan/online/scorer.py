@@ -26,6 +26,7 @@ _COUNTERS = {
     "unscored": semconv.UNSCORED_SPANS_COUNTER,
     "sampled_out": semconv.SAMPLED_OUT_COUNTER,
     "over_budget": semconv.OVER_BUDGET_COUNTER,
+    "invisible": semconv.INVISIBLE_RUNS_COUNTER,
     "reload_failures": semconv.RELOAD_FAILURES_COUNTER,
 }
 _SHED_KEPT = 100_000

@@ -71,6 +71,13 @@ LOSSES = (
         "Should be near zero: raise the budget, or leave out the slow metrics.",
     ),
     Loss(
+        semconv.INVISIBLE_RUNS_COUNTER,
+        "{run}",
+        "Runs without a tool call in whose telemetry none would show: whether they called tools is not known. "
+        "Should be zero: let the instrumentation record what models say (the log of 'goldspan' names its switch), or "
+        "put @goldspan.trace on the functions of the tools.",
+    ),
+    Loss(
         semconv.RELOAD_FAILURES_COUNTER,
         "{failure}",
         "Changed golden files that could not be read; the goldens from before stay in force. Should be zero: "

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from goldspan.extraction.convention import Convention, Places
 
+_STOP = "anthropic.message.stop_reason"
+
 CONVENTION = Convention(
     name="anthropic_sdk",
     title="Anthropic SDKs",
     source="https://github.com/anthropics/anthropic-sdk-typescript, https://github.com/anthropics/anthropic-sdk-python",
     versions="1.10 (TypeScript), 2.10 (Python)",
-    signs=("anthropic.tool_result.content", "anthropic.session.id"),
-    everywhere=Places(result=("anthropic.tool_result.content",), session_id=("anthropic.session.id",)),
+    signs=("anthropic.tool_result.content", "anthropic.session.id", _STOP),
+    everywhere=Places(result=("anthropic.tool_result.content",), session_id=("anthropic.session.id",), finish=(_STOP,)),
     content='the telemetry option contentMode: "content"',
 )

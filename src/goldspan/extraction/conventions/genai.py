@@ -85,13 +85,19 @@ CONVENTION = Convention(
         ),
         "agent": Places(name=(semconv.AGENT_NAME,), asked=_ASKED, answered=_ANSWERED),
         "entry": Places(name=("gen_ai.workflow.name", semconv.AGENT_NAME), asked=_ASKED, answered=_ANSWERED),
-        "model": Places(call_id=("gen_ai.response.id",), asked=_ASKED, answered=_ANSWERED),
+        "model": Places(
+            call_id=("gen_ai.response.id",),
+            finish=("gen_ai.response.finish_reasons",),
+            asked=_ASKED,
+            answered=_ANSWERED,
+        ),
     },
     everywhere=Places(
         agent=(semconv.AGENT_NAME,), session_id=(semconv.CONVERSATION_ID,), tools=(semconv.TOOL_DEFINITIONS,)
     ),
     span_names={"tool": ("execute_tool {name}", "retrieval {name}", "search_memory {name}")},
     refine=_refine,
+    span_per_call=frozenset({semconv.SCOPE}),
     notes=(
         "The operations `handoff` and `agent_handoff`, and spans with `gen_ai.handoff.to_agent`, are hand-offs.",
         "The operations `retrieval` and `search_memory`, and tools of type `datastore`, are retrievals.",
@@ -99,5 +105,5 @@ CONVENTION = Convention(
         "A tool without any name attribute is named by its span.",
     ),
     content="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT with "
-    "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental",
+    "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental; with @goldspan.trace, GOLDSPAN_CAPTURE_ARGUMENTS=on",
 )

@@ -125,7 +125,11 @@ CONVENTION = Convention(
         ),
         "agent": _TASK,
         "entry": _TASK,
-        "model": Places(asked=(FromFlat("gen_ai.prompt"),), answered=(FromFlat("gen_ai.completion"),)),
+        "model": Places(
+            finish=("gen_ai.completion.0.finish_reason",),
+            asked=(FromFlat("gen_ai.prompt"),),
+            answered=(FromFlat("gen_ai.completion"),),
+        ),
     },
     everywhere=Places(
         arguments=(_INPUT,),

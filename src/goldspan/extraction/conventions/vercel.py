@@ -81,6 +81,7 @@ CONVENTION = Convention(
         ),
         "model": Places(
             tools=("ai.prompt.tools",),
+            finish=("ai.response.finishReason",),
             asked=(FromJson("ai.prompt.messages"), _Prompt()),
             answered=(_Response("ai.response"), _Response("ai.result")),
         ),

@@ -336,6 +336,7 @@ class Scoring:
             semconv.UNSCORED_SPANS_COUNTER: bundles.unscored,
             semconv.SAMPLED_OUT_COUNTER: pipeline.sampled_out,
             semconv.OVER_BUDGET_COUNTER: pipeline.over_budget,
+            semconv.INVISIBLE_RUNS_COUNTER: pipeline.invisible,
             semconv.RELOAD_FAILURES_COUNTER: pipeline.reload_failures,
         }
         for name, count in counts.items():

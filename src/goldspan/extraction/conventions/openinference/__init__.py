@@ -175,7 +175,7 @@ CONVENTION = Convention(
             asked=(FromFlat("llm.input_messages", "message"),),
             answered=(FromFlat("llm.output_messages", "message"),),
         ),
-        "model": Places(asked=ASKED, answered=ANSWERED),
+        "model": Places(finish=("llm.finish_reason",), asked=ASKED, answered=ANSWERED),
     },
     everywhere=Places(session_id=("session.id",), input=(INPUT,), output=(OUTPUT,)),
     open_arguments=_arguments,
