@@ -1,4 +1,4 @@
-"""How well each score tells runs that reached their goal from runs that did not.
+"""How well each score, and the verdict, tell runs that reached their goal from runs that did not.
 
     python benchmarks/effects.py FOLDER
 
@@ -6,6 +6,10 @@ FOLDER holds runs whose outcome is known, and is no part of goldspan: `traces.js
 `truth.jsonl` with a line a run that has its `trace_id` and its `reward`, 1 or 0; each may be gzipped. The table in
 `docs/metrics.md` is made from the 200 airline runs of gpt-4o that tau-bench publishes (sierra-research/tau-bench,
 `historical_trajectories/gpt-4o-airline.json`), told as OpenTelemetry traces.
+
+The verdict is compared with the one that goldspan gave before scoring version 5, which was made of gates on metrics.
+Both are given by the goldens as they are, in which every call of the reference solution is required, and by goldens
+that state the writes alone.
 
 *AUC* is the chance that of two runs, one of each outcome, the one that reached its goal scores higher; a tie counts as
 half. 0.5 is a coin, 1 is perfect.
@@ -18,11 +22,13 @@ import gzip
 import json
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from goldspan import Evaluation, GoldspanWarning, evaluate, load_goldens, load_runs
+from goldspan import Evaluation, Golden, Goldens, GoldspanWarning, evaluate, load_goldens, load_runs
 
 
 def main() -> int:
@@ -34,11 +40,15 @@ def main() -> int:
         print("skipped: it needs a folder of runs whose outcome is known; --help says which")
         return 0
     rewards = _rewards(folder)
+    goldens = _goldens(folder)
     for attempts in ("all", "effective"):
-        evaluations = list(_evaluations(folder, attempts))
+        evaluations = list(_evaluations(folder, goldens, attempts))
         outcomes = [rewards[evaluation.run.trace_ids[0]] for evaluation in evaluations]
         print(f"attempts: {attempts}, {len(evaluations)} runs, {sum(outcomes)} of them reached their goal\n")
         print("\n".join(table(evaluations, outcomes)), end="\n\n")
+        writes = list(_evaluations(folder, Goldens(map(writes_alone, goldens)), attempts))
+        judged = {"every call": evaluations, "the writes alone": writes}
+        print("\n".join(verdicts(judged, outcomes)), end="\n\n")
     return 0
 
 
@@ -57,6 +67,47 @@ def table(evaluations: Sequence[Evaluation], outcomes: Sequence[bool]) -> Iterat
         missed = [value for value, outcome in known if not outcome]
         right = " | ".join(f"{sum(value == 1 for value in side)} of {len(side)}" for side in (reached, missed))
         yield f"| {name} | {mean:.4f} | {len(known)} | {auc(reached, missed):.3f} | {right} |"
+
+
+def verdicts(judged: Mapping[str, Sequence[Evaluation]], outcomes: Sequence[bool]) -> Iterator[str]:
+    """How the verdicts agree with the outcomes, in Markdown, by what the goldens require."""
+    yield "| goldens require | verdict | passed | of these, goal reached | failed | of these, goal missed | agreement |"
+    yield "|---|---|---|---|---|---|---|"
+    for required, evaluations in judged.items():
+        for name, verdict in {"gates, before": gates_passed, "the golden, now": lambda each: each.passed}.items():
+            found = Counter(zip(map(verdict, evaluations), outcomes, strict=True))
+            passed = found[True, True] + found[True, False]
+            failed = found[False, True] + found[False, False]
+            agreement = (found[True, True] + found[False, False]) / len(outcomes)
+            cells = [required, name, passed, found[True, True], failed, found[False, False], f"{agreement:.1%}"]
+            yield f"| {' | '.join(map(str, cells))} |"
+
+
+def gates_passed(evaluation: Evaluation) -> bool | None:
+    """The verdict before scoring version 5: every gate that had a value was passed."""
+    known = [
+        score.value >= GATES[score.metric]
+        for score in evaluation.scores
+        if score.metric in GATES and score.value is not None
+    ]
+    return all(known) if known else None
+
+
+GATES: Mapping[str, float] = {
+    "tool_correctness": 0.5,
+    "argument_correctness": 0.5,
+    "result_correctness": 0.5,
+    "effect_correctness": 1,
+    "forbidden_tools": 1,
+    "call_budget": 1,
+}
+
+
+def writes_alone(golden: Golden) -> Golden:
+    """The golden without its reads; where it has no write, a policy that forbids all of them."""
+    writes = golden.write_tools or ()
+    required = tuple([call for call in golden.calls if call.name in writes])
+    return replace(golden, tools=required) if required else replace(golden, tools=(), forbid=writes, policy=True)
 
 
 def auc(reached: Iterable[float], missed: Sequence[float]) -> float:
@@ -99,10 +150,13 @@ SCORES: Mapping[str, Callable[[Evaluation], float | None]] = {
 }
 
 
-def _evaluations(folder: Path, attempts: Any) -> Iterator[Evaluation]:
+def _goldens(folder: Path) -> Goldens:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GoldspanWarning)  # keys that the benchmark keeps beside its goldens
-        goldens = load_goldens(folder / "goldens.jsonl")
+        return load_goldens(folder / "goldens.jsonl")
+
+
+def _evaluations(folder: Path, goldens: Goldens, attempts: Any) -> Iterator[Evaluation]:
     for run in load_runs(_file(folder, "traces.jsonl")):
         yield evaluate(run, goldens, attempts=attempts, reasons=False)
 

@@ -30,6 +30,9 @@ from spans import agent, tool, trace_id
 PATIENCE = Patience(grace=1.0, idle=10.0, late=60.0)
 
 
+_STATUS = {"unset": 0, "ok": 1, "error": 2}
+
+
 def request(*spans: SpanRecord, service: str | None = None) -> bytes:
     """An OTLP request in protobuf with these spans."""
     resource_spans = ResourceSpans()
@@ -46,7 +49,7 @@ def request(*spans: SpanRecord, service: str | None = None) -> bytes:
             end_time_unix_nano=span.end_ns or 0,
         )
         made.attributes.extend(pair(key, value) for key, value in span.attributes.items())
-        made.status.code = {"unset": 0, "ok": 1, "error": 2}[span.status]
+        made.status.code = _STATUS[span.status]
     return ExportTraceServiceRequest(resource_spans=[resource_spans]).SerializeToString()
 
 
@@ -61,6 +64,7 @@ def json_request(*spans: SpanRecord) -> bytes:
             "startTimeUnixNano": str(span.start_ns),
             "endTimeUnixNano": str(span.end_ns),
             "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in span.attributes.items()],
+            "status": {"code": _STATUS[span.status]},
         }
         for span in spans
     ]

@@ -14,6 +14,8 @@ from pathlib import Path
 import effects
 import pytest
 
+from goldspan import ExpectedTool, Golden, Goldens, evaluate
+
 RUNS = Path(__file__).parent / "fixtures" / "tau"
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "effects.py"
 
@@ -23,21 +25,62 @@ def study(*arguments: str | Path) -> str:
     return done.stdout
 
 
+def parts(told: str) -> list[str]:
+    """What is told of every attempt and of those that count, each as a table of scores and one of verdicts."""
+    return told.strip().split("\n\n")
+
+
 def rows(told: str) -> dict[str, list[str]]:
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in told.splitlines() if "|" in line]
     return {name: values for name, *values in cells}
 
 
 def test_each_score_is_given_for_every_attempt_and_for_those_that_count() -> None:
-    every, effective = study(RUNS).strip().split("\n\nattempts: ")
-    assert every.startswith("attempts: all, 7 runs, 3 of them reached their goal\n")
-    assert effective.startswith("effective, 7 runs, 3 of them reached their goal\n")
+    head, every, _, effective_head, effective, _ = parts(study(RUNS))
+    assert head == "attempts: all, 7 runs, 3 of them reached their goal"
+    assert effective_head == "attempts: effective, 7 runs, 3 of them reached their goal"
     found = rows(every)
     assert found["`tool_recall`"] == ["0.4583", "6", "1.000", "2 of 2", "0 of 4"]
     assert found["`effect_correctness`"][1:] == ["7", "0.875", "3 of 3", "1 of 4"]
     # A booking that failed and was made good is a call too much only where every attempt counts.
     assert found["`tool_precision`"][0] == "0.5000"
     assert rows(effective)["`tool_precision`"][0] == "0.5200"
+
+
+def test_the_verdict_stands_beside_the_one_of_gates_for_the_goldens_and_for_their_writes() -> None:
+    *_, verdicts = parts(study(RUNS))
+    head, _, *lines = verdicts.splitlines()
+    assert head.startswith("| goldens require | verdict | passed |")
+    assert lines == [
+        "| every call | gates, before | 2 | 2 | 5 | 4 | 85.7% |",
+        "| every call | the golden, now | 2 | 2 | 5 | 4 | 85.7% |",
+        "| the writes alone | gates, before | 3 | 2 | 4 | 3 | 71.4% |",
+        "| the writes alone | the golden, now | 3 | 2 | 4 | 3 | 71.4% |",
+    ]
+
+
+def test_half_of_what_is_expected_passed_the_gates_and_does_not_pass_the_golden() -> None:
+    half = evaluate(["search"], ["search", "book"])
+    found = list(effects.verdicts({"every call": [half, half]}, [True, False]))[2:]
+    assert found == [
+        "| every call | gates, before | 2 | 1 | 0 | 0 | 50.0% |",
+        "| every call | the golden, now | 0 | 0 | 2 | 1 | 50.0% |",
+    ]
+    assert effects.gates_passed(evaluate([], ["search"])) is False
+    assert effects.gates_passed(evaluate(["search"], Goldens())) is None
+
+
+def test_a_golden_that_states_its_writes_alone_leaves_reads_open_and_forbids_other_changes() -> None:
+    look, book = ExpectedTool("look"), ExpectedTool("book")
+    both = effects.writes_alone(Golden("both", tools=(look, book), write_tools=("book",)))
+    assert both.tools == (book,)
+    assert [evaluate(calls, both).passed for calls in (["find", "book"], ["look"], ["book", "book"])] == [
+        True,
+        False,
+        False,
+    ]
+    none = effects.writes_alone(Golden("none", tools=(look,), write_tools=("book",)))
+    assert [evaluate(calls, none).passed for calls in (["find"], [], ["look", "book"])] == [True, True, False]
 
 
 def test_gzipped_files_are_read_as_well(tmp_path: Path) -> None:

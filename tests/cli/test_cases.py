@@ -141,7 +141,7 @@ def test_rows_are_judged_by_the_goldens_that_they_name_or_whose_input_they_have(
     ]
     documents = judge(json_lines(rows), "-g", "goldens.yaml", "--json").documents
     assert [document["golden_id"] for document in documents] == ["g", "g", None, "h", "row 5"]
-    assert [document["passed"] for document in documents] == [True, False, None, None, True]
+    assert [document["passed"] for document in documents] == [True, False, None, False, True]
     assert [len(document["scores"]) > 1 for document in documents] == [True, True, True, False, True]
     said = judge(json_lines(rows), "-g", "goldens.yaml", "--limit", 0, "--verbose")
     assert (said.status, "row 5   judged by its own expected tools" in said.out) == (0, True)
@@ -158,7 +158,8 @@ def test_another_tools_number_is_measured_instead_of_ours_or_beside_them(judge: 
 
 
 def test_gates_hold_for_cases_too(judge: Judge) -> None:
-    assert judge(json_lines(ROWS), "--fail-under", "passed=1").status == 0
+    assert judge(json_lines(ROWS), "--fail-under", "passed=0.5").status == 0
+    assert judge(json_lines(ROWS), "--fail-under", "passed=0.6").status == 1
     said = judge(json_lines(ROWS), "--fail-under", "tool_recall=0.9")
     assert (said.status, said.errors) == (1, ["gate failed: tool_recall is 0.7500, and 0.9 is wanted"])
 

@@ -112,7 +112,7 @@ def test_verbose_shows_every_score_and_the_values_that_differ(goldspan: Goldspan
     goldens.write_text(json.dumps([{"id": "rome", "input": question, "tools": expected}]))
     said = goldspan("score", TRACES, "-g", goldens, "--verbose", "--limit", 1)
     assert "    search_hotels.city: expected 'Rome', called with 'Paris'" in said.lines
-    assert any(line.startswith("    argument_correctness  0.0000  (at least 0.5)") for line in said.lines)
+    assert any(line.startswith("    argument_correctness  0.0000  (at least 1)") for line in said.lines)
     assert any(line.endswith("golden rome by input") for line in said.lines)
     assert "3 more runs; --limit 0 shows all" in said.lines
 
@@ -182,7 +182,7 @@ def test_markdown_is_for_wherever_people_read_it(goldspan: Goldspan) -> None:
     assert (
         goldspan("score", TRACES, "-g", GOLDENS, *options).out
         == """\
-runs: 4, of which 2 passed, 1 failed, 1 not evaluated
+runs: 4, of which 1 passed, 2 failed, 1 not evaluated
 
 | metric | mean | runs | passed |
 | --- | --- | --- | --- |
@@ -487,9 +487,9 @@ def test_the_demo_shows_right_and_wrong_requests_and_ends_well() -> None:
     verdicts = [line.split()[:2] for line in said.lines if line[:2] in ("✓ ", "✗ ", "○ ")]
     assert [f"{sign}{name}" for sign, name in verdicts] == [
         "✓book-cheapest", "✗confirm-by-mail", "✗weather", "✗convert", "✗look-before-booking", "✓retry", "✗read-only",
-        "✗nothing-is-lost", "✗policy-lookup", "✗refund-policy", "✓thanks", "○travel-agent",
+        "✗nothing-is-lost", "○charge", "✗policy-lookup", "✗refund-policy", "✓thanks", "○travel-agent",
     ]  # fmt: skip
-    assert "goldens found: 8 by text, 1 by near text, 1 by policy, 1 by component or rule" in said.lines
+    assert "goldens found: 9 by text, 1 by near text, 1 by policy, 1 by component or rule" in said.lines
     assert "  goldspan.passed = False" in said.lines
 
 

@@ -159,7 +159,7 @@ goldens:
 """
     a, b, c = from_yaml(tmp_path, text)
     assert (b.tools, b.threshold) == (a.tools, 0.9)
-    assert (c.tools, c.threshold) == (a.tools, 0.5)
+    assert (c.tools, c.threshold) == (a.tools, 1.0)
 
 
 @pytest.mark.parametrize(

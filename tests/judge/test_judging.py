@@ -63,9 +63,11 @@ def test_a_threshold_makes_a_gate_of_it_and_that_of_the_golden_goes_before(own, 
     after = given(0.6, before, threshold=own)
     found = after.score("tool_selection")
     assert (found.threshold, found.passed, found.label) == expected
-    assert before.passed is True
+    # What a golden states of the judge is not known until the judge was asked.
+    assert before.passed is (None if thresholds else True)
     assert after.passed is (expected[1] is not False)
     assert ("rates the choice of tools 0.6" in after.reason) == (after.passed is False)
+    assert "not evaluated" not in after.reason
 
 
 def test_a_golden_may_say_its_threshold_in_a_file(tmp_path):
@@ -78,7 +80,8 @@ def test_a_golden_may_say_its_threshold_in_a_file(tmp_path):
     assert before.golden.id == "shoes"
     after = given(0.6, before)
     assert (after.passed, after.score("tool_selection").threshold) == (False, 0.7)
-    assert given(None, before, reply=failure(400)).passed is True
+    assert (before.passed, given(None, before, reply=failure(400)).passed) == (None, None)
+    assert before.reason.endswith("not evaluated: tool_selection could not be measured: no judge was asked about it.")
 
 
 def test_apart_changes_no_other_score():
@@ -92,7 +95,7 @@ def test_apart_changes_no_other_score():
 
 def test_min_lowers_the_score_that_was_compared():
     before = evaluation()
-    after = given(0.1, before, combination="min")
+    after = given(0.1, before, combination="min", threshold=0.5)
     found = after.score("tool_correctness")
     assert (found.value, found.passed, found.threshold, found.label) == (0.1, False, 0.5, "fail")
     assert found.reason == (
@@ -102,6 +105,14 @@ def test_min_lowers_the_score_that_was_compared():
     assert (after.passed, after.changes, after.digest) == (False, ("tool_selection", "tool_correctness"), before.digest)
     assert after.reason.endswith("tiny-judge rates the choice of tools 0.1; faq would have been better.")
     assert [each.metric for each in after.scores] == [*(each.metric for each in before.scores), "tool_selection"]
+
+
+def test_min_decides_nothing_where_nobody_states_a_threshold():
+    before = evaluation()
+    after = given(0.1, before, combination="min")
+    found = after.score("tool_correctness")
+    assert (found.value, found.passed, found.threshold, found.label) == (0.1, None, None, None)
+    assert (after.passed, after.reason) == (before.passed, before.reason)
 
 
 def test_min_leaves_a_score_that_is_lower_already():

@@ -10,7 +10,7 @@ import pytest
 
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
-from goldspan.model import Comparison, ExpectedTool, Golden, Health, Run, Score, ToolCall
+from goldspan.model import Comparison, ExpectedTool, Golden, Health, Run, Score, Tool, ToolCall, Vocabulary
 from goldspan.scoring import DEFAULT_METRICS, SCORING_VERSION, evaluate
 from goldspan.scoring.metrics import Metric
 
@@ -25,21 +25,21 @@ RUN = Run(
 
 def test_a_run_is_judged_by_the_golden_of_its_input() -> None:
     result = evaluate(RUN, Goldens([BOOK]))
-    assert (result.run, result.golden, result.status, result.passed) == (RUN, BOOK, "scored", True)
+    assert (result.run, result.golden, result.status, result.passed) == (RUN, BOOK, "scored", False)
     assert result.match is not None
     assert (result.match.golden, result.match.how) == (BOOK, "input")
     assert (result.scoring_version, result.revision, result.health) == (SCORING_VERSION, 1, RUN.health)
     assert result.reason == "All 2 expected tools were called, in order; book differs in breakfast."
     offered = "the tools the agent was offered were not captured"
     assert result.scores == (
-        Score("tool_correctness", 1.0, True, 0.5, "pass"),
+        Score("tool_correctness", 1.0, True, 1.0, "pass"),
         Score("tool_recall", 1.0),
         Score("tool_precision", 1.0),
         Score("tool_f1", 1.0),
         Score("tool_order", 1.0),
-        Score("argument_correctness", 0.5, True, 0.5, "pass", "Arguments differ: book in breakfast (0.5)."),
-        Score("result_correctness", None, None, 0.5, "not_evaluated", "the golden states no results"),
-        Score("effect_correctness", None, None, 1.0, "not_evaluated", "no tool has a declared effect"),
+        Score("argument_correctness", 0.5, False, 1.0, "fail", "Arguments differ: book in breakfast (0.5)."),
+        Score("result_correctness", None, None, 1.0, "not_evaluated", "the golden states no results"),
+        Score("effect_correctness", None, None, None, "not_evaluated", "no tool has a declared effect"),
         Score("tool_success", 1.0),
         Score("redundant_calls", 1.0),
         Score("unknown_tools", None, None, None, "not_evaluated", offered),
@@ -59,8 +59,8 @@ def test_plain_lists_are_judged_without_any_trace() -> None:
     assert (result.run.input, result.run.run_id, result.run.tools_used) == ("Book it.", "", ("search", "cancel"))
     assert result.golden is not None
     assert (result.golden.id, result.golden.tools) == ("given", (ExpectedTool("search"), ExpectedTool("book")))
-    assert result.passed is True
-    assert evaluate(["search"], ["search", "book"], thresholds={"tool_correctness": 0.6}).passed is False
+    assert result.passed is False
+    assert evaluate(["search"], ["search", "book"], thresholds={"tool_correctness": 0.5}).passed is True
 
 
 def test_plain_calls_find_their_golden_by_the_input_beside_them() -> None:
@@ -99,8 +99,9 @@ def test_without_a_golden_only_what_needs_none_is_scored(goldens: Goldens | None
     ("called", "golden", "passed"),
     [
         pytest.param(["a", "b"], {}, True, id="all called"),
-        pytest.param(["a"], {}, True, id="half is enough by default"),
-        pytest.param(["a"], {"threshold": 0.6}, False, id="half is not enough"),
+        pytest.param(["a"], {}, False, id="half is not enough by default"),
+        pytest.param(["a"], {"threshold": 0.5}, True, id="half is accepted"),
+        pytest.param(["a"], {"threshold": 0.6}, False, id="half is not accepted"),
         pytest.param([], {}, False, id="nothing called"),
         pytest.param([], {"threshold": 0.0}, True, id="anything will do"),
         pytest.param(["a", "b", "x"], {"forbid": ("x",)}, False, id="a forbidden call"),
@@ -110,7 +111,9 @@ def test_without_a_golden_only_what_needs_none_is_scored(goldens: Goldens | None
         pytest.param(["a"], {"tools": ()}, False, id="nothing expected, one called"),
     ],
 )  # fmt: skip
-def test_an_evaluation_passes_when_every_gate_does(called: Any, golden: dict[str, Any], passed: bool) -> None:
+def test_an_evaluation_passes_when_the_run_keeps_what_the_golden_states(
+    called: Any, golden: dict[str, Any], passed: bool
+) -> None:
     wanted = replace(Golden("g", tools=(ExpectedTool("a"), ExpectedTool("b"))), **golden)
     assert evaluate(called, wanted).passed is passed
 
@@ -131,9 +134,14 @@ def test_any_metric_becomes_a_gate_by_a_threshold() -> None:
     assert result.passed is False
 
 
-def test_where_no_gate_could_be_judged_nothing_is_passed() -> None:
-    assert evaluate(["a"], ["a"], metrics=["tool_f1"]).passed is None
-    assert evaluate(["a"], ["a"], metrics=["forbidden_tools"]).passed is None
+@pytest.mark.parametrize("metrics", [[], ["tool_f1"], ["forbidden_tools"], None])
+def test_the_verdict_does_not_depend_on_what_is_measured(metrics: list[str] | None) -> None:
+    writes = Vocabulary((Tool("pay", effect="write"),))
+    strict = Golden("g", tools=(ExpectedTool("a"),), thresholds={"tool_success": 1}, vocabulary=writes)
+    assert evaluate(["a"], ["a"], metrics=metrics).passed is True
+    assert evaluate(["b"], ["a"], metrics=metrics).passed is False
+    assert evaluate(["a", "pay"], strict, metrics=metrics).passed is False
+    assert evaluate([{"name": "a", "error": "E"}], strict, metrics=metrics).passed is False
 
 
 # --- metrics of one's own ---------------------------------------------------------------------------------------------
@@ -258,12 +266,12 @@ def test_verbose_tells_the_steps_and_never_a_value() -> None:
         "Expected and called: search and book.",
         "Expected but not called: none.",
         "Called out of order: none.",
-        "The score is 1; 0.5 is wanted.",
+        "The score is 1; 1 is wanted.",
     )
     assert steps["argument_correctness"] == (
         "Arguments agree: none.",
         "Arguments differ: book in nights (0).",
-        "The score is 0; 0.5 is wanted.",
+        "The score is 0; 1 is wanted.",
     )
     assert steps["tool_success"][-1] == "The score is 1."
     assert steps["effect_correctness"] == ()

@@ -9,6 +9,7 @@ import pytest
 from goldspan.errors import GoldspanError
 from goldspan.model import (
     NO_VOCABULARY,
+    ONCE,
     Agreement,
     AnyOf,
     ExpectedTool,
@@ -25,7 +26,7 @@ from goldspan.scoring.plan import MOST_SLOTS, MOST_WAYS, Layout, Plan, layout
 
 
 def tool(name: str, *times: int | None, **more: Any) -> ExpectedTool:
-    return ExpectedTool(name, times=Times(*times), **more)
+    return ExpectedTool(name, times=Times(*times) if times else ONCE, **more)
 
 
 def either(*names: str, times: Times | None = None) -> AnyOf:

@@ -52,7 +52,11 @@ def test_a_policy_passes_where_nothing_forbidden_and_not_too_much_was_called(
     policy: Golden, called: list[str], passed: bool | None, reason: str
 ) -> None:
     result = goldspan.evaluate(called, policy)
-    assert (result.passed, result.reason, result.status) == (passed, reason, "scored")
+    assert (result.passed, result.reason, result.status) == (
+        passed,
+        reason,
+        "not_evaluated" if passed is None else "scored",
+    )
 
 
 def test_beside_a_policy_nothing_is_measured_that_needs_expectations() -> None:

@@ -109,7 +109,7 @@ def test_what_could_not_be_measured_and_why_is_told_below_the_scores() -> None:
 
 def test_what_was_not_asked_for_is_not_shown() -> None:
     page = evaluate(["a"], ["a"], metrics=[], reasons=False)
-    assert page.to_markdown() == f"○ `given`\n\n{page.comparison.to_markdown()}"
+    assert page.to_markdown() == f"✓ `given`\n\n{page.comparison.to_markdown()}"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from evaluations import evaluation
 from goldspan import Evaluation, Score
-from goldspan.judge.selection import with_selection
+from goldspan.judge.selection import limited, with_selection
 from goldspan.model import Judgement
 from goldspan.sinks import ArgumentFilter, EventSink, JsonLinesSink, MetricSink, SpanSink
 from goldspan.sinks.documents import evaluation_document
@@ -35,6 +35,9 @@ JUDGEMENT = Judgement(
     cost=0.002,
 )
 SCORE = Score("tool_selection", 0.4, reason="tiny-judge rates the choice of tools 0.4.", judgement=JUDGEMENT)
+
+GATE = limited(SCORE, 0.5)
+"""The same where the judge has a threshold."""
 
 
 def verdict(score: Score = SCORE, **options: Any) -> Evaluation:
@@ -79,7 +82,7 @@ def test_what_is_not_known_of_a_judgement_is_no_attribute() -> None:
 
 
 def test_a_verdict_that_lowers_another_score_is_an_event_of_both() -> None:
-    events = events_of(verdict(combination="min"))
+    events = events_of(verdict(GATE, combination="min"))
     assert [event["gen_ai.evaluation.name"] for event in events] == ["tool_correctness", "tool_selection"]
     assert events[0]["gen_ai.evaluation.score.label"] == "fail"
 
@@ -146,7 +149,7 @@ def test_an_argument_filter_hides_the_words_and_leaves_the_verdict() -> None:
 def test_a_store_keeps_both_revisions_and_finds_the_run_by_what_the_judge_said(tmp_path: Path) -> None:
     with open_store(tmp_path / "runs.db") as store:
         store.submit(evaluation())
-        store.submit(verdict(combination="min"))
+        store.submit(verdict(GATE, combination="min"))
         (run,) = store.runs().items
         assert (run.evaluations, run.current.revision) == (2, 2)
         assert run.current.document["passed"] is False

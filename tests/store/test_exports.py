@@ -48,7 +48,7 @@ def test_a_row_says_what_was_called_and_what_was_not(store: SqliteStore) -> None
             "run_id": "t:s", "time": "2023-11-14T22:13:20.123456+00:00", "unit": "request", "trace_ids": "t, u",
             "service": "", "environment": "", "agent": "support", "component": "", "session_id": "",
             "input": "'=HYPERLINK(\"http://x\")", "golden_id": "refund", "golden_match": "given", "similarity": "1.0",
-            "passed": "", "reason": evaluate(RUN, GOLDEN, metrics=["tool_recall"]).reason,
+            "passed": "false", "reason": evaluate(RUN, GOLDEN, metrics=["tool_recall"]).reason,
             "tools_used": "find_order, search, drop_table", "expected_tools": "find_order, refund",
             "missing": "refund", "unexpected": "search", "forbidden": "drop_table", "revision": "1",
             "evaluations": "1", "score.result_correctness": "", "score.tool_precision": "0.3333333333333333",

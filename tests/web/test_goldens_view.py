@@ -34,6 +34,8 @@ REFUND = Golden("refund", input="Money back", tools=(ExpectedTool("find_order"),
 STATUS = Golden("status", input="Where is my parcel?", tools=(ExpectedTool("track"),))
 IDLE = Golden("idle", input="Never asked", tools=())
 HOSTILE = Golden("<b>&\u202e'\"/?#%", tools=(ExpectedTool("<i>"),), threshold=1)
+QUIET = Golden("quiet", tools=(ExpectedTool("track"),), thresholds={"unknown_tools": 1})
+"""Of runs that do not tell which tools were offered, nobody can say whether they keep it."""
 SHARED: dict[str, Any] = {"version": "0", "is_live": False, "keeps_values": "", "can_leave": False}
 
 
@@ -91,9 +93,9 @@ def test_each_golden_stands_as_its_runs_came_out_worst_first(store: SqliteStore)
     add(store, REFUND, "find_order cancel", day=20, times=3)
     add(store, STATUS, "track", day=1)
     add(store, HOSTILE, "<i>", day=20)
-    add(store, Golden("quiet", tools=(), metrics=("tool_recall",), thresholds={"tool_recall": 1}), "", day=20)
+    add(store, QUIET, "track", day=20)
     add(store, None, "search", day=21, times=4)
-    board = standings(store, in_use(REFUND, STATUS, IDLE, Golden("quiet")), RunFilter())
+    board = standings(store, in_use(REFUND, STATUS, IDLE, QUIET), RunFilter())
     assert states(board) == {
         "refund": "failing",
         "status": "stale",
@@ -218,9 +220,7 @@ def test_a_golden_shows_its_rate_its_last_failures_how_it_was_found_and_what_it_
     assert (standing.row.state, standing.row.rate.counts) == ("failing", Counts(5, 12))
     assert [entry.run_id for entry in standing.failures] == [f"run-{number}" for number in range(16, 6, -1)]
     assert (standing.found_by, standing.looked_at) == ((("what the run itself expects", 17),), 17)
-    assert standing.definition == (
-        "  - id: refund\n    input: Money back\n    tools: [find_order, refund]\n    threshold: 1\n"
-    )
+    assert standing.definition == "  - id: refund\n    input: Money back\n    tools: [find_order, refund]\n"
     assert [(each.expected, each.called) for each in standing.tools.substitutions] == [("refund", "cancel")]
 
 
@@ -313,7 +313,7 @@ def test_a_filter_that_means_no_golden_says_so_and_shows_the_way_back(store: Sql
 
 
 def test_numbers_that_are_not_known_are_not_shown_as_zero(store: SqliteStore) -> None:
-    add(store, Golden("quiet", tools=(), metrics=("tool_recall",), thresholds={"tool_recall": 1}), "")
+    add(store, QUIET, "track")
     shown = page(store)
     assert "not known" in shown
     assert "0 %" not in shown

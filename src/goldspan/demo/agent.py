@@ -68,6 +68,13 @@ def cancel_booking(booking: str) -> str:
     return f"cancelled {booking}"
 
 
+@goldspan.trace(capture_arguments=False, capture_result=False)
+def charge_card(card: str, amount: float) -> str:
+    """Take an amount from a card. Neither may be in a trace."""
+    time.sleep(_LATENCY)
+    return f"charged {amount} to {card}"
+
+
 @goldspan.trace
 def search_policies(topic: str) -> list[str]:
     """Policies about a topic."""
@@ -133,6 +140,10 @@ def _tidy_up() -> str:
     return f"{cancel_booking(booking.split()[0])}; {send_email('ana@example.org', 'Your account is tidy')}"
 
 
+def _pay_unseen() -> str:
+    return charge_card("5555 4444 3333 1111", amount=180)
+
+
 def _answer_from_the_title() -> str:
     return look_up_policy("cancellation")
 
@@ -154,6 +165,7 @@ REQUESTS = {
     "Book the Casa do Porto.": _try_again,
     "Which bookings do I have?": _do_more_than_asked,
     "Tidy up my account.": _tidy_up,
+    "Charge my card for two nights.": _pay_unseen,
     "Can I cancel my booking for free?": _answer_from_the_title,
     "Thanks, that is all!": _say_goodbye,
     "Tell me a joke.": _make_a_joke,

@@ -11,7 +11,7 @@ from goldspan.goldens.applicability import Conditions, DeclaredComponent
 from goldspan.goldens.checking import Entry, Flag, OneOrMore, PerhapsEmpty, Share, Text, Whole, Within, mistake
 from goldspan.goldens.expectations import Branch, DottedPath, DottedPaths, ItemAsWritten
 from goldspan.goldens.words import shown
-from goldspan.model import ArgumentsMatch, Attempts, Depth, Duplicates, Effect, Extra, Mode, Order
+from goldspan.model import ArgumentsMatch, Attempts, Depth, Duplicates, Effect, Extra, Mode, Order, Unknown
 
 # --- goldens ----------------------------------------------------------------------------------------------------------
 
@@ -38,14 +38,18 @@ class Rules(Entry):
     counts; `succeeded`: failed ones never do."""
     duplicates: Duplicates = "count"
     """`ignore`: what was expected or called before with the same arguments counts no second time."""
-    extra: Extra = "penalize"
-    """`allow`: calls that nobody expected do not count."""
+    extra: Extra | None = None
+    """`allow`: calls that nobody expected do not count. `penalize`: each of them fails the run. Left out: they lower
+    the metrics, and fail no run that is required to call something."""
     mode: Mode = "recall"
     """What `tool_correctness` measures."""
-    threshold: Share = 0.5
-    """What the gates must reach for the run to pass."""
+    threshold: Share = 1.0
+    """The share of the expected calls, arguments and results that is accepted."""
     thresholds: dict[Text, Share] = Field(default_factory=dict)
-    """What single metrics must reach; a metric that is named here is a gate."""
+    """What single metrics must reach; of what such a metric measures, no more is asked for."""
+    unknown: Unknown = "not_evaluated"
+    """What becomes of a run of which something stated cannot be judged, and nothing is broken: it is not evaluated, the
+    rest decides (`ignore`), or it fails (`fail`)."""
     metrics: _Metrics | None = None
     """The metrics to measure, or the name of a collection from the head."""
     match: ArgumentsMatch = "exact"

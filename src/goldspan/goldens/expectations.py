@@ -293,7 +293,7 @@ def check_number(items: Iterable[Item], where: str) -> None:
         raise GoldenError(f"{where}: expects more than {MAX_CALLS:,} calls.")
 
 
-_PERHAPS_ONCE = Times(0, 1)
+_PERHAPS_ONCE = Times(0, 1, stated=False)
 
 
 def _times(written: Repeatable, place: str) -> Times:

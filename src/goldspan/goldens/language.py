@@ -14,13 +14,24 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter
 
 from goldspan.errors import GoldenError
-from goldspan.goldens.applicability import read_component, read_when
+from goldspan.goldens.applicability import Conditions, read_component, read_when
 from goldspan.goldens.checking import checked, checked_value
 from goldspan.goldens.entries import DeclaredTool, GoldenAsWritten, Head, Rules
 from goldspan.goldens.expectations import ItemAsWritten, Meaning, check_number, check_server, check_size
 from goldspan.goldens.matchers import check_plain
 from goldspan.goldens.words import did_you_mean, shown
-from goldspan.model import NO_VOCABULARY, ONCE, ComponentSpans, ExpectedTool, Golden, Item, Tool, Vocabulary
+from goldspan.model import (
+    NO_VOCABULARY,
+    ONCE,
+    ArgumentsMatch,
+    ComponentSpans,
+    ExpectedTool,
+    Golden,
+    Item,
+    Tool,
+    Vocabulary,
+    When,
+)
 
 Collections: TypeAlias = Mapping[str, tuple[str, ...]]
 """Names of metrics by the names of the collections that they are in."""
@@ -114,18 +125,26 @@ def read_golden(given: Any, where: str, context: Context) -> tuple[Golden, tuple
 
 
 def items(
-    given: Sequence[Any], where: str, known: Callable[[ExpectedTool], ExpectedTool] = lambda tool: tool
+    given: Sequence[Any],
+    where: str,
+    known: Callable[[ExpectedTool], ExpectedTool] = lambda tool: tool,
+    match: ArgumentsMatch = "exact",
 ) -> tuple[Item, ...]:
     """Expected calls as people write them in Python: what a golden's `tools` may hold, and values of the model.
 
-    `known` adds what a vocabulary says of a tool. Raises `GoldenError` for whatever is wrong, beginning with `where`
-    and the position.
+    `known` adds what a vocabulary says of a tool; `match` is that of calls that do not say themselves. Raises
+    `GoldenError` for whatever is wrong, beginning with `where` and the position.
     """
     check_size(given, where)
-    meaning = Meaning(where, known=known)
+    meaning = Meaning(where, match, known)
     meant = meaning.items(checked_value(_ITEMS, list(given), where))
     check_number(meant, where)
     return meant
+
+
+def when(given: Any, where: str) -> When | None:
+    """Which runs a golden is for, as people write it in Python. Raises `GoldenError` for whatever is wrong with it."""
+    return read_when(checked(Conditions, given, where), where)
 
 
 def _rules(written: Rules) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from goldspan.model import ABSENT, ONCE, AnyOf, ExpectedTool, Golden, Item, Parallel, Times, When
+from goldspan.model import ABSENT, AnyOf, ExpectedTool, Golden, Item, Parallel, Times, When
 from goldspan.model.matchers import MATCHERS, Anything, Equal, Matcher
 from goldspan.model.values import MATCHER_WORDS
 
@@ -53,7 +53,7 @@ def as_written(golden: Golden) -> dict[str, Any]:
 
 _RULES = (
     *("order", "forbid", "max_calls", "attempts", "duplicates", "extra", "depth", "mode"),
-    *("threshold", "thresholds", "metrics", "write_tools"),
+    *("threshold", "thresholds", "unknown", "metrics", "write_tools"),
 )
 _USUAL = {each.name: getattr(Golden(""), each.name) for each in fields(Golden)}
 _USUAL_OF_TOOLS = {each.name: getattr(ExpectedTool(""), each.name) for each in fields(ExpectedTool)}
@@ -81,10 +81,8 @@ _OF_TOOLS = ("server", "agent", "arguments", "match", "ignore", "defaults")
 
 
 def _times(times: Times) -> dict[str, Any]:
-    if times == ONCE:
-        return {}
-    if (times.least, times.most) == (0, 1):
-        return {"optional": True}
+    if not times.stated:
+        return {"optional": True} if times.least == 0 else {}
     if times.least == times.most:
         return {"times": times.least}
     return {"times": {"min": times.least} | ({} if times.most is None else {"max": times.most})}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from goldspan.judge.opinions import Opinion
-from goldspan.model import Evaluation, Judgement, Score
-from goldspan.scoring.evaluator import TOLERANCE
+from goldspan.model import Evaluation, Judgement, Score, Statement
+from goldspan.scoring.explanation import reason
+from goldspan.scoring.verdict import TOLERANCE, Verdict, passes
 
 TOOL_SELECTION = "tool_selection"
 Combination: TypeAlias = Literal["apart", "min"]
@@ -60,7 +61,7 @@ def not_answered(error: str, threshold: float | None = None) -> Score:
 def limited(score: Score, threshold: float | None) -> Score:
     """A known score beside what it must reach."""
     if threshold is None or score.value is None:
-        return replace(score, threshold=threshold)
+        return replace(score, threshold=threshold, passed=None, label=None if score.value is not None else score.label)
     passed = score.value >= threshold - TOLERANCE
     return replace(score, passed=passed, threshold=threshold, label="pass" if passed else "fail")
 
@@ -70,30 +71,59 @@ def with_selection(
 ) -> Evaluation:
     """The evaluation with what the judge says in it, as the one after it.
 
-    What a model could not say changes no other score. Run, golden and comparison stay what they were, and so does the
-    digest, which is of these.
+    What a model could not say changes no other score, and leaves the verdict as it is. Run, golden and comparison stay
+    what they were, and so does the digest, which is of these. A score that is lowered is held against the judge's
+    threshold where the golden states none of its own.
     """
-    scores = [score if each.metric == TOOL_SELECTION else each for each in evaluation.scores]
-    if score not in scores:
-        scores.append(score)
-    changes = [TOOL_SELECTION]
-    for place, each in enumerate(scores):
-        if combination == "min" and each.metric == combined_with and _lowers(score, each):
-            told = f"Compared it is {each.value:.3g}, and {TOOL_SELECTION} is lower. {score.reason or ''}".rstrip()
-            scores[place] = limited(replace(each, value=score.value, reason=told, steps=()), each.threshold)
-            changes.append(combined_with)
-    verdicts = [each.passed for each in scores if each.passed is not None]
-    passed = all(verdicts) if verdicts and evaluation.golden is not None else evaluation.passed
-    lost = evaluation.passed is not False and passed is False
+    scores, lowered = _with_score(evaluation.scores, score, combined_with if combination == "min" else None)
     judged = replace(
         evaluation,
-        scores=tuple(scores),
-        passed=passed,
-        reason=f"{evaluation.reason} {score.reason or ''}".strip() if lost else evaluation.reason,
-        changes=tuple(changes),
+        scores=scores,
+        changes=(TOOL_SELECTION,) if lowered is None else (TOOL_SELECTION, combined_with),
+        **_verdict_with(evaluation, score, lowered),
     )
     vars(judged)["digest"] = evaluation.digest  # that of a redacted evaluation is its own
     return judged
+
+
+def _with_score(
+    scores: Sequence[Score], score: Score, combined_with: str | None
+) -> tuple[tuple[Score, ...], Score | None]:
+    """The scores with that one among them, and the score that it lowered, as it is now."""
+    found = [score if each.metric == TOOL_SELECTION else each for each in scores]
+    if score not in found:
+        found.append(score)
+    for place, each in enumerate(found):
+        if each.metric == combined_with and _lowers(score, each):
+            told = f"Compared it is {each.value:.3g}, and {TOOL_SELECTION} is lower. {score.reason or ''}".rstrip()
+            limit = each.threshold if each.threshold is not None and each.threshold < 1 else score.threshold
+            found[place] = limited(replace(each, value=score.value, reason=told, steps=()), limit)
+            return tuple(found), found[place]
+    return tuple(found), None
+
+
+def _verdict_with(evaluation: Evaluation, score: Score, lowered: Score | None) -> dict[str, Any]:
+    """The fields of an evaluation that say its verdict, where the score changes any of them."""
+    golden = evaluation.golden
+    if golden is None:
+        return {}
+    broken = [each for each in evaluation.broken if each.about != TOOL_SELECTION]
+    broken += [_missed(each) for each in (score, lowered) if each is not None and each.passed is False]
+    unjudged = [each for each in evaluation.unjudged if each.about != TOOL_SELECTION or score.value is None]
+    verdict = Verdict(tuple(broken), tuple(unjudged), evaluation.accepted)
+    if (verdict.broken, verdict.unjudged) == (evaluation.broken, evaluation.unjudged):
+        return {}
+    passed = passes(verdict.broken, verdict.unjudged, golden.unknown)
+    told = evaluation.reason
+    if told:
+        told = reason(evaluation.comparison, evaluation.run.available_tools, verdict)
+        lost = evaluation.passed is not False and passed is False
+        told = f"{told} {score.reason}" if lost and score.reason else told
+    return {"passed": passed, "broken": verdict.broken, "unjudged": verdict.unjudged, "reason": told}
+
+
+def _missed(score: Score) -> Statement:
+    return Statement(score.metric, f"{score.metric} {score.value:.4g} of {score.threshold:g} wanted")
 
 
 def _lowers(score: Score, other: Score) -> bool:

@@ -17,6 +17,7 @@ from goldspan.model.findings import (
     Label,
     Row,
     Score,
+    Statement,
     Verdict,
 )
 from goldspan.model.goldens import (
@@ -40,6 +41,7 @@ from goldspan.model.goldens import (
     Parallel,
     Times,
     Tool,
+    Unknown,
     Vocabulary,
     When,
 )
@@ -98,6 +100,7 @@ __all__ = [
     "Score",
     "SpanEvent",
     "SpanRecord",
+    "Statement",
     "Status",
     "Times",
     "Tool",
@@ -105,6 +108,7 @@ __all__ = [
     "ToolDefinition",
     "ToolKind",
     "Unit",
+    "Unknown",
     "Verdict",
     "Vocabulary",
     "When",

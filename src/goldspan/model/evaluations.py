@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from goldspan.model.digests import content_digest
 from goldspan.model.display import Displayed
-from goldspan.model.findings import Fault, Row, Score, Verdict
+from goldspan.model.findings import Fault, Row, Score, Statement, Verdict
 from goldspan.model.goldens import ABSENT, Golden, Match
 from goldspan.model.runs import COUNTED_KINDS, Health, Run, ToolCall
 
@@ -99,7 +99,7 @@ _PLURAL: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True)
 class Evaluation(Displayed):
-    """A comparison and its scores: everything there is to say about one run and one golden."""
+    """A comparison, its scores and the verdict: everything there is to say about one run and one golden."""
 
     run: Run
     golden: Golden | None
@@ -107,7 +107,7 @@ class Evaluation(Displayed):
     comparison: Comparison
     scores: tuple[Score, ...]
     passed: bool | None
-    """Whether every score with a threshold passed; `None`: not evaluated."""
+    """Whether everything was kept that the golden states; `None`: not evaluated."""
     reason: str
     """One sentence for people."""
     scoring_version: int
@@ -115,6 +115,12 @@ class Evaluation(Displayed):
     """Counts changes of content of one run's evaluation, from 1."""
     changes: tuple[str, ...] | None = None
     """The metrics whose scores this revision adds or changes, where nothing else is new; `None`: all of it may be."""
+    broken: tuple[Statement, ...] = ()
+    """What the golden states and the run breaks: each of them fails it."""
+    unjudged: tuple[Statement, ...] = ()
+    """What the golden states and the telemetry does not tell."""
+    accepted: tuple[str, ...] = ()
+    """The shares that a threshold accepts in place of everything: `0.8 of 0.8 wanted`."""
 
     @cached_property
     def digest(self) -> str:
@@ -141,8 +147,8 @@ class Evaluation(Displayed):
 
     @property
     def status(self) -> Literal["scored", "not_evaluated"]:
-        """`not_evaluated` where no golden applied."""
-        return "scored" if self.golden is not None else "not_evaluated"
+        """`not_evaluated` where no golden applied, or what it states cannot be judged."""
+        return "scored" if self.passed is not None else "not_evaluated"
 
     def revised(self, revision: int) -> Evaluation:
         """The same with another number. The digest stays, also where it is not that of what a redaction left."""
@@ -166,7 +172,8 @@ class Evaluation(Displayed):
         from goldspan.model.markup import Span
 
         yield rendering.heading(rendering.VERDICTS[self.passed], self.name, self.run.input, redact)
-        yield from self.comparison._blocks(values=values, redact=redact)
+        if self.comparison.rows or not self.run.health.calls_invisible:
+            yield from self.comparison._blocks(values=values, redact=redact)
         if self.reason:
             yield (Span(self.reason),)
         yield from rendering.scores(self.scores)
@@ -183,4 +190,4 @@ def _judged(run: Run, golden: Golden | None) -> list[Any]:
         for call in run.tool_calls
     ]
     own = run.agent if golden is not None and golden.depth == "own" else None
-    return [calls, own, [tool.name for tool in run.available_tools]]
+    return [calls, own, [tool.name for tool in run.available_tools], run.health.calls_invisible]

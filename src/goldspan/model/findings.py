@@ -24,6 +24,9 @@ class Difference:
     called: Any
     note: str | None = None
     """Why the two could not be compared; `None`: they were, and differ."""
+    hint: str | None = None
+    """What would have accepted the called value, where a matcher would have: `differs only in case: {folded: ...}
+    accepts it`. It holds no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,21 @@ class Row:
     """For pairs: whether the call came where the golden's order wants it."""
     note: str | None = None
     """Why a call or an expectation was tolerated, or a call superseded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One thing that a golden states, and why it is broken or cannot be judged. It holds names, and no values."""
+
+    about: str
+    """`missing`, `unexpected`, `times`, `order`, `arguments`, `result`, `agent`, `repeats`, `forbidden`, `max_calls`;
+    the name of a metric, for its threshold; `calls` where no call can be judged."""
+    text: str
+    """What became of it, in words: `book was not called`."""
+    expected_at: int | None = None
+    """The position of the expectation, as in the row."""
+    called_at: int | None = None
+    """The position of the call in the run."""
 
 
 FaultKind = Literal[

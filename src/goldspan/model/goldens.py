@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +14,8 @@ Attempts = Literal["effective", "all", "succeeded"]
 Depth = Literal["all", "own"]
 Duplicates = Literal["count", "ignore"]
 Extra = Literal["penalize", "allow"]
+Unknown = Literal["not_evaluated", "ignore", "fail"]
+"""What becomes of a run of which something that the golden states cannot be judged."""
 Mode = Literal["recall", "precision", "f1", "exact", "set"]
 """How `tool_correctness` makes one number of what was called and what was not."""
 ArgumentsMatch = Literal["exact", "subset"]
@@ -92,9 +94,12 @@ class Times:
     """So many must be made; 0: it is optional."""
     most: int | None = 1
     """So many may be made; `None`: any number."""
+    stated: bool = field(default=True, compare=False)
+    """Whether the golden states `most`: a call more is then one too many, else it is one that nobody expected."""
 
 
-ONCE = Times()
+ONCE = Times(stated=False)
+"""What is expected where nothing is said about times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +202,17 @@ class Golden:
     attempts: Attempts = "effective"
     duplicates: Duplicates = "count"
     """`ignore`: a call that was expected or made before, with the same arguments, counts no second time."""
-    extra: Extra = "penalize"
-    """`allow`: calls that nobody expected do not count."""
+    extra: Extra | None = None
+    """`allow`: calls that nobody expected count in no metric. `penalize`: they do, and each of them fails the run.
+    `None`: they do, and fail no run that is required to call something."""
     mode: Mode = "recall"
-    threshold: float = 0.5
-    """What a gate must reach where `thresholds` does not say otherwise."""
+    threshold: float = 1.0
+    """The share of the calls, arguments and results that is accepted where `thresholds` does not say otherwise."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
-    """What metrics must reach, by their names: a metric that is named here is a gate."""
+    """What metrics must reach, by their names. Less of what such a metric measures is accepted, and no less."""
+    unknown: Unknown = "not_evaluated"
+    """What becomes of a run of which something stated cannot be judged, and nothing is broken. `not_evaluated`: it
+    neither passes nor fails; `ignore`: the rest decides; `fail`: it fails."""
     metrics: tuple[str, ...] | None = None
     """The metrics to measure; `None`: those that are asked for elsewhere."""
     write_tools: tuple[str, ...] | None = None
@@ -238,7 +247,7 @@ class Golden:
             self.tools,
             [self.order, self.forbid, self.max_calls, self.depth, self.attempts, self.duplicates, self.extra],
             [self.mode, self.threshold, self.thresholds, self.metrics, self.vocabulary.digest],
-            [self.write_tools, self.policy],
+            [self.write_tools, self.policy, self.unknown],
         ]
         try:
             return content_digest(judged)
@@ -256,6 +265,19 @@ def expected_calls(items: Sequence[Item]) -> Iterator[ExpectedTool]:
             yield from expected_calls(item.items)
         else:
             yield item
+
+
+def matched(items: Sequence[Item], match: ArgumentsMatch) -> tuple[Item, ...]:
+    """The items with that `match` in every call."""
+    return tuple([_matched(item, match) for item in items])
+
+
+def _matched(item: Any, match: ArgumentsMatch) -> Any:
+    if isinstance(item, AnyOf):
+        return replace(item, options=tuple([matched(option, match) for option in item.options]))
+    if isinstance(item, Parallel):
+        return replace(item, items=tuple([_matched(each, match) for each in item.items]))
+    return replace(item, match=match)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,8 @@ class Attendance(NamedTuple):
     """Those of them that do not count where they answer nothing, each with the note that says why."""
 
 
-def attendance(run: Run, golden: Golden, asked: Layout) -> Attendance:
-    """Tell which calls of a run take part.
+def attendance(run: Run, golden: Golden, asked: Layout, alike: bool | None = None) -> Attendance:
+    """Tell which calls of a run take part; `alike` is that of a `Reading`.
 
     Denied and deferred calls were never made. What is forbidden is forbidden whoever calls it, and however it ends.
     """
@@ -68,7 +68,7 @@ def attendance(run: Run, golden: Golden, asked: Layout) -> Attendance:
     if not failed or golden.attempts == "all":
         return Attendance(aside)
     if golden.attempts == "effective":
-        return _effective(run.tool_calls, failed, aside, asked.names)
+        return _effective(run.tool_calls, failed, aside, asked.names, alike)
     for at in failed:
         aside[at] = row_of_call("superseded", at, run.tool_calls[at], FAILED)
     return Attendance(aside)
@@ -79,7 +79,9 @@ def row_of_call(verdict: Verdict, at: int, call: ToolCall, note: str | None = No
     return _Row(verdict, None, call, None, at, None, None, None, note)
 
 
-def _effective(calls: Sequence[ToolCall], failed: Iterable[int], aside: Mapping[int, Row], names: Naming) -> Attendance:
+def _effective(
+    calls: Sequence[ToolCall], failed: Iterable[int], aside: Mapping[int, Row], names: Naming, alike: bool | None
+) -> Attendance:
     attempts: dict[Hashable, list[int]] = {names.tool(calls[at]): [] for at in failed}
     for at, call in enumerate(calls):
         if at not in aside and (tool := names.tool(call)) in attempts:
@@ -90,12 +92,12 @@ def _effective(calls: Sequence[ToolCall], failed: Iterable[int], aside: Mapping[
     for of_tool in attempts.values():
         keys = equality_keys([calls[at].arguments for at in of_tool])
         made: set[Hashable] = set()
-        later = None
+        later, unknown = None, False
         for at, key in zip(reversed(of_tool), reversed(keys), strict=True):
             same = ("no other", at) if key is None else key
             if calls[at].error is None:
                 later = MADE_GOOD
-            elif later is not None and same in made:
+            elif later is not None and _is_repeated(same in made, unknown or calls[at].arguments is None, alike):
                 superseded[at] = row_of_call("superseded", at, calls[at], later)
             else:
                 standing.add(at)
@@ -103,5 +105,11 @@ def _effective(calls: Sequence[ToolCall], failed: Iterable[int], aside: Mapping[
                     excused[at] = later
                 later = later or TRIED_AGAIN
             made.add(same)
+            unknown = unknown or calls[at].arguments is None
     made_good = frozenset([at for at, why in excused.items() if why == MADE_GOOD])
     return Attendance({**aside, **superseded}, Failures(frozenset(standing), made_good), excused)
+
+
+def _is_repeated(is_equal: bool, is_unknown: bool, alike: bool | None) -> bool:
+    """Whether a later call repeats a failed one; `is_unknown`: arguments of either were not captured."""
+    return is_equal if alike is None or not is_unknown else alike

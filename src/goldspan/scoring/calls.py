@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, get_args
@@ -13,6 +13,7 @@ from goldspan.extraction.names import undecorate
 from goldspan.goldens.words import did_you_mean, listed, shown
 from goldspan.model import (
     AnyOf,
+    ArgumentsMatch,
     Attempts,
     Depth,
     Duplicates,
@@ -27,7 +28,10 @@ from goldspan.model import (
     Run,
     ToolCall,
     ToolKind,
+    Unknown,
+    When,
 )
+from goldspan.model.goldens import matched
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,16 +45,35 @@ ToolLike: TypeAlias = "str | Mapping[str, Any] | Item"
 
 
 class Rules(TypedDict, total=False):
-    """What may be said beside a golden in place of what it says itself; `None` leaves it as it is."""
+    """What may be said beside a golden in place of what it says itself; `None` leaves it as it is.
 
+    Every key of a golden file, but for `input`, `metrics` and `thresholds`, which `evaluate` has itself.
+    """
+
+    id: str | None
+    when: Mapping[str, Any] | When | None
+    component: str | None
+    policy: bool | None
     order: Order | None
     attempts: Attempts | None
     duplicates: Duplicates | None
     extra: Extra | None
     depth: Depth | None
+    match: ArgumentsMatch | None
     mode: Mode | None
     forbid: Iterable[str] | None
     max_calls: int | None
+    threshold: float | None
+    unknown: Unknown | None
+    write_tools: Iterable[str] | None
+
+
+class GoldenKeys(Rules, total=False):
+    """Every key of a golden file, but for what it expects."""
+
+    input: str | None
+    metrics: Iterable[str] | None
+    thresholds: Mapping[str, float] | None
 
 
 ANONYMOUS = "given"
@@ -71,13 +94,18 @@ def as_calls(called: Run | Iterable[CallLike]) -> tuple[ToolCall, ...]:
     return tuple([_call(item, index) for index, item in enumerate(_items(called, "called"))])
 
 
-def as_golden(expected: Golden | Iterable[ToolLike], **rules: Unpack[Rules]) -> Golden:
+def as_golden(expected: Golden | Iterable[ToolLike], **rules: Unpack[GoldenKeys]) -> Golden:
     """A golden, or expected tools as a person wrote them, with these rules instead of the golden's own.
 
-    Raises `GoldspanError` for tools that cannot be read and for rules that do not exist.
+    `match` is that of every expected call of a golden, and of the calls in a list that do not say themselves. Raises
+    `GoldspanError` for tools that cannot be read and for rules that do not exist.
     """
-    golden = expected if isinstance(expected, Golden) else _golden(_items(expected, "expected"))
-    given = {rule: value for rule, value in rules.items() if value is not None} if rules else rules
+    given = {rule: value for rule, value in rules.items() if value is not None} if rules else {}
+    match = _rule("match", given.pop("match")) if "match" in given else None
+    if isinstance(expected, Golden):
+        golden = expected if match is None else replace(expected, tools=matched(expected.tools, match))
+    else:
+        golden = _golden(_items(expected, "expected"), match or "exact")
     if not given:
         return golden
     changed = replace(golden, **{rule: _rule(rule, value) for rule, value in given.items()})
@@ -98,26 +126,80 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "duplicates": get_args(Duplicates),
     "extra": get_args(Extra),
     "depth": get_args(Depth),
+    "match": get_args(ArgumentsMatch),
     "mode": get_args(Mode),
+    "unknown": get_args(Unknown),
     "kind": get_args(ToolKind),
     "outcome": get_args(Outcome),
 }
-_RULES = frozenset(Rules.__annotations__)
 
 
 def _rule(rule: str, given: Any) -> Any:
     if rule not in _RULES:
         raise GoldspanError(f"there is no rule {rule!r}.{did_you_mean(rule, _RULES)}")
-    if rule == "forbid":
-        patterns = tuple(_items(given, rule))
-        if wrong := [pattern for pattern in patterns if not isinstance(pattern, str)]:
-            raise GoldspanError(f"forbid must be a list of names, and {shown(wrong[0])} is none.")
-        return patterns
-    if rule == "max_calls":
-        if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-            raise GoldspanError(f"max_calls must be a whole number, 0 or more, not {shown(given)}.")
-        return given
+    return _RULES[rule](rule, given)
+
+
+def _word(rule: str, given: Any) -> Any:
     return _one_of(_WORDS[rule], given, rule)
+
+
+def _names(rule: str, given: Any) -> tuple[str, ...]:
+    names = tuple(_items(given, rule))
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise GoldspanError(f"{rule} must be a list of names, and {shown(wrong[0])} is none.")
+    return names
+
+
+def _text(rule: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise GoldspanError(f"{rule} must be text, not {shown(given)}.")
+    return given
+
+
+def _flag(rule: str, given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise GoldspanError(f"{rule} must be True or False, not {shown(given)}.")
+    return given
+
+
+def _number_of_calls(rule: str, given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise GoldspanError(f"{rule} must be a whole number, 0 or more, not {shown(given)}.")
+    return given
+
+
+def _share(rule: str, given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+        raise GoldspanError(f"{rule} must be a number from 0 to 1, not {shown(given)}.")
+    return given
+
+
+def _shares(rule: str, given: Any) -> Mapping[str, float]:
+    if not isinstance(given, Mapping):
+        raise GoldspanError(f"{rule} must be a mapping of metrics to numbers, not {shown(given)}.")
+    return {_text(f"a name in {rule}", name): _share(f"{rule}, {name}", share) for name, share in given.items()}
+
+
+def _when(rule: str, given: Any) -> When | None:
+    if isinstance(given, When):
+        return given
+    from goldspan.goldens.language import when  # as in `_tools`
+
+    return when(given, rule)
+
+
+_RULES: Mapping[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("order", "attempts", "duplicates", "extra", "depth", "match", "mode", "unknown"), _word),
+    **dict.fromkeys(("forbid", "metrics", "write_tools"), _names),
+    **dict.fromkeys(("id", "input", "component"), _text),
+    "policy": _flag,
+    "max_calls": _number_of_calls,
+    "threshold": _share,
+    "thresholds": _shares,
+    "when": _when,
+}
+"""Every key of a golden but for what it expects, and how what is given for it is read."""
 
 
 def _one_of(words: tuple[str, ...], given: Any, what: str) -> Any:
@@ -133,11 +215,11 @@ def _one_of(words: tuple[str, ...], given: Any, what: str) -> Any:
 _PLAIN = frozenset({bool, float, int, str, type(None)})
 
 
-def _golden(expected: Iterable[ToolLike]) -> Golden:
+def _golden(expected: Iterable[ToolLike], match: ArgumentsMatch) -> Golden:
     given = tuple(expected)
     if all(type(item) is str and item for item in given):
-        return _golden_of_names(given)
-    return Golden(ANONYMOUS, tools=_tools(given))
+        return _golden_of_names(given)  # they state no arguments
+    return Golden(ANONYMOUS, tools=_tools(given, match))
 
 
 @lru_cache(maxsize=2048)
@@ -146,16 +228,16 @@ def _golden_of_names(names: tuple[str, ...]) -> Golden:
     return Golden(ANONYMOUS, tools=tuple(map(ExpectedTool, names)))
 
 
-def _tools(given: Sequence[ToolLike]) -> tuple[Item, ...]:
-    plain = [_plain_tool(item) for item in given]
+def _tools(given: Sequence[ToolLike], match: ArgumentsMatch) -> tuple[Item, ...]:
+    plain = [_plain_tool(item, match) for item in given]
     if all(plain):
         return tuple(filter(None, plain))
     from goldspan.goldens.language import items  # it loads pydantic, which names and plain calls need not pay for
 
-    return items([_with_arguments_read(item) for item in given], "expected")
+    return items([_with_arguments_read(item) for item in given], "expected", match=match)
 
 
-def _plain_tool(item: ToolLike) -> Item | None:
+def _plain_tool(item: ToolLike, match: ArgumentsMatch) -> Item | None:
     """What needs no reading: a value, a name, a name with arguments that hold nothing that could be a matcher."""
     if isinstance(item, ExpectedTool | AnyOf | Parallel):
         return item
@@ -168,7 +250,7 @@ def _plain_tool(item: ToolLike) -> Item | None:
         return None
     if arguments and not all(type(key) is str and type(value) in _PLAIN for key, value in arguments.items()):
         return None
-    return ExpectedTool(name, arguments)
+    return ExpectedTool(name, arguments, match=match)
 
 
 def _with_arguments_read(item: ToolLike) -> Any:

@@ -17,7 +17,10 @@ from goldspan.scoring.calls import CallLike, ToolLike, as_calls, as_golden
 from goldspan.scoring.explanation import reason
 from goldspan.scoring.matching import compare, compare_run
 from goldspan.scoring.metrics import DEFAULT_METRICS, Metric, MetricLike, Threshold
+from goldspan.scoring.metrics.effects import threshold_of
 from goldspan.scoring.registry import OWN_METRICS, asked_by, measured_by, resolve
+from goldspan.scoring.unjudged import INVISIBLE, is_invisible
+from goldspan.scoring.verdict import TOLERANCE, Verdict, is_relaxed, passes, verdict_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -26,14 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_METRICS", "SCORING_VERSION", "evaluate"]
 
-SCORING_VERSION = 4
-"""Rises whenever any number can change."""
+SCORING_VERSION = 5
+"""Rises whenever any number or verdict can change."""
 
 OUT_OF_TIME = "the time budget of the evaluation was used up"
 """Why a metric was not evaluated, where there was a budget."""
-
-TOLERANCE = 1e-9
-"""A threshold is met from this little below it, so that 0.1 + 0.2 meets 0.3."""
 
 Expectation: TypeAlias = "Goldens | Golden | Iterable[ToolLike] | None"
 """Goldens to look the run up in, the golden it is to be judged by, or just the tools that were expected."""
@@ -55,11 +55,13 @@ def evaluate(
     """Judge a run, or a list of calls, by its golden, or by a list of expected tools.
 
     `input` is the text of the request, where it is not the run's own. What is given here stands in for what the golden
-    says: `metrics`, `thresholds`, and the `rules` `order`, `mode`, `attempts`, `duplicates`, `extra`, `depth`, `forbid`
-    and `max_calls`. A metric with a threshold is a gate, and the evaluation passes if every gate does; `strict` raises
-    the threshold of every gate to 1 and makes 0 of a lower score. Without `reasons` there are no sentences, which takes
-    less time; `verbose` adds the steps that lead to each score, and gives every one its reason. `budget` is in seconds:
-    a metric that would begin after it is not evaluated, which its reason says.
+    says: `metrics`, `thresholds`, and as `rules` every other key of a golden, such as `order`, `match` or `forbid`.
+
+    The evaluation fails if anything is broken that the golden states, or a threshold is missed; it is not evaluated
+    (`passed` is `None`) if nothing is broken and something that is stated cannot be judged, unless `unknown` says
+    otherwise; else it passes. `strict` raises every threshold to 1 and makes 0 of a lower score. Without `reasons`
+    there are no sentences, which takes less time; `verbose` adds the steps that lead to each score, and gives every one
+    its reason. `budget` is in seconds: a metric that would begin after it is not evaluated, which its reason says.
 
     Without `metrics`, those are measured that the run's own telemetry asks for, else those of the golden. A metric that
     raises becomes a score with an `error`, and so does an unknown one that telemetry asks for. Raises `GoldspanError`
@@ -86,15 +88,19 @@ def evaluate(
         asked = measured_by(golden, thresholds)
     gates = _gates(asked, golden, thresholds, strict)
     scores = tuple(_Judge(seen, why_none, strict, reasons, verbose, deadline).scores(gates))
+    verdict = verdict_of(seen, scores, _stated(golden, thresholds), strict=strict)
     return Evaluation(
         run=run,
         golden=golden,
         match=match,
         comparison=seen,
         scores=scores,
-        passed=_passed(scores) if golden else None,
-        reason=_summary(seen, why_none) if reasons else "",
+        passed=passes(verdict.broken, verdict.unjudged, golden.unknown) if golden and verdict else None,
+        reason=_summary(seen, verdict, why_none) if reasons else "",
         scoring_version=SCORING_VERSION,
+        broken=verdict.broken if verdict else (),
+        unjudged=verdict.unjudged if verdict else (),
+        accepted=verdict.accepted if verdict else (),
     )
 
 
@@ -112,16 +118,20 @@ def _find(run: Run, goldens: Expectation) -> tuple[Match | None, str]:
 _NO_GOLDENS = Goldens()
 
 
-def _summary(seen: Comparison, why_none: str) -> str:
+def _summary(seen: Comparison, verdict: Verdict | None, why_none: str) -> str:
     if seen.golden is None:
         return f"{reason(seen).rstrip('.')}: {why_none}."
-    return reason(seen, seen.run.available_tools)
+    return reason(seen, seen.run.available_tools, verdict)
 
 
-def _passed(scores: Iterable[Score]) -> bool | None:
-    """Whether every gate that could be judged was passed."""
-    verdicts = [score.passed for score in scores if score.passed is not None]
-    return all(verdicts) if verdicts else None
+def _stated(golden: Golden | None, thresholds: Mapping[str, float] | None) -> Mapping[str, float]:
+    """What single metrics must reach: what the golden says, and what goes before it."""
+    if golden is None or not (golden.thresholds or thresholds):
+        return _NO_LIMITS
+    return {**golden.thresholds, **(thresholds or {})}
+
+
+_NO_LIMITS: Mapping[str, float] = {}
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -137,15 +147,18 @@ def _gates(
     if golden is None:
         return [(metric, None) for metric in asked]
     if asked is OWN_METRICS and not thresholds:
-        return _usual_gates(golden.threshold, strict)
-    limits = {**golden.thresholds, **(thresholds or {})}
-    return [(metric, _limit(limits.get(metric.name, metric.threshold), golden, strict)) for metric in asked]
+        return _usual_gates(golden.threshold, threshold_of(golden) is not None, strict)
+    limits = _stated(golden, thresholds)
+    gates = [(metric, _limit(limits.get(metric.name, metric.threshold), golden, strict)) for metric in asked]
+    if strict or not is_relaxed(golden, limits):
+        return gates
+    return [(metric, None if metric.name == "tool_correctness" else limit) for metric, limit in gates]
 
 
 @lru_cache(maxsize=256)
-def _usual_gates(threshold: float, strict: bool) -> _Gates:
-    """Those of goldspan's own metrics, which look at nothing else in a golden than its threshold."""
-    golden = Golden("", threshold=threshold)
+def _usual_gates(threshold: float, declares_effects: bool, strict: bool) -> _Gates:
+    """Those of goldspan's own metrics, which look at nothing else in a golden."""
+    golden = Golden("", threshold=threshold, write_tools=() if declares_effects else None)
     return [(metric, _limit(metric.threshold, golden, strict)) for metric in OWN_METRICS]
 
 
@@ -169,12 +182,16 @@ class _Judge:
         """The score of each metric."""
         seen, strict, reasons = self.seen, self.strict, self.reasons
         policy = seen.golden is not None and seen.golden.policy
+        invisible = is_invisible(seen)
         for metric, threshold in gates:
             if seen.golden is None and metric.needs_golden:
                 yield _unknown(metric.name, None, self.why_none if reasons else None)
                 continue
             if policy and metric.needs_expectations:
                 yield _unknown(metric.name, None, _OF_POLICY if reasons else None)
+                continue
+            if invisible:
+                yield _unknown(metric.name, threshold, INVISIBLE if reasons else None)
                 continue
             if self.deadline is not None and perf_counter() > self.deadline:
                 yield _unknown(metric.name, threshold, OUT_OF_TIME)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import starmap
 
-from goldspan.model import AnyOf, Comparison, Golden, Row, ToolDefinition
+from goldspan.model import AnyOf, Comparison, Golden, Row, Run, ToolDefinition
 from goldspan.scoring.matching import EXTRA
 from goldspan.scoring.metrics.metric import alternatives
 from goldspan.scoring.repeats import REPEAT
 from goldspan.scoring.suggestions import Collision, NearMiss, collisions, near_misses
+from goldspan.scoring.verdict import ALL_KEPT, CALLS, Verdict
 
 _SHOWN = 5
 _NAME_LENGTH = 60
 
 
-def reason(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> str:
+def reason(seen: Comparison, available: Sequence[ToolDefinition] = (), verdict: Verdict | None = None) -> str:
     """What is missing, unexpected, forbidden, out of order, over budget or failed, and what differs.
+
+    Of the `verdict` it tells which thresholds are missed, what a threshold accepts, and what cannot be judged, with
+    what to switch on.
 
     "Expected book_hotel was not called; cancel_trip was called but not expected." Names that nearly match are told as
     well: `available` are the tools that the agent was offered, where that is known, and one of them may nearly have
@@ -25,10 +29,13 @@ def reason(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> str:
     """
     if seen.golden is None:
         return "No golden applies to this run."
+    if verdict is not None and not verdict.broken and any(each.about == CALLS for each in verdict.unjudged):
+        return _ended(_of_verdict(seen.golden, verdict), seen.run)
     if seen.golden.policy:
-        return f"Policy {_short(seen.golden.id)}: {'; '.join(_of_policy(seen, seen.golden))}."
+        clauses = [f"Policy {_short(seen.golden.id)}: {'; '.join(_of_policy(seen, seen.golden))}"]
+        return _whole(clauses, seen, verdict)
     clauses = [_expected(seen)]
-    if not all(map(_is_plain, seen.rows)):  # most are, and telling them is part of what it costs to score a run
+    if verdict is not ALL_KEPT or any(row.called and row.called.server for row in seen.rows):
         clauses += [*_beside(seen), *_amiss(seen)]
         clauses += map(_near_miss, near_misses(seen, available))
         clauses += map(_collision, collisions(seen))
@@ -36,7 +43,46 @@ def reason(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> str:
         clauses.append(_over_budget(len(seen.calls), seen.golden.max_calls))
     if seen.approximate:
         clauses.append(f"there may be a better pairing, with {seen.approximate}")
-    return f"{'; '.join(clauses)}."
+    return f"{clauses[0]}." if verdict is ALL_KEPT and len(clauses) == 1 else _whole(clauses, seen, verdict)
+
+
+def _whole(clauses: Sequence[str], seen: Comparison, verdict: Verdict | None) -> str:
+    """The sentence with what the verdict says beyond the rows."""
+    if seen.golden is None or verdict is None:
+        return _ended(clauses, None)
+    unknown = verdict.unjudged and not verdict.broken
+    return _ended([*clauses, *_of_verdict(seen.golden, verdict)], seen.run if unknown else None)
+
+
+def _ended(clauses: Iterable[str], run: Run | None) -> str:
+    """The clauses as a sentence, and where it is about a run that was not captured whole what to switch on."""
+    told = "; ".join(clauses)
+    sentence = f"{told[:1].upper()}{told[1:]}."
+    advice = "" if run is None or not run.conventions else _switches(run)
+    return f"{sentence} {advice}".rstrip()
+
+
+def _switches(run: Run) -> str:
+    from goldspan.extraction.hints import content_switches  # it loads every convention, for the few runs that need it
+
+    return content_switches(run)
+
+
+def _of_verdict(golden: Golden, verdict: Verdict) -> Iterator[str]:
+    """What the verdict says beyond the rows: thresholds, calls too many, and what cannot be judged."""
+    beyond = [each.text for each in verdict.broken if each.about not in _ABOUT_ROWS]
+    yield from list(dict.fromkeys(beyond))[:_SHOWN]
+    if verdict.accepted and not verdict.broken:
+        yield f"accepted: {', '.join(verdict.accepted)}"
+    if verdict.unjudged and not verdict.broken:
+        lead = {"not_evaluated": "not evaluated", "ignore": "not judged", "fail": "cannot be judged, and so it fails"}
+        texts = list(dict.fromkeys(each.text for each in verdict.unjudged))
+        more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+        yield f"{lead[golden.unknown]}: {', '.join(texts[:_SHOWN])}{more}"
+
+
+_ABOUT_ROWS = frozenset({"missing", "unexpected", "order", "arguments", "result", "forbidden", "max_calls"})
+"""What the rest of the sentence tells."""
 
 
 def _of_policy(seen: Comparison, policy: Golden) -> Iterator[str]:
@@ -51,20 +97,6 @@ def _of_policy(seen: Comparison, policy: Golden) -> Iterator[str]:
         yield _over_budget(len(seen.calls), policy.max_calls)
     elif not policy.forbid:
         yield "it forbids and limits nothing"
-
-
-def _is_plain(row: Row) -> bool:
-    """Whether a row is an expected call of which there is nothing more to tell."""
-    called, arguments, result = row.called, row.agreement, row.result_agreement
-    return (
-        row.verdict == "paired"
-        and row.in_order is True
-        and called is not None
-        and called.error is None
-        and called.server is None
-        and (arguments is None or not arguments.differences)
-        and (result is None or not result.differences)
-    )
 
 
 def _expected(seen: Comparison) -> str:
@@ -145,8 +177,17 @@ def _amiss(seen: Comparison) -> Iterator[str]:
     differing = [(row, paths) for row in answers if (paths := _differing(row))]
     for row, paths in differing[:_SHOWN]:
         yield f"{_names([row])} differs in {_listed(paths)}"
+        yield from _hints(row)
     if len(differing) > _SHOWN:
         yield f"{len(differing) - _SHOWN} more calls differ"
+
+
+def _hints(row: Row) -> Iterator[str]:
+    """Which matchers would have accepted what differs: `city differs only in case: {folded: ...} accepts it`."""
+    for agreement, whole in ((row.agreement, "the arguments"), (row.result_agreement, "the result")):
+        for difference in agreement.differences[:_SHOWN] if agreement else ():
+            if difference.hint:
+                yield f"{_short(difference.key or whole)} {difference.hint}"
 
 
 def _differing(row: Row) -> list[str]:

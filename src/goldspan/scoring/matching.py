@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from goldspan.model import NO_GOLDEN, Comparison, Golden, Row, Run, ToolCall
 from goldspan.scoring.alternatives import best_pairing
@@ -18,7 +18,7 @@ from goldspan.scoring.repeats import without_repeats
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from goldspan.scoring.calls import Rules
+    from goldspan.scoring.calls import GoldenKeys
 
 EXTRA = "extra"
 """The note beside an unexpected call that is allowed."""
@@ -31,13 +31,14 @@ NOT_CALLED = "optional, not called"
 
 
 def compare(
-    called: Run | Iterable[CallLike], expected: Golden | Iterable[ToolLike] | None, **rules: Unpack[Rules]
+    called: Run | Iterable[CallLike], expected: Golden | Iterable[ToolLike] | None, **rules: Unpack[GoldenKeys]
 ) -> Comparison:
     """Lay calls beside expectations: lists of names, dictionaries, `ToolCall` / `ExpectedTool`, a run, a golden.
 
-    `rules` stand in for what the golden says: `order`, `attempts`, `forbid` and the others of a golden; where there is
-    only a list of tools they are what a golden has where it says nothing. Without expectations (`None`) every call is
-    tolerated. Raises `GoldspanError` for what is neither call nor tool, and for a rule that does not exist.
+    `rules` stand in for what the golden says, and may be any key of a golden, such as `order`, `match` or `forbid`;
+    where there is only a list of tools they are what a golden has where it says nothing. Without expectations (`None`)
+    every call is tolerated. Raises `GoldspanError` for what is neither call nor tool, and for a rule that does not
+    exist.
 
         >>> compare(["search", "cancel"], ["search", "book"]).missing[0].expected.name
         'book'
@@ -49,14 +50,27 @@ def compare(
     return compare_run(run, as_golden(expected, **rules))
 
 
-def compare_run(run: Run, golden: Golden) -> Comparison:
+class Reading(NamedTuple):
+    """How calls are read whose arguments were not captured: `True` as like another call of the tool, `False` as like
+    none, `None` as like those without arguments."""
+
+    retries: bool | None = None
+    """Of a failed call and a later one, which then repeats it."""
+    repeats: bool | None = None
+    """Of any two calls, where the golden ignores duplicates."""
+
+
+AS_CAPTURED = Reading()
+
+
+def compare_run(run: Run, golden: Golden, reading: Reading = AS_CAPTURED) -> Comparison:
     """Lay the calls of a run beside a golden."""
     asked = layout(golden)
-    present = attendance(run, golden, asked)
+    present = attendance(run, golden, asked, reading.retries)
     found = _pairing(run, golden, asked, present)
     rows: Iterable[Row] = _rows(run, golden, present, found)
     if golden.duplicates == "ignore":
-        rows = without_repeats(tuple(rows), found.plan, asked.names)
+        rows = without_repeats(tuple(rows), found.plan, asked.names, reading.repeats)
     rows = tuple(rows)
     by_others = made_by_others(rows, asked.names) if found.plan.names_agents else ()
     return Comparison(golden, rows, run, found.approximate, by_others)

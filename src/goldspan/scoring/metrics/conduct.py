@@ -58,6 +58,11 @@ def call_budget(seen: Comparison) -> float | None:
     return 1.0 if len(seen.calls) <= allowed else allowed / len(seen.calls)
 
 
+def has_calls(seen: Comparison) -> bool:
+    """Whether any call was made."""
+    return bool(seen.calls)
+
+
 def why_no_repeats(seen: Comparison) -> str:
     """Why repeats cannot be counted."""
     return "the arguments of calls of one tool were not captured" if seen.calls else "no tool was called"

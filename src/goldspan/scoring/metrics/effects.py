@@ -36,7 +36,21 @@ def effect_correctness(seen: Comparison) -> float | None:
     calls, what the golden tolerates, and the order. 1 where nothing was to change and nothing did. Arguments that were
     not captured are taken for right: the name alone decides. `None` where no tool has a declared effect.
     """
-    effects = _effects(seen)
+    return _share(_effects(seen), seen)
+
+
+def stated_share(seen: Comparison) -> float | None:
+    """The same by what the golden and its file declare alone, and not by what the telemetry says of tools."""
+    golden = seen.golden
+    return None if golden is None else _share(_declared(golden.vocabulary, golden.write_tools, ()), seen)
+
+
+def threshold_of(golden: Golden) -> float | None:
+    """1 where the golden or its file declares what changes something: then every change has to be right."""
+    return None if _declared(golden.vocabulary, golden.write_tools, ()) is None else 1.0
+
+
+def _share(effects: _Effects | None, seen: Comparison) -> float | None:
     if effects is None:
         return None
     shares = [share for _, share in effects.changes(seen)]

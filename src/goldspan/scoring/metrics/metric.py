@@ -40,7 +40,7 @@ Account: TypeAlias = Callable[[Comparison], Iterable[Part]]
 """Tells what a number is made of, part by part."""
 
 
-Threshold: TypeAlias = "float | Callable[[Golden], float] | None"
+Threshold: TypeAlias = "float | Callable[[Golden], float | None] | None"
 """What a score must reach, or what says it of a golden; `None`: nothing."""
 
 
@@ -60,6 +60,9 @@ class Metric:
     """What the number is made of: the reasons and the steps of scores are told from it."""
     needs_expectations: bool = False
     """Whether it says nothing beside a policy, which expects no calls in particular."""
+    lacks: Callable[[Comparison], bool] = lambda seen: True
+    """Where there is no value: whether something is not known, and not merely absent, as calls are where none was made.
+    A threshold of a metric that lacks something is neither reached nor missed."""
 
 
 MetricLike: TypeAlias = "str | Measure | tuple[str, Measure] | Metric"

@@ -32,6 +32,11 @@ def _golden_threshold(golden: Golden) -> float:
     return golden.threshold
 
 
+def _nothing(seen: Comparison) -> bool:
+    """That a metric has no value because there is nothing to measure."""
+    return False
+
+
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -45,6 +50,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "tool_recall",
             tools.tool_recall,
+            lacks=_nothing,
             unknown=_saying("no tool was expected"),
             account=tools.account_of_recall,
             needs_expectations=True,
@@ -52,6 +58,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "tool_precision",
             tools.tool_precision,
+            lacks=_nothing,
             unknown=_saying("no tool was called"),
             account=tools.account_of_precision,
             needs_expectations=True,
@@ -59,6 +66,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "tool_f1",
             tools.tool_f1,
+            lacks=_nothing,
             unknown=_saying("no tool was expected and none was called"),
             account=tools.account_of_f1,
             needs_expectations=True,
@@ -66,6 +74,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "tool_order",
             tools.tool_order,
+            lacks=_nothing,
             unknown=_saying("no expected tool was called"),
             account=tools.account_of_order,
             needs_expectations=True,
@@ -75,6 +84,7 @@ METRICS: Mapping[str, Metric] = {
             values.argument_correctness,
             threshold=_golden_threshold,
             unknown=values.why_no_arguments,
+            lacks=_nothing,  # what was not captured is known of each call by itself
             account=values.account_of_arguments,
             needs_expectations=True,
         ),
@@ -83,13 +93,14 @@ METRICS: Mapping[str, Metric] = {
             values.result_correctness,
             threshold=_golden_threshold,
             unknown=values.why_no_results,
+            lacks=_nothing,
             account=values.account_of_results,
             needs_expectations=True,
         ),
         Metric(
             "effect_correctness",
             effects.effect_correctness,
-            threshold=1.0,
+            threshold=effects.threshold_of,
             unknown=_saying("no tool has a declared effect"),
             account=effects.account_of_effects,
             needs_expectations=True,
@@ -97,6 +108,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "tool_success",
             conduct.tool_success,
+            lacks=_nothing,
             needs_golden=False,
             unknown=_saying("no tool was called"),
             account=conduct.account_of_success,
@@ -104,6 +116,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "redundant_calls",
             conduct.redundant_calls,
+            lacks=conduct.has_calls,
             needs_golden=False,
             unknown=conduct.why_no_repeats,
             account=conduct.account_of_repeats,
@@ -111,6 +124,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "unknown_tools",
             conduct.unknown_tools,
+            lacks=conduct.has_calls,
             needs_golden=False,
             unknown=conduct.why_unknown_is_unknown,
             account=conduct.account_of_unknown,
@@ -118,6 +132,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "forbidden_tools",
             conduct.forbidden_tools,
+            lacks=_nothing,
             threshold=1.0,
             unknown=_saying("the golden forbids nothing"),
             account=conduct.account_of_forbidden,
@@ -125,6 +140,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "call_budget",
             conduct.call_budget,
+            lacks=_nothing,
             threshold=1.0,
             unknown=_saying("the golden limits no calls"),
             account=conduct.account_of_budget,

@@ -48,6 +48,11 @@ def tool_order(seen: Comparison) -> float | None:
     return sum([row.in_order is True for row in answered]) / len(answered) if answered else None
 
 
+def share_met(seen: Comparison) -> float | None:
+    """Of the expected tools, the share that was called as the order wants it, whatever the golden's `mode`."""
+    return _recall(seen) if seen.pairs or seen.missing else None
+
+
 def answers(seen: Comparison) -> tuple[Row, ...]:
     """The expectations that found their call, also those that need not be met."""
     if not seen.tolerated:
@@ -80,15 +85,21 @@ def _set(seen: Comparison) -> float:
     if not _wrong(seen):
         return 1.0
     read = naming(seen.golden.vocabulary if seen.golden else NO_VOCABULARY)
-    rows = answers(seen)
-    wanted = {key for row in rows if row.expected for tool in alternatives(row.expected) for key in read.wanted(tool)}
-    called = {key for row in rows if row.called for key in read.called(row.called)}
+    called = {key for row in answers(seen) if row.called for key in read.called(row.called)}
     missing = (alternatives(row.expected) for row in seen.missing if row.expected)
     return float(
         not seen.forbidden
-        and not any(read.called(row.called).isdisjoint(wanted) for row in seen.unexpected if row.called)
+        and not other_tools(seen)
         and not any(all(read.wanted(tool).isdisjoint(called) for tool in tools) for tools in missing)
     )
+
+
+def other_tools(seen: Comparison) -> list[Row]:
+    """The unexpected calls of tools that answer no expectation at all."""
+    read = naming(seen.golden.vocabulary if seen.golden else NO_VOCABULARY)
+    rows = answers(seen)
+    wanted = {key for row in rows if row.expected for tool in alternatives(row.expected) for key in read.wanted(tool)}
+    return [row for row in seen.unexpected if row.called and read.called(row.called).isdisjoint(wanted)]
 
 
 _MODES: Mapping[Mode, Callable[[Comparison], float]] = {
