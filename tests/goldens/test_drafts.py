@@ -177,6 +177,13 @@ def test_a_draft_is_read_back_and_the_run_that_it_came_from_passes_it(run: Run, 
     assert passed(evaluate(run, golden))
 
 
+def test_an_agent_by_the_name_of_a_servers_tool_is_expected_as_well() -> None:
+    run = Run("a", tool_calls=(ToolCall("book", kind="agent"), ToolCall("book", arguments={}, server="orders")))
+    (golden,) = loaded(written(draft_of_run(run, arguments=True)))
+    assert [tool.arguments for tool in golden.tools if isinstance(tool, ExpectedTool)] == [None, {}]
+    assert passed(evaluate(run, golden))
+
+
 @given(runs)
 def test_a_draft_is_found_for_the_next_run_with_the_same_request(run: Run) -> None:
     goldens = loaded(written(draft_of_run(run)))

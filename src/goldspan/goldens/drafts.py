@@ -68,14 +68,15 @@ def whole(text: str) -> str:
 def _counted(calls: Sequence[ToolCall]) -> list[ToolCall]:
     """The calls of tools that were made, without failures after which their tool was called again.
 
-    An agent by the name of a tool counts as well: a golden that names the tool names both.
+    An agent by the name of a tool counts as well, whatever server the tool is of: a golden that names the tool names
+    both.
     """
     same = naming(NO_VOCABULARY).tool
     made = [call for call in calls if call.made and call.name]
-    tools = {same(call) for call in made if call.kind in COUNTED_KINDS}
+    tools = {same(replace(call, server=None)) for call in made if call.kind in COUNTED_KINDS}
     again: set[Hashable] = set()
     counted: list[ToolCall] = []
-    for call in reversed([call for call in made if same(call) in tools]):
+    for call in reversed([call for call in made if same(replace(call, server=None)) in tools]):
         tool = same(call)
         if call.error is None or tool not in again:
             counted.append(call)
