@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from goldspan.model import Evaluation, Fault, Health, Judgement, Run, Score, ToolCall
+from goldspan.model import Evaluation, Fault, Health, Judgement, Run, Score, Statement, ToolCall
 from goldspan.sinks.events import error_type
 
 
@@ -56,6 +56,8 @@ def evaluation_document(evaluation: Evaluation, *, arguments: bool = False) -> d
         "expected_tools": [item.name for item in golden.tools] if golden else None,
         "scores": [_score_document(score, texts=arguments) for score in evaluation.scores],
         "faults": [_fields_of(fault) for fault in evaluation.faults],
+        "broken": [_fields_of(statement) for statement in evaluation.broken],
+        "unjudged": [_fields_of(statement) for statement in evaluation.unjudged],
         "revision": evaluation.revision,
         "digest": evaluation.digest,
         "scoring_version": evaluation.scoring_version,
@@ -110,7 +112,7 @@ def _call_document(call: ToolCall) -> dict[str, Any]:
     return _fields_of(call) | {"concurrent_with": list(call.concurrent_with)}
 
 
-def _fields_of(value: ToolCall | Score | Fault | Health | Judgement) -> dict[str, Any]:
+def _fields_of(value: ToolCall | Score | Fault | Health | Judgement | Statement) -> dict[str, Any]:
     """The fields of a value that holds no other such value: `dataclasses.asdict` would copy everything, and slowly."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 

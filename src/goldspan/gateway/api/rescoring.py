@@ -66,7 +66,7 @@ def judged_again(
 
 _TOLD = (
     *("golden_id", "golden_match", "passed", "reason", "expected_tools"),
-    *("scores", "faults", "rows", "scoring_version"),
+    *("scores", "faults", "broken", "unjudged", "rows", "scoring_version"),
 )
 """What is said of a run; where all of it is the same, nothing has changed."""
 
