@@ -30,6 +30,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
 @pytest.fixture(autouse=True)
+def _as_at_a_desk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gates are stricter where the variable CI is set, and so tests say themselves whether it is."""
+    monkeypatch.delenv("CI", raising=False)
+
+
+@pytest.fixture(autouse=True)
 def _no_failures_of_another_test() -> Iterator[None]:
     yield
     _guard.failures.clear()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.text import Text
 
 from goldspan.cli.console import messages
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.words import did_you_mean
-from goldspan.model import Evaluation
+from goldspan.model import Evaluation, NotEvaluated
 
 _PASSED = "passed"
 """What a gate calls the share of judged runs that passed."""
 _TOLERANCE = 1e-9
+_SHOWN = 5
+"""So many runs are named one by one."""
 
 
 def limits(given: Iterable[str] | None, option: str) -> dict[str, float]:
@@ -37,16 +41,75 @@ def check_gates(gates: Mapping[str, float], metrics: Collection[str]) -> None:
             raise ConfigurationError(f"--fail-under {name}: no such metric is measured.{hint}")
 
 
-def all_met(gates: Mapping[str, float], mean_of: Callable[[str], float | None]) -> bool:
-    """Whether every gate is met; each that is not is told. What could not be measured meets no gate."""
-    met = True
-    for name, least in gates.items():
-        mean = mean_of(name)
-        if mean is None or mean < least - _TOLERANCE:
-            met = False
-            found = "could not be measured on any run" if mean is None else f"is {mean:.4f}"
-            messages().print(Text(f"gate failed: {name} {found}, and {least:g} is wanted", style="bold red"))
-    return met
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """What a whole command must reach."""
+
+    least: Mapping[str, float]
+    """By metric, or `passed`."""
+    fail_on_unknown: bool | None = None
+    """Whether runs that could not be evaluated count as not passed; `None`: where the variable CI is set."""
+
+    def met(self, mean_of: Callable[[str], float | None], judged: int, unknown: Sequence[NotEvaluated]) -> bool:
+        """Whether every gate is met; each that is not is told. What could not be measured meets no gate.
+
+        `judged` is how many runs passed or failed; `unknown` are those that a golden is for and that did neither.
+        """
+        strict = _in_ci() if self.fail_on_unknown is None else self.fail_on_unknown
+        counted = list(unknown) if strict else []
+        unmet = [told for name, least in self.least.items() if (told := _missed(name, least, mean_of, judged, counted))]
+        if self.fail_on_unknown and counted and not self.least:
+            unmet = [f"{_runs(len(counted))} could not be evaluated"]
+        for told in unmet:
+            messages().print(Text(f"gate failed: {told}", style="bold red"))
+        if unmet:
+            _name(counted)
+        return not unmet
+
+
+def _missed(
+    name: str, least: float, mean_of: Callable[[str], float | None], judged: int, unknown: Sequence[NotEvaluated]
+) -> str | None:
+    """Why a gate is not met; `None`: it is."""
+    mean = mean_of(name)
+    if mean is None and not unknown:
+        return f"{name} could not be measured on any run, and {least:g} is wanted"
+    if name == _PASSED:
+        mean = (mean or 0.0) * judged / (judged + len(unknown))
+        beside = f", with {_runs(len(unknown))} counted that could not be evaluated" if unknown else ""
+        return f"{name} is {mean:.4f}{beside}, and {least:g} is wanted" if mean < least - _TOLERANCE else None
+    if lacking := [run for run in unknown if name in run.unmeasured]:
+        return f"{name} could not be measured on {_runs(len(lacking))}, and {least:g} is wanted"
+    if mean is None:
+        return f"{name} could not be measured on any run, and {least:g} is wanted"
+    return f"{name} is {mean:.4f}, and {least:g} is wanted" if mean < least - _TOLERANCE else None
+
+
+def _name(unknown: Sequence[NotEvaluated]) -> None:
+    """Say which runs could not be evaluated, and why."""
+    for run in unknown[:_SHOWN]:
+        messages().print(Text(f"  {run.run_id} ({run.golden_id}): {run.reason}", style="dim"))
+    if len(unknown) > _SHOWN:
+        messages().print(Text(f"  and {len(unknown) - _SHOWN} more", style="dim"))
+
+
+def _runs(number: int) -> str:
+    return f"{number} run{'s' * (number != 1)}"
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").strip().casefold() not in ("", "0", "false", "no", "off")
+
+
+def not_evaluated(evaluations: Iterable[Evaluation]) -> list[NotEvaluated]:
+    """The runs that a golden is for, and that could not be evaluated."""
+    return [
+        NotEvaluated(
+            each.run.run_id, each.name, each.reason, frozenset(s.metric for s in each.scores if s.value is None)
+        )
+        for each in evaluations
+        if each.golden is not None and each.passed is None
+    ]
 
 
 def mean(name: str, evaluations: Sequence[Evaluation]) -> float | None:

@@ -16,7 +16,7 @@ from goldspan.cli.gates import limits
 from goldspan.cli.reading import cases_in, made_of_runs
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
-from goldspan.model import Attempts, Depth, Duplicates, Evaluation, Extra, Mode, Order, Unit
+from goldspan.model import Attempts, Depth, Duplicates, Evaluation, Extra, Mode, Order, Unit, Unknown
 from goldspan.scoring import DEFAULT_METRICS
 from goldspan.scoring.metrics import Metric
 from goldspan.scoring.profiles import NAMES as PEERS
@@ -43,6 +43,14 @@ FailUnderOption = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-under", metavar="METRIC=X", help="Exit with 1 if the metric's mean, or the share `passed`, is below X."
+    ),
+]
+FailOnUnknownFlag = Annotated[
+    bool | None,
+    typer.Option(
+        "--fail-on-unknown/--no-fail-on-unknown",
+        help="Whether a run that a golden is for, and that could not be evaluated, counts as one that did not pass. "
+        "Usual where the variable CI is set. Without --fail-under: exit with 1 if there is any.",
     ),
 ]
 
@@ -110,6 +118,14 @@ DuplicatesOption = Annotated[
 DepthOption = Annotated[
     Depth | None,
     typer.Option("--depth", help="Whether the calls of agents that an agent calls count.", rich_help_panel=_RULES),
+]
+UnknownOption = Annotated[
+    Unknown | None,
+    typer.Option(
+        "--unknown",
+        help="What becomes of a run of which something stated cannot be judged; ignore lets the rest decide.",
+        rich_help_panel=_RULES,
+    ),
 ]
 ForbidOption = Annotated[
     list[str] | None,

@@ -15,7 +15,7 @@ import typer
 
 from goldspan.cli import asking, filtering, judging
 from goldspan.cli.console import counted, messages, output, warn
-from goldspan.cli.gates import all_met, check_gates, limits
+from goldspan.cli.gates import Gates, check_gates, limits
 from goldspan.cli.reading import GoldenIdAttribute, tell_wrong
 from goldspan.cli.score import GATE_FAILED, WRONG_ROWS
 from goldspan.cli.view import STORE
@@ -87,6 +87,7 @@ def report(
         typer.Option("--values", help="Show arguments and results of traces. What a store keeps is always shown."),
     ] = False,
     fail_under: judging.FailUnderOption = None,
+    fail_on_unknown: judging.FailOnUnknownFlag = None,
     golden: filtering.GoldenFilter = None,
     agent: filtering.AgentFilter = None,
     service: filtering.ServiceFilter = None,
@@ -112,6 +113,7 @@ def report(
     depth: judging.DepthOption = None,
     forbid: judging.ForbidOption = None,
     max_calls: judging.MaxCallsOption = None,
+    unknown: judging.UnknownOption = None,
 ) -> None:
     """Write what there is to see of stored runs, or of traces, into one HTML file for CI artifacts and mail.
 
@@ -147,6 +149,7 @@ def report(
         depth=depth,
         forbid=forbid,
         max_calls=max_calls,
+        unknown=unknown,
     )
     wrong: list[str] = []
     with ExitStack() as opened:
@@ -185,7 +188,8 @@ def report(
     tell_wrong(wrong)
     if known is not None and found.rate.counts.total and not found.board.covered.total:
         warn(f"none of the {len(known)} goldens belongs to any of these runs, neither by id nor by input")
-    if not all_met(gates, found.mean) or wrong:
+    judged_runs = found.rate.counts.passed + found.rate.counts.failed
+    if not Gates(gates, fail_on_unknown).met(found.mean, judged_runs, found.not_evaluated) or wrong:
         raise typer.Exit(WRONG_ROWS if wrong else GATE_FAILED)
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from goldspan.cli import asking, judging
 from goldspan.cli.console import Results, output, warn
-from goldspan.cli.gates import all_met, check_gates, limits, mean
+from goldspan.cli.gates import Gates, check_gates, limits, mean, not_evaluated
 from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, PathsIfAny, UnitOption, tell_wrong
 from goldspan.cli.tables import capture_notice, conclusion, evaluation_blocks, summary, summary_table
 from goldspan.errors import ConfigurationError
@@ -28,6 +28,8 @@ EXAMPLES = """
 Examples:\n
   goldspan score traces.jsonl --goldens goldens.yaml\n
   goldspan score traces/ -g goldens.yaml --fail-under passed=0.95 --fail-under tool_recall=0.8\n
+  goldspan score traces/ -g goldens.yaml --fail-under passed=1 --fail-on-unknown\n
+  goldspan score traces/ -g goldens.yaml --unknown ignore\n
   goldspan score traces.pb.gz -g goldens.jsonl --attempts all --json > scores.jsonl\n
   goldspan score --cases cases.jsonl\n
   goldspan score --cases cases.csv --profile deepeval --profile-option should_consider_ordering=true\n
@@ -58,6 +60,7 @@ def score(
     depth: judging.DepthOption = None,
     forbid: judging.ForbidOption = None,
     max_calls: judging.MaxCallsOption = None,
+    unknown: judging.UnknownOption = None,
     judge: asking.JudgeFlag = False,
     judge_model: asking.JudgeModelOption = None,
     judge_url: asking.JudgeUrlOption = None,
@@ -69,6 +72,7 @@ def score(
     judge_daily_tokens: asking.JudgeDailyTokensOption = None,
     judge_cache: asking.JudgeCacheOption = None,
     fail_under: judging.FailUnderOption = None,
+    fail_on_unknown: judging.FailOnUnknownFlag = None,
     unit: UnitOption = "request",
     golden_id_attribute: GoldenIdAttribute = None,
     concurrency: judging.ConcurrencyOption = 1,
@@ -102,6 +106,7 @@ def score(
         depth=depth,
         forbid=forbid,
         max_calls=max_calls,
+        unknown=unknown,
     )
     said_of_model = {"--fail-under": gates, "--metric": metric, "--threshold": manner.thresholds}
     manner, selection = manner.without_threshold(asking.TOOL_SELECTION)
@@ -140,7 +145,10 @@ def score(
     _warn(evaluations, known)
     if model is not None:
         model.tell(evaluations)
-    met = all_met(gates, lambda name: mean(name, evaluations))
+    judged_runs = sum(evaluation.passed is not None for evaluation in evaluations)
+    met = Gates(gates, fail_on_unknown).met(
+        lambda name: mean(name, evaluations), judged_runs, not_evaluated(evaluations)
+    )
     if wrong or not met:
         raise typer.Exit(WRONG_ROWS if wrong else GATE_FAILED)
 

@@ -6,7 +6,7 @@ never "nothing" and never zero. Times are nanoseconds since the Unix epoch.
 
 from goldspan.model.digests import content_digest
 from goldspan.model.drafts import drafted
-from goldspan.model.evaluations import NO_RUN, Comparison, Evaluation
+from goldspan.model.evaluations import NO_RUN, Comparison, Evaluation, NotEvaluated
 from goldspan.model.findings import (
     NO_GOLDEN,
     Agreement,
@@ -24,6 +24,7 @@ from goldspan.model.goldens import (
     ABSENT,
     NO_VOCABULARY,
     ONCE,
+    UNKNOWN,
     AnyOf,
     ArgumentsMatch,
     Attempts,
@@ -66,6 +67,7 @@ __all__ = [
     "NO_RUN",
     "NO_VOCABULARY",
     "ONCE",
+    "UNKNOWN",
     "Agreement",
     "AnyOf",
     "ArgumentsMatch",
@@ -91,6 +93,7 @@ __all__ = [
     "Match",
     "MatchedBy",
     "Mode",
+    "NotEvaluated",
     "Order",
     "Outcome",
     "Parallel",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from goldspan.model.digests import content_digest
 from goldspan.model.display import Displayed
@@ -177,6 +177,16 @@ class Evaluation(Displayed):
         if self.reason:
             yield (Span(self.reason),)
         yield from rendering.scores(self.scores)
+
+
+class NotEvaluated(NamedTuple):
+    """A run that a golden is for, and of which something stated cannot be judged."""
+
+    run_id: str
+    golden_id: str
+    reason: str
+    unmeasured: frozenset[str]
+    """The metrics that have no value."""
 
 
 def _judged(run: Run, golden: Golden | None) -> list[Any]:

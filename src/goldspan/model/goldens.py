@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from goldspan.model.digests import content_digest
 
@@ -16,6 +16,7 @@ Duplicates = Literal["count", "ignore"]
 Extra = Literal["penalize", "allow"]
 Unknown = Literal["not_evaluated", "ignore", "fail"]
 """What becomes of a run of which something that the golden states cannot be judged."""
+UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
 Mode = Literal["recall", "precision", "f1", "exact", "set"]
 """How `tool_correctness` makes one number of what was called and what was not."""
 ArgumentsMatch = Literal["exact", "subset"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from goldspan.extraction.hints import Hint, gathered
 from goldspan.goldens import Goldens
+from goldspan.model import NotEvaluated
 from goldspan.store import RunFilter, SqliteStore, StoredRun
 from goldspan.store.protocol import EVERY_RUN
 from goldspan.web.entries import Entry, entry_of, hints_of
@@ -101,6 +102,8 @@ class Report:
     """What is amiss with the capture, and in how many runs."""
     uncovered: Uncovered
     """Requests that no golden is for, in groups."""
+    not_evaluated: tuple[NotEvaluated, ...] = ()
+    """The runs that a golden is for, and that could not be evaluated."""
 
     def mean(self, metric: str) -> float | None:
         """The mean of a metric, or the share that `passed`; `None`: not known of any run."""
@@ -133,6 +136,7 @@ def report_of(
         others=seen.others,
         health=tuple(gathered(seen.hints())),
         uncovered=uncovered(store, wanted),
+        not_evaluated=tuple(seen.not_evaluated),
     )
 
 
@@ -144,6 +148,7 @@ class _Seen:
         self.failed: list[Details] = []
         self.further = Listed()
         self.others = Listed()
+        self.not_evaluated: list[NotEvaluated] = []
         self._hints: dict[tuple[Hint, ...], int] = {}
         self._in_full = in_full
 
@@ -154,6 +159,10 @@ class _Seen:
             self.metrics.setdefault(metric, Measured(metric)).add(score)
         if hints := tuple(hints_of(document)):
             self._hints[hints] = self._hints.get(hints, 0) + 1
+        if document["passed"] is None and document["golden_id"] is not None:
+            unmeasured = frozenset(score["metric"] for score in document["scores"] if score["value"] is None)
+            said = document["run_id"], document["golden_id"], document["reason"]
+            self.not_evaluated.append(NotEvaluated(*said, unmeasured))
         if document["passed"] is not False:
             self.others.add(run)
         elif len(self.failed) < self._in_full and (details := details_of(run, (run.current,))) is not None:

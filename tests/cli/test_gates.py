@@ -1,0 +1,123 @@
+"""What `--fail-under`, `--fail-on-unknown` and `--unknown` make of runs that could not be evaluated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.test_commands import GOLDENS, TRACES, Goldspan, goldspan
+
+__all__ = ["goldspan"]  # a fixture
+
+BOOK = {"name": "book", "arguments": {"n": 1}}
+PASSED: dict[str, Any] = {"tools_called": [BOOK], "expected_tools": [BOOK]}
+FAILED: dict[str, Any] = {"tools_called": [], "expected_tools": [BOOK]}
+UNKNOWN: dict[str, Any] = {"tools_called": ["book"], "expected_tools": [BOOK]}
+"""The golden states arguments, and none were captured."""
+WITHOUT_GOLDEN: dict[str, Any] = {"tools_called": ["book"]}
+
+
+@pytest.fixture(params=["score", "report"])
+def command(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    return str(request.param)
+
+
+def cases_in(folder: Path, *rows: dict[str, Any]) -> Path:
+    path = folder / "cases.jsonl"
+    path.write_text("".join(json.dumps({"id": f"case-{n}", **row}) + "\n" for n, row in enumerate(rows)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("ci", "options", "status"),
+    [
+        pytest.param(None, ["--fail-under", "passed=1"], 0, id="they do not count"),
+        pytest.param(None, ["--fail-under", "passed=1", "--fail-on-unknown"], 1, id="they count"),
+        pytest.param(None, ["--fail-under", "passed=0.5", "--fail-on-unknown"], 0, id="half is enough"),
+        pytest.param("true", ["--fail-under", "passed=1"], 1, id="they count in CI"),
+        pytest.param("1", ["--fail-under", "passed=1"], 1, id="they count in another CI"),
+        pytest.param("false", ["--fail-under", "passed=1"], 0, id="CI=false is none"),
+        pytest.param("", ["--fail-under", "passed=1"], 0, id="an empty variable is none"),
+        pytest.param("true", ["--fail-under", "passed=1", "--no-fail-on-unknown"], 0, id="unless it is said"),
+        pytest.param("true", [], 0, id="CI alone is no gate"),
+        pytest.param(None, ["--fail-on-unknown"], 1, id="without another gate"),
+        pytest.param(None, ["--fail-under", "tool_recall=1", "--fail-on-unknown"], 0, id="a metric with a number"),
+        pytest.param(None, ["--fail-under", "argument_correctness=1", "--fail-on-unknown"], 1, id="and without"),
+        pytest.param(None, ["--fail-under", "argument_correctness=1"], 0, id="which does not count"),
+    ],
+)
+def test_runs_that_could_not_be_evaluated_are_counted_as_it_is_said(
+    command: str,
+    goldspan: Goldspan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ci: str | None,
+    options: list[str],
+    status: int,
+) -> None:
+    if ci is not None:
+        monkeypatch.setenv("CI", ci)
+    cases = cases_in(tmp_path, PASSED, UNKNOWN, WITHOUT_GOLDEN)
+    said = goldspan(command, "--cases", cases, *options)
+    named = "  case-1 (case-1): Expected book was called; not evaluated: the arguments of book were not captured."
+    assert (said.status, named in said.err.replace("\n", " ")) == (status, bool(status)), said.err
+
+
+def test_a_gate_says_what_was_counted(command: str, goldspan: Goldspan, tmp_path: Path) -> None:
+    cases = cases_in(tmp_path, PASSED, *[UNKNOWN] * 7)
+    said = goldspan(command, "--cases", cases, "--fail-under", "passed=1", "--fail-on-unknown").err
+    told = "gate failed: passed is 0.1250, with 7 runs counted that could not be evaluated, and 1 is wanted"
+    assert told in said.replace("\n", " ")
+    assert sum(f"case-{n} (" in said for n in range(1, 8)) == 5
+    assert "case-0" not in said
+    assert "  and 2 more" in said
+    said = goldspan(command, "--cases", cases, "--fail-under", "argument_correctness=1", "--fail-on-unknown").err
+    told = "gate failed: argument_correctness could not be measured on 7 runs, and 1 is wanted"
+    assert told in said.replace("\n", " ")
+    said = goldspan(command, "--cases", cases, "--fail-on-unknown").err
+    assert "gate failed: 7 runs could not be evaluated" in said
+
+
+def test_where_none_was_measured_a_gate_fails(command: str, goldspan: Goldspan, tmp_path: Path) -> None:
+    cases = cases_in(tmp_path, UNKNOWN, UNKNOWN)
+    lenient = goldspan(command, "--cases", cases, "--fail-under", "passed=0", "--no-fail-on-unknown")
+    assert (lenient.status, "passed could not be measured on any run" in lenient.err) == (1, True)
+    strict = goldspan(command, "--cases", cases, "--fail-under", "passed=0.5", "--fail-on-unknown")
+    assert (strict.status, "passed is 0.0000, with 2 runs counted" in strict.err) == (1, True)
+    metric = ("--fail-under", "call_budget=0", "--fail-on-unknown")
+    assert "call_budget could not be measured on 2 runs" in goldspan(command, "--cases", cases, *metric).err
+    only_passed = goldspan(command, "--cases", cases_in(tmp_path, PASSED), *metric)
+    assert (only_passed.status, "could not be measured on any run" in only_passed.err) == (1, True)
+
+
+def test_where_all_could_be_evaluated_the_flag_changes_nothing(
+    command: str, goldspan: Goldspan, tmp_path: Path
+) -> None:
+    cases = cases_in(tmp_path, PASSED, PASSED, FAILED, WITHOUT_GOLDEN)
+    for gate, status in (("passed=0.6", 0), ("passed=0.7", 1)):
+        for flag in ("--fail-on-unknown", "--no-fail-on-unknown"):
+            assert goldspan(command, "--cases", cases, "--fail-under", gate, flag).status == status
+    assert goldspan(command, "--cases", cases, "--fail-on-unknown").status == 0
+
+
+@pytest.mark.parametrize(("unknown", "passed"), [("not_evaluated", None), ("ignore", True), ("fail", False)])
+def test_the_command_line_says_what_becomes_of_them(
+    command: str, goldspan: Goldspan, tmp_path: Path, unknown: str, passed: bool | None
+) -> None:
+    cases = cases_in(tmp_path, UNKNOWN)
+    if command == "score":
+        (found,) = goldspan("score", "--cases", cases, "--unknown", unknown, "--json").documents
+        assert found["passed"] is passed
+        assert [each["about"] for each in found["unjudged"]] == ["arguments"]
+        assert found["broken"] == []
+    gated = goldspan(command, "--cases", cases, "--unknown", unknown, "--fail-under", "passed=1", "--fail-on-unknown")
+    assert gated.status == (0 if passed else 1)
+
+
+def test_what_is_not_known_there_is_wrong_use(command: str, goldspan: Goldspan) -> None:
+    said = goldspan(command, TRACES, "-g", GOLDENS, "--unknown", "pass")
+    assert (said.status, "not_evaluated" in said.err) == (2, True)
