@@ -126,5 +126,19 @@ def test_the_gateway(goldens: Path, tmp_path: Path) -> None:
     assert not wrong((case, run["passed"], run["reason"]) for case, run in zip(CASES, found, strict=True))
 
 
+@pytest.mark.parametrize(("unknown", "passed"), [("ignore", True), ("fail", False)])
+def test_the_gateway_judges_what_cannot_be_judged_as_it_is_told(unknown: str, passed: bool, tmp_path: Path) -> None:
+    path = tmp_path / "goldens.yaml"
+    path.write_text("goldens: [{id: refund, tools: [{name: refund, arguments: {order: 7}}]}]", encoding="utf-8")
+    root = agent("main", goldspan__golden__id="refund")
+    environment = {"GOLDSPAN_GRACE": "0.1", "GOLDSPAN_UNKNOWN": unknown}
+    with serving(tmp_path, "--goldens", str(path), environment=environment) as gateway:
+        assert gateway.post(request(root, tool("refund", **inside(root))))[0] == 200
+        eventually(lambda: gateway.get("/api/v1/runs")["runs"], lambda: gateway.log)
+        run = gateway.get(f"/api/v1/runs/{root.trace_id}:{root.span_id}")
+    assert run["passed"] is passed
+    assert [each["about"] for each in run["unjudged"]] == ["arguments"]
+
+
 def wrong(found: Iterator[tuple[Case, bool | None, str]]) -> list[tuple[str, bool | None, str]]:
     return [(case.id, passed, reason) for case, passed, reason in found if not is_as_expected(case, passed, reason)]

@@ -533,6 +533,10 @@ def _numbers() -> Iterator[Any]:
         pytest.param({"metrics": "tool_recall"}, "metrics= takes a list, not 'tool_recall'", id="a metric"),
         pytest.param({"golden_id_attributes": "id"}, "golden_id_attributes= takes a list", id="an attribute"),
         pytest.param({"thresholds": 1}, "thresholds= takes a mapping of metrics to numbers, not 1", id="a threshold"),
+        pytest.param(
+            {"unknown": 1}, "unknown= takes 'not_evaluated' or 'ignore' or 'fail', not 1", id="unknown, a number"
+        ),
+        pytest.param({"unknown": "pass"}, "or 'fail', not 'pass'", id="unknown, another word"),
         pytest.param({"sinks": print}, "sinks= takes a list, not <built-in", id="a sink that is no list"),
         pytest.param({"redact": True}, "redact= takes a function of an evaluation, not True", id="no redaction"),
         pytest.param({"sampling": 0.1}, "sampling= takes a Sampling, not 0.1", id="a rate for a sampling"),

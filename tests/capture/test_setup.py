@@ -179,6 +179,24 @@ def test_goldens_metrics_and_thresholds_may_come_from_the_environment(
     assert "goldspan.score.tool_correctness" not in attributes
 
 
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize(("unknown", "passed"), [(None, None), ("ignore", True), ("fail", False)])
+def test_the_environment_says_what_becomes_of_runs_that_cannot_be_judged(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unknown: str | None, passed: bool | None
+) -> None:
+    path = tmp_path / "goldens.yaml"
+    path.write_text("goldens: [{id: g, tools: [{name: search, arguments: {query: hi}}]}]")
+    monkeypatch.setenv("GOLDSPAN_GOLDENS", str(path))
+    monkeypatch.setenv("GOLDSPAN_CAPTURE_ARGUMENTS", "off")
+    if unknown is not None:
+        monkeypatch.setenv("GOLDSPAN_UNKNOWN", unknown)
+    goldspan.instrument(then=exported.processor())
+    agent("hi")
+    attributes = exported.attributes("invoke_agent agent")
+    assert attributes.get("goldspan.passed") is passed
+    assert "the arguments of search were not captured" in attributes["goldspan.reason"]
+
+
 @pytest.mark.parametrize(
     ("exporters", "times"),
     [("console", 1), ("console, console", 2), pytest.param("goldspan", 1, id="ours, and what stands behind it")],
@@ -245,6 +263,7 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(
         pytest.param("GOLDSPAN_SAMPLE", "2", "GOLDSPAN_SAMPLE: '2' is not a share", id="share"),
         pytest.param("GOLDSPAN_SAMPLE_RULES", "all", "GOLDSPAN_SAMPLE_RULES: sampling rule 'all'", id="rule"),
         pytest.param("GOLDSPAN_UNITS", "span", "GOLDSPAN_UNITS: 'span'", id="unit"),
+        pytest.param("GOLDSPAN_UNKNOWN", "pass", "GOLDSPAN_UNKNOWN: 'pass' is none of not_evaluated", id="unknown"),
         pytest.param("GOLDSPAN_SINKS", "evnets", "GOLDSPAN_SINKS: there is no sink 'evnets'", id="sink"),
         pytest.param("GOLDSPAN_SINKS", "jsonl:", "GOLDSPAN_SINKS: there is no sink 'jsonl:'", id="sink without a path"),
         pytest.param("GOLDSPAN_THEN_EXPORTER", "otlp,goldspan", "stand behind itself", id="behind itself"),
@@ -369,6 +388,7 @@ def test_several_values_are_separated_by_commas() -> None:
             "GOLDSPAN_RELOAD": "off",
             "GOLDSPAN_BACKGROUND": "no",
             "GOLDSPAN_UNITS": "request, conversation",
+            "GOLDSPAN_UNKNOWN": " ignore",
         }
     )
     assert settings.said("goldens") == {"near": None, "margin": 0}
@@ -378,6 +398,7 @@ def test_several_values_are_separated_by_commas() -> None:
         "golden_id_attributes": ("case.id",),
         "thresholds": {"tool_recall": 1.0, "tool_f1": 0.5},
         "background": False,
+        "unknown": "ignore",
         "units": ("request", "conversation"),
         "reload": None,
     }

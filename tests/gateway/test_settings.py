@@ -151,6 +151,7 @@ def test_variables_that_the_processor_knows_mean_the_same_there(monkeypatch: pyt
         "METRICS": "tool_recall",
         "THRESHOLDS": "tool_recall=0.5",
         "UNITS": "request",
+        "UNKNOWN": "ignore",
         "BUDGET": "2",
         "IDLE": "7",
         "LIFETIME": "8",
@@ -159,7 +160,8 @@ def test_variables_that_the_processor_knows_mean_the_same_there(monkeypatch: pyt
     for name, text in said.items():
         monkeypatch.setenv(f"GOLDSPAN_{name}", text)
     there, here = of_processor.from_environment(), load()
-    for field in ("goldens", "near", "margin", "golden_id_attributes", "metrics", "thresholds", "units", "budget"):
+    judging = ("metrics", "thresholds", "units", "unknown", "budget")
+    for field in ("goldens", "near", "margin", "golden_id_attributes", *judging):
         assert getattr(here, field) == getattr(there, field), field
     assert (here.idle, here.lifetime, here.late) == (there.idle, there.lifetime, there.late)
 

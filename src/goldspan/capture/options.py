@@ -9,7 +9,7 @@ from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 
 from goldspan.errors import ConfigurationError
-from goldspan.model import Unit
+from goldspan.model import UNKNOWN, Unit, Unknown
 from goldspan.online import Limits
 from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
 
     metrics: Iterable[MetricLike]
     thresholds: Mapping[str, float]
+    unknown: Unknown
     sinks: Iterable[SinkLike]
     attributes: bool
     logger_provider: LoggerProvider
@@ -54,6 +55,9 @@ def check(**given: object) -> None:
     """Raise `ConfigurationError` for the first argument, by its name, that is of another type than it should be."""
     for name, value in given.items():
         one_of(name, value, *_WANTED[name])
+    unknown = given.get("unknown")
+    if unknown is not None and unknown not in UNKNOWN:
+        raise _wrong("unknown", " or ".join(map(repr, UNKNOWN)), unknown)
 
 
 _SWITCH = "True or False"
@@ -67,6 +71,7 @@ _WANTED: Mapping[str, tuple[Any, str]] = {
     "sampling": (Sampling | None, "a Sampling"),
     "threads": (bool, _SWITCH),
     "thresholds": (Mapping | None, "a mapping of metrics to numbers"),
+    "unknown": (str | None, " or ".join(map(repr, UNKNOWN))),
 }
 
 

@@ -26,7 +26,7 @@ from goldspan.capture.records import record_of
 from goldspan.capture.sources import GoldensLike, goldens_from
 from goldspan.capture.threads import carry_for, stop_carrying_for
 from goldspan.goldens import Goldens
-from goldspan.model import SpanRecord, Unit
+from goldspan.model import SpanRecord, Unit, Unknown
 from goldspan.online import Limits, Pipeline, Scorer, Worker, check_units
 from goldspan.online.defaults import usual_sinks
 from goldspan.online.sampling import ExportSampling, Sampling
@@ -74,8 +74,10 @@ class ScoringProcessor(SpanProcessor):
     `goldens` may be a path or several, `Goldens`, or a list of `Golden`; without any, the tools used and the metrics
     that need no golden still come out. Files are looked at every `reload` seconds, and read again when they change.
     `redact` makes of each evaluation what may leave the process. `sampling` says which runs are scored, `budget` how
-    many seconds the metrics of one may take, `units` what is scored. Spans that are recorded but not sampled are scored
-    too. A `judge` is asked about runs on a thread of its own, and what it says is a later revision, which no span has.
+    many seconds the metrics of one may take, `units` what is scored. `unknown` says, in place of the goldens, what
+    becomes of a run of which something stated cannot be judged: `not_evaluated`, `ignore` or `fail`. Spans that are
+    recorded but not sampled are scored too. A `judge` is asked about runs on a thread of its own, and what it says is a
+    later revision, which no span has.
     `export` says which traces are handed on: all are scored. Memory is bounded by `limits`.
 
     Unless `threads` is false, threads and thread pools keep the context they were started in, so that tools run there
@@ -93,6 +95,7 @@ class ScoringProcessor(SpanProcessor):
         then: SpanExporter | SpanProcessor | None = None,
         metrics: Iterable[MetricLike] | None = None,
         thresholds: Mapping[str, float] | None = None,
+        unknown: Unknown | None = None,
         sinks: Iterable[SinkLike] | None = None,
         attributes: bool = True,
         logger_provider: LoggerProvider | None = None,
@@ -113,6 +116,7 @@ class ScoringProcessor(SpanProcessor):
         self._then = behind if export is None else handover.sampled(behind, export)
         self._tells_starts = handover.hears_starts(behind)
         check(limits=limits, thresholds=thresholds, redact=redact, sampling=sampling, logger_provider=logger_provider)
+        check(unknown=unknown)
         check(meter_provider=meter_provider, background=background, threads=threads, attributes=attributes)
         found = goldens_from(goldens, reload=seconds("reload", reload))
         if sinks is None:
@@ -122,6 +126,7 @@ class ScoringProcessor(SpanProcessor):
             sinks=[as_sink(sink) for sink in listed("sinks", sinks)],
             metrics=None if metrics is None else listed("metrics", metrics),
             thresholds=thresholds,
+            unknown=unknown,
             golden_id_attributes=(
                 None if golden_id_attributes is None else listed("golden_id_attributes", golden_id_attributes)
             ),

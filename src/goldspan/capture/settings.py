@@ -55,6 +55,14 @@ def _units(text: str) -> tuple[str, ...]:
     return units
 
 
+def _unknown(text: str) -> Literal["not_evaluated", "ignore", "fail"]:
+    words: tuple[Literal["not_evaluated", "ignore", "fail"], ...] = ("not_evaluated", "ignore", "fail")
+    for word in words:
+        if word == text.strip():
+            return word
+    raise ValueError(f"{text!r} is none of {', '.join(words)}")
+
+
 def _thresholds(text: str) -> dict[str, float]:
     return dict(map(_threshold, _list(text)))
 
@@ -193,6 +201,12 @@ class Settings:
     metrics: tuple[str, ...] | None = _of_processor(_list, "names of metrics, separated by commas", "all")
     thresholds: Mapping[str, float] | None = _of_processor(
         _thresholds, "`metric=number`, separated by commas", "those of the goldens"
+    )
+    unknown: Literal["not_evaluated", "ignore", "fail"] | None = _of_processor(
+        _unknown,
+        "what becomes of a run of which something that its golden states cannot be judged: `not_evaluated`, `ignore` "
+        "(the rest decides), `fail`",
+        "as the goldens say",
     )
     units: tuple[str, ...] | None = _of_processor(
         _units, "what is scored: `request`, `component`, `conversation`, separated by commas", "`request,component`"

@@ -291,6 +291,7 @@ def _pipeline_of(
         sinks=(*sinks, *results.sinks),
         metrics=settings.metrics,
         thresholds=settings.thresholds or None,
+        unknown=settings.unknown,
         golden_id_attributes=settings.golden_id_attributes,
         units=check_units(settings.units),
         budget=settings.budget,

@@ -14,7 +14,7 @@ from goldspan.extraction import component_names, extract, extract_units
 from goldspan.extraction.golden_ids import golden_id_attributes as attributes_from
 from goldspan.extraction.hints import about_invisible
 from goldspan.goldens import Goldens
-from goldspan.model import Evaluation, Record, Run, SpanRecord, Unit
+from goldspan.model import Evaluation, Record, Run, SpanRecord, Unit, Unknown
 from goldspan.online.portions import Ended, Known, Place, Portion, Revised
 from goldspan.online.sessions import Sessions
 from goldspan.scoring import evaluate
@@ -53,6 +53,7 @@ class Pipeline:
         sinks: Iterable[Sink] = (),
         metrics: Iterable[MetricLike] | None = None,
         thresholds: Mapping[str, float] | None = None,
+        unknown: Unknown | None = None,
         golden_id_attributes: Sequence[str] | None = None,
         units: Sequence[Unit] = ("request", "component"),
         redact: Redact | None = None,
@@ -65,6 +66,7 @@ class Pipeline:
         self._guarded = tuple((sink, guard(f"submit to {type(sink).__name__}")) for sink in self.sinks)
         self._metrics = None if metrics is None else tuple(metrics)
         self._thresholds = None if thresholds is None else dict(thresholds)
+        self._unknown = unknown
         self._golden_id_attributes = attributes_from(golden_id_attributes)
         self._units = frozenset(units)
         self._redact = redact
@@ -302,7 +304,14 @@ class Pipeline:
         return False
 
     def _judge(self, run: Run) -> Evaluation:
-        return evaluate(run, self.goldens, metrics=self._metrics, thresholds=self._thresholds, budget=self._budget)
+        return evaluate(
+            run,
+            self.goldens,
+            metrics=self._metrics,
+            thresholds=self._thresholds,
+            budget=self._budget,
+            unknown=self._unknown,
+        )
 
     def _submit(self, evaluation: Evaluation, revision: int) -> Evaluation | None:
         """Hand an evaluation to the sinks, as far as it may leave."""

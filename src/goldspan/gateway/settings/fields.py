@@ -35,6 +35,7 @@ from goldspan.gateway.settings.tokens import tokens_in, tokens_in_file
 from goldspan.gateway.signals import PARTITIONS
 from goldspan.goldens.lookup import MARGIN, NEAR
 from goldspan.goldens.words import listed
+from goldspan.model import Unknown
 
 with needed():
     from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
@@ -126,6 +127,9 @@ class Settings(BaseSettings):
     """Names of metrics; null: all."""
     thresholds: Thresholds = {}
     """What a metric must reach, by its name, beside those of the goldens."""
+    unknown: Unknown | None = None
+    """What becomes of a run of which something that its golden states cannot be judged: not_evaluated, ignore (the rest
+    decides) or fail; null: as the goldens say."""
     golden_id_attributes: PerhapsTexts = None
     """Span attributes that name a golden, in the order tried; null: goldspan.golden.id, test.case.name."""
     near: Similarity = NEAR
