@@ -55,6 +55,13 @@ def test_what_merges_parallel_calls_is_no_call(response: str) -> None:
     assert run.tools_used == ("book",)
 
 
+@pytest.mark.parametrize("name", ["execute_tool (merged)", "execute_tool (merged tools)"])
+def test_nor_is_it_where_a_processor_dropped_the_name_of_the_tool(name: str) -> None:
+    merged = span(name, **{"gen_ai.operation.name": "execute_tool", "gcp.vertex.agent.event_id": "e-1"})
+    [run] = extract([tool(), merged])
+    assert run.tools_used == ("book",)
+
+
 def test_an_id_that_is_not_specified_is_none() -> None:
     calls = [tool(**{"gen_ai.tool.call.id": "<not specified>"}) for _ in range(2)]
     [run] = extract(calls)

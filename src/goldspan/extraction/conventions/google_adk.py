@@ -25,6 +25,8 @@ _RESPONSE = f"{_PREFIX}tool_response"
 _REQUEST = f"{_PREFIX}llm_request"
 _ANSWER = f"{_PREFIX}llm_response"
 _MERGED = "(merged tools)"
+_MERGED_SPANS = ("(merged)", _MERGED)
+"""How the names of such spans end."""
 _NOT_SPECIFIED = "<not specified>"
 _TRANSFER = "transfer_to_agent"
 _KINDS: dict[str, ToolKind] = {
@@ -62,7 +64,7 @@ def _unwrapped(message: Message) -> Message:
 def _refine(span: SpanRecord, reading: Reading) -> Reading:
     attributes = span.attributes
     name = attributes.get(semconv.TOOL_NAME)
-    if name == _MERGED:
+    if name == _MERGED or (name is None and span.name.endswith(_MERGED_SPANS)):
         return Reading("aside", reading.by)
     if name is not None:
         reading.role = "tool"
