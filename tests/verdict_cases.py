@@ -125,6 +125,12 @@ CASES = (
         "cannot be judged",
     ),
     _case(
+        "of that server", {"tools": [tool("india", server="hotel")]}, [call("mcp__hotel__india")], True, "was called"
+    ),
+    _case("of another", {"tools": ["mcp__hotel__india"]}, [call("mcp__motel__india")], False, "not called"),
+    _case("nobody knows of which", {"tools": ["mcp__hotel__india"]}, [call("india")], None, "server of india is not"),
+    _case("of any", {"tools": ["india"]}, [call("mcp__hotel__india")], True, "was called"),
+    _case(
         "not captured, and another is missing",
         {"tools": [tool("foxtrot", arguments=F), "alpha"]},
         [call("foxtrot")],

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from goldspan import evaluate
 from goldspan.errors import GoldenError, GoldspanWarning
 from goldspan.goldens import Goldens, load_goldens
-from goldspan.model import ExpectedTool, Golden, Tool, Vocabulary
+from goldspan.model import ExpectedTool, Golden, Run, Tool, ToolCall, Vocabulary
 
 HEAD: dict[str, Any] = {
     "tools": {
@@ -218,3 +219,23 @@ def test_a_golden_is_another_where_its_names_mean_something_else() -> None:
     assert len({Golden("g", vocabulary=vocabulary).digest for vocabulary in changes}) == len(changes)
     told = Vocabulary((Tool("a", description="words"),))
     assert Golden("g", vocabulary=told).digest == Golden("g", vocabulary=changes[1]).digest
+
+
+@pytest.mark.parametrize(
+    ("declared", "called", "known"),
+    [
+        pytest.param((), "mcp__orders__add", True, id="the call says it"),
+        pytest.param((), "orders_add", True, id="the call begins with it"),
+        pytest.param((), "add", False, id="the call does not"),
+        pytest.param((Tool("add", server="orders"),), "add", True, id="there is one such tool"),
+        pytest.param((Tool("mcp__orders__add"),), "add", True, id="there is one, as hosts write it"),
+        pytest.param((Tool("add"),), "add", False, id="the tool is declared without its server"),
+        pytest.param((Tool("add", server="orders"), Tool("add", server="stock")), "add", False, id="there are two"),
+        pytest.param((Tool("mcp__orders__add", ("plus",)),), "plus", True, id="by another name"),
+    ],
+)
+def test_whether_the_server_of_a_call_is_known(declared: tuple[Tool, ...], called: str, known: bool) -> None:
+    run = Run("r", tool_calls=(ToolCall(called),))
+    golden = Golden("g", tools=(ExpectedTool("mcp__orders__add"),), vocabulary=Vocabulary(declared))
+    evaluation = evaluate(run, golden)
+    assert evaluation.passed is (True if known else None), evaluation.reason

@@ -46,6 +46,17 @@ class Naming:
         """The keys of the tool that was called."""
         return self._keys_called(call.name, call.raw_name, call.server)
 
+    def tells_server(self, tool: ExpectedTool, call: ToolCall) -> bool:
+        """Whether the MCP server of a call is known: by itself, by its name, or as the vocabulary declares it."""
+        meant = self._meant(call.name, call.raw_name, call.server)
+        if len(meant) == 1 and stated_server(self._tools[meant[0]]) is not None:
+            return True
+        called = _called(call.name, call.raw_name, call.server, self._servers)
+        if any(key.startswith("of:") for key in called):
+            return True
+        bare, _ = undecorate(tool.name, _known(tool.server, self._servers))
+        return not called & _wanted(tool.name, tool.server, self._servers) <= {fold(bare)}
+
     def tool(self, call: ToolCall) -> Hashable:
         """What two calls of one tool have in common, and calls of different tools do not."""
         bare, owner = undecorate(call.name, _known(call.server, self._servers))
@@ -106,6 +117,11 @@ def naming(vocabulary: Vocabulary) -> Naming:
     return Naming(vocabulary)
 
 
+def stated_server(tool: ExpectedTool | Tool) -> str | None:
+    """The MCP server that a golden file says a tool is of, as `server` or as `mcp__server__tool`."""
+    return tool.server or undecorate(tool.name)[1]
+
+
 def names_of(tool: Tool) -> tuple[str, ...]:
     """All names of a declared tool, its own first."""
     return (tool.name, *tool.aliases)
@@ -113,7 +129,7 @@ def names_of(tool: Tool) -> tuple[str, ...]:
 
 def servers_of(vocabulary: Vocabulary) -> tuple[str, ...]:
     """Every MCP server that a vocabulary declares, on its own, as a tool's, or by writing `mcp__server__tool`."""
-    said = [tool.server or undecorate(tool.name)[1] for tool in vocabulary.tools]
+    said = map(stated_server, vocabulary.tools)
     return tuple(dict.fromkeys([*vocabulary.servers, *filter(None, said)]))
 
 

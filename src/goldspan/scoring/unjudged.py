@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from goldspan.goldens.naming import naming
+from goldspan.goldens.naming import naming, stated_server
 from goldspan.model import ABSENT, Agreement, Comparison, ExpectedTool, Golden, Row, Statement, ToolCall
 from goldspan.scoring.breaches import calls_too_many, differs, has_result
 from goldspan.scoring.metrics import tools
@@ -24,7 +24,7 @@ def unjudged(seen: Comparison, golden: Golden) -> Iterator[Statement]:
     """Each thing that the golden states and the telemetry does not tell."""
     if golden.policy:
         return
-    answers = tools.answers(seen)
+    answers, names = tools.answers(seen), naming(golden.vocabulary)
     for row in answers:
         expected, called = row.expected, row.called
         if called is None or not isinstance(expected, ExpectedTool):
@@ -35,6 +35,9 @@ def unjudged(seen: Comparison, golden: Golden) -> Iterator[Statement]:
             yield _left("result", row, why)
         if expected.agent is not None and called.agent is None:
             yield _left("agent", row, "which agent called {tool} is not known")
+        if stated_server(expected) is not None and not names.tells_server(expected, called):
+            why = f"the server of {called.name} is not known; declare it under tools, or expect it of any server"
+            yield Statement("server", why, row.expected_at, row.called_at)
     for row, allowed in calls_too_many(seen, golden):
         if allowed is None:
             yield _left("times", row, _REPEATED)

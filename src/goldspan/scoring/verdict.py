@@ -140,6 +140,7 @@ def _is_kept(row: Row) -> bool:
         and called is not None
         and called.error is None
         and (expected.agent is None or called.agent is not None)
+        and ((expected.server is None and "mcp__" not in expected.name) or called.server is not None)
         and (expected.arguments is None or (row.agreement is not None and not row.agreement.differences))
         and (expected.result is ABSENT or (row.result_agreement is not None and not row.result_agreement.differences))
     )
