@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from goldspan.model import AnyOf, Comparison, ExpectedTool, Golden, Parallel, Times, ToolCall, ToolDefinition
-from goldspan.scoring import compare
+from goldspan.model import AnyOf, Comparison, ExpectedTool, Golden, Parallel, Run, Times, ToolCall, ToolDefinition
+from goldspan.scoring import compare, evaluate
 from goldspan.scoring.explanation import reason
 
 
@@ -262,3 +262,18 @@ def test_a_tool_that_was_offered_by_nearly_this_name_is_told() -> None:
 
 def test_without_a_golden_the_reason_says_so() -> None:
     assert reason(compare(["a"], None)) == "No golden applies to this run."
+
+
+@pytest.mark.parametrize(
+    ("expected", "switch"),
+    [
+        pytest.param(ExpectedTool("add", {"n": 1}), True, id="arguments"),
+        pytest.param(ExpectedTool("add", result=3), True, id="result"),
+        pytest.param(ExpectedTool("add", agent="billing"), False, id="agent"),
+        pytest.param(ExpectedTool("add", server="orders"), False, id="server"),
+    ],
+)
+def test_the_switch_of_an_instrumentation_is_told_where_it_would_help(expected: ExpectedTool, switch: bool) -> None:
+    run = Run("r", tool_calls=(ToolCall("add"),), conventions=("genai",))
+    result = evaluate(run, Golden("g", tools=(expected,)))
+    assert (result.passed, "To record content: OTEL_" in result.reason) == (None, switch)

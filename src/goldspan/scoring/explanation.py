@@ -50,8 +50,8 @@ def _whole(clauses: Sequence[str], seen: Comparison, verdict: Verdict | None) ->
     """The sentence with what the verdict says beyond the rows."""
     if seen.golden is None or verdict is None:
         return _ended(clauses, None)
-    unknown = verdict.unjudged and not verdict.broken
-    return _ended([*clauses, *_of_verdict(seen.golden, verdict)], seen.run if unknown else None)
+    is_in_content = not verdict.broken and any(each.about not in _NO_CONTENT for each in verdict.unjudged)
+    return _ended([*clauses, *_of_verdict(seen.golden, verdict)], seen.run if is_in_content else None)
 
 
 def _ended(clauses: Iterable[str], run: Run | None) -> str:
@@ -80,6 +80,9 @@ def _of_verdict(golden: Golden, verdict: Verdict) -> Iterator[str]:
         more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
         yield f"{lead[golden.unknown]}: {', '.join(texts[:_SHOWN])}{more}"
 
+
+_NO_CONTENT = frozenset({"agent", "server"})
+"""What an instrumentation tells or does not, whether or not it records content."""
 
 _ABOUT_ROWS = frozenset({"missing", "unexpected", "order", "arguments", "result", "forbidden", "max_calls"})
 """What the rest of the sentence tells."""
