@@ -129,6 +129,20 @@ CASES = (
     ),
     _case("of another", {"tools": ["mcp__hotel__india"]}, [call("mcp__motel__india")], False, "not called"),
     _case("nobody knows of which", {"tools": ["mcp__hotel__india"]}, [call("india")], None, "server of india is not"),
+    _case(
+        "an alternative of which all is known",
+        {"tools": [{"any_of": [tool("foxtrot", arguments=F), "foxtrot"]}]},
+        [call("foxtrot")],
+        True,
+        "foxtrot was called",
+    ),
+    _case(
+        "of two calls one whose server is known",
+        {"tools": ["mcp__hotel__india", "india"]},
+        [call("india"), call("mcp__hotel__india")],
+        True,
+        "were called",
+    ),
     _case("of any", {"tools": ["india"]}, [call("mcp__hotel__india")], True, "was called"),
     _case(
         "not captured, and another is missing",

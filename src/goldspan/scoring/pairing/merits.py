@@ -11,7 +11,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from goldspan.goldens.naming import Naming
+from goldspan.goldens.naming import Naming, stated_server
 from goldspan.model import ABSENT, Agreement, ExpectedTool, ToolCall
 from goldspan.scoring.agreement.arguments import agreement, argument_share, result_agreement, result_share
 from goldspan.scoring.agreement.sameness import content
@@ -24,6 +24,9 @@ UNITS = 10**9
 _STEPS, _BYTES_A_STEP, _SQUARED_BYTES_A_STEP = 70, 100, 15_000
 """What it takes to judge a pair, in steps of `Effort`: so many, and more with the size of what the call holds. Where
 the golden has matchers, `similar` among them, work may grow with the square of that."""
+
+_MOST_OPEN = 4
+"""Arguments, result, agent and server: what may be stated of a call and not known."""
 
 Schemas: TypeAlias = "Callable[[ToolCall], Mapping[str, Any] | None]"
 """The JSON schema of the arguments of the tool that was called, where it is known."""
@@ -71,16 +74,31 @@ def faults(arguments: float | None, result: float | None) -> Faults:
 
 def judge(slot: Slot, call: ToolCall, names: Naming, schemas: Schemas) -> Judged:
     """Lay a call beside a slot that it may answer; of alternative calls beside the one that agrees best."""
-    tool = slot.tools[0] if len(slot.tools) == 1 else _weighed(slot, call, names, schemas)[2]
+    tool = slot.tools[0] if len(slot.tools) == 1 else _weighed(slot, call, names, schemas)[3]
     arguments = None if tool.arguments is None else agreement(tool, call, schemas(call))
     return tool, arguments, None if tool.result is ABSENT else result_agreement(tool, call)
 
 
-def _weighed(slot: Slot, call: ToolCall, names: Naming, schemas: Schemas) -> tuple[Faults, int, ExpectedTool]:
-    """What speaks against a pair, how strange the name is, and which tool of the slot the call is."""
+def _weighed(slot: Slot, call: ToolCall, names: Naming, schemas: Schemas) -> tuple[Faults, int, int, ExpectedTool]:
+    """What speaks against a pair, how much that is stated stays open, how strange the name is, and which tool of the
+    slot the call is."""
     tools = meant(slot, call, names) if len(slot.tools) > 1 else slot.tools
-    found = [(faults_of(tool, call, schemas), strangeness(tool, call, names), tool) for tool in tools]
-    return min(found, key=itemgetter(0, 1)) if len(found) > 1 else found[0]
+    found = [
+        (faults_of(tool, call, schemas), _left_open(tool, call, names), strangeness(tool, call, names), tool)
+        for tool in tools
+    ]
+    return min(found, key=itemgetter(0, 1, 2)) if len(found) > 1 else found[0]
+
+
+def _left_open(tool: ExpectedTool, call: ToolCall, names: Naming) -> int:
+    """How many of the things that are stated of a call are not known of it. A call that leaves nothing open, and agrees
+    as well, is the better answer: the run then passes for certain."""
+    return (
+        (tool.arguments is not None and call.arguments is None)
+        + (tool.result is not ABSENT and call.result is None)
+        + (tool.agent is not None and call.agent is None)
+        + (call.server is None and stated_server(tool) is not None and not names.tells_server(tool, call))
+    )
 
 
 def meant(slot: Slot, call: ToolCall, names: Naming) -> list[ExpectedTool]:
@@ -99,7 +117,7 @@ class Merits:
 
     The digits of a cost are: whether the slot is optional; whether the call is one of the `Failures`; how far arguments
     and results disagree, and how many could not be judged; the same of arguments only and of required slots only; how
-    strange the name is; whether the call failed.
+    much that is stated is not known of the call; how strange the name is; whether the call failed.
     Without `judging` arguments and results count for nothing.
     """
 
@@ -127,8 +145,8 @@ class Merits:
         self._groups = self._find_groups()
         pairs = min(len(plan.slots), len(calls))
         # No sum of a digit over all pairs reaches the next digit.
-        self._few, self._many = MOST_STRANGE * pairs + 1, 2 * UNITS * pairs + 1
-        self._failed = self._many**4 * self._few**6
+        self._few, self._many = max(MOST_STRANGE, _MOST_OPEN) * pairs + 1, 2 * UNITS * pairs + 1
+        self._failed = self._many**4 * self._few**7
         self._optional = self._failed * (pairs + 1)
         self._required = self._optional * (pairs + 1)
         self._costs: dict[int, dict[int, int]] = {}
@@ -217,16 +235,16 @@ class Merits:
         call = self._calls[position]
         few, many = self._few, self._many
         if self._judging:
-            against, strange, _ = _weighed(slot, call, self._names, self._schemas)
+            against, left_open, strange, _ = _weighed(slot, call, self._names, self._schemas)
         else:
-            against = Faults(0, 0, 0, 0)
+            against, left_open = Faults(0, 0, 0, 0), 0
             strange = min(strangeness(tool, call, self._names) for tool in meant(slot, call, self._names))
         cost = against.disagreed * few + against.unjudged
         cost = cost * many**3 + against.arguments_disagreed * many**2
         cost = (cost + slot.required * (against.disagreed * many + against.arguments_disagreed)) * few**3
         cost += against.arguments_unjudged * few**2
         cost += slot.required * (against.unjudged * few + against.arguments_unjudged)
-        cost = (cost * few + strange) * few + (call.error is not None)
+        cost = ((cost * few + left_open) * few + strange) * few + (call.error is not None)
         cost += self._failed * (position in self._failures.all)
         return cost if slot.required else cost + self._optional
 
