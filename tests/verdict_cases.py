@@ -210,7 +210,13 @@ CASES = (
         "nothing seen, a failure", {"tools": [], "unknown": "fail"}, [], False, "no tool call was seen", invisible=True
     ),
     # --- too many
-    _case("too often", {"tools": [tool("alpha", times={"max": 1})]}, [A, A], False, "called more than 1 time"),
+    _case(
+        "too often",
+        {"tools": [tool("alpha", times={"max": 1})]},
+        [A, A],
+        False,
+        "was called; alpha was called more than once.",
+    ),
     _case("too often of twice", {"tools": [tool("alpha", times=2)]}, [A, A, A], False, "called more than 2 times"),
     _case("once more, nothing stated", {"tools": ["alpha"]}, [A, A], True, "alpha was called"),
     _case("over budget", {"tools": ["alpha"], "max_calls": 1}, [A, B], False, "2 calls were made and 1 is allowed"),

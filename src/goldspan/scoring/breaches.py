@@ -42,7 +42,7 @@ def breaches(seen: Comparison, golden: Golden) -> Iterator[Statement]:
         yield statement("unexpected", row, "was called but not expected")
     for row, allowed in calls_too_many(seen, golden):
         if allowed is not None:
-            yield statement("times", row, f"was called more than {allowed} time{'' if allowed == 1 else 's'}")
+            yield statement("times", row, f"was called more than {'once' if allowed == 1 else f'{allowed} times'}")
     for row in tools.answers(seen):
         if row.in_order is False and golden.order != "any":
             yield statement("order", row, "was called out of order")

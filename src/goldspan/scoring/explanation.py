@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from itertools import starmap
 
 from goldspan.model import AnyOf, Comparison, Golden, Row, Run, ToolDefinition
@@ -36,7 +36,7 @@ def reason(seen: Comparison, available: Sequence[ToolDefinition] = (), verdict: 
         return _whole(clauses, seen, verdict)
     clauses = [_expected(seen)]
     if verdict is not ALL_KEPT or any(row.called and row.called.server for row in seen.rows):
-        clauses += [*_beside(seen), *_amiss(seen)]
+        clauses += [*_beside(seen, _too_often(verdict)), *_amiss(seen)]
         clauses += map(_near_miss, near_misses(seen, available))
         clauses += map(_collision, collisions(seen))
     if seen.golden.max_calls is not None and len(seen.calls) > seen.golden.max_calls:
@@ -147,9 +147,14 @@ def _too_seldom(seen: Comparison, rows: Sequence[Row]) -> Iterator[str]:
         yield f"{_short(name)} was called {called[name]} of {called[name] + count} times"
 
 
-def _beside(seen: Comparison) -> Iterator[str]:
-    """What was called besides the expected calls."""
-    told = {call.called_at for _, call in seen.by_others}
+def _too_often(verdict: Verdict | None) -> set[int | None]:
+    """The calls beyond what `times` allows, of which the verdict tells."""
+    return {each.called_at for each in verdict.broken if each.about == "times"} if verdict else set()
+
+
+def _beside(seen: Comparison, elsewhere: Collection[int | None] = ()) -> Iterator[str]:
+    """What was called besides the expected calls, without the calls that are told of elsewhere."""
+    told = {call.called_at for _, call in seen.by_others}.union(elsewhere)
     if unexpected := [row for row in seen.unexpected if row.called_at not in told]:
         but = " but not expected" if seen.pairs or seen.missing else ""
         yield f"{_names(unexpected)} {_were(unexpected)} called{but}"
@@ -159,7 +164,7 @@ def _beside(seen: Comparison) -> Iterator[str]:
         return
     if (optional := [row for row in seen.tolerated if row.expected and row.called]) and not seen.pairs:
         yield f"optional {_names(optional)} {_were(optional)} called"
-    if extra := _noted(seen, EXTRA):
+    if extra := [row for row in _noted(seen, EXTRA) if row.called_at not in told]:
         yield f"{_names(extra)} {_were(extra)} called besides, which is allowed"
     if repeated := _noted(seen, REPEAT):
         yield f"{_names(repeated)} {_were(repeated)} called again, which does not count"
