@@ -17,6 +17,22 @@ CALL = RequestedCall("search", {"q": 1}, "c1")
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"args": [[{"role": "user", "content": "Go"}], "gpt"], "kwargs": {}}, id="by position"),
+        pytest.param({"args": [], "kwargs": {"messages": [{"role": "user", "content": "Go"}]}}, id="by name"),
+    ],
+)
+def test_what_a_decorated_function_was_given_may_hold_messages(given: Any) -> None:
+    assert messages.from_json(json.dumps(given)) == (Message("user", "Go"),)
+
+
+@pytest.mark.parametrize("given", [{"args": ["Go"], "kwargs": {}}, {"args": 3, "kwargs": None}])
+def test_what_a_decorated_function_was_given_need_not_hold_messages(given: Any) -> None:
+    assert messages.from_json(json.dumps(given)) == ()
+
+
+@pytest.mark.parametrize(
     "item",
     [
         pytest.param(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from goldspan.extraction import extract
 from goldspan.model import LogRecord, SpanRecord, ToolCall
-from spans import agent, answers, asks_for, model, span, tool
+from spans import agent, answers, asks_for, inside, model, span, tool
 
 
 def calls_of(*spans: SpanRecord) -> tuple[ToolCall, ...]:
@@ -84,7 +84,7 @@ def test_of_two_witnesses_beside_each_other_the_earlier_that_knows_what_came_of_
     first: dict[str, Any], beside: dict[str, Any], end: int
 ) -> None:
     root = agent("a", start_ns=1, end_ns=10**15)
-    (call,) = calls_of(root, _witness(root, **first), _witness(root, **beside))
+    (call,) = calls_of(root, _witness(root, **first), _witness(root, **{"start_ns": 101, **beside}))
     assert call.end_ns == end
 
 
@@ -284,6 +284,28 @@ def test_one_tool_called_twice_by_the_protocol_is_two_calls() -> None:
     root = agent("a")
     seen = {"parent_id": root.span_id, "mcp__method__name": "tools/call"}
     assert len(calls_of(root, *(span("tools/call add", gen_ai__tool__name="add", **seen) for _ in range(2)))) == 2
+
+
+@pytest.mark.parametrize("calls", [2, 10])
+def test_calls_of_the_protocol_beside_each_other_are_as_many_where_neither_an_agent_nor_arguments_are_known(
+    calls: int,
+) -> None:
+    """The longest is around all others in time."""
+    root = span("POST /chat", kind=2, start_ns=1, end_ns=10**15)
+    call = {"mcp__method__name": "tools/call", "gen_ai__tool__name": "add", "kind": 3, **inside(root)}
+    spans = [span("tools/call add", start_ns=100 + at, end_ns=10_000 - at, **call) for at in range(calls)]
+    (run,) = extract([root, *spans])
+    assert run.tools_used == ("add",) * calls
+    assert run.health.merged == 0
+
+
+def test_a_server_whose_client_lost_its_span_is_the_call_of_one_of_those_that_ran_then() -> None:
+    call = {"mcp__method__name": "tools/call", "gen_ai__tool__name": "add"}
+    clients = [span("add", kind=3, start_ns=100 + at, end_ns=10_000 - at, **call) for at in range(3)]
+    servers = [span("add", kind=2, start_ns=200, end_ns=300, parent_id=f"f{at:015x}", **call) for at in range(3)]
+    (run,) = extract([*clients, *servers])
+    assert run.tools_used == ("add",) * 3
+    assert run.health.merged == 3
 
 
 # Calls that were not made, and those that only look like tools.

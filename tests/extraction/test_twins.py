@@ -66,6 +66,14 @@ def test_the_one_that_knows_more_stays_and_is_told_what_only_the_other_knew() ->
     assert run.health.merged == 1
 
 
+@pytest.mark.parametrize("first", [1, 2])
+def test_what_only_one_of_them_knows_to_be_an_agent_is_one_whichever_knows_more_otherwise(first: int) -> None:
+    one, other = seen(first, "x", by="client"), seen(3 - first, "x")
+    helper = agent("x", scope="framework", start_ns=100, end_ns=200, **inside(other[1]))
+    (run,) = runs_of(one, [*other, helper])
+    assert [(call.name, call.kind) for call in run.tool_calls] == [("x", "agent")]
+
+
 def test_one_instrumentation_in_one_trace_twice_is_no_twin_of_itself() -> None:
     first = seen(1, "x")
     second = [SpanRecord(**{name: getattr(each, name) for name in SpanRecord.__dataclass_fields__}) for each in first]

@@ -17,6 +17,7 @@ from goldspan.extraction.resuming import rejoin
 from goldspan.extraction.runs import assemble
 from goldspan.extraction.selection import Selection, selection_of
 from goldspan.extraction.stitching import parts, stitch
+from goldspan.extraction.times import NEVER
 from goldspan.extraction.tree import Node, fell, plant
 from goldspan.extraction.twins import without_twins
 from goldspan.model import ComponentSpans, LogRecord, Record, Run, SpanRecord, Unit
@@ -102,7 +103,7 @@ def _runs(
         runs = without_twins(zip(runs, scopes, strict=True))
     if unit == "conversation":
         runs = conversations(runs)
-    return sorted(runs, key=lambda run: float("inf") if run.start_ns is None else run.start_ns)
+    return sorted(runs, key=lambda run: NEVER if run.start_ns is None else run.start_ns)
 
 
 def role_of(span: SpanRecord) -> Role | None:

@@ -10,11 +10,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
-from goldspan.extraction.calls import JITTER_NS, Call, call_of, written
+from goldspan.extraction.calls import Call, call_of, written
 from goldspan.extraction.dialogues import Dialogue, calls_since_asked
 from goldspan.extraction.names import tails
 from goldspan.extraction.reading import Written
 from goldspan.extraction.spoken import RequestedCall
+from goldspan.extraction.times import JITTER_NS
 from goldspan.extraction.tree import Node
 
 _WHOLE, _END = True, False
@@ -28,7 +29,7 @@ class _Asked:
     """One call, and the turn of a model that shows it at a time."""
 
     turn: Dialogue
-    at: float
+    at: int
     call_id: str | None
     arguments: Written | None
     taken: bool = False
@@ -97,7 +98,7 @@ class Requests:
         It tells whose call that was where the turn that asked for it is lost.
         """
         made = call_of(tool)
-        earliest = float((tool.span.end_ns or 0) - JITTER_NS)
+        earliest = (tool.span.end_ns or 0) - JITTER_NS
         for shown in self._like(made):
             begin = bisect_left(shown, earliest, key=_at)
             for asked in shown[begin : begin + _CANDIDATES]:
@@ -107,7 +108,7 @@ class Requests:
         return None
 
     def _before(self, made: Call, *, free: bool, surely: bool) -> Dialogue | None:
-        latest = float((made.start_ns or 0) + JITTER_NS)
+        latest = (made.start_ns or 0) + JITTER_NS
         for shown in self._like(made):
             until = bisect_right(shown, latest, key=_at)
             nearest = reversed(shown[max(0, until - _CANDIDATES) : until])
@@ -120,7 +121,7 @@ class Requests:
                 return best.turn
         return None
 
-    def _add(self, turn: Dialogue, at: float, call: RequestedCall) -> None:
+    def _add(self, turn: Dialogue, at: int, call: RequestedCall) -> None:
         asked = _Asked(turn, at, call.call_id, written(call.arguments))
         whole, *ends = tails(call.name)
         keys: list[Hashable] = [(_WHOLE, whole), *((_END, end) for end in ends)]
@@ -137,5 +138,5 @@ class Requests:
         return (self._shown[key] for key in keys if key in self._shown)
 
 
-def _at(asked: _Asked) -> float:
+def _at(asked: _Asked) -> int:
     return asked.at

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from goldspan.extraction import values
-from goldspan.extraction.dialogues import NEVER, Dialogue
+from goldspan.extraction.dialogues import Dialogue
 from goldspan.extraction.envelopes import Request, Result
 from goldspan.extraction.names import fold, same_name, server_of, undecorate
 from goldspan.extraction.reading import Written
+from goldspan.extraction.times import NEVER, end_of
 from goldspan.extraction.tree import Node
 from goldspan.model import ABSENT, Outcome, SpanRecord, ToolCall, ToolDefinition, ToolKind, drafted
 
@@ -29,8 +30,20 @@ _DEEPEST = 50
 _BESIDE = 256
 """How far apart, in the order of a run's calls, two may be to be told that they ran at the same time."""
 T = TypeVar("T")
-JITTER_NS = 2_000_000
-"""Some SDKs take starts from a clock of milliseconds and ends from another one."""
+
+
+class Asking(NamedTuple):
+    """When a model asked for a call: a sort key."""
+
+    at: int = NEVER
+    """The end of the model's span."""
+    turn: int = 0
+    """The number of its dialogue: a clock may show one time for several."""
+    position: int = 0
+    """Within the message."""
+
+
+_NOT_ASKED = Asking()
 
 
 @dataclass(slots=True, eq=False)
@@ -52,23 +65,26 @@ class Call:
     """The outermost span of its execution; `None`: only requested."""
     start_ns: int | None = None
     end_ns: int | None = None
-    asked_at: tuple[float, int] | None = None
-    """When the model asked for it: the end of the model's span, and the place within its message."""
+    asked_at: Asking | None = None
+    """When the model asked for it."""
+    recalled: int = NEVER
+    """Its place among the calls that a history repeats."""
     asker: Dialogue | None = None
     """The turn in which it did."""
     merged: int = 0
     """Witnesses beyond the first."""
 
     @property
-    def place(self) -> tuple[float, tuple[float, int], tuple[tuple[int, str], ...], str]:
-        """Sort key: time of start, ties in the order in which the model asked; the id only makes it unambiguous.
+    def place(self) -> tuple[int, Asking, int, tuple[tuple[int, str], ...], int, int, str]:
+        """Sort key: time of start, ties in the order in which the model asked or in which a history repeats them, then
+        as their spans stand in their tree; the id only makes it unambiguous.
 
         Where no time is known, ids of calls that count up are followed.
         """
         start = NEVER if self.start_ns is None else self.start_ns
-        identity = self.node.span.span_id if self.node is not None else self.call_id or ""
+        number, identity = (0, self.call_id or "") if self.node is None else (self.node.number, self.node.span.span_id)
         counted = _counted(self.call_id) if self.start_ns is None and self.call_id else ()
-        return (start, self.asked_at or (NEVER, 0), counted, identity)
+        return (start, self.asked_at or _NOT_ASKED, self.recalled, counted, number, self.end_ns or 0, identity)
 
     def absorb(self, other: Call) -> None:
         """Take what another witness of the same call knows better."""
@@ -135,12 +151,20 @@ class Call:
         Calls of which the order is not known count as such: requests of one message, and calls without any time.
         """
         if self.node is None and other.node is None:
-            return self.asked_at is not None and other.asked_at is not None and self.asked_at[0] == other.asked_at[0]
+            return self.asked_at is not None and other.asked_at is not None and self._asked_with(other)
         if self.start_ns is None and other.start_ns is None:
-            return self.asked_at is None or other.asked_at is None or self.asked_at[0] == other.asked_at[0]
+            return self._asked_with(other)
         if self.start_ns is None or other.start_ns is None or self.end_ns is None or other.end_ns is None:
             return False
+        if self.start_ns == other.start_ns:  # a clock too coarse to tell which came first
+            return self._asked_with(other) and not _nested(self, other)
         return self.start_ns < other.end_ns and other.start_ns < self.end_ns and not _nested(self, other)
+
+    def _asked_with(self, other: Call) -> bool:
+        """Whether the model may have asked for both in one message."""
+        if self.asked_at is None or other.asked_at is None:
+            return True
+        return self.asked_at[:2] == other.asked_at[:2]
 
 
 def executed(nodes: Iterable[Node]) -> list[Call]:
@@ -149,6 +173,7 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
     of_node: dict[Node, Call] = {}
     of_id: dict[str, list[Call]] = {}
     side_by_side: list[tuple[Call, Call]] = []
+    places: dict[Call, set[Hashable]] = {}
     for node in _outermost_first(nodes):
         seen = call_of(node)
         known = of_node.get(node.enclosing_tool) if node.enclosing_tool is not None else None
@@ -160,14 +185,15 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
                 side_by_side.append((known, seen))
         if known is None and node.owner is None:
             # The span between the framework's and the protocol's, or the server's, may have never come.
-            around = (call for call in reversed(calls[-_NEAR:]) if _same_call(call, seen) and _serves(seen, call))
-            known = next(around, None)
+            others = (call for call in reversed(calls[-_NEAR:]) if _place_of(node) not in places[call])
+            known = next((call for call in others if _same_call(call, seen) and _serves(seen, call)), None)
         if known is not None:
             known.absorb(seen)
         else:
             known = seen
             calls.append(seen)
         of_node[node] = known
+        places.setdefault(known, set()).add(_place_of(node))
         if known.call_id:
             under = of_id.setdefault(known.call_id, [])
             if not under or under[-1] is not known:
@@ -214,13 +240,15 @@ _NO_RESULT = Result(None)
 
 
 def _outermost_first(nodes: Iterable[Node]) -> list[Node]:
-    """The spans of tools by time of start, but none before the one around it, whatever their clocks say."""
-    begun: dict[Node, tuple[float, int]] = {}
+    """The spans of tools by time of start, the longest first, but none before the one around it, whatever their clocks
+    say.
+    """
+    begun: dict[Node, tuple[int, int]] = {}
     for node in filter(_is_call, nodes):
         around = begun.get(node.enclosing_tool) if node.enclosing_tool is not None else None
-        start, depth = around or (node.place[0], 0)
-        begun[node] = max(start, node.place[0]), depth + 1
-    return sorted(begun, key=lambda node: (begun[node], node.span.span_id))
+        start, depth = around or (node.start, 0)
+        begun[node] = max(start, node.start), depth + 1
+    return sorted(begun, key=lambda node: (begun[node], -end_of(node.span), node.span.span_id))
 
 
 def _is_call(node: Node) -> bool:
@@ -309,6 +337,11 @@ def _same_call(call: Call, seen: Call) -> bool:
 def _beside(call: Call, seen: Call) -> bool:
     """Whether two witnesses of one id can be of one call. A refusal comes before or after the call that never ran."""
     return call.overlaps(seen) or "denied" in (call.outcome, seen.outcome)
+
+
+def _place_of(node: Node) -> Hashable:
+    """What no two witnesses of one call share: spans of one kind beside each other, of one instrumentation."""
+    return node.span.scope, node.span.kind, node.span.parent_id
 
 
 def _serves(seen: Call, call: Call) -> bool:

@@ -7,6 +7,7 @@ joins the steps where no span does.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,10 +16,9 @@ from typing import Any
 from goldspan.extraction import messages, values
 from goldspan.extraction.reading import MARKS
 from goldspan.extraction.spoken import Message, Messages, RequestedCall
+from goldspan.extraction.times import end_of
 from goldspan.extraction.tree import Node
 
-NEVER = float("inf")
-"""A time that is not known sorts last."""
 _CANDIDATES = 50
 """Threads that are looked at for a turn whose calls have no ids; the latest of them."""
 
@@ -28,6 +28,8 @@ class Dialogue:
     """What a model was asked and what it answered, in one span."""
 
     node: Node
+    number: int = 0
+    """Its place among the dialogues of a run."""
 
     @property
     def asked(self) -> Messages:
@@ -40,10 +42,9 @@ class Dialogue:
         return self.node.answered
 
     @property
-    def ended(self) -> float:
+    def ended(self) -> int:
         """When the model had answered."""
-        end = self.node.span.end_ns
-        return NEVER if end is None else end
+        return end_of(self.node.span)
 
     @cached_property
     def users(self) -> tuple[str, ...]:
@@ -134,7 +135,19 @@ def dialogues(nodes: Iterable[Node]) -> list[Dialogue]:
                 hidden.add(node)
             elif node.speaks:
                 speaking.append(node)
-    return [Dialogue(node) for node in sorted(speaking, key=lambda node: node.place)]
+    return [Dialogue(node, number) for number, node in enumerate(_in_order(speaking))]
+
+
+def _in_order(speaking: list[Node]) -> list[Node]:
+    """The spans of models by time. Of those that a clock shows at one moment, a later one repeats more history."""
+    in_order = sorted(speaking, key=lambda node: node.place)
+    moments = [(node.start, end_of(node.span)) for node in in_order]
+    if len(set(moments)) == len(moments):
+        return in_order
+    shown = Counter(moments)
+    told = [len(node.asked) if shown[moment] > 1 else 0 for node, moment in zip(in_order, moments, strict=True)]
+    places = zip(moments, told, range(len(in_order)), in_order, strict=True)
+    return [node for *_, node in sorted(places, key=lambda place: place[:3])]
 
 
 def _says_the_same(outer: Node, inner: Node, *, known: bool) -> bool:
@@ -284,7 +297,7 @@ def _mark_sub_agents(found: list[Thread]) -> None:
     for number, thread in enumerate(found):
         opened = thread.turns[0]
         possible = given.get(opened.opening or "", [])
-        until = bisect_right(possible, float(opened.node.span.start_ns or 0), key=lambda each: each.turn.ended)
+        until = bisect_right(possible, opened.node.span.start_ns or 0, key=lambda each: each.turn.ended)
         before = [each for each in possible[max(0, until - _CANDIDATES) : until] if each.number < number]
         if before:
             # One call starts one sub-agent, as long as there are others to choose from.
@@ -298,7 +311,7 @@ def _mark_sub_agents(found: list[Thread]) -> None:
 
 def _goes_on_after(caller: Thread, thread: Thread) -> bool:
     """Whether what is left of a thread began when another one, which is not its like, had ended."""
-    return caller.users != thread.users and thread.turns[-1].ended <= caller.turns[0].node.place[0]
+    return caller.users != thread.users and thread.turns[-1].ended <= caller.turns[0].node.start
 
 
 @dataclass(slots=True, eq=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 
-from goldspan.extraction.calls import Call, written
-from goldspan.extraction.dialogues import NEVER, Dialogue
+from goldspan.extraction.calls import Asking, Call, written
+from goldspan.extraction.dialogues import Dialogue
 from goldspan.extraction.names import fold, handoff_target, same_name
 from goldspan.extraction.shelves import Glance, Shelves, Waiting, same_tool
 from goldspan.extraction.spoken import RequestedCall
@@ -50,7 +50,7 @@ class Ledger:
             call.start_ns = turn.node.span.end_ns
         else:
             call.absorb(_asked_for(request))
-        call.asked_at, call.asker = (turn.ended, position), turn
+        call.asked_at, call.asker = Asking(turn.ended, turn.number, position), turn
         self._index(call)
         return call
 
@@ -104,8 +104,10 @@ class Ledger:
                 call = self._requested(request)
                 call.agent = node.agent
                 call.start_ns = before.start_ns if before is not None else node.span.start_ns
-                asked = before.asked_at[0] if before is not None and before.asked_at else NEVER
-                call.asked_at = (asked, position)
+                known = before.asked_at if before is not None else None
+                call.asked_at = Asking() if known is None else known
+                call.asked_at = call.asked_at._replace(position=position)
+            call.recalled = min(call.recalled, position)
             history.taken.add(call)
             self._index(call)
             before = call

@@ -72,6 +72,8 @@ _HOLDERS = (
     *("messages", "choices", "generations", "candidates", "contents", "all_messages", "chat_history"),
     *("inputs", "input", "outputs", "output", "update", "response", "request", "result"),
 )
+_CALL = {"args", "kwargs"}
+"""How decorators write what a function was given, such as one that asks a model."""
 _CONTENT = ("parts", "contents", "content", "blocks", "text")
 _ROLES = {
     **dict.fromkeys(("user", "human"), "user"),
@@ -131,6 +133,10 @@ def _held(item: Mapping[str, Any], holders: tuple[str, ...], levels: int) -> Ite
             if isinstance(item.get(key), (list, dict)) and item[key]:
                 yield from _items(item[key], holders, levels - 1)
                 return
+        if item.keys() == _CALL:
+            for given in (item["args"], list(item["kwargs"].values()) if isinstance(item["kwargs"], dict) else ()):
+                yield from _items(given, holders, levels - 1)
+            return
     yield item
 
 

@@ -173,7 +173,7 @@ def _recognise_agents(calls: list[Call], turns: list[Dialogue]) -> None:
         for words in texts_in(call.arguments.value) if call.arguments is not None else ():
             begun = openings.get(words, ())
             works = call.node is None or words in working_on
-            if begun and works and call.asked_at is not None and begun[0].node.place > (call.asked_at[0], ""):
+            if begun and works and call.asked_at is not None and begun[0].node.start >= call.asked_at.at:
                 call.kind = "agent"
                 if words not in named:
                     named.add(words)

@@ -43,7 +43,7 @@ def _bearing(portion: Portion) -> list[Node]:
     return [node for node in portion.nodes if node.reading.request_id]
 
 
-def _begun(portion: Portion) -> tuple[float, str]:
+def _begun(portion: Portion) -> tuple[int, int, str]:
     return portion.nodes[0].place
 
 

@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 
 from goldspan import semconv
 from goldspan.extraction import values, visibility
-from goldspan.extraction.calls import JITTER_NS, call_of
+from goldspan.extraction.calls import call_of
 from goldspan.extraction.cutting import Portion
-from goldspan.extraction.dialogues import NEVER, Dialogue
+from goldspan.extraction.dialogues import Dialogue
 from goldspan.extraction.names import fold
 from goldspan.extraction.offers import definitions
 from goldspan.extraction.reading import MARKS, WORK, Messages, Written
 from goldspan.extraction.reconciliation import Reconciled, reconcile
 from goldspan.extraction.statements import stated
+from goldspan.extraction.times import JITTER_NS, NEVER
 from goldspan.extraction.tree import Node
 from goldspan.model import COUNTED_KINDS, Health, Run, SpanRecord, ToolDefinition, drafted
 
@@ -158,7 +159,7 @@ def _reply(dialogue: Dialogue) -> str | None:
     return _last_text(dialogue.answered)
 
 
-def _recency(dialogue: Dialogue) -> float:
+def _recency(dialogue: Dialogue) -> int:
     return -dialogue.ended
 
 
@@ -229,13 +230,13 @@ def _began_late(nodes: list[Node], root: Node | None) -> int:
     if root is None or root.span.end_ns is None:
         return 0
     over = root.span.end_ns + JITTER_NS
-    late = [node for node in nodes if over < node.place[0] < NEVER and node.role is not None]
+    late = [node for node in nodes if over < node.start < NEVER and node.role is not None]
     late = [node for node in late if node.span.resource == root.span.resource]
     if not late:
         return 0
     top = next(reversed([root, *root.ancestors()]))
     all_over = NEVER if top.span.end_ns is None else top.span.end_ns + JITTER_NS
-    return sum([root.contains(node) or (all_over < node.place[0] and top.contains(node)) for node in late])
+    return sum([root.contains(node) or (all_over < node.start and top.contains(node)) for node in late])
 
 
 def _content_off(nodes: list[Node], found: Reconciled) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from goldspan.extraction.calls import JITTER_NS, call_of
+from goldspan.extraction.calls import call_of
 from goldspan.extraction.cutting import Portion
 from goldspan.extraction.names import tails
+from goldspan.extraction.times import JITTER_NS
 from goldspan.extraction.tree import Node
 
 _SERVER = 2
@@ -61,8 +62,7 @@ class _Calling:
         if start is None or end is None:
             return None
         calls = self._of_name.get(tails(call_of(server).name)[0], [])
-        latest: tuple[float, str] = (start + JITTER_NS, "")
-        begun = bisect_right(calls, latest, key=lambda call: call[0].place)
+        begun = bisect_right(calls, start + JITTER_NS, key=lambda call: call[0].start)
         fitting = [call for call in calls[max(0, begun - _NEAR) : begun] if _end(call[0]) + JITTER_NS >= end]
         return min(fitting, key=_extent)[1] if fitting else None
 
@@ -71,6 +71,6 @@ def _end(node: Node) -> int:
     return node.span.end_ns or 0
 
 
-def _extent(call: tuple[Node, Portion]) -> tuple[float, tuple[float, str]]:
-    start = call[0].place
-    return _end(call[0]) - start[0], start
+def _extent(call: tuple[Node, Portion]) -> tuple[int, tuple[int, int, str]]:
+    node = call[0]
+    return _end(node) - node.start, node.place

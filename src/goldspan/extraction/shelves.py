@@ -11,10 +11,10 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from goldspan.extraction.calls import Call, fingerprint
-from goldspan.extraction.dialogues import NEVER
 from goldspan.extraction.names import fold, handoff_target, tails
 from goldspan.extraction.reading import Written
 from goldspan.extraction.spoken import RequestedCall
+from goldspan.extraction.times import NEVER
 
 _WHOLE, _END, _TO = "whole", "end", "to"
 """What of a name a key holds: all of it, what stands behind a separator, the agent that a hand-off goes to."""
@@ -66,7 +66,7 @@ class _Queue:
     """Calls by time of start. Those that were asked for meanwhile are stepped over, and only once."""
 
     calls: list[Call] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
     following: list[int] = field(default_factory=list)
     """For each call its own place, or a later one before which all are gone."""
 
@@ -76,7 +76,7 @@ class _Queue:
         self.calls.append(call)
 
     def first(self, since: int | None) -> Call | None:
-        begin = at = 0 if since is None else bisect_left(self.starts, float(since))
+        begin = at = 0 if since is None else bisect_left(self.starts, since)
         while at < len(self.calls) and self.calls[at].asked_at is not None:
             if self.following[at] == at:
                 self.following[at] = at + 1

@@ -13,13 +13,14 @@ from dataclasses import replace
 from functools import cached_property
 
 from goldspan.extraction.asking import Requests
-from goldspan.extraction.calls import JITTER_NS, call_of, fingerprint, written
+from goldspan.extraction.calls import call_of, fingerprint, written
 from goldspan.extraction.cutting import Portion
 from goldspan.extraction.dialogues import Thread, calls_since_asked, dialogues, history, ids_in, threads, told
 from goldspan.extraction.reading import MARKS
 from goldspan.extraction.servers import without_servers
 from goldspan.extraction.spoken import Message, RequestedCall
 from goldspan.extraction.straying import gathered
+from goldspan.extraction.times import JITTER_NS
 from goldspan.extraction.tree import Node
 
 _CANDIDATES = 50
@@ -79,7 +80,7 @@ def _owners(nodes: list[Node], every: list[Thread], requests: list[Thread]) -> d
         if thread.above in tops:
             tops[thread] = tops[thread.above]
     asked = Requests.asked_by(turn for thread in tops for turn in thread.turns)
-    starts = [thread.turns[0].node.place for thread in requests]
+    starts = [thread.turns[0].node.start for thread in requests]
     owner = {turn.node: top for thread, top in tops.items() for turn in thread.turns}
     for node in nodes:
         if node not in owner and node.parent in owner:
@@ -87,7 +88,7 @@ def _owners(nodes: list[Node], every: list[Thread], requests: list[Thread]) -> d
     left = [node for node in nodes if node not in owner]
     turns = asked.before_each(node for node in left if node.role == "tool")
     for node in left:
-        begun = max(bisect_right(starts, node.place) - 1, 0)
+        begun = max(bisect_right(starts, node.start) - 1, 0)
         owner[node] = owner[turns[node].node] if node in turns else requests[begun]
     return owner
 

@@ -11,6 +11,7 @@ from operator import attrgetter
 from goldspan.extraction.reading import MARKS, Messages, Reading, Role, are_quiet, first_messages, is_there
 from goldspan.extraction.recognition import EVALUATION, NOTHING, Conventions
 from goldspan.extraction.selection import Selection
+from goldspan.extraction.times import end_of, start_of
 from goldspan.model import SpanRecord
 
 
@@ -38,6 +39,7 @@ class Node:
         "role",
         "runs_agent",
         "span",
+        "start",
         "unknown",
         "unknown_spans",
     )
@@ -48,8 +50,12 @@ class Node:
         self.reading = reading
         self.role: Role | None = reading.role
         """What the span is to a run."""
-        self.place: tuple[float, str] = (_start(span), span.span_id)
-        """Sort key: time of start, unknown times last. The span id only makes it unambiguous."""
+        self.start = start_of(span)
+        """Time of start, unknown times last."""
+        self.place: tuple[int, int, str] = (self.start, end_of(span), span.span_id)
+        """Sort key: time of start, then of the end: a clock of milliseconds may show the end of one span and the start
+        of the next as one time. The span id only makes it unambiguous.
+        """
         self.parent: Node | None = None
         self.children: list[Node] = []
         self.agent: str | None = reading.agent or None
@@ -112,6 +118,11 @@ class Node:
         return self._says_calls and self._answered != ()
 
     @property
+    def number(self) -> int:
+        """Its place in its trace's trees, each span before those inside it and siblings by time of start."""
+        return self._first
+
+    @property
     def orphan(self) -> bool:
         """Whether the span names a parent that is not there."""
         return self.parent is None and self.span.parent_id is not None and not self.leaked
@@ -162,7 +173,7 @@ def plant(spans: Collection[SpanRecord], *, conventions: Conventions, selected: 
     _count_unknown(nodes, unknown)
     ordered = sorted(nodes.values(), key=_place)
     # In a circle somebody starts before their parent, which happens otherwise, too, but rarely.
-    if any(node.parent is not None and node.parent.place >= node.place for node in ordered):
+    if any(node.parent is not None and node.parent.start >= node.start for node in ordered):
         _cut_circles(ordered)
     for node in ordered:
         if node.parent is not None:
@@ -202,7 +213,7 @@ def _hang(nodes: dict[str, Node], spans: Mapping[str, SpanRecord]) -> None:
             above = nodes.get(span_id) or nearest.get(span_id)
             if above is None and span_id in path:  # a circle that nobody else would cut
                 circle = list(path)[list(path).index(span_id) :]
-                span_id = min(circle, key=lambda member: (_start(spans[member]), member))
+                span_id = min(circle, key=lambda member: (start_of(spans[member]), member))
                 above = nodes[span_id] = Node(spans[span_id], NOTHING)
             elif above is None and span_id in spans:
                 path[span_id] = spans[span_id]
@@ -297,10 +308,6 @@ def _look_around(roots: list[Node]) -> None:
 
 
 _place = attrgetter("place")
-
-
-def _start(span: SpanRecord) -> float:
-    return float("inf") if span.start_ns is None else span.start_ns
 
 
 def _distinct(spans: Collection[SpanRecord]) -> dict[str, SpanRecord]:

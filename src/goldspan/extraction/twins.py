@@ -176,6 +176,7 @@ def _joined(run: Run, twin: Run) -> Run:
     return replace(
         run,
         trace_ids=run.trace_ids + twin.trace_ids,
+        tool_calls=_with_kinds(run, twin),
         output=run.output or twin.output,
         session_id=run.session_id or twin.session_id,
         golden_id=run.golden_id or twin.golden_id,
@@ -185,4 +186,15 @@ def _joined(run: Run, twin: Run) -> Run:
         metrics=run.metrics or twin.metrics,
         metadata={**twin.metadata, **run.metadata},
         health=health,
+    )
+
+
+def _with_kinds(run: Run, twin: Run) -> tuple[ToolCall, ...]:
+    """The calls of a run, each of which is no plain tool where the twin knows what it is."""
+    known = {(_deed(twin, call), call.call_id): call.kind for call in twin.tool_calls if call.kind != "tool"}
+    if not known:
+        return run.tool_calls
+    return tuple(
+        replace(call, kind=known.get((_deed(run, call), call.call_id), "tool")) if call.kind == "tool" else call
+        for call in run.tool_calls
     )
