@@ -51,6 +51,59 @@ def test_an_agent_inside_another_is_its_sub_agent(inner: dict[str, Any]) -> None
     assert told([first, second, tool("x", {}, **inside(second))]) == [("a", ["x"])]
 
 
+# Conversations of agents.
+
+
+def conversation(*, ids: bool = True, words: str = "Go", begin: int = 100, around: SpanRecord) -> list[SpanRecord]:
+    """One agent asks its model for a tool, another one executes it, and the first goes on with the answer."""
+    asking = agent("asking", start_ns=begin, end_ns=begin + 10, **inside(around))
+    acting = agent("acting", start_ns=begin + 10, end_ns=begin + 20, **inside(around))
+    going_on = agent("asking", start_ns=begin + 20, end_ns=begin + 30, **inside(around))
+    call_id = "c1" if ids else None
+    told = [user(words), asks_for("x", {"n": 1}, call_id), answers(call_id or "", "1")]
+    return [
+        asking,
+        model(asked=told[:1], answered=told[1:2], start_ns=begin + 1, end_ns=begin + 9, **inside(asking)),
+        acting,
+        tool("x", {"n": 1}, start_ns=begin + 11, end_ns=begin + 19, **(made("c1") if ids else {}), **inside(acting)),
+        going_on,
+        model(asked=told, answered=[says("Done.")], start_ns=begin + 21, end_ns=begin + 29, **inside(going_on)),
+    ]
+
+
+def test_agents_one_of_which_executes_what_the_other_asked_for_serve_one_request() -> None:
+    """Whatever their instrumentation calls the span around them."""
+    around = span("talk", gen_ai__operation__name="talk", start_ns=1, end_ns=10**15)
+    (run,) = extract([around, *conversation(around=around)])
+    assert (run.agent, run.tools_used, run.output) == ("asking", ("x",), "Done.")
+    assert {call.evidence for call in run.tool_calls} == {"executed"}
+
+
+def test_without_ids_nothing_tells_that_they_do() -> None:
+    around = span("talk", gen_ai__operation__name="talk", start_ns=1, end_ns=10**15)
+    assert len(extract([around, *conversation(ids=False, around=around)])) == 3
+
+
+def test_requests_that_number_their_calls_anew_stay_apart() -> None:
+    around = span("batch", start_ns=1, end_ns=10**15)
+    spans = [
+        each
+        for at, words in enumerate(("One", "Two"))
+        for each in conversation(words=words, begin=100 + 100 * at, around=around)
+    ]
+    assert [(run.input, run.tools_used) for run in extract([around, *spans])] == [("One", ("x",)), ("Two", ("x",))]
+
+
+def test_of_two_requests_the_second_that_executes_a_call_under_a_known_id_is_its_own_where_its_model_is_lost() -> None:
+    around = span("batch", start_ns=1, end_ns=10**15)
+    first = agent("a", asked="One", start_ns=100, end_ns=200, **inside(around))
+    turn = model(asked=[user("One")], answered=[asks_for("x", {}, "c1")], start_ns=110, end_ns=120, **inside(first))
+    done = tool("x", {}, start_ns=130, end_ns=140, **made("c1"), **inside(first))
+    second = agent("a", asked="Two", start_ns=300, end_ns=400, **inside(around))
+    again = tool("x", {}, start_ns=330, end_ns=340, **made("c1"), **inside(second))
+    assert told([around, first, turn, done, second, again]) == [("a", ["x"]), ("a", ["x"])]
+
+
 # Hand-offs.
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from goldspan.extraction import values
 from goldspan.extraction.asking import Requests
 from goldspan.extraction.calls import call_of
-from goldspan.extraction.dialogues import Dialogue, dialogues, texts_in
+from goldspan.extraction.dialogues import Dialogue, calls_since_asked, dialogues, texts_in
 from goldspan.extraction.names import fold, handoff_target
 from goldspan.extraction.reading import BARE, MARKS, WORK
+from goldspan.extraction.times import end_of
 from goldspan.extraction.tree import Node
 from goldspan.model import Unit
 
@@ -91,7 +92,8 @@ def requests(roots: list[Node]) -> list[Portion]:
             working.append(root)
     if not found:
         return _unmarked(working)
-    found.sort(key=lambda node: node.place)
+    # Of those that start together the longest first: it may be around the others.
+    found.sort(key=lambda node: (node.start, -end_of(node.span), node.span.span_id))
     around = _around(orphans, found, strays)
     portions = _joined_by_handoff([node for node in found if node not in around])
     if around:
@@ -191,27 +193,32 @@ def _asked(agent: Node) -> str | None:
 
 
 def _may_lead_to(step: Node, agent: Node) -> bool:
-    return _encloses(step, agent) if step.role == "tool" else Dialogue(step).ended <= agent.place[0]
+    return _encloses(step, agent) if step.role == "tool" else Dialogue(step).ended <= agent.start
 
 
 def _encloses(outer: Node, inner: Node) -> bool:
     end, last = outer.span.end_ns, inner.span.end_ns
-    return end is not None and last is not None and outer.place <= inner.place and last <= end
+    return end is not None and last is not None and outer.start <= inner.start and last <= end
 
 
 def _joined_by_handoff(found: list[Node]) -> list[Portion]:
-    """One portion an agent, except that an agent that took over by hand-off continues the request before it."""
+    """One portion an agent, except that an agent that took over, by hand-off or by executing what another one's model
+    asked for, continues the request before it.
+    """
     portions: list[Portion] = []
+    turns = _Turns()
     beside = {(node.parent, fold(node.reading.name or "")) for node in found}
     passed_on: _PassedOn = {}
     for node in found:
         nodes = list(node.walk())
-        before = _handed_over(node, passed_on)
+        before = _handed_over(node, passed_on) or (turns.before(node, nodes) if len(found) > 1 else None)
         if before is None:
             before = Portion("request", node, nodes, marked=True)
             portions.append(before)
         else:
             before.nodes.extend(nodes)
+        if len(found) > 1:
+            turns.add(node, nodes, before)
         for step in nodes if len(found) > 1 else ():
             for name in _handoffs(step):
                 target = fold(handoff_target(name) or name)
@@ -221,6 +228,58 @@ def _joined_by_handoff(found: list[Node]) -> list[Portion]:
                     # Not all instrumentations can tell who takes over: then it is whoever comes next.
                     passed_on.setdefault((node.parent, None), []).append((step, before))
     return portions
+
+
+class _Turns:
+    """The calls that agents asked for, by which others that stand beside them are known to serve the same request.
+
+    In a conversation of agents, one asks its model, another one executes what the model asked for, and the first goes
+    on with the answers.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[Node | None, str], tuple[Portion, tuple[str, ...]]] = {}
+        self._left: set[tuple[Node | None, str]] = set()
+        """Those of which no execution was seen."""
+
+    def before(self, agent: Node, nodes: list[Node]) -> Portion | None:
+        """The request of which an agent executes a call that it did not ask for, or with whose calls it goes on."""
+        if not self._asked:
+            return None
+        own = {call.call_id for step in nodes if step.role == "model" for call in Dialogue(step).calls}
+        for step in nodes:
+            for call_id, said in _answered_ids(step):
+                place = (agent.parent, call_id)
+                if call_id in own or place not in self._asked:
+                    continue
+                portion, words = self._asked[place]
+                if place in self._left if said is None else said in ((), words):
+                    return portion
+        return None
+
+    def add(self, agent: Node, nodes: list[Node], portion: Portion) -> None:
+        """Take note of what an agent asked for and executed."""
+        for step in nodes:
+            turn = Dialogue(step) if step.role == "model" else None
+            for call in turn.calls if turn is not None else ():
+                if call.call_id and turn is not None:
+                    self._asked[agent.parent, call.call_id] = portion, turn.users
+                    self._left.add((agent.parent, call.call_id))
+        for step in nodes:
+            if step.role == "tool":
+                self._left.discard((agent.parent, call_of(step).call_id or ""))
+
+
+def _answered_ids(step: Node) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+    """The id of the call that a tool executed; those with whose answers a model or an agent goes on, the last first,
+    with the user's words.
+    """
+    if step.role == "tool":
+        if call_id := call_of(step).call_id:
+            yield call_id, None
+    elif step.role in ("model", "agent") and step.hears_calls:
+        words = Dialogue(step).users
+        yield from ((call.call_id, words) for call in reversed(calls_since_asked(step.asked)) if call.call_id)
 
 
 def _handoffs(step: Node) -> Iterator[str]:
@@ -235,7 +294,7 @@ def _handed_over(node: Node, passed_on: _PassedOn) -> Portion | None:
     """The request, the last one begun, that an agent beside this one passed on to it before it started."""
     name = fold(node.reading.name or "")
     handed = (passed_on.get((node.parent, target), [])[-_CANDIDATES:] for target in (name, None))
-    before = [portion for steps in handed for step, portion in steps if step.place <= node.place]
+    before = [portion for steps in handed for step, portion in steps if step.start <= node.start]
     return max(before, key=lambda portion: portion.nodes[0].place, default=None)
 
 
@@ -245,8 +304,8 @@ def _give_strays(strays: list[Node], portions: list[Portion]) -> None:
     Clocks of milliseconds may show one time for both.
     """
     in_order = sorted(strays, key=lambda node: node.place)
-    starts = [portion.nodes[0].place[0] for portion in portions]
-    last_begun = {stray: portions[max(bisect_right(starts, stray.place[0]) - 1, 0)] for stray in in_order}
+    starts = [portion.nodes[0].start for portion in portions]
+    last_begun = {stray: portions[max(bisect_right(starts, stray.start) - 1, 0)] for stray in in_order}
     if len(portions) > 1:
         last_begun |= _known_to(portions, [stray for stray in in_order if stray.role == "model"])
     for stray in in_order:
@@ -273,7 +332,7 @@ def _known_to(portions: list[Portion], models: list[Node]) -> dict[Node, Portion
     for model in models:
         for key in (*_known_by(model), *sorted(Dialogue(model).known_ids)):
             alike = knowing.get(key, [])[-_CANDIDATES:]
-            begun = [portion for portion in alike if portion.nodes[0].place <= model.place]
+            begun = [portion for portion in alike if portion.nodes[0].start <= model.start]
             if begun:
                 found[model] = begun[-1]
                 break

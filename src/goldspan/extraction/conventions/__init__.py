@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from goldspan.errors import GoldspanWarning
 from goldspan.extraction.convention import Convention
 from goldspan.extraction.conventions import (
+    ag2,
     anthropic_sdk,
     any_agent,
     braintrust,
@@ -67,6 +68,7 @@ BUILT_IN: tuple[Convention, ...] = (
     spring_ai.CONVENTION,
     strands.CONVENTION,
     crewai.CONVENTION,
+    ag2.CONVENTION,
     livekit.CONVENTION,
     *coding_agents.CONVENTIONS,
     copilot.CONVENTION,

@@ -1,0 +1,35 @@
+"""AG2, a dialect of the GenAI conventions.
+
+Agents converse: each turn is an agent's span, one agent asks its model for a tool and another one executes it. What
+stands for the request is the conversation around them, which is an operation that the standard does not know.
+"""
+
+from __future__ import annotations
+
+from goldspan import semconv
+from goldspan.extraction.convention import Convention, FromJson, Places
+
+_CHAT = Places(
+    name=(semconv.AGENT_NAME,),
+    asked=(FromJson(semconv.INPUT_MESSAGES),),
+    answered=(FromJson(semconv.OUTPUT_MESSAGES),),
+)
+
+CONVENTION = Convention(
+    name="ag2",
+    title="AG2",
+    source="https://github.com/ag2ai/ag2",
+    versions="0.11 to 0.13",
+    roles={
+        "ag2.span.type": {
+            "conversation": "entry",
+            "multi_conversation": "entry",
+            # A model that chooses who speaks next calls no tool of the request.
+            "speaker_selection": "aside",
+        },
+        semconv.OPERATION: {"conversation": "entry", "initiate_chats": "entry", "speaker_selection": "aside"},
+    },
+    signs=("ag2.span.type",),
+    of={"entry": _CHAT},
+    notes=("A conversation stands for the request; the agents that take turns in it are its agents.",),
+)
