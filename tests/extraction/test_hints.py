@@ -29,6 +29,15 @@ HEALTHS = st.builds(
     began_late=COUNTS,
     calls_invisible=st.booleans(),
     unknown_spans=COUNTS,
+    fallback=st.lists(st.text(), max_size=2, unique=True).map(tuple),
+    calls_elsewhere=COUNTS,
+    calls_nested=COUNTS,
+    calls_unpaired=COUNTS,
+    calls_unanswered=COUNTS,
+    results_unknown=COUNTS,
+    merged_beside=COUNTS,
+    root_shared=COUNTS,
+    idle_agents=st.lists(st.text(), max_size=2, unique=True).map(tuple),
 )
 
 
@@ -57,6 +66,15 @@ def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -
         pytest.param(Health(stitched=2), "joined from 3 traces", "around each request"),
         pytest.param(Health(split=True), "cut out of a trace of several requests", "around each request"),
         pytest.param(Health(unended=1), "1 span that had not ended", "end last"),
+        pytest.param(Health(fallback=("x.kind",)), "spans of an unknown family: x.kind", "teach goldspan"),
+        pytest.param(Health(calls_elsewhere=1), "1 call shared with another run", "around each request"),
+        pytest.param(Health(root_shared=2), "2 further runs in one request's span", "around each request"),
+        pytest.param(Health(calls_unpaired=1), "1 call that may be counted twice", "switch one"),
+        pytest.param(Health(calls_nested=1), "1 tool that executed other tools", "agents"),
+        pytest.param(Health(calls_unanswered=1), "1 call of which nothing came", "`extra: ignore`"),
+        pytest.param(Health(results_unknown=3), "3 results of unknown calls", "lost"),
+        pytest.param(Health(merged_beside=1), "1 span taken for a repetition", "different calls"),
+        pytest.param(Health(idle_agents=("a",)), "1 agent without a turn: a", "not captured"),
         pytest.param(
             Health(began_late=2), "2 spans begun after the run had ended", "contextvars.Context().run(worker.start)"
         ),
@@ -108,7 +126,7 @@ def test_a_span_that_nobody_knows_is_told_where_the_model_was_offered_its_tool()
     root = agent(asked="Where is it?", end_ns=10**15, gen_ai__tool__definitions=messages({"name": "find_order"}))
     asked = model(answered=[asks_for("find_order", {"id": 1})], parent_id=root.span_id)
     (run,) = extract([root, asked, span("find_order", parent_id=root.span_id)])
-    assert found(run) == ["1 unknown span that may be tools: find_order"]
+    assert found(run) == ["1 unknown span that may be tools: find_order", "1 call of which nothing came"]
 
 
 def test_tools_of_two_servers_that_share_a_name_are_told() -> None:

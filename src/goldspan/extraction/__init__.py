@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from goldspan.extraction import golden_ids, histories, logs, statements
+from goldspan.extraction.consistency import compared
 from goldspan.extraction.conventions import installed
 from goldspan.extraction.conversations import conversations
 from goldspan.extraction.cutting import Portion, requests
@@ -99,6 +100,7 @@ def _runs(
     watched = watch(portions, "rebuilding runs")
     runs = [assemble(portion, golden_id_attributes=golden_id_attributes, elsewhere=made) for portion in watched]
     if unit != "component":
+        runs = compared(portions, runs)
         scopes = [portion.nodes[0].span.scope for portion in portions]
         runs = without_twins(zip(runs, scopes, strict=True))
     if unit == "conversation":
@@ -108,7 +110,7 @@ def _runs(
 
 def role_of(span: SpanRecord) -> Role | None:
     """What a single span is to a run, as far as it tells by itself."""
-    return installed().read_again(span).role
+    return installed().read_again(span, guessing=True).role
 
 
 def ids_of(span: SpanRecord) -> list[Hashable]:

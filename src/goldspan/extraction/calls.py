@@ -73,6 +73,8 @@ class Call:
     """The turn in which it did."""
     merged: int = 0
     """Witnesses beyond the first."""
+    doubted: int = 0
+    """Those among them that tell a result of their own beside another one of the same instrumentation."""
 
     @property
     def place(self) -> tuple[int, Asking, int, tuple[tuple[int, str], ...], int, int, str]:
@@ -89,6 +91,7 @@ class Call:
     def absorb(self, other: Call) -> None:
         """Take what another witness of the same call knows better."""
         self.merged += 1 + other.merged
+        self.doubted += other.doubted
         self.call_id = self.call_id or other.call_id
         self.error = self.error or other.error
         self.outcome = self.outcome or other.outcome
@@ -173,7 +176,7 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
     of_node: dict[Node, Call] = {}
     of_id: dict[str, list[Call]] = {}
     side_by_side: list[tuple[Call, Call]] = []
-    places: dict[Call, set[Hashable]] = {}
+    places: dict[Call, set[_Place]] = {}
     for node in _outermost_first(nodes):
         seen = call_of(node)
         known = of_node.get(node.enclosing_tool) if node.enclosing_tool is not None else None
@@ -188,6 +191,9 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
             others = (call for call in reversed(calls[-_NEAR:]) if _place_of(node) not in places[call])
             known = next((call for call in others if _same_call(call, seen) and _serves(seen, call)), None)
         if known is not None:
+            inside = node.enclosing_tool is not None and of_node[node.enclosing_tool] is known
+            alike = not inside and any(place[:-1] == _place_of(node)[:-1] for place in places[known])
+            known.doubted += alike and known._knows_the_end and seen._knows_the_end
             known.absorb(seen)
         else:
             known = seen
@@ -339,9 +345,12 @@ def _beside(call: Call, seen: Call) -> bool:
     return call.overlaps(seen) or "denied" in (call.outcome, seen.outcome)
 
 
-def _place_of(node: Node) -> Hashable:
+_Place = tuple[str, int, str, str | None]
+
+
+def _place_of(node: Node) -> _Place:
     """What no two witnesses of one call share: spans of one kind beside each other, of one instrumentation."""
-    return node.span.scope, node.span.kind, node.span.parent_id
+    return node.span.scope, node.span.kind, node.span.name, node.span.parent_id
 
 
 def _serves(seen: Call, call: Call) -> bool:

@@ -179,6 +179,8 @@ class Convention:
     """What `refine` knows, for people: one sentence each."""
     content: str | None = None
     """What to switch on where arguments, results or messages are not recorded. `None`: they always are."""
+    shared: bool = False
+    """Whether many families write in its words, so that it does not tell the family of a span."""
     span_per_call: frozenset[str] = frozenset()
     """The instrumentation scopes that write a span for every call of a tool: their spans without one among them show
     that no tool was called. Empty unless that is certain, since content that is off must not read as nothing done.

@@ -15,7 +15,7 @@ from typing import Any
 
 from goldspan.extraction import messages, values
 from goldspan.extraction.reading import MARKS
-from goldspan.extraction.spoken import Message, Messages, RequestedCall
+from goldspan.extraction.spoken import Answer, Message, Messages, RequestedCall
 from goldspan.extraction.times import end_of
 from goldspan.extraction.tree import Node
 
@@ -109,6 +109,16 @@ def calls_since_asked(said: Iterable[Message]) -> list[RequestedCall]:
         if message.from_user:
             found.clear()
         found.extend(message.calls)
+    return found
+
+
+def answers_since_asked(said: Iterable[Message]) -> list[Answer]:
+    """The results that a history tells after the user's last words."""
+    found: list[Answer] = []
+    for message in said:
+        if message.from_user:
+            found.clear()
+        found.extend(message.answers)
     return found
 
 

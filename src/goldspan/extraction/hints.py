@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from goldspan.extraction.conventions import installed
 from goldspan.extraction.names import fold
-from goldspan.model import Run, ToolCall
+from goldspan.model import Health, Run, ToolCall
 
 _SHOWN = 5
 """So many names are told one by one."""
@@ -56,6 +56,33 @@ _LATE = (
     "Work that a request leaves running may be meant to. A long-lived worker that a request starts keeps its context, "
     "though, and what it does for other requests counts here.\n"
     "Start such workers outside of requests, or without their context: contextvars.Context().run(worker.start)."
+)
+_FALLBACK = (
+    "They were read by what these attributes are called: compare the calls with what you know of the agent.\n"
+    "To be sure, teach goldspan the attributes of these spans, as docs/conventions.md shows."
+)
+_ELSEWHERE = (
+    "What one run asked for, another one executed: they are one request, in two parts.\n"
+    'Put a span of its own around each request, as @goldspan.trace(kind="agent") does.'
+)
+_ROOT_SHARED = (
+    "A server's span, or one of a kind that no convention knows, is around several runs: they may be one request.\n"
+    'Put a span of its own around each request, as @goldspan.trace(kind="agent") does.'
+)
+_TWICE = (
+    "Two instrumentations that know other ids of one call, or lost spans, show one call as two.\n"
+    "Look at the calls of the run, and switch one of the instrumentations off."
+)
+_NESTED = "If they are agents that were called as tools, their calls count beside those of the agents' own tools."
+_UNANSWERED = (
+    "Their spans and results are lost, or they are no tools: some frameworks let a model answer by a call.\n"
+    "Goldens that expect such an answer are to name it among the tools, or to say `extra: ignore`."
+)
+_RESULTS = "The model's turns that asked for them, and the tools' spans, are lost: what was called is not all known."
+_BESIDE = "Retries under one id look like that, too. Look at the spans of the run: they may be different calls."
+_IDLE = (
+    "What these agents did was not captured: neither a model's turn, nor a tool, nor a word of theirs.\n"
+    "Switch on the instrumentation of the models that they ask, or look for sampling."
 )
 _SHARED = "A golden that means one of them names the server, too: server_tool."
 
@@ -130,8 +157,32 @@ def _hints(run: Run) -> Iterator[Hint]:
         yield Hint("{n} span{s} that had not ended", _UNENDED, health.unended)
     if health.began_late:
         yield Hint("{n} span{s} begun after the run had ended", _LATE, health.began_late)
+    yield from _contradictions(health)
     if shared := _shared(run.tool_calls):
         yield Hint("{n} tool name{s} of several servers", _SHARED, len(shared), shared)
+
+
+def _contradictions(health: Health) -> Iterator[Hint]:
+    """What shows that a run cannot be quite what happened."""
+    if health.fallback:
+        told = "spans of an unknown family"
+        yield Hint(told, _FALLBACK, len(health.fallback), health.fallback)
+    if health.calls_elsewhere:
+        yield Hint("{n} call{s} shared with another run", _ELSEWHERE, health.calls_elsewhere)
+    if health.root_shared:
+        yield Hint("{n} further run{s} in one request's span", _ROOT_SHARED, health.root_shared)
+    if health.calls_unpaired:
+        yield Hint("{n} call{s} that may be counted twice", _TWICE, health.calls_unpaired)
+    if health.calls_nested:
+        yield Hint("{n} tool{s} that executed other tools", _NESTED, health.calls_nested)
+    if health.calls_unanswered:
+        yield Hint("{n} call{s} of which nothing came", _UNANSWERED, health.calls_unanswered)
+    if health.results_unknown:
+        yield Hint("{n} result{s} of unknown calls", _RESULTS, health.results_unknown)
+    if health.merged_beside:
+        yield Hint("{n} span{s} taken for a repetition", _BESIDE, health.merged_beside)
+    if health.idle_agents:
+        yield Hint("{n} agent{s} without a turn", _IDLE, len(health.idle_agents), health.idle_agents)
 
 
 def about_invisible(run: Run) -> Iterator[Hint]:

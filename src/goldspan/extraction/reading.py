@@ -115,6 +115,8 @@ class Reading:
     """The model's output."""
     tools: tuple[Callable[[], tuple[ToolDefinition, ...]], ...] = ()
     """The tools offered to the model."""
+    guessed_by: str | None = None
+    """The attribute that tells what the span is, where no convention knows it and the fallback read it."""
     noted: bool = False
     """Whether the span has one of the attributes that were to be noted, whatever convention knows it."""
 
@@ -135,6 +137,12 @@ _SINGLE = (
     *("name", "span_name", "kind", "call_id", "arguments", "result", "error", "outcome", "server"),
     *("agent", "input", "output", "finish", "session_id", "request_id"),
 )
+
+
+def says_something(reading: Reading) -> bool:
+    """Whether a span tells what went into it or came out, as far as can be told without reading it."""
+    told = (reading.arguments, reading.result, reading.input, reading.output)
+    return any(value is not None for value in told) or is_there(reading.asked) or is_there(reading.answered)
 
 
 def is_there(places: tuple[Callable[[], Messages], ...]) -> bool:

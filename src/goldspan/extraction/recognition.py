@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from goldspan import semconv
+from goldspan.extraction import fallback
 from goldspan.extraction.convention import Convention, Reader
-from goldspan.extraction.reading import Reading
+from goldspan.extraction.reading import Reading, says_something
 from goldspan.model import SpanRecord
 
 _MOST_SHAPES = 4096
@@ -29,6 +30,8 @@ class Conventions:
         A span that has one of the `noted` attributes is not `NOTHING`, even where no convention knows it.
         """
         self.members = tuple(members)
+        self._shared = frozenset(convention.name for convention in self.members if convention.shared)
+        self._tells_role = frozenset(key for convention in self.members for key in convention.roles)
         self._noted = frozenset(noted)
         self._keys = self._noted.union(
             (semconv.EVALUATION_MARK,), *(convention.all_keys for convention in self.members)
@@ -47,15 +50,53 @@ class Conventions:
             shape = self._shape(present)
         return shape.read(span) if shape.fixed is None else shape.fixed
 
-    def read_again(self, span: SpanRecord) -> Reading:
+    def read_all(self, spans: Iterable[SpanRecord]) -> list[tuple[SpanRecord, Reading]]:
+        """What is understood of each span of a trace: where no convention knows its family, by the fallback.
+
+        Where a family's own convention knows what one span of a scope is, it knows why others of it are nothing.
+        """
+        read = [(span, self.read(span)) for span in spans]
+        known = {span.scope for span, reading in read if reading.role is not None and self._tells_family(reading)}
+        return [
+            (span, reading if span.scope in known or reading is EVALUATION else self._guessed(span, reading))
+            for span, reading in read
+        ]
+
+    def _tells_family(self, reading: Reading) -> bool:
+        return not self._shared.issuperset(reading.by)
+
+    def _guessed(self, span: SpanRecord, reading: Reading) -> Reading:
+        """A reading with what names of attributes tell beyond it: of what the span is, or of what it says."""
+        if reading.role is not None and (says_something(reading) or reading.role == "aside"):
+            return reading
+        guess = fallback.read(span)
+        if guess is None:
+            return reading
+        if reading.role is None:
+            guess.complete_with(reading)
+            return guess
+        if guess.role == reading.role and guess.guessed_by not in self._tells_role:
+            reading.complete_with(guess)
+            reading.guessed_by = guess.guessed_by
+        return reading
+
+    def tells_kind(self, span: SpanRecord) -> bool:
+        """Whether a span has an attribute that tells, in some convention, what it is: maybe in a word not known."""
+        return not self._tells_role.isdisjoint(span.attributes)
+
+    def read_again(self, span: SpanRecord, *, guessing: bool = False) -> Reading:
         """The same for whoever asks several things about one span: what was read last is remembered. Do not change it.
 
-        Only for spans of a living process: of a file, the one that is remembered would hold on to all of them.
+        Only for spans of a living process: of a file, the one that is remembered would hold on to all of them. With
+        `guessing`, what no convention knows is read by the fallback.
         """
         latest = self._latest
         if latest is None or latest[0] is not span:
             latest = self._latest = (span, self.read(span))
-        return latest[1]
+        reading = latest[1]
+        if guessing and reading.role is None and reading is not EVALUATION:
+            return fallback.read(span) or reading
+        return reading
 
     def _shape(self, present: frozenset[str]) -> _Shape:
         if semconv.EVALUATION_MARK in present:

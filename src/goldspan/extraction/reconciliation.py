@@ -7,18 +7,27 @@ message shows is kept as requested; its result stands in the next question to th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from goldspan.extraction import values
 from goldspan.extraction.calls import Call, call_of, executed, finish
-from goldspan.extraction.dialogues import Dialogue, calls_since_asked, dialogues, history, may_know_calls, texts_in
+from goldspan.extraction.dialogues import (
+    Dialogue,
+    answers_since_asked,
+    calls_since_asked,
+    dialogues,
+    history,
+    may_know_calls,
+    texts_in,
+)
 from goldspan.extraction.ledger import Ledger
-from goldspan.extraction.names import fold
+from goldspan.extraction.names import fold, handoff_target, undecorate
 from goldspan.extraction.reading import MARKS, Written
 from goldspan.extraction.spoken import Answer, Message
+from goldspan.extraction.times import NEVER
 from goldspan.extraction.tree import Node
-from goldspan.model import ToolCall, ToolDefinition
+from goldspan.model import COUNTED_KINDS, ToolCall, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +37,16 @@ class Reconciled:
     calls: tuple[ToolCall, ...] = ()
     dialogues: tuple[Dialogue, ...] = field(default=(), repr=False)
     merged: int = 0
+    merged_beside: int = 0
+    """Those of them that one instrumentation wrote beside another one of the same call."""
+    nested: int = 0
+    """Tools inside whose spans others were executed."""
+    unpaired: int = 0
+    """Calls that were asked for alone, beside one of the same tool that was executed alone."""
+    unanswered: int = 0
+    """Calls that were asked for, and of which neither an execution nor a result is known."""
+    results_unknown: int = 0
+    """Results that a model was told, of calls that are not known."""
 
 
 def reconcile(
@@ -44,8 +63,71 @@ def reconcile(
         ledger.confirm(calls_since_asked(said), node)
     _take_answers(ledger.calls, turns)
     _recognise_agents(ledger.calls, turns)
+    _recognise_agents_at_work(ledger.calls)
+    _recognise_handoffs(ledger.calls, nodes)
     _tell_kinds(ledger.calls, offered)
-    return Reconciled(finish(ledger.calls, offered), tuple(turns), sum([call.merged for call in ledger.calls]))
+    return Reconciled(
+        finish(ledger.calls, offered),
+        tuple(turns),
+        merged=sum([call.merged for call in ledger.calls]),
+        merged_beside=sum([call.doubted for call in ledger.calls]),
+        nested=_nested(ledger.calls),
+        unpaired=_unpaired(ledger.calls),
+        unanswered=_unanswered(ledger.calls, turns),
+        results_unknown=_results_unknown(ledger.calls, turns, elsewhere),
+    )
+
+
+def _nested(calls: list[Call]) -> int:
+    """How many tools there are inside whose spans others were executed."""
+    tools = {call.node: call for call in calls if call.node is not None and call.kind in COUNTED_KINDS}
+    return len({outer for node in tools if (outer := _call_around(node, tools)) is not None})
+
+
+def _call_around(node: Node, calls: Mapping[Node, Call]) -> Call | None:
+    """The innermost call inside whose span another one stands, up to the next agent."""
+    outer = node.enclosing_tool
+    while outer is not None and outer not in calls:  # a further witness of that call
+        outer = outer.enclosing_tool
+    return None if outer is None else calls[outer]
+
+
+def _unpaired(calls: list[Call]) -> int:
+    """How many calls were asked for and not executed, beside one of that tool that was executed and not asked for."""
+    alone = [call for call in calls if call.node is None]
+    if not alone or len(alone) == len(calls):
+        return 0
+    unasked = (call for call in calls if call.node is not None and call.asked_at is None and call.recalled == NEVER)
+    executed_alone = Counter(fold(undecorate(call.name)[0]) for call in unasked)
+    return (executed_alone & Counter(fold(undecorate(call.name)[0]) for call in alone)).total()
+
+
+def _unanswered(calls: list[Call], turns: list[Dialogue]) -> int:
+    """How many calls were asked for and left no trace of what came of them, not even under another id."""
+    asked = [call for call in calls if call.node is None and call.kind in COUNTED_KINDS]
+    left = sum(call.result is None and call.error is None and call.outcome is None for call in asked)
+    known = {call.call_id for call in calls}
+    others = (
+        {answer.call_id for answer in _told(turns) if answer.call_id and answer.call_id not in known} if left else ()
+    )
+    return max(0, left - len(others))
+
+
+def _told(turns: list[Dialogue]) -> list[Answer]:
+    """The results of this request that models were told, as the last turn of each repeats them."""
+    heard = (turn for turn in _last(turns) if turn.node.hears_calls)
+    return [answer for turn in heard for answer in answers_since_asked(turn.asked)]
+
+
+def _results_unknown(calls: list[Call], turns: list[Dialogue], elsewhere: Container[str]) -> int:
+    """How many results of this request models were told under ids that no call has, beyond one for each call.
+
+    Some instrumentations know other ids of the calls than the results have.
+    """
+    known = {call.call_id for call in calls}
+    answered = {answer.call_id for answer in _told(turns) if answer.call_id}
+    unknown = sum(call_id not in known and call_id not in elsewhere for call_id in answered)
+    return max(0, unknown - sum(call.call_id not in answered for call in calls))
 
 
 class IdsMade:
@@ -146,6 +228,31 @@ def _tell_kinds(calls: list[Call], offered: Iterable[ToolDefinition]) -> None:
             call.kind = tool.kind
         if tool.deferred and call.result is None:
             call.outcome = call.outcome or "deferred"
+
+
+def _recognise_agents_at_work(calls: list[Call]) -> None:
+    """A tool inside whose span a model asked for another tool, which was executed there, is an agent."""
+    made = {call.node: call for call in calls if call.node is not None}
+    for call in calls:
+        tool = call.asker.node.enclosing_tool if call.asker is not None else None
+        if tool is not None and call.node is not None and tool.contains(call.node):
+            outer = made.get(tool) or _call_around(tool, made)
+            if outer is not None and outer is not call and outer.kind == "tool":
+                outer.kind = "agent"
+
+
+def _recognise_handoffs(calls: list[Call], nodes: Iterable[Node]) -> None:
+    """A call named like a hand-off that goes to an agent of the run, by its name or by what it was given, is one."""
+    agents: set[str] | None = None
+    for call in calls:
+        target = handoff_target(call.name) if call.kind == "tool" else None
+        if target is None:
+            continue
+        if agents is None:
+            agents = {fold(node.reading.name) for node in nodes if node.role == "agent" and node.reading.name}
+        named = texts_in(call.arguments.value) if call.arguments is not None else ()
+        if not agents.isdisjoint(fold(name) for name in (target, *named)):
+            call.kind = "handoff"
 
 
 def _recognise_agents(calls: list[Call], turns: list[Dialogue]) -> None:

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from goldspan import semconv
-from goldspan.extraction import values, visibility
+from goldspan.extraction import consistency, values, visibility
 from goldspan.extraction.calls import call_of
 from goldspan.extraction.cutting import Portion
 from goldspan.extraction.dialogues import Dialogue
@@ -215,9 +215,16 @@ def _health(portion: Portion, found: Reconciled, offered: Iterable[ToolDefinitio
         content_off=_content_off(nodes, found),
         lookalikes=_lookalikes(nodes, {fold(tool.name) for tool in offered}),
         merged=found.merged,
+        merged_beside=found.merged_beside,
+        calls_nested=found.nested,
+        calls_unpaired=found.unpaired,
+        calls_unanswered=found.unanswered,
+        results_unknown=found.results_unknown,
         began_late=_began_late(nodes, portion.root),
         calls_invisible=not found.calls and not visibility.calls_would_show(nodes, portion.root),
         unknown_spans=visibility.unknown_spans(nodes, portion.root),
+        fallback=tuple(sorted({node.reading.guessed_by for node in nodes if node.reading.guessed_by})),
+        idle_agents=consistency.idle_agents(nodes),
     )
 
 

@@ -158,10 +158,10 @@ def plant(spans: Collection[SpanRecord], *, conventions: Conventions, selected: 
     distinct = _distinct(spans)
     nodes: dict[str, Node] = {}
     unknown: dict[str, SpanRecord] = {}
-    for span_id, span in distinct.items():
-        reading = conventions.read(span)
+    for span, reading in conventions.read_all(distinct.values()):
         if reading is EVALUATION:
             continue
+        span_id = span.span_id
         part = selected.name_of(span) if selected else None
         if reading is NOTHING and part is None and not span.dropped_attributes:
             unknown[span_id] = span

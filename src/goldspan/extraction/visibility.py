@@ -23,6 +23,8 @@ def calls_would_show(nodes: list[Node], root: Node | None) -> bool:
     """
     if any(_asked_for_tools(node) for node in nodes):
         return False
+    # Of a family that nobody knows, nobody knows either whether it writes what its models and tools do.
+    nodes = [node for node in nodes if node.reading.guessed_by is None]
     shown = any(node.role == "tool" or (node.role == "model" and _model_is_heard(node)) for node in nodes)
     return shown or _has_span_per_call(nodes, root)
 

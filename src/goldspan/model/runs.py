@@ -110,6 +110,28 @@ class Health:
     """
     unknown_spans: int = 0
     """Spans inside the request that no convention knows, such as those of HTTP clients and databases."""
+    fallback: tuple[str, ...] = ()
+    """The attributes that told what spans are which no convention knows: they were read by what names say."""
+    calls_elsewhere: int = 0
+    """Calls that it asked for and another run of that time executed under the same id, or the other way round, and
+    those of an agent that then began a run of its own: the two may be one request."""
+    calls_nested: int = 0
+    """Tools inside whose spans other tools were executed: each may be an agent that was called as a tool."""
+    calls_unpaired: int = 0
+    """Calls that were asked for and not executed, beside one of the same tool that was executed and not asked for: each
+    pair may be one call."""
+    calls_unanswered: int = 0
+    """Calls that were asked for, and of which neither an execution nor a result is known: their spans are lost, or they
+    are no tools but the form of an answer."""
+    results_unknown: int = 0
+    """Results that were handed to a model, of calls that are not known."""
+    merged_beside: int = 0
+    """Executions taken for one call though one instrumentation wrote both spans, each with a result."""
+    root_shared: int = 0
+    """Further runs inside a span around this one that stands for a request, as far as is known: of a server, or of a
+    kind that no convention knows."""
+    idle_agents: tuple[str, ...] = ()
+    """Agents that called no model and no tool, and of which no word is recorded: what they did was not captured."""
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -66,7 +66,9 @@ def run_of(document: Mapping[str, Any]) -> Run:
         name: document.get(name) for name in (*said, "start_ns", "end_ns", "environment", "span_name")
     }
     calls = ({**call, "concurrent_with": tuple(call.get("concurrent_with", ()))} for call in document["tool_calls"])
-    health = document["health"]
+    health: dict[str, Any] = {
+        name: tuple(told) if isinstance(told, list) else told for name, told in document["health"].items()
+    }
     return Run(
         document["run_id"],
         unit=document["unit"],
@@ -75,7 +77,7 @@ def run_of(document: Mapping[str, Any]) -> Run:
         available_tools=tuple(_offered(document)),
         golden_id=document["named_golden_id"],
         conventions=tuple(document["conventions"]),
-        health=Health(**{**health, "lookalikes": tuple(health["lookalikes"])}),
+        health=Health(**health),
         metadata=document.get("metadata", {}),
         metrics=None if document.get("asked_metrics") is None else tuple(document["asked_metrics"]),
         **told,

@@ -34,6 +34,10 @@ class _FromNumbered:
         """The messages of a span."""
         return messages.from_json([_with_calls(item) for item in unflattened(span.attributes, self.prefix)])
 
+    def is_there(self, span: SpanRecord) -> bool:
+        """Whether the span has something there."""
+        return any(key.startswith(f"{self.prefix}.") for key in span.attributes)
+
     def __str__(self) -> str:
         """How the documentation names the place."""
         return f"`{self.prefix}.N.*`"
@@ -56,6 +60,7 @@ CONVENTION = Convention(
     title="GenAI attributes without operations",
     source="https://github.com/open-telemetry/semantic-conventions/tree/v1.26.0/docs/gen-ai, "
     "https://docs.koog.ai/opentelemetry-support",
+    shared=True,
     versions="before 1.27; Koog 0.2 to 0.5",
     roles={semconv.TOOL_NAME: {ANY: "tool"}, _MODEL: {ANY: "model"}},
     signs=_NUMBERED,

@@ -57,6 +57,7 @@ CONVENTION = Convention(
     name="genai",
     title="OpenTelemetry GenAI semantic conventions",
     source="https://github.com/open-telemetry/semantic-conventions-genai",
+    shared=True,
     versions="all published, 1.27 to 1.44; Microsoft Agent Framework, autogen-core and others follow them",
     roles={
         semconv.OPERATION: {

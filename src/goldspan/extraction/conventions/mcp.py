@@ -68,6 +68,7 @@ CONVENTION = Convention(
     title="Model Context Protocol",
     source="https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md, "
     "https://github.com/modelcontextprotocol/python-sdk, https://github.com/jlowin/fastmcp, Sentry's SDKs",
+    shared=True,
     versions="all published; mcp 2, fastmcp 2.13 to 4",
     roles={_METHOD: {_CALL: "tool"}, _RPC_METHOD: {_CALL: "tool"}},
     of={

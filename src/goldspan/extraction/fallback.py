@@ -1,0 +1,230 @@
+"""Spans of families that no convention knows, read by what their attributes are called.
+
+Most instrumentations tell what a span is in an attribute such as `{family}.span.kind`, and write an input and an output
+beside it. A convention is made up for spans that have the same attributes; what it reads is marked as such, since names
+may mean something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
+
+from goldspan.extraction import envelopes, messages, values
+from goldspan.extraction.convention import Convention, FromFlat, Keys, Places, Reader
+from goldspan.extraction.notation import plain
+from goldspan.extraction.reading import Messages, Reading, Role, says_something
+from goldspan.model import SpanRecord, ToolKind
+
+NAME = "fallback"
+"""The name of the convention that is made up."""
+
+_CERTAIN: dict[str, Role] = {
+    **dict.fromkeys(("tool", "toolcall", "tooluse", "toolexecution", "executetool", "mcptool"), "tool"),
+    **dict.fromkeys(("retriever", "retrieval", "handoff", "agenthandoff"), "tool"),
+    **dict.fromkeys(("agent", "invokeagent", "agentrun"), "agent"),
+    **dict.fromkeys(("workflow", "chain", "invokeworkflow"), "entry"),
+    **dict.fromkeys(("llm", "llmcall", "chatmodel"), "model"),
+    "createagent": "aside",
+}
+"""What a span is by its kind, whatever else may have one: of `ai.toolCall` and `tool_call`, the word is `toolcall`."""
+_WORDS: dict[str, Role] = {
+    **_CERTAIN,
+    "rag": "tool",
+    **dict.fromkeys(("conversation", "crew", "team", "graph"), "entry"),
+    **dict.fromkeys(("generation", "chat", "generatecontent", "completion"), "model"),
+    **dict.fromkeys(("span", "task", "request", "trace", "session"), "entry"),
+}
+"""The same where it is certain that the kind is that of a span."""
+_ROOTS = frozenset({"span", "task", "request", "trace", "session"})
+"""Kinds that say nothing but of a root: there a request enters."""
+_KINDS: dict[str, ToolKind] = {
+    **dict.fromkeys(("retriever", "retrieval", "rag"), "retrieval"),
+    **dict.fromkeys(("handoff", "agenthandoff"), "handoff"),
+}
+_TELLS_KIND: tuple[tuple[re.Pattern[str], dict[str, Role]], ...] = (
+    (re.compile(r"(?:.*[._])?(?:span|observation)[._](?:kind|type)"), _WORDS),
+    (re.compile(r"(?:.*[._])?operation(?:[._]?(?:name|type|id))?"), _WORDS),
+    (re.compile(r"(?:.*[._])?(?:run|event|node|step|entity|trace)[._](?:kind|type)"), _WORDS),
+    (re.compile(r"(?:[^.]+\.)+(?:kind|type)"), _CERTAIN),
+)
+"""The attributes that tell a kind, the surest first, and what they may tell."""
+_ARGUMENTS = ("arguments", "args", "input", "inputs", "parameters", "params", "request")
+_RESULT = ("result", "output", "outputs", "response", "return")
+_INPUT = ("input", "inputs", "prompt", "query", "request", "messages")
+_OUTPUT = ("output", "outputs", "response", "completion", "result", "answer")
+_TOOL_NAME = (
+    *("tool.name", "tool_name", "toolcall.name", "tool.call.name", "function.name"),
+    *("entity.name", "observation.name", "span.name"),
+)
+_AGENT_NAME = ("agent.name", "agent_name", "entity.name", "observation.name", "span.name")
+_CALL_ID = (
+    *("tool.call.id", "toolcall.id", "tool_call.id", "tool.call_id", "tool_call_id"),
+    *("call_id", "call.id"),
+)
+_ERROR = ("error.message", "error_message", "error", "exception.message")
+_SESSION = ("session.id", "session_id", "conversation.id", "conversation_id", "thread.id", "thread_id")
+_NUMBERED = re.compile(r"(?P<prefix>.*?)\.[0-9]{1,9}\.(?P<inner>message(?=\.))?.*")
+_SPAN_NAMES: dict[Role, Keys] = {
+    "tool": (
+        *("execute_tool {name}", "{name}.tool", "{name}_tool_call", "tool: {name}", "tool {name}", "tool_call {name}"),
+        *("tool:{name}", "tool.{name}", "tool/{name}", "call_tool {name}", "{name}"),
+    ),
+    "agent": (),
+}
+_MOST_SHAPES = 4096
+"""Sets of attributes that are remembered. Seen in one trace: a few."""
+
+
+class _Guesses:
+    """The conventions that were made up, by the attributes of the spans that they are for."""
+
+    def __init__(self) -> None:
+        self._readers: dict[frozenset[str], Reader | None] = {}
+
+    def read(self, span: SpanRecord) -> Reading | None:
+        """What the attributes of a span say by their names: its kind, and an input or an output."""
+        attributes = span.attributes
+        if not attributes:
+            return None
+        names = frozenset(attributes)
+        try:
+            reader = self._readers[names]
+        except KeyError:
+            if len(self._readers) >= _MOST_SHAPES:
+                self._readers.clear()
+            reader = self._readers[names] = _reader(names)
+        reading = None if reader is None else reader.read(span, span.values_of(reader.keys))
+        return reading if reading is not None and says_something(reading) else None
+
+
+_guesses = _Guesses()
+read = _guesses.read
+"""What the attributes of a span say by their names; `None` where they tell neither a kind nor what went in or out."""
+
+
+def _reader(names: Set[str]) -> Reader | None:
+    """A reader for spans with these attributes; `None` where none of them tells a kind."""
+    telling: dict[str, _Kinds] = {}
+    for form, words in _TELLS_KIND:
+        for name in sorted(names):
+            if form.fullmatch(name.lower()) and not _NUMBERED.fullmatch(name):
+                telling.setdefault(name, _Kinds(words))
+    if not telling:
+        return None
+    family = next(iter(telling)).partition(".")[0]
+    return Reader(_convention(telling, _Names(names, family)), names)
+
+
+class _Kinds(dict[str, Role]):
+    """Roles by kinds, however these are written."""
+
+    def get(self, kind: str, default: Any = None) -> Any:
+        """The role of a kind."""
+        return super().get(_word(kind), default)
+
+
+def _word(kind: object) -> str:
+    return str(kind).lower().rpartition(".")[2].replace("_", "").replace("-", "").replace(" ", "")
+
+
+class _Names:
+    """The attributes of a span, to be found by how their names end: those of the family that tells its kind first."""
+
+    def __init__(self, names: Set[str], family: str) -> None:
+        self._names = sorted(names, key=lambda name: (not name.startswith(f"{family}."), name.count("."), name))
+        self.flat = dict.fromkeys(
+            (hit["prefix"], hit["inner"] or "") for hit in map(_NUMBERED.fullmatch, self._names) if hit
+        )
+
+    def ending(self, ends: Iterable[str]) -> Keys:
+        """The attributes with one of some endings, in the order of these."""
+        return tuple(name for end in ends for name in self._names if _ends(name.lower(), end))
+
+
+def _ends(name: str, end: str) -> bool:
+    """Whether a name is an ending, or ends with it, also as in `input.value` and `tool.call.arguments`."""
+    name = name.removesuffix(".value")
+    return name == end or name.endswith((f".{end}", f"_{end}"))
+
+
+def _convention(telling: Mapping[str, _Kinds], names: _Names) -> Convention:
+    given, gave = names.ending(_INPUT), names.ending(_OUTPUT)
+    asked = [FromFlat(prefix, inner) for prefix, inner in names.flat if _asks(prefix)]
+    answered = [FromFlat(prefix, inner) for prefix, inner in names.flat if not _asks(prefix)]
+    spoken = Places(
+        asked=(*asked, *map(_Spoken, given)),
+        answered=(*answered, *map(_Spoken, gave)),
+    )
+    return Convention(
+        name=NAME,
+        title="",
+        source="",
+        versions="",
+        roles=telling,
+        of={
+            "tool": Places(
+                name=names.ending(_TOOL_NAME),
+                call_id=names.ending(_CALL_ID),
+                arguments=names.ending(_ARGUMENTS),
+                result=names.ending(_RESULT),
+                error=names.ending(_ERROR),
+            ),
+            "agent": Places(name=names.ending(_AGENT_NAME)),
+            "entry": Places(name=names.ending(_AGENT_NAME)),
+            "model": spoken,
+        },
+        everywhere=Places(input=given, output=gave, session_id=names.ending(_SESSION)),
+        span_names=_SPAN_NAMES,
+        open_arguments=_arguments,
+        open_result=_result,
+        refine=lambda span, reading: _refine(span, reading, telling),
+    )
+
+
+def _asks(prefix: str) -> bool:
+    """Whether a list of messages is what a model was asked, by what it is called."""
+    return not any(word in prefix.lower() for word in ("output", "completion", "response", "answer"))
+
+
+def _refine(span: SpanRecord, reading: Reading, telling: Mapping[str, _Kinds]) -> Reading | None:
+    told = ((key, _word(span.attributes.get(key)), roles) for key, roles in telling.items())
+    key, word = next(((key, word) for key, word, roles in told if word in roles), (None, ""))
+    if key is None or (word in _ROOTS and span.parent_id is not None):
+        return None
+    reading.guessed_by = key
+    reading.kind = _KINDS.get(word)
+    reading.input, reading.output = _valued(reading.input), _valued(reading.output)
+    if reading.role in ("agent", "entry"):
+        reading.name = reading.name or span.name
+    return reading
+
+
+class _Spoken:
+    """Messages in one attribute, perhaps inside `{"type": ..., "value": ...}`."""
+
+    def __init__(self, attribute: str) -> None:
+        self._attribute = attribute
+
+    def __call__(self, span: SpanRecord) -> Messages:
+        """The messages of a span."""
+        return messages.from_json(_valued(span.attributes.get(self._attribute)))
+
+    def is_there(self, span: SpanRecord) -> bool:
+        """Whether the span has something there."""
+        return self._attribute in span.attributes
+
+
+def _valued(value: object) -> object:
+    """A value out of the envelope that says of which type it is."""
+    read = plain(value)
+    return read["value"] if isinstance(read, dict) and read.keys() == {"type", "value"} else value
+
+
+def _arguments(value: object) -> envelopes.Request:
+    return values.request(_valued(value))
+
+
+def _result(value: object) -> envelopes.Result:
+    return values.result(_valued(value))
