@@ -84,7 +84,8 @@ class Call:
         Where no time is known, ids of calls that count up are followed.
         """
         start = NEVER if self.start_ns is None else self.start_ns
-        number, identity = (0, self.call_id or "") if self.node is None else (self.node.number, self.node.span.span_id)
+        node = self.node
+        number, identity = (0, self.call_id or "") if node is None else (node.number, node.span.span_id)
         counted = _counted(self.call_id) if self.start_ns is None and self.call_id else ()
         return (start, self.asked_at or _NOT_ASKED, self.recalled, counted, number, self.end_ns or 0, identity)
 
@@ -176,7 +177,7 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
     of_node: dict[Node, Call] = {}
     of_id: dict[str, list[Call]] = {}
     side_by_side: list[tuple[Call, Call]] = []
-    places: dict[Call, set[_Place]] = {}
+    witnesses: dict[Call, list[Node]] = {}
     for node in _outermost_first(nodes):
         seen = call_of(node)
         known = of_node.get(node.enclosing_tool) if node.enclosing_tool is not None else None
@@ -188,18 +189,19 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
                 side_by_side.append((known, seen))
         if known is None and node.owner is None:
             # The span between the framework's and the protocol's, or the server's, may have never come.
-            others = (call for call in reversed(calls[-_NEAR:]) if _place_of(node) not in places[call])
+            others = (call for call in reversed(calls[-_NEAR:]) if not _is_beside(node, witnesses[call]))
             known = next((call for call in others if _same_call(call, seen) and _serves(seen, call)), None)
         if known is not None:
             inside = node.enclosing_tool is not None and of_node[node.enclosing_tool] is known
-            alike = not inside and any(place[:-1] == _place_of(node)[:-1] for place in places[known])
+            alike = not inside and any(_writer(node) == _writer(other) for other in witnesses[known])
             known.doubted += alike and known._knows_the_end and seen._knows_the_end
+            witnesses[known].append(node)
             known.absorb(seen)
         else:
             known = seen
             calls.append(seen)
+            witnesses[seen] = [node]
         of_node[node] = known
-        places.setdefault(known, set()).add(_place_of(node))
         if known.call_id:
             under = of_id.setdefault(known.call_id, [])
             if not under or under[-1] is not known:
@@ -345,12 +347,16 @@ def _beside(call: Call, seen: Call) -> bool:
     return call.overlaps(seen) or "denied" in (call.outcome, seen.outcome)
 
 
-_Place = tuple[str, int, str, str | None]
+def _is_beside(node: Node, witnesses: Iterable[Node]) -> bool:
+    """Whether a span stands beside one of its kind among the witnesses of a call: then it is of another call."""
+    return any(
+        node.span.parent_id == other.span.parent_id and _writer(node)[:2] == _writer(other)[:2] for other in witnesses
+    )
 
 
-def _place_of(node: Node) -> _Place:
-    """What no two witnesses of one call share: spans of one kind beside each other, of one instrumentation."""
-    return node.span.scope, node.span.kind, node.span.name, node.span.parent_id
+def _writer(node: Node) -> tuple[str, int, str]:
+    """Who writes such spans: the instrumentation, at which end of a call, under which name."""
+    return node.span.scope, node.span.kind, node.span.name
 
 
 def _serves(seen: Call, call: Call) -> bool:

@@ -3,32 +3,96 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from goldspan.extraction.calls import Call
 from goldspan.extraction.conventions import installed
 from goldspan.extraction.cutting import Portion
-from goldspan.extraction.names import fold
+from goldspan.extraction.dialogues import Dialogue, last_turns
+from goldspan.extraction.names import fold, undecorate
 from goldspan.extraction.reading import WORK, says_something
+from goldspan.extraction.times import NEVER
 from goldspan.extraction.tree import Node
-from goldspan.model import Run, ToolCall
+from goldspan.model import COUNTED_KINDS, Run, ToolCall
 
 _SERVER = 2
 """OTLP's kind of a span that answers a request from outside."""
 
 
-def idle_agents(nodes: Sequence[Node]) -> tuple[str, ...]:
+class Doubts(NamedTuple):
+    """What in the calls of a run contradicts the rest."""
+
+    merged_beside: int = 0
+    """Executions taken for one call though one instrumentation wrote both spans, each with a result."""
+    nested: int = 0
+    """Tools inside whose spans others were executed."""
+    unpaired: int = 0
+    """Calls that were asked for alone, beside one of the same tool that was executed alone."""
+    unanswered: int = 0
+    """Calls that were asked for, and of which neither an execution nor a result is known."""
+    results_unknown: int = 0
+    """Results that a model was told, of calls that are not known."""
+
+
+def doubts(calls: Sequence[Call], turns: Iterable[Dialogue], elsewhere: Container[str]) -> Doubts:
+    """What contradicts the rest among the calls of a run; `elsewhere` are the ids of calls that other runs made."""
+    alone = [call for call in calls if call.node is None]
+    told = {answer.call_id for turn in last_turns(turns) for answer in turn.told if answer.call_id}
+    known = {call.call_id for call in calls} if told else set()
+    strange = [call_id for call_id in told if call_id not in known and call_id not in elsewhere]
+    return Doubts(
+        merged_beside=sum([call.doubted for call in calls]),
+        nested=_nested(calls),
+        unpaired=_unpaired(calls, alone) if alone else 0,
+        # Some instrumentations know other ids of the calls than the results have: then there are as many of both.
+        unanswered=max(0, sum(map(_is_unanswered, alone)) - len(strange)) if alone else 0,
+        results_unknown=max(0, len(strange) - sum(call.call_id not in told for call in calls)) if strange else 0,
+    )
+
+
+def _nested(calls: Iterable[Call]) -> int:
+    inside = [call.node for call in calls if call.node is not None and call.node.enclosing_tool is not None]
+    if not inside:
+        return 0
+    tools = {call.node: call for call in calls if call.node is not None and call.kind in COUNTED_KINDS}
+    return len({outer for node in inside if node in tools and (outer := call_around(node, tools)) is not None})
+
+
+def call_around(node: Node, calls: Mapping[Node, Call]) -> Call | None:
+    """The innermost of some calls, by their spans, inside which another span stands, up to the next agent."""
+    outer = node.enclosing_tool
+    while outer is not None and outer not in calls:  # a further witness of that call
+        outer = outer.enclosing_tool
+    return None if outer is None else calls[outer]
+
+
+def _unpaired(calls: Sequence[Call], alone: Sequence[Call]) -> int:
+    executed = (call for call in calls if call.node is not None and call.asked_at is None and call.recalled == NEVER)
+    unasked = Counter(fold(undecorate(call.name)[0]) for call in executed)
+    return (unasked & Counter(fold(undecorate(call.name)[0]) for call in alone)).total()
+
+
+def _is_unanswered(call: Call) -> bool:
+    """Whether a call that was only asked for left no trace of what came of it."""
+    return call.kind in COUNTED_KINDS and call.result is None and call.error is None and call.outcome is None
+
+
+def idle_agents(nodes: Iterable[Node]) -> tuple[str, ...]:
     """The names of agents at whose work nobody was seen, and of which no word is recorded."""
-    if any(node.role in WORK and node.owner is None for node in nodes):  # it may be theirs
-        return ()
     agents = [node for node in nodes if node.role == "agent" and node.reading.name]
+    idle = {node.reading.name for node in agents if not _does_something(node)}
+    if not idle or any(node.role in WORK and node.owner is None for node in nodes):  # that may be theirs
+        return ()
     busy = {node.reading.name for node in agents if _does_something(node)}
-    return tuple(sorted({node.reading.name for node in agents if node.reading.name} - busy))
+    return tuple(sorted(name for name in idle - busy if name))
 
 
 def _does_something(agent: Node) -> bool:
-    works = any(node.role in WORK or node.role == "agent" for node in agent.walk() if node is not agent)
-    return works or says_something(agent.reading)
+    if says_something(agent.reading):
+        return True
+    return any(node.role in WORK or node.role == "agent" for node in agent.walk() if node is not agent)
 
 
 def compared(portions: Sequence[Portion], runs: Sequence[Run]) -> list[Run]:

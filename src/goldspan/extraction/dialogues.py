@@ -68,6 +68,16 @@ class Dialogue:
             return iter(())
         return (call for message in self.answered for call in message.calls)
 
+    @property
+    def told(self) -> list[Answer]:
+        """The results of calls that the model was told after the user's last words."""
+        found: list[Answer] = []
+        for message in self.asked if self.node.hears_calls else ():
+            if message.from_user:
+                found.clear()
+            found.extend(message.answers)
+        return found
+
     @cached_property
     def known_ids(self) -> frozenset[str]:
         """The ids of the calls in the history."""
@@ -112,16 +122,6 @@ def calls_since_asked(said: Iterable[Message]) -> list[RequestedCall]:
     return found
 
 
-def answers_since_asked(said: Iterable[Message]) -> list[Answer]:
-    """The results that a history tells after the user's last words."""
-    found: list[Answer] = []
-    for message in said:
-        if message.from_user:
-            found.clear()
-        found.extend(message.answers)
-    return found
-
-
 def texts_in(arguments: Any) -> Iterator[str]:
     """The texts among the arguments of a call: what an agent that is used as a tool is asked."""
     read = values.plain(arguments)
@@ -146,6 +146,14 @@ def dialogues(nodes: Iterable[Node]) -> list[Dialogue]:
             elif node.speaks:
                 speaking.append(node)
     return [Dialogue(node, number) for number, node in enumerate(_in_order(speaking))]
+
+
+def last_turns(turns: Iterable[Dialogue]) -> Iterable[Dialogue]:
+    """The last turn of each agent's model; where no span tells agents apart, the words that opened it do."""
+    last: dict[object, Dialogue] = {}
+    for turn in turns:
+        last[turn.opening if turn.node.owner is None else turn.node.owner] = turn
+    return last.values()
 
 
 def _in_order(speaking: list[Node]) -> list[Node]:

@@ -73,48 +73,48 @@ _SPAN_NAMES: dict[Role, Keys] = {
     ),
     "agent": (),
 }
-_MOST_SHAPES = 4096
-"""Sets of attributes that are remembered. Seen in one trace: a few."""
+_OTHERS = frozenset(
+    {
+        *("aws", "azure", "browser", "cicd", "client", "cloud", "code", "container", "cpu", "db", "device", "dns"),
+        *("enduser", "error", "exception", "faas", "file", "gcp", "geo", "graphql", "host", "http", "k8s", "log"),
+        *("messaging", "net", "network", "os", "otel", "peer", "process", "rpc", "server", "service", "signalr"),
+        *("source", "destination", "system", "telemetry", "thread", "tls", "url", "user", "user_agent", "vcs"),
+    }
+)
+"""What OpenTelemetry's conventions for anything but agents put their attributes under: `db.operation.name` is SQL's."""
 
 
-class _Guesses:
-    """The conventions that were made up, by the attributes of the spans that they are for."""
-
-    def __init__(self) -> None:
-        self._readers: dict[frozenset[str], Reader | None] = {}
-
-    def read(self, span: SpanRecord) -> Reading | None:
-        """What the attributes of a span say by their names: its kind, and an input or an output."""
-        attributes = span.attributes
-        if not attributes:
-            return None
-        names = frozenset(attributes)
-        try:
-            reader = self._readers[names]
-        except KeyError:
-            if len(self._readers) >= _MOST_SHAPES:
-                self._readers.clear()
-            reader = self._readers[names] = _reader(names)
-        reading = None if reader is None else reader.read(span, span.values_of(reader.keys))
-        return reading if reading is not None and says_something(reading) else None
+def read(span: SpanRecord, reader: Reader) -> Reading | None:
+    """What the attributes of a span say by their names: its kind, and an input or an output, or else nothing."""
+    reading = reader.read(span, span.values_of(reader.keys))
+    return reading if reading is not None and says_something(reading) else None
 
 
-_guesses = _Guesses()
-read = _guesses.read
-"""What the attributes of a span say by their names; `None` where they tell neither a kind nor what went in or out."""
+def _is_text(name: object) -> bool:
+    return isinstance(name, str)  # a log's body may have keys of any kind
 
 
-def _reader(names: Set[str]) -> Reader | None:
-    """A reader for spans with these attributes; `None` where none of them tells a kind."""
-    telling: dict[str, _Kinds] = {}
-    for form, words in _TELLS_KIND:
-        for name in sorted(names):
-            if form.fullmatch(name.lower()) and not _NUMBERED.fullmatch(name):
-                telling.setdefault(name, _Kinds(words))
-    if not telling:
+def _is_of_others(name: str) -> bool:
+    return name.partition(".")[0] in _OTHERS or _NUMBERED.fullmatch(name) is not None
+
+
+def reader(names: Set[str]) -> Reader | None:
+    """A reader for spans with these attributes; `None` where none of them may tell a kind."""
+    kinds = telling(names)
+    if not kinds:
         return None
-    family = next(iter(telling)).partition(".")[0]
-    return Reader(_convention(telling, _Names(names, family)), names)
+    family = next(iter(kinds)).partition(".")[0]
+    return Reader(_convention(kinds, _Names(names, family)), names)
+
+
+def telling(names: Set[str]) -> Mapping[str, _Kinds]:
+    """Those of some attributes that may tell a kind, the surest first, with what their words mean."""
+    found: dict[str, _Kinds] = {}
+    for form, words in _TELLS_KIND:
+        for name in sorted(filter(_is_text, names)):
+            if form.fullmatch(name.lower()) and not _is_of_others(name):
+                found.setdefault(name, _Kinds(words))
+    return found
 
 
 class _Kinds(dict[str, Role]):
@@ -133,7 +133,9 @@ class _Names:
     """The attributes of a span, to be found by how their names end: those of the family that tells its kind first."""
 
     def __init__(self, names: Set[str], family: str) -> None:
-        self._names = sorted(names, key=lambda name: (not name.startswith(f"{family}."), name.count("."), name))
+        self._names = sorted(
+            filter(_is_text, names), key=lambda name: (not name.startswith(f"{family}."), name.count("."), name)
+        )
         self.flat = dict.fromkeys(
             (hit["prefix"], hit["inner"] or "") for hit in map(_NUMBERED.fullmatch, self._names) if hit
         )
@@ -149,7 +151,7 @@ def _ends(name: str, end: str) -> bool:
     return name == end or name.endswith((f".{end}", f"_{end}"))
 
 
-def _convention(telling: Mapping[str, _Kinds], names: _Names) -> Convention:
+def _convention(kinds: Mapping[str, _Kinds], names: _Names) -> Convention:
     given, gave = names.ending(_INPUT), names.ending(_OUTPUT)
     asked = [FromFlat(prefix, inner) for prefix, inner in names.flat if _asks(prefix)]
     answered = [FromFlat(prefix, inner) for prefix, inner in names.flat if not _asks(prefix)]
@@ -162,7 +164,7 @@ def _convention(telling: Mapping[str, _Kinds], names: _Names) -> Convention:
         title="",
         source="",
         versions="",
-        roles=telling,
+        roles=kinds,
         of={
             "tool": Places(
                 name=names.ending(_TOOL_NAME),
@@ -179,7 +181,7 @@ def _convention(telling: Mapping[str, _Kinds], names: _Names) -> Convention:
         span_names=_SPAN_NAMES,
         open_arguments=_arguments,
         open_result=_result,
-        refine=lambda span, reading: _refine(span, reading, telling),
+        refine=lambda span, reading: _refine(span, reading, kinds),
     )
 
 
@@ -188,8 +190,8 @@ def _asks(prefix: str) -> bool:
     return not any(word in prefix.lower() for word in ("output", "completion", "response", "answer"))
 
 
-def _refine(span: SpanRecord, reading: Reading, telling: Mapping[str, _Kinds]) -> Reading | None:
-    told = ((key, _word(span.attributes.get(key)), roles) for key, roles in telling.items())
+def _refine(span: SpanRecord, reading: Reading, kinds: Mapping[str, _Kinds]) -> Reading | None:
+    told = ((key, _word(span.attributes.get(key)), roles) for key, roles in kinds.items())
     key, word = next(((key, word) for key, word, roles in told if word in roles), (None, ""))
     if key is None or (word in _ROOTS and span.parent_id is not None):
         return None

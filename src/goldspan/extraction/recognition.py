@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from goldspan import semconv
 from goldspan.extraction import fallback
@@ -37,6 +38,7 @@ class Conventions:
             (semconv.EVALUATION_MARK,), *(convention.all_keys for convention in self.members)
         )
         self._shapes: dict[frozenset[str], _Shape] = {}
+        self._of_names: dict[frozenset[str], _Named] = {}
         self._latest: tuple[SpanRecord, Reading] | None = None
 
     def read(self, span: SpanRecord) -> Reading:
@@ -44,10 +46,7 @@ class Conventions:
 
         Most spans of an application are of the latter kind and cost one look. An evaluation's span is `EVALUATION`.
         """
-        present = span.keys_among(self._keys)
-        shape = self._shapes.get(present)
-        if shape is None:
-            shape = self._shape(present)
+        shape = self._named(span).shape
         return shape.read(span) if shape.fixed is None else shape.fixed
 
     def read_all(self, spans: Iterable[SpanRecord]) -> list[tuple[SpanRecord, Reading]]:
@@ -55,27 +54,51 @@ class Conventions:
 
         Where a family's own convention knows what one span of a scope is, it knows why others of it are nothing.
         """
-        read = [(span, self.read(span)) for span in spans]
-        known = {span.scope for span, reading in read if reading.role is not None and self._tells_family(reading)}
-        return [
-            (span, reading if span.scope in known or reading is EVALUATION else self._guessed(span, reading))
-            for span, reading in read
-        ]
+        read: list[tuple[SpanRecord, Reading]] = []
+        guessed: list[tuple[int, Reader]] = []
+        known: set[str] = set()
+        of_names = self._of_names
+        for span in spans:
+            named = of_names.get(span.keys()) or self._named(span)
+            reading = named.shape.fixed or named.shape.read(span)
+            if named.guess is not None and reading is not EVALUATION and (reading.role is None or named.says_more):
+                guessed.append((len(read), named.guess))
+            if reading.role is not None and span.scope not in known and self._tells_family(reading):
+                known.add(span.scope)
+            read.append((span, reading))
+        for at, guess in guessed:
+            span, reading = read[at]
+            if span.scope not in known:
+                read[at] = span, self._guessed(span, guess, reading)
+        return read
+
+    def _named(self, span: SpanRecord) -> _Named:
+        names = span.keys()
+        named = self._of_names.get(names)
+        if named is None:
+            if len(self._of_names) >= _MOST_SHAPES:
+                self._of_names.clear()
+            present = names & self._keys
+            shape, kinds = self._shapes.get(present) or self._shape(present), fallback.telling(names)
+            says_more = not self._tells_role.issuperset(kinds)
+            named = self._of_names[names] = _Named(shape, fallback.reader(names), says_more)
+        return named
 
     def _tells_family(self, reading: Reading) -> bool:
         return not self._shared.issuperset(reading.by)
 
-    def _guessed(self, span: SpanRecord, reading: Reading) -> Reading:
+    def _guessed(self, span: SpanRecord, reader: Reader, reading: Reading) -> Reading:
         """A reading with what names of attributes tell beyond it: of what the span is, or of what it says."""
         if reading.role is not None and (says_something(reading) or reading.role == "aside"):
             return reading
-        guess = fallback.read(span)
+        guess = fallback.read(span, reader)
         if guess is None:
             return reading
         if reading.role is None:
             guess.complete_with(reading)
+            guess.noted = reading.noted
             return guess
-        if guess.role == reading.role and guess.guessed_by not in self._tells_role:
+        if guess.role == reading.role:
             reading.complete_with(guess)
             reading.guessed_by = guess.guessed_by
         return reading
@@ -94,9 +117,8 @@ class Conventions:
         if latest is None or latest[0] is not span:
             latest = self._latest = (span, self.read(span))
         reading = latest[1]
-        if guessing and reading.role is None and reading is not EVALUATION:
-            return fallback.read(span) or reading
-        return reading
+        guess = self._named(span).guess if guessing and reading.role is None and reading is not EVALUATION else None
+        return reading if guess is None else fallback.read(span, guess) or reading
 
     def _shape(self, present: frozenset[str]) -> _Shape:
         if semconv.EVALUATION_MARK in present:
@@ -107,6 +129,17 @@ class Conventions:
             self._shapes.clear()
         self._shapes[present] = shape
         return shape
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What there is to read off all spans whose attributes have the same names, of which tables name only some."""
+
+    shape: _Shape
+    guess: Reader | None
+    """Reads them by these names, where no convention knows them."""
+    says_more: bool
+    """Whether another name may tell what they are than those by which a convention would know."""
 
 
 class _Shape:

@@ -7,27 +7,29 @@ message shows is kept as requested; its result stands in the next question to th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from goldspan.extraction import values
 from goldspan.extraction.calls import Call, call_of, executed, finish
+from goldspan.extraction.consistency import Doubts, call_around, doubts
 from goldspan.extraction.dialogues import (
     Dialogue,
-    answers_since_asked,
     calls_since_asked,
     dialogues,
     history,
+    last_turns,
     may_know_calls,
     texts_in,
 )
 from goldspan.extraction.ledger import Ledger
-from goldspan.extraction.names import fold, handoff_target, undecorate
+from goldspan.extraction.names import fold, handoff_target
 from goldspan.extraction.reading import MARKS, Written
 from goldspan.extraction.spoken import Answer, Message
-from goldspan.extraction.times import NEVER
 from goldspan.extraction.tree import Node
-from goldspan.model import COUNTED_KINDS, ToolCall, ToolDefinition
+from goldspan.model import ToolCall, ToolDefinition
+
+_NO_DOUBTS = Doubts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,7 @@ class Reconciled:
     calls: tuple[ToolCall, ...] = ()
     dialogues: tuple[Dialogue, ...] = field(default=(), repr=False)
     merged: int = 0
-    merged_beside: int = 0
-    """Those of them that one instrumentation wrote beside another one of the same call."""
-    nested: int = 0
-    """Tools inside whose spans others were executed."""
-    unpaired: int = 0
-    """Calls that were asked for alone, beside one of the same tool that was executed alone."""
-    unanswered: int = 0
-    """Calls that were asked for, and of which neither an execution nor a result is known."""
-    results_unknown: int = 0
-    """Results that a model was told, of calls that are not known."""
+    doubts: Doubts = _NO_DOUBTS
 
 
 def reconcile(
@@ -70,64 +63,8 @@ def reconcile(
         finish(ledger.calls, offered),
         tuple(turns),
         merged=sum([call.merged for call in ledger.calls]),
-        merged_beside=sum([call.doubted for call in ledger.calls]),
-        nested=_nested(ledger.calls),
-        unpaired=_unpaired(ledger.calls),
-        unanswered=_unanswered(ledger.calls, turns),
-        results_unknown=_results_unknown(ledger.calls, turns, elsewhere),
+        doubts=doubts(ledger.calls, turns, elsewhere),
     )
-
-
-def _nested(calls: list[Call]) -> int:
-    """How many tools there are inside whose spans others were executed."""
-    tools = {call.node: call for call in calls if call.node is not None and call.kind in COUNTED_KINDS}
-    return len({outer for node in tools if (outer := _call_around(node, tools)) is not None})
-
-
-def _call_around(node: Node, calls: Mapping[Node, Call]) -> Call | None:
-    """The innermost call inside whose span another one stands, up to the next agent."""
-    outer = node.enclosing_tool
-    while outer is not None and outer not in calls:  # a further witness of that call
-        outer = outer.enclosing_tool
-    return None if outer is None else calls[outer]
-
-
-def _unpaired(calls: list[Call]) -> int:
-    """How many calls were asked for and not executed, beside one of that tool that was executed and not asked for."""
-    alone = [call for call in calls if call.node is None]
-    if not alone or len(alone) == len(calls):
-        return 0
-    unasked = (call for call in calls if call.node is not None and call.asked_at is None and call.recalled == NEVER)
-    executed_alone = Counter(fold(undecorate(call.name)[0]) for call in unasked)
-    return (executed_alone & Counter(fold(undecorate(call.name)[0]) for call in alone)).total()
-
-
-def _unanswered(calls: list[Call], turns: list[Dialogue]) -> int:
-    """How many calls were asked for and left no trace of what came of them, not even under another id."""
-    asked = [call for call in calls if call.node is None and call.kind in COUNTED_KINDS]
-    left = sum(call.result is None and call.error is None and call.outcome is None for call in asked)
-    known = {call.call_id for call in calls}
-    others = (
-        {answer.call_id for answer in _told(turns) if answer.call_id and answer.call_id not in known} if left else ()
-    )
-    return max(0, left - len(others))
-
-
-def _told(turns: list[Dialogue]) -> list[Answer]:
-    """The results of this request that models were told, as the last turn of each repeats them."""
-    heard = (turn for turn in _last(turns) if turn.node.hears_calls)
-    return [answer for turn in heard for answer in answers_since_asked(turn.asked)]
-
-
-def _results_unknown(calls: list[Call], turns: list[Dialogue], elsewhere: Container[str]) -> int:
-    """How many results of this request models were told under ids that no call has, beyond one for each call.
-
-    Some instrumentations know other ids of the calls than the results have.
-    """
-    known = {call.call_id for call in calls}
-    answered = {answer.call_id for answer in _told(turns) if answer.call_id}
-    unknown = sum(call_id not in known and call_id not in elsewhere for call_id in answered)
-    return max(0, unknown - sum(call.call_id not in answered for call in calls))
 
 
 class IdsMade:
@@ -159,7 +96,7 @@ def _ids_made(nodes: Iterable[Node]) -> Iterator[str]:
 
 def _histories(nodes: list[Node], turns: list[Dialogue]) -> Iterator[tuple[Node, Iterable[Message]]]:
     """What was said so far: to each agent's model the last time, and what agents and applications keep of it."""
-    for turn in _last(turns):
+    for turn in last_turns(turns):
         if turn.node.hears_calls:
             yield turn.node, turn.asked
     for node in nodes:
@@ -173,7 +110,7 @@ def _take_answers(calls: list[Call], turns: list[Dialogue]) -> None:
     if not known or not turns:
         return
     # A request ends when its answer is handed back for the first time; otherwise the last turn repeats all answers.
-    answers = _answers(turns if any(call.node is None for call in known) else _last(turns))
+    answers = _answers(turns if any(call.node is None for call in known) else last_turns(turns))
     if any(call.result is None and call.call_id not in answers for call in known):
         answers = _answers(turns) | answers
     if not answers:
@@ -209,14 +146,6 @@ def _answers(turns: Iterable[Dialogue]) -> dict[str, list[tuple[Answer, Dialogue
     return answers
 
 
-def _last(turns: Iterable[Dialogue]) -> Iterable[Dialogue]:
-    """The last turn of each agent's model; where no span tells agents apart, the words that opened it do."""
-    last: dict[object, Dialogue] = {}
-    for turn in turns:
-        last[turn.opening if turn.node.owner is None else turn.node.owner] = turn
-    return last.values()
-
-
 def _tell_kinds(calls: list[Call], offered: Iterable[ToolDefinition]) -> None:
     """Tell what a call that only a message shows is by what was said of its tool when it was offered."""
     known = {fold(tool.name): tool for tool in offered if tool.kind != "tool" or tool.deferred}
@@ -232,13 +161,15 @@ def _tell_kinds(calls: list[Call], offered: Iterable[ToolDefinition]) -> None:
 
 def _recognise_agents_at_work(calls: list[Call]) -> None:
     """A tool inside whose span a model asked for another tool, which was executed there, is an agent."""
-    made = {call.node: call for call in calls if call.node is not None}
+    made: dict[Node, Call] = {}
     for call in calls:
         tool = call.asker.node.enclosing_tool if call.asker is not None else None
-        if tool is not None and call.node is not None and tool.contains(call.node):
-            outer = made.get(tool) or _call_around(tool, made)
-            if outer is not None and outer is not call and outer.kind == "tool":
-                outer.kind = "agent"
+        if tool is None or call.node is None or not tool.contains(call.node):
+            continue
+        made = made or {each.node: each for each in calls if each.node is not None}
+        outer = made.get(tool) or call_around(tool, made)
+        if outer is not None and outer is not call and outer.kind == "tool":
+            outer.kind = "agent"
 
 
 def _recognise_handoffs(calls: list[Call], nodes: Iterable[Node]) -> None:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from goldspan.extraction.reading import MARKS, Messages, Reading, Role, are_quiet, first_messages, is_there
 from goldspan.extraction.recognition import EVALUATION, NOTHING, Conventions
 from goldspan.extraction.selection import Selection
-from goldspan.extraction.times import end_of, start_of
+from goldspan.extraction.times import NEVER, start_of
 from goldspan.model import SpanRecord
 
 
@@ -50,9 +50,9 @@ class Node:
         self.reading = reading
         self.role: Role | None = reading.role
         """What the span is to a run."""
-        self.start = start_of(span)
+        self.start = NEVER if span.start_ns is None else span.start_ns
         """Time of start, unknown times last."""
-        self.place: tuple[int, int, str] = (self.start, end_of(span), span.span_id)
+        self.place: tuple[int, int, str] = (self.start, NEVER if span.end_ns is None else span.end_ns, span.span_id)
         """Sort key: time of start, then of the end: a clock of milliseconds may show the end of one span and the start
         of the next as one time. The span id only makes it unambiguous.
         """

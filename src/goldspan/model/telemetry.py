@@ -51,9 +51,9 @@ class SpanRecord:
         name = self.resource.get("service.name")
         return name if isinstance(name, str) else None
 
-    def keys_among(self, keys: frozenset[str]) -> frozenset[str]:
-        """Which of these attributes it has. Of a span read off the wire, nothing is decoded to answer."""
-        return keys.intersection(self.attributes)
+    def keys(self) -> frozenset[str]:
+        """The names of its attributes. Of a span read off the wire, nothing is decoded to answer."""
+        return frozenset(self.attributes)
 
     def values_of(self, keys: Iterable[str]) -> Mapping[str, Any]:
         """Attributes among which are these, all of which it has. Of a span read off the wire, no others are decoded."""

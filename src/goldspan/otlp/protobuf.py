@@ -117,12 +117,12 @@ class _SpanOnTheWire(SpanRecord):
         self.kind = span.kind
         return object.__getattribute__(self, name)
 
-    def keys_among(self, keys: frozenset[str]) -> frozenset[str]:
-        """Which of these attributes it has. None of its values is decoded to answer."""
+    def keys(self) -> frozenset[str]:
+        """The names of its attributes. None of its values is decoded to answer."""
         try:
-            return keys.intersection(self._span.attributes)
+            return frozenset(self._span.attributes)
         except AttributeError:  # `dataclasses.replace` made it, and all of its fields are filled
-            return super().keys_among(keys)
+            return super().keys()
 
     def values_of(self, keys: Iterable[str]) -> Mapping[str, Any]:
         """Attributes among which are these, all of which it has. No others are decoded."""
