@@ -49,6 +49,7 @@ from goldspan.extraction.conventions import (
     sessions,
     spring_ai,
     strands,
+    traceai,
     traceloop,
     vercel,
 )
@@ -82,6 +83,7 @@ BUILT_IN: tuple[Convention, ...] = (
     mlflow.GENAI,
     genai.CONVENTION,
     mcp.CONVENTION,
+    traceai.CONVENTION,
     openinference.CONVENTION,
     any_agent.CONVENTION,
     langchain.CONVENTION,

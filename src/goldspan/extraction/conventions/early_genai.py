@@ -76,7 +76,7 @@ CONVENTION = Convention(
     everywhere=Places(
         agent=(semconv.AGENT_NAME,), asked=(_FromNumbered(_PROMPT),), answered=(_FromNumbered(_COMPLETION),)
     ),
-    unless=(semconv.OPERATION,),
+    unless=(semconv.OPERATION, "gen_ai.span.kind"),
     span_names={"tool": ("tool.{name}",)},
-    notes=("Where a span names its operation, that decides what it is.",),
+    notes=("Where a span names its operation or its kind, that decides what it is.",),
 )

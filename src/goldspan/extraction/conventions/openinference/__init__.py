@@ -38,7 +38,7 @@ from goldspan.extraction.flattened import flat_items, nested
 from goldspan.extraction.reading import Reading, Role, Written
 from goldspan.model import SpanRecord, ToolDefinition
 
-_HANDOFFS = ("handoff to ", "handoff_to_")
+HANDOFFS = ("handoff to ", "handoff_to_")
 """How the OpenAI Agents instrumentations, Python and JavaScript, name the span of a hand-off."""
 _SESSIONS = ("session_id", "thread_id", "conversation_id", "sessionId", "threadId", "conversationId")
 """Under which keys of `metadata` people put the conversation's id."""
@@ -52,11 +52,16 @@ def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
         reading.agent = reading.name
     elif reading.role == "model":
         reading.tools = (partial(_offered, attributes),)
+    refine_by_framework(span, reading)
+    return without_redacted(reading)
+
+
+def refine_by_framework(span: SpanRecord, reading: Reading) -> None:
+    """Correct what only one framework writes its own way, and find the session in what it says of the span."""
     for refine in _DIALECTS.get(reading.role, ()):
         refine(span, reading)
-    if reading.session_id is None and (metadata := attributes.get(METADATA)) is not None:
+    if reading.session_id is None and (metadata := span.attributes.get(METADATA)) is not None:
         reading.session_id = _session_in(metadata)
-    return _without_redacted(reading)
 
 
 def _refine_tool(span: SpanRecord, reading: Reading) -> None:
@@ -64,14 +69,14 @@ def _refine_tool(span: SpanRecord, reading: Reading) -> None:
     reading.name, reading.span_name = reading.name or None, span.name
     if str(attributes.get(KIND)).lower() == "retriever":
         reading.kind = "retrieval"
-    elif (reading.name or span.name).startswith(_HANDOFFS):
+    elif (reading.name or span.name).startswith(HANDOFFS):
         reading.kind = "handoff"
     described = next((attributes[key] for key in (TOOL_PARAMETERS, TOOL_SCHEMA) if key in attributes), None)
     if described is None or described == REDACTED:
         return
     reading.tools = (partial(_definition, reading.name or span.name, described),)
     if reading.arguments is None and not _is_schema(values.plain(described)):
-        reading.arguments = Written(described, _arguments)
+        reading.arguments = Written(described, open_arguments)
 
 
 def _is_schema(described: Any) -> bool:
@@ -115,7 +120,7 @@ def _session_in(metadata: Any) -> str | None:
     return None if found is None else str(found)
 
 
-def _without_redacted(reading: Reading) -> Reading:
+def without_redacted(reading: Reading) -> Reading:
     """Forget what the instrumentation was told to hide: it writes a fixed word in its place."""
     if reading.arguments is not None and reading.arguments.raw == REDACTED:
         reading.arguments = None
@@ -150,11 +155,13 @@ _DIALECTS: Mapping[Role | None, tuple[Callable[[SpanRecord, Reading], None], ...
 """What each framework's module corrects, by the role that the specification gives the span."""
 
 
-def _arguments(value: Any) -> values.Request:
+def open_arguments(value: Any) -> values.Request:
+    """Take arguments out of the envelope that a framework put around them."""
     return values.request(value, crewai.tool_usage)
 
 
-def _result(value: Any) -> values.Result:
+def open_result(value: Any) -> values.Result:
+    """The same for results."""
     return values.result(value, google_adk.function_response)
 
 
@@ -178,8 +185,8 @@ CONVENTION = Convention(
         "model": Places(finish=("llm.finish_reason",), asked=ASKED, answered=ANSWERED),
     },
     everywhere=Places(session_id=("session.id",), input=(INPUT,), output=(OUTPUT,)),
-    open_arguments=_arguments,
-    open_result=_result,
+    open_arguments=open_arguments,
+    open_result=open_result,
     refine=_refine,
     notes=(
         "`tool.parameters` is a tool's schema by the specification; several instrumentations write arguments there.",
