@@ -465,7 +465,9 @@ def test_the_tool_by_which_an_agent_of_llama_index_hands_off(given: dict[str, ob
 # Google's SDK: google/genai/types.py (GenerateContentResponse.automatic_function_calling_history).
 def test_calls_that_googles_sdk_made_by_itself_are_in_the_history_of_its_answer() -> None:
     history = [
-        {"role": "user", "parts": [{"text": "Warm?"}]},
+        {"parts": [{"text": "Warm?"}]},  # a question that is no list of contents has no role
+        {"role": "model", "parts": [{"function_call": {"name": "weather", "args": {"city": "Osl"}}}]},
+        {"role": "user", "parts": [{"function_response": {"name": "weather", "response": {"error": "no city"}}}]},
         {"role": "model", "parts": [{"function_call": {"name": "weather", "args": {"city": "Oslo"}}}]},
         {"role": "user", "parts": [{"function_response": {"name": "weather", "response": {"result": 21}}}]},
     ]
@@ -477,7 +479,10 @@ def test_calls_that_googles_sdk_made_by_itself_are_in_the_history_of_its_answer(
     }
     run = only_run(seen("LLM", "GenerateContent", output__value=json.dumps(output), **said))
     assert (run.input, run.output) == ("Warm?", "21 degrees")
-    assert [(call.name, call.arguments) for call in run.tool_calls] == [("weather", {"city": "Oslo"})]
+    assert [(call.arguments, call.result, call.error) for call in run.tool_calls] == [
+        ({"city": "Osl"}, None, "no city"),
+        ({"city": "Oslo"}, 21, None),
+    ]
 
 
 # Agno: openinference-instrumentation-agno, _workflow_wrapper.py and _runs_wrapper.py.

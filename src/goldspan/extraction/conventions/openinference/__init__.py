@@ -196,6 +196,7 @@ CONVENTION = Convention(
         "A `CHAIN` span is no request by itself; as a trace's root it knows the input and the output of the run.",
         "Without `session.id`, the `session_id`, `thread_id` or `conversation_id` in `metadata` is the session's.",
         "`__REDACTED__` counts as not recorded.",
+        "What Google's SDK called by itself stands in `automatic_function_calling_history`, in `output.value`.",
         *langchain.NOTES,
         *llama_index.NOTES,
         *dspy.NOTES,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from goldspan.extraction import messages, values
 from goldspan.extraction.convention import FromFlat, FromJson
 from goldspan.extraction.conventions.openinference.attributes import INPUT, OUTPUT, REDACTED
-from goldspan.extraction.reading import Message, Messages
+from goldspan.extraction.reading import Answer, Message, Messages, RequestedCall
 from goldspan.model import SpanRecord
 
 _PREFIX = "llm.input_messages"
@@ -26,12 +27,8 @@ class Asked:
 
     def __call__(self, span: SpanRecord) -> Messages:
         """The messages of a span."""
-        returned = span.attributes.get(OUTPUT)
-        if isinstance(returned, str) and _GOOGLE_HISTORY in returned:
-            read = values.plain(returned)
-            history = messages.from_json(read.get(_GOOGLE_HISTORY)) if isinstance(read, Mapping) else ()
-            if history:
-                return history
+        if history := _google_history(span.attributes.get(OUTPUT)):
+            return history
         flat = messages.from_flat(span.attributes, _PREFIX, "message")
         said = span.attributes.get(INPUT)
         kept = _results_in(flat)
@@ -88,6 +85,34 @@ class Words:
     def __str__(self) -> str:
         """How the documentation names the place."""
         return f"`{self.attribute}`"
+
+
+def _google_history(returned: Any) -> Messages:
+    """What was said and done within one call of Google's SDK; nothing where it called no tool."""
+    if not isinstance(returned, str) or _GOOGLE_HISTORY not in returned:
+        return ()
+    read = values.plain(returned)
+    history = messages.from_json(read.get(_GOOGLE_HISTORY)) if isinstance(read, Mapping) else ()
+    return tuple(_from_google(message, then) for message, then in zip_longest(history, history[1:]))
+
+
+def _from_google(message: Message, then: Message | None) -> Message:
+    """A message of that history: of the user where it has no role, with each call beside what the next one answers."""
+    answers = then.answers if then else ()
+    if len(answers) != len(message.calls) or any(call.call_id for call in message.calls):
+        return message._replace(role=message.role or "user")
+    calls = tuple(_google_call(call, answer) for call, answer in zip(message.calls, answers, strict=True))
+    return message._replace(role=message.role or "user", calls=calls)
+
+
+def _google_call(call: RequestedCall, answer: Answer) -> RequestedCall:
+    """A call with its result, which the SDK puts under `result`, or the error that it caught, put under `error`."""
+    match answer.result:
+        case {"result": result, **rest} if not rest:
+            return call._replace(result=values.result(result).value)
+        case {"error": error, **rest} if not rest:
+            return call._replace(error=str(error))
+    return call
 
 
 def _results_in(found: Messages) -> int:
