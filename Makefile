@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/python -m
 PYTEST := pytest --numprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: demo install format lint types test cover recipes stress bench docs screenshots help
+.PHONY: demo install format lint types test cover recipes recordings stress bench docs screenshots help
 
 demo: $(VENV)/.web ## score a small agent's requests as they happen, offline, and say where to look at them
 	@$(VENV)/bin/goldspan demo --out .demo
@@ -38,6 +38,9 @@ cover: $(VENV)/.dev ## the tests again with branch coverage, where nothing may b
 
 recipes: ## environments with Logfire, Langfuse, Traceloop and others, for the tests that need them, into .recipes
 	@$(PYTHON) tests/recipes/environments.py
+
+recordings: $(VENV)/.dev ## record anew what some frameworks export, into tests/fixtures/recorded; builds what it needs
+	@$(VENV)/bin/python tests/recipes/recording/record.py
 
 stress: $(VENV)/.dev ## the tests that take minutes or hours; STRESS=0.01 makes them a hundredth as long
 	STRESS=$(STRESS) $(RUN) pytest -m stress --capture=no -o faulthandler_timeout=0

@@ -36,6 +36,16 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
     "schemathesis": (["schemathesis==4.32.5"],),
 }
 """What is installed, in the order of the calls of pip, and with the last of them goldspan."""
+_TO_RECORD = ["opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.2"]
+RECORDED: dict[str, list[str]] = {
+    "google_genai": [
+        *_TO_RECORD,
+        "google-genai==2.34.0",
+        "openinference-instrumentation-google-genai==1.4.14",
+        "opentelemetry-instrumentation-google-genai==1.3b0",
+    ],
+}
+"""What `make recordings` records, without goldspan. These are large, so they are built only when they are named."""
 NODE_PACKAGES = [
     "@opentelemetry/api@1.9.1",
     *(f"@opentelemetry/exporter-trace-otlp-{how}@0.223.1" for how in ("proto", "http", "grpc")),
@@ -78,6 +88,9 @@ def build(name: str) -> None:
 def _build_for_python(name: str) -> None:
     venv.create(FOLDER / name, with_pip=True)
     pip = [str(python_of(name)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if name in RECORDED:
+        _call(name, [*pip, *RECORDED[name]])
+        return
     *alone, together = REQUIREMENTS[name]
     for call in (*alone, ["--editable", str(ROOT), *together]):
         _call(name, [*pip, *call])
@@ -99,6 +112,8 @@ def _wanted(name: str) -> str:
     """Entry points and dependencies of ours are part of it: pip writes them down when it installs."""
     if name == "node":
         return json.dumps(NODE_PACKAGES)
+    if name in RECORDED:
+        return json.dumps(RECORDED[name])
     return json.dumps([REQUIREMENTS[name], (ROOT / "pyproject.toml").read_text(encoding="utf-8")])
 
 

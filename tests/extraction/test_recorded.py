@@ -1,0 +1,51 @@
+"""Runs rebuilt from what real frameworks exported, compared with what their tools wrote down.
+
+`make recordings` makes the payloads and the truths in `fixtures/recorded` anew: see `recipes/recording`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import goldspan
+
+RECORDED = Path(__file__).parent.parent / "fixtures" / "recorded"
+TRUTHS = sorted(RECORDED.glob("*/*.truth.json"))
+
+
+def _scenario(path: Path) -> str:
+    return f"{path.parent.name}/{path.name.partition('.')[0]}"
+
+
+def _told(call: goldspan.ToolCall, *, true_error: str | None) -> dict[str, Any]:
+    """What a run tells of a call. Frameworks put words around an error: it is the true one if it holds that."""
+    is_true = call.error is not None and true_error is not None and true_error in call.error
+    return {"name": call.name, "args": call.arguments, "error": true_error if is_true else call.error}
+
+
+def _true_error(request: dict[str, Any], index: int) -> str | None:
+    used = request["tools_used"]
+    return used[index]["error"] if index < len(used) else None
+
+
+@pytest.mark.parametrize("path", TRUTHS, ids=_scenario)
+def test_the_runs_of_a_recording_are_what_was_really_done(path: Path) -> None:
+    payloads = [
+        payload for payload in sorted(path.parent.glob(f"{path.name.partition('.')[0]}.*")) if payload.suffix == ".gz"
+    ]
+    runs = list(goldspan.load_runs(*payloads))
+    requests = json.loads(path.read_text(encoding="utf-8"))["requests"]
+    assert len(runs) == len(requests)
+    for run, request in zip(runs, requests, strict=True):
+        told = [_told(call, true_error=_true_error(request, index)) for index, call in enumerate(run.tool_calls)]
+        assert {"input": run.input, "output": run.output, "tools_used": told} == request
+
+
+def test_every_framework_was_recorded_in_the_same_scenarios() -> None:
+    scenarios = {folder.name: {path.name for path in folder.glob("*.truth.json")} for folder in RECORDED.iterdir()}
+    assert scenarios
+    assert len(set(map(frozenset, scenarios.values()))) == 1, scenarios

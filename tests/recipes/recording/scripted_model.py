@@ -1,0 +1,108 @@
+"""A model that answers from a script, over HTTP: OpenAI's chat completions and Gemini's generateContent."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MODEL = "scripted-model"
+_USAGE = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
+_GEMINI_USAGE = {"promptTokenCount": 20, "candidatesTokenCount": 10, "totalTokenCount": 30}
+
+Turn = Mapping[str, Any]
+"""What the model says at once: `calls`, pairs of a name and arguments, or `text`."""
+
+
+def turns_of(requests: Iterable[Mapping[str, Any]]) -> Iterator[Turn]:
+    """Everything the model says in a scenario, in order."""
+    for request in requests:
+        yield from request["turns"]
+        yield {"text": request["output"]}
+
+
+@contextmanager
+def scripted_model(turns: Iterable[Turn]) -> Iterator[tuple[str, list[Turn]]]:
+    """The address of a model that says one turn after the other, and the turns that it has not said yet."""
+    left = list(turns)
+    said = 0
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            nonlocal said
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if not left:
+                return self._send(500, "application/json", '{"error": {"message": "the script is at its end"}}')
+            said += 1
+            turn = left.pop(0)
+            if "generateContent" in self.path:
+                return self._send(200, "application/json", json.dumps(_gemini(turn)))
+            if body.get("stream"):
+                return self._send(200, "text/event-stream", "".join(_openai_stream(turn, said)))
+            return self._send(200, "application/json", json.dumps(_openai(turn, said)))
+
+        def _send(self, status: int, kind: str, text: str) -> None:
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", left
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _gemini(turn: Turn) -> Mapping[str, Any]:
+    parts: list[Mapping[str, Any]] = [
+        {"functionCall": {"name": name, "args": arguments}} for name, arguments in turn.get("calls", ())
+    ]
+    content = {"role": "model", "parts": parts or [{"text": turn["text"]}]}
+    candidate = {"content": content, "finishReason": "STOP", "index": 0}
+    return {"candidates": [candidate], "usageMetadata": _GEMINI_USAGE, "modelVersion": MODEL, "responseId": "response"}
+
+
+def _tool_calls(turn: Turn, said: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"call_{said}_{index}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        for index, (name, arguments) in enumerate(turn.get("calls", ()))
+    ]
+
+
+def _openai(turn: Turn, said: int) -> Mapping[str, Any]:
+    calls = _tool_calls(turn, said)
+    message = {"role": "assistant", "content": turn.get("text"), **({"tool_calls": calls} if calls else {})}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    return {**_envelope("chat.completion", said), "choices": [choice], "usage": _USAGE}
+
+
+def _openai_stream(turn: Turn, said: int) -> Iterator[str]:
+    calls = [{"index": index, **call} for index, call in enumerate(_tool_calls(turn, said))]
+    delta = {"role": "assistant", "content": turn.get("text"), **({"tool_calls": calls} if calls else {})}
+    for choice in (
+        {"index": 0, "delta": delta, "finish_reason": None},
+        {"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"},
+    ):
+        yield f"data: {json.dumps({**_envelope('chat.completion.chunk', said), 'choices': [choice]})}\n\n"
+    yield f"data: {json.dumps({**_envelope('chat.completion.chunk', said), 'choices': [], 'usage': _USAGE})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+def _envelope(kind: str, said: int) -> dict[str, Any]:
+    return {"id": f"completion-{said}", "object": kind, "created": 1, "model": MODEL}
