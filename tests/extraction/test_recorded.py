@@ -41,7 +41,8 @@ def test_the_runs_of_a_recording_are_what_was_really_done(path: Path) -> None:
     requests = json.loads(path.read_text(encoding="utf-8"))["requests"]
     assert len(runs) == len(requests)
     for run, request in zip(runs, requests, strict=True):
-        told = [_told(call, true_error=_true_error(request, index)) for index, call in enumerate(run.tool_calls)]
+        calls = [call for call in run.tool_calls if call.kind != "answer"]  # a form that the model fills in is no tool
+        told = [_told(call, true_error=_true_error(request, index)) for index, call in enumerate(calls)]
         assert {"input": run.input, "output": run.output, "tools_used": told} == request
 
 

@@ -44,6 +44,20 @@ RECORDED: dict[str, list[str]] = {
         "openinference-instrumentation-google-genai==1.4.14",
         "opentelemetry-instrumentation-google-genai==1.3b0",
     ],
+    "instructor": [
+        *_TO_RECORD,
+        "instructor==1.17.0",
+        "openai==3.3.0",
+        "openinference-instrumentation-instructor==0.1.29",
+        "openinference-instrumentation-openai==0.1.66",
+    ],
+    "instructor_early": [
+        *_TO_RECORD,
+        "instructor==1.11.3",
+        "openai==1.109.1",
+        "openinference-instrumentation-instructor==0.1.29",
+        "openinference-instrumentation-openai==0.1.66",
+    ],
 }
 """What `make recordings` records, without goldspan. These are large, so they are built only when they are named."""
 NODE_PACKAGES = [

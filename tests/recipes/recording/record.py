@@ -38,6 +38,8 @@ class Recording:
     program: str
     settings: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the program; `{endpoint}` stands for the receiver."""
+    form: str | None = None
+    """The form that the model fills in at each turn, where the framework has it do that only."""
 
 
 RECORDINGS: dict[str, Recording] = {
@@ -49,6 +51,8 @@ RECORDINGS: dict[str, Recording] = {
     "google_genai-openinference": Recording(
         "google_genai", "record_google_genai.py", {"INSTRUMENTATION": "openinference"}
     ),
+    "instructor-openinference": Recording("instructor", "record_instructor.py", form="Step"),
+    "instructor_early-openinference": Recording("instructor_early", "record_instructor.py", form="Step"),
 }
 
 
@@ -66,7 +70,8 @@ def _record(name: str, scenario: str) -> None:
     target = RECORDED / name
     target.mkdir(parents=True, exist_ok=True)
     truth = target / f"{scenario}.truth.json"
-    with receiver() as (endpoint, payloads), scripted_model(turns_of(requests)) as (model, unsaid):
+    turns = turns_of(requests, recording.form)
+    with receiver() as (endpoint, payloads), scripted_model(turns) as (model, unsaid):
         done = subprocess.run(
             [*_interpreter(recording), HERE / recording.program],
             env=_environment(recording, requests, endpoint, model, truth),

@@ -17,11 +17,16 @@ Turn = Mapping[str, Any]
 """What the model says at once: `calls`, pairs of a name and arguments, or `text`."""
 
 
-def turns_of(requests: Iterable[Mapping[str, Any]]) -> Iterator[Turn]:
-    """Everything the model says in a scenario, in order."""
+def turns_of(requests: Iterable[Mapping[str, Any]], form: str | None = None) -> Iterator[Turn]:
+    """Everything the model says in a scenario, in order. With a form, it fills that in instead: a tool of that name."""
     for request in requests:
-        yield from request["turns"]
-        yield {"text": request["output"]}
+        for turn in (*request["turns"], {"text": request["output"]}):
+            yield turn if form is None else {"calls": [[form, _filled_in(turn)]]}
+
+
+def _filled_in(turn: Turn) -> Mapping[str, Any]:
+    calls = [{"name": name, "arguments": arguments} for name, arguments in turn.get("calls", ())]
+    return {"calls": calls, "answer": turn.get("text")}
 
 
 @contextmanager
