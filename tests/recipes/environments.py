@@ -44,6 +44,12 @@ RECORDED: dict[str, list[str]] = {
         "openinference-instrumentation-google-genai==1.4.14",
         "opentelemetry-instrumentation-google-genai==1.3b0",
     ],
+    "braintrust": [
+        *_TO_RECORD,
+        "braintrust[otel]==0.47.0",
+        "google-genai==2.34.0",
+        "opentelemetry-instrumentation-google-genai==1.3b0",
+    ],
     "instructor": [
         *_TO_RECORD,
         "instructor==1.17.0",

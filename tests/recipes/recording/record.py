@@ -51,6 +51,9 @@ RECORDINGS: dict[str, Recording] = {
     "google_genai-openinference": Recording(
         "google_genai", "record_google_genai.py", {"INSTRUMENTATION": "openinference"}
     ),
+    "braintrust-opentelemetry": Recording(
+        "braintrust", "record_braintrust.py", {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY"}
+    ),
     "instructor-openinference": Recording("instructor", "record_instructor.py", form="Step"),
     "instructor_early-openinference": Recording("instructor_early", "record_instructor.py", form="Step"),
 }

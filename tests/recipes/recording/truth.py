@@ -16,6 +16,7 @@ from typing import Any
 
 INPUTS: list[str] = json.loads(os.environ["RECORDING_INPUTS"])
 MODEL_URL = os.environ["RECORDING_MODEL"]
+RECEIVER_URL = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"]
 MODEL = "scripted-model"
 
 _requests: list[dict[str, Any]] = []
