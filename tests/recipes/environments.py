@@ -72,6 +72,17 @@ NODE_PACKAGES = [
     "@opentelemetry/sdk-trace-node@2.12.0",
 ]
 """What is installed with npm into the environment `node`, where there is an npm."""
+_NODE = {
+    "node": NODE_PACKAGES,
+    "mastra": [
+        "@mastra/core@1.71.0",
+        "@mastra/observability@1.17.9",
+        "@mastra/otel-exporter@1.4.0",
+        "@opentelemetry/exporter-trace-otlp-proto@0.218.0",
+        "zod@4.6.7",
+    ],
+}
+"""The environments for Node.js. All but `node` are for `make recordings`."""
 
 
 def python_of(name: str) -> Path:
@@ -92,14 +103,14 @@ def is_up_to_date(name: str) -> bool:
 def build(name: str) -> None:
     """Make an environment anew."""
     shutil.rmtree(FOLDER / name, ignore_errors=True)
-    if name == "node":
+    if name in _NODE:
         (FOLDER / name).mkdir(parents=True)
         # Whatever a package would run when it is installed is not needed.
         npm = ["npm", "install", "--prefix", str(FOLDER / name), "--ignore-scripts", "--no-audit", "--no-fund"]
         # Node.js trusts a list of its own; where the machine has another one, its registry may need that.
         trusted = os.environ.get("NODE_EXTRA_CA_CERTS") or os.environ.get("SSL_CERT_FILE")
         more = {"NODE_EXTRA_CA_CERTS": trusted} if trusted else {}
-        _call(name, [*npm, "--loglevel", "error", *NODE_PACKAGES], more)
+        _call(name, [*npm, "--loglevel", "error", *_NODE[name]], more)
     else:
         _build_for_python(name)
     _receipt(name).write_text(_wanted(name), encoding="utf-8")
@@ -130,8 +141,8 @@ def _receipt(name: str) -> Path:
 
 def _wanted(name: str) -> str:
     """Entry points and dependencies of ours are part of it: pip writes them down when it installs."""
-    if name == "node":
-        return json.dumps(NODE_PACKAGES)
+    if name in _NODE:
+        return json.dumps(_NODE[name])
     if name in RECORDED:
         return json.dumps(RECORDED[name])
     return json.dumps([REQUIREMENTS[name], (ROOT / "pyproject.toml").read_text(encoding="utf-8")])

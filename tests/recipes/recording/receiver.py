@@ -42,7 +42,7 @@ def receiver() -> Iterator[tuple[str, Payloads]]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = b"".join(self._chunks())
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
             with lock:
@@ -50,6 +50,16 @@ def receiver() -> Iterator[tuple[str, Payloads]]:
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
+
+        def _chunks(self) -> Iterator[bytes]:
+            """The body, whose length is told before it or, by exporters for Node.js, before each part of it."""
+            length = self.headers.get("Content-Length")
+            if length is not None:
+                yield self.rfile.read(int(length))
+                return
+            while size := int(self.rfile.readline(), 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
 
         def log_message(self, *_: object) -> None: ...
 

@@ -56,6 +56,7 @@ RECORDINGS: dict[str, Recording] = {
     ),
     "instructor-openinference": Recording("instructor", "record_instructor.py", form="Step"),
     "instructor_early-openinference": Recording("instructor_early", "record_instructor.py", form="Step"),
+    "mastra-otel_exporter": Recording("mastra", "record_mastra.mjs"),
 }
 
 
