@@ -16,6 +16,7 @@ from goldspan.errors import GoldspanWarning
 from goldspan.extraction.convention import Convention
 from goldspan.extraction.conventions import (
     ag2,
+    agentops,
     anthropic_sdk,
     any_agent,
     braintrust,
@@ -65,6 +66,7 @@ BUILT_IN: tuple[Convention, ...] = (
     litellm.CONVENTION,  # writes on the spans of others
     # Dialects of the GenAI conventions, which know better than the standard what they mean by its attributes.
     traceloop.CONVENTION,
+    agentops.CONVENTION,
     langsmith.CONVENTION,
     vercel.CONVENTION,
     spring_ai.CONVENTION,

@@ -14,6 +14,7 @@ from typing import Any
 
 from goldspan.extraction import messages, values
 from goldspan.extraction.convention import Convention, Places
+from goldspan.extraction.conventions.graphs import is_graph, said_in
 from goldspan.extraction.reading import Message, Messages, Reading
 from goldspan.model import SpanRecord
 
@@ -71,13 +72,8 @@ class _FromState:
 
     def __call__(self, span: SpanRecord) -> Messages:
         """The messages of a span."""
-        said = _listed(_opened(span.attributes.get(self.attribute)))
+        said = said_in(_opened(span.attributes.get(self.attribute)))
         return messages.from_json([_with_role(item) for item in said])
-
-
-def _listed(state: Any) -> list[Any]:
-    said = state.get("messages") if isinstance(state, Mapping) else None
-    return said if isinstance(said, list) else []
 
 
 def _with_role(item: Any) -> Any:
@@ -91,22 +87,10 @@ def _with_role(item: Any) -> Any:
 
 
 def _is_graph(span: SpanRecord) -> bool:
-    """Whether a chain is a whole graph: it returns its state, in which what it was asked comes before what it said.
-
-    A node of a graph returns only what it adds.
-    """
-    attributes = span.attributes
-    given, returned = attributes.get(_INPUT), attributes.get(_OUTPUT)
-    if not all(isinstance(written, str) and '"messages"' in written for written in (given, returned)):
+    written = span.attributes.get(_INPUT), span.attributes.get(_OUTPUT)
+    if not all(isinstance(value, str) and '"messages"' in value for value in written):
         return False
-    asked, said = _listed(_opened(given)), _listed(_opened(returned))
-    words = _content(asked[-1]) if asked else None
-    return bool(words) and any(_content(item) == words for item in said[:-1])
-
-
-def _content(item: Any) -> Any:
-    read = _with_role(item)
-    return read.get("content") if isinstance(read, Mapping) else read
+    return is_graph(*map(_opened, written))
 
 
 def _refine(span: SpanRecord, reading: Reading) -> Reading:
@@ -127,10 +111,10 @@ def _refine(span: SpanRecord, reading: Reading) -> Reading:
 
 def _read_texts(span: SpanRecord, reading: Reading) -> None:
     given, returned = _opened(reading.input), _opened(reading.output)
-    if reading.role == "agent" and _listed(given):
+    if reading.role == "agent" and said_in(given):
         reading.asked = (partial(_FromState(_INPUT), span),)
         reading.answered = (partial(_FromState(_OUTPUT), span),)
-        reading.input, reading.output = None, None if _listed(returned) else returned
+        reading.input, reading.output = None, None if said_in(returned) else returned
     else:
         reading.input, reading.output = _without_ids(given), returned
 
