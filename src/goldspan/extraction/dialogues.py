@@ -170,10 +170,17 @@ def _in_order(speaking: list[Node]) -> list[Node]:
 
 def _says_the_same(outer: Node, inner: Node, *, known: bool) -> bool:
     """Whether the span inside another one shows the same call of the model, as far as their words tell."""
-    if not (known or outer.asked or outer.answered):
+    if not (known or outer.asked or outer.answered) or _completes(inner, outer):
         return False
     around, own = Dialogue(outer).opening, Dialogue(inner).opening
     return around is None or own is None or around == own
+
+
+def _completes(inner: Node, outer: Node) -> bool:
+    """Whether a span tells of nothing but calls, and the one around it of none: these are what that one answered."""
+    if not inner.says_calls or inner.asked:
+        return False
+    return any(message.calls for message in inner.answered) and not any(message.calls for message in outer.answered)
 
 
 @dataclass(eq=False)

@@ -167,3 +167,39 @@ def test_the_goal_of_an_agent_of_crewai_is_not_what_it_was_asked() -> None:
     )
     (run,) = extract([agent])
     assert (run.input, run.agent) == (None, "Guide")
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_what_a_model_of_the_openai_client_asked_for_counts_once(within: bool) -> None:
+    words = {"gen_ai__prompt__0__role": "user", "gen_ai__prompt__0__content": "Go"}
+    root = span("POST /chat", end_ns=10**15)
+    first = span("chat", gen_ai__request__type="chat", gen_ai__completion__0__role="assistant", **words, **inside(root))
+    asked = span(
+        "tool_call.x",
+        tool__name="x",
+        tool__parameters='{"n": 1}',
+        tool__call__id="c1",
+        tool__call__type="function",
+        **inside(first if within else root),
+    )
+    used = _tool(**inside(root))
+    then = {
+        "gen_ai__prompt__1__role": "assistant",
+        "gen_ai__prompt__1__tool_calls__0__id": "c1",
+        "gen_ai__prompt__1__tool_calls__0__name": "x",
+        "gen_ai__prompt__1__tool_calls__0__arguments": '{"n": 1}',
+        "gen_ai__prompt__2__role": "tool",
+        "gen_ai__prompt__2__tool_call_id": "c1",
+        "gen_ai__prompt__2__content": "7",
+        "gen_ai__completion__0__content": "Done",
+    }
+    second = span("chat", gen_ai__request__type="chat", **words, **then, **inside(root))
+    for spans, evidence in (
+        ([root, first, asked, second], "requested"),
+        ([root, first, asked, used, second], "executed"),
+    ):
+        (run,) = extract(spans)
+        assert [(call.name, call.arguments, call.call_id, call.evidence) for call in run.tool_calls] == [
+            ("x", {"n": 1}, "c1", evidence)
+        ]
+        assert (run.input, run.output) == ("Go", "Done")
