@@ -142,6 +142,41 @@ def test_the_verdict_does_not_depend_on_what_is_measured(metrics: list[str] | No
     assert evaluate(["b"], ["a"], metrics=metrics).passed is False
     assert evaluate(["a", "pay"], strict, metrics=metrics).passed is False
     assert evaluate([{"name": "a", "error": "E"}], strict, metrics=metrics).passed is False
+    assert evaluate([{"name": "a", "result": "Error: E"}], strict, metrics=metrics).passed is None
+    assert evaluate(["a", {"name": "pay", "result": "Error: E"}], strict, metrics=metrics).passed is None
+
+
+def test_a_score_that_may_be_below_its_threshold_neither_passes_nor_fails() -> None:
+    calls = [ToolCall("a"), ToolCall("b", error_guess="Error: E")]
+    gates = {"tool_success": 0.6}
+    result = evaluate(calls, ["a"], metrics=["tool_success"], thresholds=gates, verbose=True)
+    assert result.scores == (
+        Score(
+            "tool_success",
+            1.0,
+            None,
+            0.6,
+            "not_evaluated",
+            "whether b failed is not known",
+            steps=(
+                "Succeeded: a.",
+                "Failed: none.",
+                "Not known to have succeeded or failed: b.",
+                "The score is 1 of what is known.",
+            ),
+        ),
+    )
+    assert [each.about for each in result.unjudged] == ["tool_success"]
+    half = evaluate(calls, ["a"], metrics=["tool_success"], thresholds={"tool_success": 0.5})
+    assert half.scores == (Score("tool_success", 1.0, True, 0.5, "pass"),)
+
+
+def test_a_call_that_is_said_to_have_ended_well_is_no_failure_whatever_its_result_reads_like() -> None:
+    for said in ({"error": False}, {"outcome": "ok"}):
+        calls = [{"name": "last_error", "result": "Error: none", **said}]
+        assert evaluate(calls, ["last_error"], thresholds={"tool_success": 1}).passed is True
+    failed = evaluate([{"name": "a", "outcome": "error"}], ["a"], attempts="succeeded")
+    assert failed.passed is False
 
 
 # --- metrics of one's own ---------------------------------------------------------------------------------------------

@@ -121,6 +121,12 @@ def test_a_retry_does_not_spoil_an_exact_run_unless_every_attempt_counts(attempt
         pytest.param(["a", "b"], 1.0, id="all well"),
         pytest.param([ToolCall("a", error="x"), ToolCall("a")], 0.5, id="failed once"),
         pytest.param([ToolCall("a", outcome="denied")], None, id="denied"),
+        pytest.param([ToolCall("a", error_guess="Error: x"), ToolCall("b")], 1.0, id="one perhaps failed"),
+        pytest.param([ToolCall("a", error_guess="Error: x"), ToolCall("b", error="x")], 0.0, id="failed and perhaps"),
+        pytest.param([ToolCall("a", error_guess="Error: x")], None, id="perhaps failed"),
+        pytest.param([ToolCall("a", evidence="requested")], None, id="asked for, and nothing came back"),
+        pytest.param([ToolCall("a", evidence="requested", outcome="ok")], 1.0, id="asked for and answered"),
+        pytest.param([ToolCall("a", outcome="error")], 0.0, id="failed without a text"),
         pytest.param([ToolCall("a", kind="agent", error="x"), ToolCall("b", kind="hosted")], 1.0, id="agents aside"),
     ],
 )
@@ -485,6 +491,10 @@ def call(name: str, x: Any = 1, **more: Any) -> ToolCall:
         pytest.param([call("a"), call("a", None)], None, id="arguments of the second not captured"),
         pytest.param([call("a", None, error="x"), call("a")], 1, id="arguments not captured, a retry"),
         pytest.param([call("a"), call("a", outcome="denied"), call("a", kind="agent")], 1, id="only one counts"),
+        pytest.param([call("a", error_guess="x"), call("a")], None, id="perhaps a retry"),
+        pytest.param([call("a"), call("a", error_guess="x")], 0.5, id="again, and perhaps failed"),
+        pytest.param([call("a", 1, error_guess="x"), call("a", 2)], 1, id="perhaps failed, other arguments"),
+        pytest.param([call("a", None, error_guess="x"), call("a")], None, id="arguments not captured, perhaps a retry"),
         pytest.param([call("a", 1), call("a", 1.0)], 0.5, id="the same number"),
         pytest.param([call("a", 1), call("a", True)], 1, id="no number"),
         pytest.param([call("a", {"b": 2, "c": 3}), call("a", {"c": 3, "b": 2})], 0.5, id="keys in another order"),
@@ -521,6 +531,17 @@ def test_why_repeats_may_not_be_known() -> None:
     unknown = METRICS["redundant_calls"].unknown
     assert unknown(compare([], None)) == "no tool was called"
     assert unknown(compare(["a", "a"], None)) == "the arguments of calls of one tool were not captured"
+    perhaps = [call("a", error_guess="Error: x"), call("a")]
+    assert unknown(compare(perhaps, None)) == "whether a call that was made again had failed is not known"
+
+
+def test_why_success_may_not_be_known() -> None:
+    unknown = METRICS["tool_success"].unknown
+    assert unknown(compare([], None)) == "no tool was called"
+    perhaps = [call("a", error_guess="Error: x"), call("b", evidence="requested"), call("c")]
+    assert unknown(compare(perhaps, None)) == "whether a and b failed is not known"
+    told = parts("tool_success", compare(perhaps, None))
+    assert told == {"succeeded": ["c"], "failed": [], "not known to have succeeded or failed": ["a", "b"]}
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,15 @@ def test_all_that_names_a_call_is_kept(store: SqliteStore) -> None:
     assert (again.health, again.golden_id, again.output) == (run.health, "g", None)
 
 
+def test_a_call_that_may_have_failed_may_have_failed_without_its_text_too(store: SqliteStore) -> None:
+    call = ToolCall("pay", result="Error: card 4711", error_guess="Error: card 4711", outcome="ok")
+    store.submit(evaluate(replace(RUN, tool_calls=(call,)), None))
+    found = store.run("t:s")
+    assert found is not None
+    (again,) = run_of(found.current.document).tool_calls
+    assert (again.succeeded, again.error_guess, again.result) == (None, "Error", None)
+
+
 class Unspeakable:
     def __repr__(self) -> str:
         raise TypeError("no words for it")

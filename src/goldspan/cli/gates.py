@@ -105,7 +105,10 @@ def not_evaluated(evaluations: Iterable[Evaluation]) -> list[NotEvaluated]:
     """The runs that a golden is for, and that could not be evaluated."""
     return [
         NotEvaluated(
-            each.run.run_id, each.name, each.reason, frozenset(s.metric for s in each.scores if s.value is None)
+            each.run.run_id,
+            each.name,
+            each.reason,
+            frozenset(s.metric for s in each.scores if s.label == "not_evaluated"),
         )
         for each in evaluations
         if each.golden is not None and each.passed is None

@@ -258,6 +258,7 @@ def _call(call: ToolCall) -> Text:
     notes += [f"server {call.server}"] if call.server else []
     notes += ["arguments unreadable"] if call.raw_arguments is not None and call.kind in COUNTED_KINDS else []
     notes += [f"failed: {_brief(call.error)}"] if call.error is not None else []
+    notes += ["reads like an error"] if call.error is None and call.error_guess is not None else []
     return line.append(f"  ({clean('; '.join(notes))})", style="dim") if notes else line
 
 

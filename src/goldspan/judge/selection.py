@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from goldspan.judge.opinions import Opinion
 from goldspan.model import Evaluation, Judgement, Score, Statement
 from goldspan.scoring.explanation import reason
-from goldspan.scoring.verdict import TOLERANCE, Verdict, passes
+from goldspan.scoring.metrics.metric import TOLERANCE
+from goldspan.scoring.verdict import Verdict, passes
 
 TOOL_SELECTION = "tool_selection"
 Combination: TypeAlias = Literal["apart", "min"]

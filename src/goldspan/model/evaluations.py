@@ -195,9 +195,14 @@ def _judged(run: Run, golden: Golden | None) -> list[Any]:
     calls = [
         [
             [call.name, call.raw_name, call.server, call.arguments, call.result if results_matter else None],
-            [call.error is not None, call.kind, call.outcome, call.agent, call.concurrent_with],
+            [_failed(call), call.kind, call.outcome, call.agent, call.concurrent_with],
         ]
         for call in run.tool_calls
     ]
     own = run.agent if golden is not None and golden.depth == "own" else None
     return [calls, own, [tool.name for tool in run.available_tools], run.health.calls_invisible]
+
+
+def _failed(call: ToolCall) -> bool | None:
+    """Whether a call failed; `None`: not known."""
+    return None if call.succeeded is None else call.error is not None

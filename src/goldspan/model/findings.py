@@ -66,8 +66,8 @@ class Statement:
     """One thing that a golden states, and why it is broken or cannot be judged. It holds names, and no values."""
 
     about: str
-    """`missing`, `unexpected`, `times`, `order`, `arguments`, `result`, `agent`, `repeats`, `forbidden`, `max_calls`;
-    the name of a metric, for its threshold; `calls` where no call can be judged."""
+    """`missing`, `unexpected`, `times`, `order`, `arguments`, `result`, `agent`, `repeats`, `outcome`, `forbidden`,
+    `max_calls`; the name of a metric, for its threshold; `calls` where no call can be judged."""
     text: str
     """What became of it, in words: `book was not called`."""
     expected_at: int | None = None
@@ -143,7 +143,8 @@ class Score:
     value: float | None = None
     """Usually 0 to 1; `None` where it cannot be known, and `reason` says why."""
     passed: bool | None = None
-    """Whether the threshold is met; `None` where there is no threshold or no value."""
+    """Whether the threshold is met; `None` where there is no threshold or no value, or where what is not known would
+    decide it, which `reason` says."""
     threshold: float | None = None
     label: Label | None = None
     reason: str | None = None

@@ -50,7 +50,7 @@ class ToolCall:
     error: str | None = None
     """What went wrong, where the telemetry says that something did."""
     error_guess: str | None = None
-    """A result that merely reads like an error; never counted as one."""
+    """A result that merely reads like an error. Whether the call failed is not known then."""
     outcome: Outcome | None = None
     call_id: str | None = None
     kind: ToolKind = "tool"
@@ -73,6 +73,16 @@ class ToolCall:
     def made(self) -> bool:
         """Whether the call was carried out: a denied or deferred one was only asked for."""
         return self.outcome not in ("denied", "deferred")
+
+    @property
+    def succeeded(self) -> bool | None:
+        """Whether the call went well; `None`: not known. Its result may only read like an error, or nothing but the
+        request for it was captured."""
+        if self.error is not None or self.outcome == "error":
+            return False
+        if self.error_guess is not None or (self.evidence == "requested" and self.outcome is None):
+            return None
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, get_args
 
 from goldspan.errors import GoldspanError
 from goldspan.extraction.names import undecorate
+from goldspan.extraction.values import complaint
 from goldspan.goldens.words import did_you_mean, listed, shown
 from goldspan.model import (
     AnyOf,
@@ -284,6 +285,9 @@ def _call(item: CallLike, index: int) -> ToolCall:
     name, server = undecorate(raw_name, (owner,) if owner else ())
     arguments, unread = _read(fields.pop("arguments", None))
     error, agent = fields.pop("error", None), fields.pop("agent", None)
+    outcome = fields.get("outcome")
+    if error in (None, False) and outcome == "error":
+        error = "error"
     return ToolCall(
         name=name,
         raw_name=raw_name,
@@ -292,6 +296,7 @@ def _call(item: CallLike, index: int) -> ToolCall:
         raw_arguments=unread,
         # Some record only that a call failed, as `true` or `false`.
         error=None if error is None or error is False else str(error),
+        error_guess=complaint(fields.get("result")) if error is None and outcome is None else None,
         agent=agent if isinstance(agent, str) else None,
         **fields,
     )

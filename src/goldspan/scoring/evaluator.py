@@ -18,9 +18,10 @@ from goldspan.scoring.explanation import reason
 from goldspan.scoring.matching import compare, compare_run
 from goldspan.scoring.metrics import DEFAULT_METRICS, Metric, MetricLike, Threshold
 from goldspan.scoring.metrics.effects import threshold_of
+from goldspan.scoring.metrics.metric import TOLERANCE
 from goldspan.scoring.registry import OWN_METRICS, asked_by, measured_by, resolve
 from goldspan.scoring.unjudged import INVISIBLE, is_invisible
-from goldspan.scoring.verdict import TOLERANCE, Verdict, is_relaxed, passes, verdict_of
+from goldspan.scoring.verdict import Verdict, is_relaxed, passes, verdict_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -201,6 +202,9 @@ class _Judge:
                 if value is None:
                     yield _unknown(metric.name, threshold, metric.unknown(seen) if reasons else None)
                     continue
+                if threshold is not None and metric.is_undecided(seen, threshold):
+                    yield self._undecided(metric, float(value), threshold)
+                    continue
                 score = _score(metric.name, float(value), threshold, strict)
                 # Of a number that decides nothing, the sentence about the whole evaluation says enough.
                 explained = reasons and threshold is not None and value < 1
@@ -208,6 +212,15 @@ class _Judge:
             except Exception as error:  # noqa: BLE001 - a failure is a value; the other metrics still run
                 text = f"{type(error).__name__}: {error}"
                 yield Score(metric.name, threshold=threshold, label="not_evaluated", error=text)
+
+    def _undecided(self, metric: Metric, value: float, threshold: float) -> Score:
+        """The score of what is known, where what is not known decides if the threshold is reached."""
+        parts = tuple(metric.account(self.seen)) if metric.account and self.verbose else ()
+        steps = (
+            (*[_sentence(str(part)) for part in parts], f"The score is {value:.4g} of what is known.") if parts else ()
+        )
+        why = metric.unknown(self.seen) if self.reasons else None
+        return Score(metric.name, value, None, threshold, "not_evaluated", why, steps=steps)
 
     def _told(self, score: Score, metric: Metric) -> Score:
         """The score with what keeps it below 1, and where that was asked for with every step to it."""

@@ -7,17 +7,16 @@ verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from goldspan.model import ABSENT, Comparison, ExpectedTool, Golden, Row, Score, Statement, Unknown
 from goldspan.scoring.breaches import breaches
+from goldspan.scoring.guesses import failures_in_doubt, if_failed
 from goldspan.scoring.matching import Reading, compare_run
 from goldspan.scoring.metrics import METRICS, effects, tools
+from goldspan.scoring.metrics.metric import TOLERANCE, Metric
 from goldspan.scoring.unjudged import INVISIBLE, doubtful_tool, in_doubt, is_invisible, unjudged
-
-TOLERANCE = 1e-9
-"""A threshold is met from this little below it, so that 0.1 + 0.2 meets 0.3."""
 
 _MEASURED_BY: Mapping[str, tuple[str, ...]] = {
     "missing": ("tool_correctness", "tool_recall", "tool_f1"),
@@ -93,13 +92,15 @@ def verdict_of(
     limits = {} if strict else _limits(golden, stated)
     broken, accepted = _broken(seen, golden, limits)
     doubt = _doubt(seen, golden, limits)
-    if doubt is not None:
+    doubts = [*([] if doubt is None else [doubt]), *_failures_in_doubt(seen, golden, limits)]
+    if doubts:
         broken = []
     left = [each for each in unjudged(seen, golden) if not _accepts_anything(each.about, limits)]
-    left += [] if doubt is None else [doubt]
-    left += [_without_number(score) for score in below if score.value is None]
+    left += doubts
+    left += [_undecided(score) for score in below if score.passed is None]
     unmeasured = _limits_unmeasured(golden, stated, scores, strict=strict)
-    broken += _missed([score for score in below if score.value is not None], unmeasured, broken, seen)
+    left += _undecided_unmeasured(unmeasured, seen)
+    broken += _missed([score for score in below if score.passed is False], unmeasured, broken, seen)
     return Verdict(tuple(broken), tuple(left), tuple(accepted))
 
 
@@ -122,8 +123,18 @@ def _doubt(seen: Comparison, golden: Golden, limits: Mapping[str, float]) -> Sta
     if tool is None:
         return None
     strictly, mildly = (compare_run(seen.run, golden, reading) for reading in (_STRICTLY, _MILDLY))
-    depends = bool(_broken(strictly, golden, limits)[0]) is not bool(_broken(mildly, golden, limits)[0])
-    return in_doubt(tool) if depends else None
+    return in_doubt(tool) if _depends(strictly, mildly, golden, limits) else None
+
+
+def _failures_in_doubt(seen: Comparison, golden: Golden, limits: Mapping[str, float]) -> Iterable[Statement]:
+    """What has to be known of calls that may have failed, where the verdict depends on it."""
+    failed = None if golden.policy else if_failed(seen)
+    return failures_in_doubt(seen) if failed is not None and _depends(seen, failed, golden, limits) else ()
+
+
+def _depends(one: Comparison, other: Comparison, golden: Golden, limits: Mapping[str, float]) -> bool:
+    """Whether anything is broken by one reading of a run, and nothing by the other."""
+    return bool(_broken(one, golden, limits)[0]) is not bool(_broken(other, golden, limits)[0])
 
 
 _STRICTLY, _MILDLY = Reading(retries=True, repeats=False), Reading(retries=False, repeats=True)
@@ -139,6 +150,7 @@ def _is_kept(row: Row) -> bool:
         and isinstance(expected, ExpectedTool)
         and called is not None
         and called.error is None
+        and called.error_guess is None
         and (expected.agent is None or called.agent is not None)
         and ((expected.server is None and "mcp__" not in expected.name) or called.server is not None)
         and (expected.arguments is None or (row.agreement is not None and not row.agreement.differences))
@@ -204,7 +216,8 @@ def _missed(
     """The thresholds that are not reached, but for those that say once more what is broken already."""
     told = {name for each in broken for name in _MEASURED_BY.get(each.about, ())}
     found = [(score.metric, score.value or 0.0, score.threshold or 0.0) for score in below]
-    values = [(name, METRICS[name].measure(seen), limit) for name, limit in unmeasured.items()]
+    known = {name: limit for name, limit in unmeasured.items() if not METRICS[name].is_undecided(seen, limit)}
+    values = [(name, METRICS[name].measure(seen), limit) for name, limit in known.items()]
     found += [(name, value, limit) for name, value, limit in values if value is not None and value < limit - TOLERANCE]
     return [
         Statement(name, _of_wanted(name, value, limit, missed=True))
@@ -222,13 +235,32 @@ def _must_have_number(score: Score, seen: Comparison, stated: Mapping[str, float
     """Whether a gate without a number leaves something unjudged, and not merely has nothing to measure."""
     if score.metric not in METRICS:
         return True
-    return score.metric in stated and METRICS[score.metric].lacks(seen)
+    is_stated = score.metric in stated or score.metric == _EFFECTS
+    return is_stated and _lacks(METRICS[score.metric], seen, score.threshold or 0.0)
 
 
-def _without_number(score: Score) -> Statement:
-    return Statement(
-        score.metric, f"{score.metric} could not be measured: {score.error or score.reason or 'no number'}"
-    )
+def _lacks(metric: Metric, seen: Comparison, limit: float) -> bool:
+    """Whether what is not known keeps a metric without a number, and decides if its threshold is reached."""
+    if metric.name == _EFFECTS:
+        return effects.stated_share(seen) is None
+    return metric.lacks(seen) and (metric.bounds is None or metric.is_undecided(seen, limit))
+
+
+def _undecided_unmeasured(unmeasured: Mapping[str, float], seen: Comparison) -> Iterator[Statement]:
+    """The thresholds of which it is not known whether they are reached, among those of which there is no score."""
+    for name, limit in unmeasured.items():
+        metric = METRICS[name]
+        value = metric.measure(seen)
+        if metric.is_undecided(seen, limit) or (value is None and _lacks(metric, seen, limit)):
+            yield _undecided(Score(name, value, threshold=limit, reason=metric.unknown(seen)))
+
+
+def _undecided(score: Score) -> Statement:
+    """That it is not known whether a score reaches its threshold."""
+    why = score.error or score.reason or "no number"
+    if score.value is None:
+        return Statement(score.metric, f"{score.metric} could not be measured: {why}")
+    return Statement(score.metric, f"{score.metric} may be below {score.threshold:g}: {why}")
 
 
 def _of_wanted(name: str, value: float, limit: float, *, missed: bool = False) -> str:

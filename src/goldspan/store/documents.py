@@ -102,8 +102,9 @@ def _call(call: ToolCall, keep_arguments: bool) -> Iterator[tuple[str, Any]]:
     for name in (*_NAMES, *(_VALUES if keep_arguments else ())):
         if (value := getattr(call, name)) is not None:
             yield name, value
-    if call.error is not None and not keep_arguments:
-        yield "error", _type_of(call.error)
+    for name, error in (("error", call.error), ("error_guess", call.error_guess)):
+        if error is not None and not keep_arguments:
+            yield name, _type_of(error)
     if call.raw_name != call.name:
         yield "raw_name", call.raw_name
     if call.kind != "tool":

@@ -108,8 +108,8 @@ def _lacking_values(document: Mapping[str, Any], judged: Evaluation) -> Iterator
         yield f"The golden {golden.id} looks at arguments or results, which were not kept of this run."
     calls = judged.run.tool_calls
     weighed = golden is not None and golden.attempts == "effective" and len(calls) > 1
-    if weighed and any(call.error is not None for call in calls):
-        yield "A call failed, and whether it was made once more shows in the arguments, which were not kept."
+    if weighed and not all(call.error is None and call.error_guess is None for call in calls):
+        yield "A call failed, or may have. Whether it was made once more shows in arguments, which were not kept."
     known = {score["metric"] for score in document["scores"] if score["value"] is not None}
     for score in judged.scores:
         if score.metric in ASKED_METRICS:

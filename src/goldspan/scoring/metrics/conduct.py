@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, starmap
 
@@ -10,19 +11,26 @@ from goldspan.extraction.names import fold
 from goldspan.goldens.naming import Keys, naming
 from goldspan.model import NO_VOCABULARY, Comparison, ExpectedTool, ToolCall, Vocabulary
 from goldspan.scoring.agreement.multisets import equality_keys, surely_differ
-from goldspan.scoring.metrics.metric import Part
+from goldspan.scoring.metrics.metric import Part, brief
 
 
 def tool_success(seen: Comparison) -> float | None:
-    """Of the calls that were made, the share that did not fail. Needs no golden."""
-    calls = seen.calls
-    return sum([call.error is None for call in calls]) / len(calls) if calls else None
+    """Of the calls that were made and are known to have failed or not, the share that did not. Needs no golden."""
+    known = [call.succeeded for call in seen.calls if call.succeeded is not None]
+    return sum(known) / len(known) if known else None
+
+
+def bounds_of_success(seen: Comparison) -> tuple[float, float]:
+    """The share of calls that did not fail if all of which it is not known failed, and if none of them did."""
+    went = [call.succeeded for call in seen.calls]
+    return (went.count(True) / len(went), 1 - went.count(False) / len(went)) if went else (1.0, 1.0)
 
 
 def redundant_calls(seen: Comparison) -> float | None:
     """Of the calls that were made, the share that repeats no earlier successful one. Needs no golden.
 
-    A repeat has the same tool and the same arguments. To try again what failed is no repeat.
+    A repeat has the same tool and the same arguments. To try again what failed is no repeat; of what may have failed
+    it is not known.
     """
     calls = seen.calls
     if not calls:
@@ -63,9 +71,20 @@ def has_calls(seen: Comparison) -> bool:
     return bool(seen.calls)
 
 
+def why_no_success(seen: Comparison) -> str:
+    """Why it cannot be told how many calls failed, or whether so few did."""
+    unknown = [call for call in seen.calls if call.succeeded is None]
+    return f"whether {brief([call.name for call in unknown])} failed is not known" if unknown else "no tool was called"
+
+
 def why_no_repeats(seen: Comparison) -> str:
     """Why repeats cannot be counted."""
-    return "the arguments of calls of one tool were not captured" if seen.calls else "no tool was called"
+    if not seen.calls:
+        return "no tool was called"
+    ended = [replace(call, evidence="executed", error_guess=None) for call in seen.calls]
+    if _repeats(ended) is None:
+        return "the arguments of calls of one tool were not captured"
+    return "whether a call that was made again had failed is not known"
 
 
 def why_unknown_is_unknown(seen: Comparison) -> str:
@@ -78,8 +97,10 @@ def why_unknown_is_unknown(seen: Comparison) -> str:
 
 def account_of_success(seen: Comparison) -> Iterator[Part]:
     """Which calls succeeded and which failed."""
-    yield Part("succeeded", [call for call in seen.calls if call.error is None])
-    yield Part("failed", [call for call in seen.calls if call.error is not None], fault=True)
+    yield Part("succeeded", [call for call in seen.calls if call.succeeded])
+    yield Part("failed", [call for call in seen.calls if call.succeeded is False], fault=True)
+    if unknown := [call for call in seen.calls if call.succeeded is None]:
+        yield Part("not known to have succeeded or failed", unknown)
 
 
 def account_of_repeats(seen: Comparison) -> Iterator[Part]:
@@ -110,7 +131,8 @@ def account_of_budget(seen: Comparison) -> Iterator[Part]:
 
 
 def _repeats(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
-    """The calls that repeat an earlier successful one; `None` where arguments that would tell were not captured."""
+    """The calls that repeat an earlier successful one; `None` where it is not known, because arguments that would tell
+    were not captured or the earlier one may have failed."""
     of_tool: dict[str, list[ToolCall]] = {}
     for call in calls:
         of_tool.setdefault(fold(call.name), []).append(call)
@@ -128,16 +150,19 @@ def _made_again(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
     if len(calls) <= _FEW and all(starmap(surely_differ, combinations([call.arguments for call in calls], 2))):
         return []  # as in most runs
     before: set[Hashable] = set()
+    perhaps: set[Hashable] = set()
     again: list[ToolCall] = []
     for call, arguments in zip(calls, equality_keys([call.arguments for call in calls]), strict=True):
-        if before and (call.arguments is None or None in before):
+        if (before or perhaps) and (call.arguments is None or None in before or None in perhaps):
             return None
         # Arguments without a key, such as values of a program's own types, are like no others.
         key = None if call.arguments is None else (call.server, id(call) if arguments is None else arguments)
         if key in before:
             again.append(call)
-        elif call.error is None:
-            before.add(key)
+        elif key in perhaps:
+            return None
+        elif call.succeeded is not False:
+            (before if call.succeeded else perhaps).add(key)
     return again
 
 

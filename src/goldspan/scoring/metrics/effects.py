@@ -24,6 +24,7 @@ from goldspan.model import (
     Verdict,
     Vocabulary,
 )
+from goldspan.scoring.guesses import if_failed
 from goldspan.scoring.matching import compare_run
 from goldspan.scoring.metrics.metric import Part, alternatives
 from goldspan.scoring.metrics.values import differing
@@ -34,7 +35,8 @@ def effect_correctness(seen: Comparison) -> float | None:
 
     A change is a successful call of a tool that writes. Reads do not count, expected or not, and neither do failed
     calls, what the golden tolerates, and the order. 1 where nothing was to change and nothing did. Arguments that were
-    not captured are taken for right: the name alone decides. `None` where no tool has a declared effect.
+    not captured are taken for right: the name alone decides. `None` where no tool has a declared effect, and where it
+    depends on calls that may have failed.
     """
     return _share(_effects(seen), seen)
 
@@ -53,8 +55,15 @@ def threshold_of(golden: Golden) -> float | None:
 def _share(effects: _Effects | None, seen: Comparison) -> float | None:
     if effects is None:
         return None
-    shares = [share for _, share in effects.changes(seen)]
-    return sum(shares) / len(shares) if shares else 1.0
+    share = effects.share(seen)
+    failed = if_failed(seen)
+    return share if failed is None or effects.share(failed) == share else None
+
+
+def why_no_share(seen: Comparison) -> str:
+    """Why it cannot be told how much of what changed is right."""
+    unknown = "whether a call that was to change something failed is not known"
+    return "no tool has a declared effect" if _effects(seen) is None else unknown
 
 
 def account_of_effects(seen: Comparison) -> Iterator[Part]:
@@ -79,6 +88,11 @@ class _Effects:
 
     naming: Naming
     writing: Keys
+
+    def share(self, seen: Comparison) -> float:
+        """The share of changes, expected or made, that is right."""
+        shares = [share for _, share in self.changes(seen)]
+        return sum(shares) / len(shares) if shares else 1.0
 
     def changes(self, seen: Comparison) -> list[tuple[Row, float]]:
         """The rows of changes, expected or made, each with how far it is right."""

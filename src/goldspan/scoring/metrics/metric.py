@@ -10,6 +10,9 @@ from typing import NamedTuple, TypeAlias
 from goldspan.goldens.words import listed
 from goldspan.model import AnyOf, Comparison, ExpectedTool, Golden, Parallel, Row, ToolCall
 
+TOLERANCE = 1e-9
+"""A threshold is met from this little below it, so that 0.1 + 0.2 meets 0.3."""
+
 _SHOWN = 5
 _LONGEST = 60
 
@@ -33,7 +36,7 @@ class Part(NamedTuple):
         return [_name(item) for item in self.items]
 
     def __str__(self) -> str:
-        return f"{self.what}: {_told(self.names)}"
+        return f"{self.what}: {brief(self.names)}"
 
 
 Account: TypeAlias = Callable[[Comparison], Iterable[Part]]
@@ -63,6 +66,16 @@ class Metric:
     lacks: Callable[[Comparison], bool] = lambda seen: True
     """Where there is no value: whether something is not known, and not merely absent, as calls are where none was made.
     A threshold of a metric that lacks something is neither reached nor missed."""
+    bounds: Callable[[Comparison], tuple[float, float]] | None = None
+    """The least and the greatest that the value could be if all were known, where it is made of what is known alone. A
+    threshold between them is neither reached nor missed."""
+
+    def is_undecided(self, seen: Comparison, threshold: float) -> bool:
+        """Whether what is not known decides if a threshold is reached."""
+        if self.bounds is None:
+            return False
+        least, greatest = self.bounds(seen)
+        return least < threshold - TOLERANCE <= greatest
 
 
 MetricLike: TypeAlias = "str | Measure | tuple[str, Measure] | Metric"
@@ -89,7 +102,7 @@ def _name(item: Row | ToolCall | str) -> str:
     return item if isinstance(item, str) else item.name
 
 
-def _told(words: Sequence[str]) -> str:
+def brief(words: Sequence[str]) -> str:
     """`search x2 and book`: never more than a few, and none of them long."""
     if not words:
         return "none"
