@@ -64,6 +64,7 @@ RECORDED: dict[str, list[str]] = {
         "openinference-instrumentation-instructor==0.1.29",
         "openinference-instrumentation-openai==0.1.66",
     ],
+    "weave": [*_TO_RECORD, "weave==0.54.0", "openai==3.54.0", "openai-agents==0.24.0"],
 }
 """What `make recordings` records, without goldspan. These are large, so they are built only when they are named."""
 NODE_PACKAGES = [

@@ -57,6 +57,8 @@ RECORDINGS: dict[str, Recording] = {
     "instructor-openinference": Recording("instructor", "record_instructor.py", form="Step"),
     "instructor_early-openinference": Recording("instructor_early", "record_instructor.py", form="Step"),
     "mastra-otel_exporter": Recording("mastra", "record_mastra.mjs"),
+    "openai_agents-weave": Recording("weave", "record_weave_agents.py"),
+    "openai-weave": Recording("weave", "record_weave_conversation.py"),
 }
 
 
