@@ -214,10 +214,11 @@ class Convention:
 class Reader:
     """A convention narrowed to the attributes that some spans have: those of one kind of span all have the same."""
 
-    __slots__ = ("_by", "_plans", "_refine", "_roles", "_signed", "keys")
+    __slots__ = ("_by", "_plans", "_refine", "_roles", "_signed", "keys", "name")
 
     def __init__(self, convention: Convention, present: Set[str]) -> None:
         """Narrow a convention down to the `present` attributes."""
+        self.name = convention.name
         self._by = (convention.name,)
         self._refine = convention.refine
         self._signed = not present.isdisjoint(convention.signs)
@@ -230,18 +231,22 @@ class Reader:
 
     def read(self, span: SpanRecord, known: Mapping[str, Any]) -> Reading | None:
         """What the convention understands of a span that has these attributes; the values of `keys` are known."""
-        role = None
-        for attribute, roles in self._roles:
-            value = known[attribute]
-            if value is not None:
-                role = roles.get(str(value).lower()) or roles.get(ANY)
-                if role is not None:
-                    break
+        role = self.role(known)
         if role is None and not self._signed:
             return None
         reading = Reading(role, self._by)
         self._plans[role].carry_out(span, known, reading)
         return reading if self._refine is None else self._refine(span, reading)
+
+    def role(self, known: Mapping[str, Any]) -> Role | None:
+        """What the attributes say that a span is, before the convention looks closer."""
+        for attribute, roles in self._roles:
+            value = known[attribute]
+            if value is not None:
+                role = roles.get(str(value).lower()) or roles.get(ANY)
+                if role is not None:
+                    return role
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class Conventions:
             read.append((span, reading))
         for at, guess in guessed:
             span, reading = read[at]
-            if span.scope not in known:
+            if span.scope not in known and not self._takes_back(span, reading):
                 read[at] = span, self._guessed(span, guess, reading)
         return read
 
@@ -117,8 +117,16 @@ class Conventions:
         if latest is None or latest[0] is not span:
             latest = self._latest = (span, self.read(span))
         reading = latest[1]
-        guess = self._named(span).guess if guessing and reading.role is None and reading is not EVALUATION else None
-        return reading if guess is None else fallback.read(span, guess) or reading
+        if not guessing or reading.role is not None or reading is EVALUATION:
+            return reading
+        named = self._named(span)
+        if named.guess is None or not named.says_more or self._takes_back(span, reading):
+            return reading
+        return fallback.read(span, named.guess) or reading
+
+    def _takes_back(self, span: SpanRecord, reading: Reading) -> bool:
+        """Whether a convention that knows what a span says it is took that back: it looks closer than the fallback."""
+        return reading.role is None and not self._named(span).shape.told_by(span).isdisjoint(reading.by)
 
     def _shape(self, present: frozenset[str]) -> _Shape:
         if semconv.EVALUATION_MARK in present:
@@ -152,6 +160,11 @@ class _Shape:
         self._noted = noted
         self.fixed = NOTHING if fixed is None and not self._readers and not noted else fixed
         self._keys = tuple(dict.fromkeys(key for reader in self._readers for key in sorted(reader.keys)))
+
+    def told_by(self, span: SpanRecord) -> set[str]:
+        """The conventions that know what the attributes of a span say that it is."""
+        known = span.values_of(self._keys)
+        return {reader.name for reader in self._readers if reader.role(known) is not None}
 
     def read(self, span: SpanRecord) -> Reading:
         known = span.values_of(self._keys)
