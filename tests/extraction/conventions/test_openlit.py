@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from goldspan.extraction import extract
 from goldspan.extraction.conventions import installed
+from goldspan.model import SpanRecord
 from spans import agent, model, span, tool
 
 read = installed().read
@@ -47,3 +51,39 @@ def test_a_failed_tool_of_langchain_is_the_call_that_was_asked_for_though_its_id
     failed = tool("pay", {"sum": 5}, failed="broke", gen_ai__tool__call__id=run_id, scope=scope, **OURS)
     [run] = extract([asked, failed])
     assert [(call.name, call.call_id, call.error) for call in run.tool_calls] == [("pay", "c1", "broke")]
+
+
+def _asking(names: str, ids: str, arguments: str, **more: str) -> SpanRecord:
+    asked = {"gen_ai__tool__name": names, "gen_ai__tool__call__id": ids, "gen_ai__tool__args": arguments}
+    return span("chat", gen_ai__operation__name="chat", **asked, **OURS, **more)
+
+
+@pytest.mark.parametrize(
+    ("given", "calls"),
+    [
+        pytest.param(("f", "c1", '{"n": 1}'), [("f", "c1", {"n": 1})], id="one"),
+        pytest.param(
+            ("f, g", "c1, c2", '{"n": "a, b"}, {}'), [("f", "c1", {"n": "a, b"}), ("g", "c2", {})], id="several"
+        ),
+        pytest.param(("f, g", "c1", "{}, {}"), [("f", None, {}), ("g", None, {})], id="an id is missing"),
+        pytest.param(("f, g", "c1, c2", "{}"), [("f", "c1", None), ("g", "c2", None)], id="arguments are missing"),
+        pytest.param(("f, g", "c1, c2", "{}, {'n"), [("f", "c1", None), ("g", "c2", None)], id="arguments are cut"),
+    ],
+)
+def test_a_models_span_tells_the_calls_that_it_asks_for(given: tuple[str, str, str], calls: list[Any]) -> None:
+    (run,) = extract([_asking(*given)])
+    assert [(call.name, call.call_id, call.arguments) for call in run.tool_calls] == calls
+    assert {call.evidence for call in run.tool_calls} == {"requested"}
+
+
+def test_recorded_messages_tell_them_better() -> None:
+    said = [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c9", "name": "f", "arguments": {"n": 9}}]}]
+    (run,) = extract([_asking("f", "c1", '{"n": 1}', gen_ai__output__messages=json.dumps(said))])
+    assert [(call.call_id, call.arguments) for call in run.tool_calls] == [("c9", {"n": 9})]
+
+
+def test_an_executed_call_has_the_arguments_that_its_model_asked_for() -> None:
+    work = agent("trip", **OURS)
+    asking = _asking("f", "c1", '{"n": 1}', parent_id=work.span_id)
+    (run,) = extract([work, asking, tool("f", parent_id=work.span_id, **OURS)])
+    assert [(call.evidence, call.call_id, call.arguments) for call in run.tool_calls] == [("executed", "c1", {"n": 1})]

@@ -1,17 +1,22 @@
 """OpenLIT, a dialect of the GenAI conventions.
 
 It writes their operations and attributes, but calls every node of a LangGraph graph an agent, and gives a LangChain
-tool that failed the id of LangChain's run in place of the call's.
+tool that failed the id of LangChain's run in place of the call's. The calls that a model asks for stand on the model's
+span, those of one answer joined with commas, whether or not content is recorded.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import partial
+from json import JSONDecodeError, JSONDecoder
+from typing import Any
 
 from goldspan import semconv
 from goldspan.extraction.convention import Convention
-from goldspan.extraction.reading import Reading
-from goldspan.model import SpanRecord
+from goldspan.extraction.reading import Message, Messages, Reading, RequestedCall
+from goldspan.model import ABSENT, SpanRecord
 
 _SDK = "telemetry.sdk.name"
 _APPLICATION = "gen_ai.application_name"
@@ -20,6 +25,10 @@ _PROVIDER = "gen_ai.provider.name"
 _NODES = frozenset({"model", "agent", "tools", "call_model", "model_request"})
 """The nodes of LangChain's and LangGraph's ready-made agents: steps of an agent, and none themselves."""
 _RUN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ARGUMENTS = "gen_ai.tool.args"
+_JOINT = ", "
+_MESSAGES = (semconv.OUTPUT_MESSAGES, "gen_ai.client.inference.operation.details")
+"""The attribute, or else the event, with the whole of a model's answer."""
 _TEAMS = ("gen_ai.agno.team.agents", "gen_ai.graph.status", "gen_ai.graph.message_count")
 
 
@@ -38,7 +47,49 @@ def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
         name = attributes.get(_WORKFLOW)
         reading.role = "agent"
         reading.name = reading.agent = name if isinstance(name, str) else None
+    elif operation == "chat" and _ARGUMENTS in attributes and not _has_messages(span):
+        reading.answered = (partial(_requested, attributes),)
     return reading
+
+
+def _has_messages(span: SpanRecord) -> bool:
+    return _MESSAGES[0] in span.attributes or any(event.name in _MESSAGES for event in span.events)
+
+
+def _requested(attributes: Mapping[str, Any]) -> Messages:
+    """The calls that a model asked for."""
+    names, ids = (_split(attributes.get(key)) for key in (semconv.TOOL_NAME, semconv.TOOL_CALL_ID))
+    arguments = _arguments(str(attributes[_ARGUMENTS]), len(names))
+    ids = ids if len(ids) == len(names) else [""] * len(names)
+    calls = (
+        RequestedCall(name, given, call_id or None)
+        for name, given, call_id in zip(names, arguments, ids, strict=True)
+        if name
+    )
+    return (Message("assistant", calls=tuple(calls)),)
+
+
+def _split(joined: Any) -> list[str]:
+    return str(joined).split(_JOINT) if joined else []
+
+
+def _arguments(joined: str, count: int) -> list[Any]:
+    """The arguments of some calls; `ABSENT` for all of them where these cannot be told apart."""
+    if count == 1:
+        return [joined]
+    found: list[Any] = []
+    at = 0
+    try:
+        while at < len(joined):
+            _, end = _DECODER.raw_decode(joined, at)
+            found.append(joined[at:end])
+            at = end + len(_JOINT)
+    except JSONDecodeError:
+        found = []
+    return found if len(found) == count else [ABSENT] * count
+
+
+_DECODER = JSONDecoder()
 
 
 CONVENTION = Convention(
@@ -52,6 +103,7 @@ CONVENTION = Convention(
         "A LangGraph graph and an agno team, which are workflows by their operation, are agents.",
         "The nodes `model`, `agent` and `tools` of a graph are no agents.",
         "The call id of a LangChain tool that failed is LangChain's own, and is not used.",
+        "`gen_ai.tool.name`, `gen_ai.tool.call.id` and `gen_ai.tool.args` of a model's span are the calls it asked for.",
     ),
     content="capture_message_content=True",
 )
