@@ -388,6 +388,7 @@ def _finished(
     parameters = definition.parameters if definition is not None else None
     arguments, unread = (None, None) if call.arguments is None else call.arguments.named(parameters)
     result = None if call.result is None else call.result.value
+    error = call.error or ("error" if call.outcome == "error" else None)
     known_to_end = call.node is not None or call.result is not None
     return _ToolCall(
         name=name,
@@ -396,9 +397,9 @@ def _finished(
         arguments=arguments,
         raw_arguments=unread,
         result=result,
-        error=call.error,
-        error_guess=values.complaint(result) if call.error is None else None,
-        outcome=call.outcome or ("error" if call.error is not None else "ok" if known_to_end else None),
+        error=error,
+        error_guess=values.complaint(result) if error is None else None,
+        outcome=call.outcome or ("error" if error is not None else "ok" if known_to_end else None),
         call_id=call.call_id or None,
         kind=call.kind,
         evidence="executed" if call.node is not None else "requested",

@@ -161,6 +161,9 @@ class Convention:
     """What a span is: attribute, then its value in lower case (or `ANY`), then the role. The first that fits counts."""
     signs: Keys = ()
     """Attributes by which a span of the family is known even where `roles` does not tell what it is."""
+    scopes: frozenset[str] = frozenset()
+    """Instrumentation scopes of which spans without any attribute are handed to `refine`, too: their names tell what
+    they are."""
     unless: Keys = ()
     """Attributes that take `roles` back, since another convention then knows better what the span is."""
     of: Mapping[Role, Places] = field(default_factory=dict)
@@ -204,6 +207,15 @@ class Convention:
                 named.update(getattr(places, fact))
             named.update(source.attribute for source in places.asked + places.answered if isinstance(source, FromJson))
         return frozenset(named)
+
+    def read_bare(self, span: SpanRecord) -> Reading | None:
+        """What the convention understands of a span of one of its `scopes` that has no attribute."""
+        reading = Reading(by=(self.name,))
+        found = reading if self.refine is None else self.refine(span, reading)
+        if found is not None and found.role is not None:
+            forms = self.span_names.get(found.role, ())
+            found.span_name = _named(span, map(_form, forms))
+        return found
 
     def read(self, span: SpanRecord) -> Reading | None:
         """What the convention understands of a span that carries one of its signs."""
@@ -316,8 +328,7 @@ class _Plan:
         if self.tools:
             reading.tools = tuple([partial(messages.definitions, span.attributes[key]) for key in self.tools])
         if self.forms and reading.name is None:
-            hits = (form.fullmatch(span.name) for form in self.forms)
-            reading.span_name = next((hit["name"] for hit in hits if hit), None)
+            reading.span_name = _named(span, self.forms)
 
 
 _VALUES = ("arguments", "result")
@@ -332,6 +343,11 @@ def _outside_events(sources: tuple[MessageSource, ...]) -> tuple[MessageSource, 
 def _may_have(source: MessageSource, present: Set[str]) -> bool:
     """Whether spans with these attributes may hold messages there, as far as a single attribute tells."""
     return not isinstance(source, FromJson) or source.attribute in present
+
+
+def _named(span: SpanRecord, forms: Iterable[re.Pattern[str]]) -> str | None:
+    hits = (form.fullmatch(span.name) for form in forms)
+    return next((hit["name"] for hit in hits if hit), None)
 
 
 @cache

@@ -96,7 +96,7 @@ class Reading:
     error: str | None = None
     """Only where the convention has a way of its own to say so; a span's error status is read for all of them."""
     outcome: Outcome | None = None
-    """Only where the convention says that a call was denied or deferred."""
+    """Only where the convention says that a call was denied or deferred, or that it failed without saying why."""
     server: str | None = None
     """The MCP server that owns the tool."""
     agent: str | None = None

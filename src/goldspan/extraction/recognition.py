@@ -33,6 +33,7 @@ class Conventions:
         self.members = tuple(members)
         self._shared = frozenset(convention.name for convention in self.members if convention.shared)
         self._tells_role = frozenset(key for convention in self.members for key in convention.roles)
+        self._of_scopes = {scope: convention for convention in self.members for scope in convention.scopes}
         self._noted = frozenset(noted)
         self._keys = self._noted.union(
             (semconv.EVALUATION_MARK,), *(convention.all_keys for convention in self.members)
@@ -47,7 +48,8 @@ class Conventions:
         Most spans of an application are of the latter kind and cost one look. An evaluation's span is `EVALUATION`.
         """
         shape = self._named(span).shape
-        return shape.read(span) if shape.fixed is None else shape.fixed
+        reading = shape.read(span) if shape.fixed is None else shape.fixed
+        return self._bare(span) if reading is NOTHING and span.scope in self._of_scopes else reading
 
     def read_all(self, spans: Iterable[SpanRecord]) -> list[tuple[SpanRecord, Reading]]:
         """What is understood of each span of a trace: where no convention knows its family, by the fallback.
@@ -57,10 +59,12 @@ class Conventions:
         read: list[tuple[SpanRecord, Reading]] = []
         guessed: list[tuple[int, Reader]] = []
         known: set[str] = set()
-        of_names = self._of_names
+        of_names, of_scopes = self._of_names, self._of_scopes
         for span in spans:
             named = of_names.get(span.keys()) or self._named(span)
             reading = named.shape.fixed or named.shape.read(span)
+            if reading is NOTHING and span.scope in of_scopes:
+                reading = self._bare(span)
             if named.guess is not None and reading is not EVALUATION and (reading.role is None or named.says_more):
                 guessed.append((len(read), named.guess))
             if reading.role is not None and span.scope not in known and self._tells_family(reading):
@@ -71,6 +75,11 @@ class Conventions:
             if span.scope not in known and not self._takes_back(span, reading):
                 read[at] = span, self._guessed(span, guess, reading)
         return read
+
+    def _bare(self, span: SpanRecord) -> Reading:
+        """The reading of a span by its name, where it has no attribute and its scope tells of which family it is."""
+        reading = None if span.attributes else self._of_scopes[span.scope].read_bare(span)
+        return NOTHING if reading is None or reading.role is None else reading
 
     def _named(self, span: SpanRecord) -> _Named:
         names = span.keys()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from goldspan.extraction import extract
+from goldspan.extraction import extract, role_of
 from goldspan.extraction.conventions import installed
 from goldspan.model import SpanRecord
-from spans import span
+from spans import agent, inside, span
 
 FAILED = {
     "response_type": "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN",
@@ -122,3 +122,53 @@ def test_content_of_any_other_shape_is_no_content(value: Any) -> None:
     reading = installed().read(span("call_llm", **{"gcp.vertex.agent.llm_request": value}))
     assert reading.role == "model"
     assert [place() for place in reading.tools] == [()]
+
+
+BARE = {"scope": "gcp.vertex.agent"}
+
+
+def test_in_typescript_a_span_with_nothing_but_its_name_is_a_call_that_failed() -> None:
+    work = agent("helper", **BARE)
+    failed = span("execute_tool book", **BARE, **inside(work))
+    [run] = extract([span("invocation", **BARE), work, failed])
+    [call] = run.tool_calls
+    assert (call.name, call.evidence, call.error, call.outcome) == ("book", "executed", "error", "error")
+
+
+def test_what_it_threw_is_told_where_the_model_is_asked_again() -> None:
+    work = agent("helper", **BARE)
+    asked = {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "book", "args": {"n": 1}}}]}
+    thrown = {"error": "Error in tool 'book': no room"}
+    told = {"role": "user", "parts": [{"functionResponse": {"id": "c1", "name": "book", "response": thrown}}]}
+    failed = span("execute_tool book", **BARE, **inside(work))
+    again = span(
+        "call_llm",
+        **{"gcp.vertex.agent.llm_request": json.dumps({"contents": [asked, told]})},
+        **BARE,
+        **inside(work),
+    )
+    [run] = extract([work, failed, again])
+    assert [(call.evidence, call.call_id, call.arguments, call.error) for call in run.tool_calls] == [
+        ("executed", "c1", {"n": 1}, "Error in tool 'book': no room")
+    ]
+    assert run.health.merged <= 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        span("execute_tool book", scope="acme"),
+        span("execute_tool book", note="kept", **BARE),
+        span("execute_tool (merged)", **BARE),
+        span("invocation", **BARE),
+    ],
+    ids=["another scope", "an attribute", "merged calls", "another name"],
+)
+def test_no_other_span_is_known_by_its_name(other: SpanRecord) -> None:
+    assert role_of(other) != "tool"
+    assert not any(run.tool_calls for run in extract([agent("helper", **BARE), other]))
+
+
+def test_an_error_of_a_tools_own_is_no_failure() -> None:
+    [run] = extract([tool(response=json.dumps({"error": "no such hotel"}))])
+    assert [(call.error, call.result) for call in run.tool_calls] == [(None, {"error": "no such hotel"})]

@@ -2,7 +2,8 @@
 
 The first schema keeps content in `gcp.vertex.agent.*` attributes of the tool's and of a `call_llm` span; the present
 default keeps it in log events alone, and the newest opt-in in the standard attributes. Some of what looks like a tool
-call is none: after parallel calls a span `(merged tools)` repeats them all.
+call is none: after parallel calls a span `(merged tools)` repeats them all. In TypeScript, the span of a call that
+failed has a name and nothing else: its attributes are written once the tool has returned.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from goldspan import semconv
 from goldspan.extraction import envelopes, messages, values
 from goldspan.extraction.convention import ANY, Convention, FromEvents, FromJson, MessageSource, Places
 from goldspan.extraction.notation import plain
-from goldspan.extraction.reading import Message, Messages, Reading
+from goldspan.extraction.reading import Answer, Message, Messages, Reading
 from goldspan.model import SpanRecord, ToolDefinition, ToolKind
 
 _PREFIX = "gcp.vertex.agent."
@@ -28,6 +29,8 @@ _MERGED = "(merged tools)"
 _MERGED_SPANS = ("(merged)", _MERGED)
 """How the names of such spans end."""
 _NOT_SPECIFIED = "<not specified>"
+_EXECUTION = "execute_tool "
+_THROWN = "Error in tool '"
 _TRANSFER = "transfer_to_agent"
 _KINDS: dict[str, ToolKind] = {
     "TransferToAgentTool": "handoff",
@@ -57,12 +60,18 @@ class _Unwrapped:
 
 
 def _unwrapped(message: Message) -> Message:
-    answers = tuple(answer._replace(result=_result(answer.result).value) for answer in message.answers)
-    return message._replace(answers=answers) if answers else message
+    return message._replace(answers=tuple(map(_answer, message.answers))) if message.answers else message
+
+
+def _answer(answer: Answer) -> Answer:
+    opened = _result(answer.result)
+    return answer._replace(result=opened.value, is_error=answer.is_error or opened.is_error)
 
 
 def _refine(span: SpanRecord, reading: Reading) -> Reading:
     attributes = span.attributes
+    if not attributes:
+        reading.role, reading.outcome = ("tool", "error") if span.name.startswith(_EXECUTION) else (None, None)
     name = attributes.get(semconv.TOOL_NAME)
     if name == _MERGED or (name is None and span.name.endswith(_MERGED_SPANS)):
         return Reading("aside", reading.by)
@@ -85,8 +94,15 @@ def _offered(request: Any) -> tuple[ToolDefinition, ...]:
 
 
 def _result(value: Any) -> values.Result:
-    """Anything but a dictionary is wrapped into one."""
-    return values.result(value, envelopes.inside("result"))
+    """Anything but a dictionary is wrapped into one, and what a function threw is told in a sentence."""
+    return values.result(value, _thrown, envelopes.inside("result"))
+
+
+def _thrown(value: Any) -> envelopes.Result | None:
+    """What a function of TypeScript threw: `{"error": "Error in tool 'X': ..."}`."""
+    told = value.get("error") if isinstance(value, Mapping) and len(value) == 1 else None
+    is_ours = isinstance(told, str) and told.startswith(_THROWN)
+    return envelopes.Result(told, is_error=True) if is_ours else None
 
 
 CONVENTION = Convention(
@@ -95,6 +111,7 @@ CONVENTION = Convention(
     source="https://github.com/google/adk-python, https://github.com/google/adk-go, https://github.com/google/adk-java",
     versions="1 and 2 (Python), 0.2 to 1 (Go), 0.2 to 1 (Java)",
     roles={_ARGUMENTS: {ANY: "tool"}, _REQUEST: {ANY: "model"}},
+    scopes=frozenset({"gcp.vertex.agent"}),
     signs=(f"{_PREFIX}event_id", f"{_PREFIX}invocation_id", _RESPONSE),
     of={
         "tool": Places(name=(semconv.TOOL_NAME,), arguments=(_ARGUMENTS,)),
@@ -116,6 +133,8 @@ CONVENTION = Convention(
         "`transfer_to_agent` is a hand-off, an `AgentTool` an agent.",
         "A call id `<not specified>` is none.",
         'Results that are no dictionary stand inside `{"result": ...}`.',
+        "TypeScript: a span `execute_tool X` without any attribute is a call that failed.",
+        "TypeScript: a result `{\"error\": \"Error in tool 'X': ...\"}` is what the tool threw.",
         "A result in which the plugin ReflectAndRetry reports a failure is an error, whatever the span's status is.",
     ),
     content="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT, or "
