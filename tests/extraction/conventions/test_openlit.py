@@ -82,6 +82,12 @@ def test_recorded_messages_tell_them_better() -> None:
     assert [(call.call_id, call.arguments) for call in run.tool_calls] == [("c9", {"n": 9})]
 
 
+@pytest.mark.parametrize("said", [[], [{"role": "assistant", "parts": [{"type": "text", "content": "I look"}]}]])
+def test_recorded_messages_may_leave_the_calls_out(said: list[Any]) -> None:
+    (run,) = extract([_asking("f", "c1", '{"n": 1}', gen_ai__output__messages=json.dumps(said))])
+    assert [(call.call_id, call.arguments) for call in run.tool_calls] == [("c1", {"n": 1})]
+
+
 def test_an_executed_call_has_the_arguments_that_its_model_asked_for() -> None:
     work = agent("trip", **OURS)
     asking = _asking("f", "c1", '{"n": 1}', parent_id=work.span_id)

@@ -14,7 +14,7 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
 from goldspan import semconv
-from goldspan.extraction.convention import Convention
+from goldspan.extraction.convention import Convention, FromEvents, FromJson
 from goldspan.extraction.reading import Message, Messages, Reading, RequestedCall
 from goldspan.model import ABSENT, SpanRecord
 
@@ -27,8 +27,10 @@ _NODES = frozenset({"model", "agent", "tools", "call_model", "model_request"})
 _RUN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ARGUMENTS = "gen_ai.tool.args"
 _JOINT = ", "
-_MESSAGES = (semconv.OUTPUT_MESSAGES, "gen_ai.client.inference.operation.details")
-"""The attribute, or else the event, with the whole of a model's answer."""
+_ANSWERED = (
+    FromJson(semconv.OUTPUT_MESSAGES),
+    FromEvents(("gen_ai.client.inference.operation.details",), semconv.OUTPUT_MESSAGES),
+)
 _TEAMS = ("gen_ai.agno.team.agents", "gen_ai.graph.status", "gen_ai.graph.message_count")
 
 
@@ -47,16 +49,18 @@ def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
         name = attributes.get(_WORKFLOW)
         reading.role = "agent"
         reading.name = reading.agent = name if isinstance(name, str) else None
-    elif operation == "chat" and _ARGUMENTS in attributes and not _has_messages(span):
-        reading.answered = (partial(_requested, attributes),)
+    elif operation == "chat" and _ARGUMENTS in attributes:
+        reading.answered = (partial(_answered, span),)
     return reading
 
 
-def _has_messages(span: SpanRecord) -> bool:
-    return _MESSAGES[0] in span.attributes or any(event.name in _MESSAGES for event in span.events)
+def _answered(span: SpanRecord) -> Messages:
+    """What a model answered: its messages, where they are recorded, and the calls, where these do not tell them."""
+    said = next(filter(None, (place(span) for place in _ANSWERED)), ())
+    return said if any(message.calls for message in said) else (*said, _requested(span.attributes))
 
 
-def _requested(attributes: Mapping[str, Any]) -> Messages:
+def _requested(attributes: Mapping[str, Any]) -> Message:
     """The calls that a model asked for."""
     names, ids = (_split(attributes.get(key)) for key in (semconv.TOOL_NAME, semconv.TOOL_CALL_ID))
     arguments = _arguments(str(attributes[_ARGUMENTS]), len(names))
@@ -66,7 +70,7 @@ def _requested(attributes: Mapping[str, Any]) -> Messages:
         for name, given, call_id in zip(names, arguments, ids, strict=True)
         if name
     )
-    return (Message("assistant", calls=tuple(calls)),)
+    return Message("assistant", calls=tuple(calls))
 
 
 def _split(joined: Any) -> list[str]:
