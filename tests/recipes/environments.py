@@ -50,6 +50,7 @@ RECORDED: dict[str, list[str]] = {
         "google-genai==2.34.0",
         "opentelemetry-instrumentation-google-genai==1.3b0",
     ],
+    "haystack": [*_TO_RECORD, "haystack-ai==3.4.0", "openinference-instrumentation-haystack==0.1.46"],
     "instructor": [
         *_TO_RECORD,
         "instructor==1.17.0",

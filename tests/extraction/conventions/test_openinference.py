@@ -517,6 +517,49 @@ def test_an_invocation_of_adk() -> None:
     assert (call.call_id, call.arguments, call.result) == ("c1", {"q": "city"}, ["Oslo"])
 
 
+# Haystack: openinference-instrumentation-haystack, _wrappers.py; see also the recorded exports.
+def chat(role: str, part: str) -> str:
+    """A chat message as Haystack's `repr` shows it."""
+    return f"ChatMessage(_role=<ChatRole.{role.upper()}: {role!r}>, _content=[{part}], _name=None, _meta={{}})"
+
+
+ASKED = "ToolCall(tool_name='book', arguments={'n': 0}, id='c1', extra=None)"
+CONVERSATION = [
+    chat("user", "TextContent(text='Book a room')"),
+    chat("assistant", ASKED),
+    chat("tool", f"ToolCallResult(result='no \\'rooms\\'', origin={ASKED}, error=True)"),
+    chat("assistant", "TextContent(text='All are taken.')"),
+]
+
+
+@pytest.mark.parametrize("kind", ["CHAIN", "AGENT"])
+def test_an_agent_of_haystack_shows_its_calls_in_what_it_returns(kind: str) -> None:
+    given = json.dumps({"messages": CONVERSATION[:1]})
+    returned = json.dumps({"messages": CONVERSATION, "last_message": CONVERSATION[-1]})
+    run = only_run(seen(kind, "Agent.run", input__value=given, output__value=returned))
+    assert (run.input, run.output) == ("Book a room", "All are taken.")
+    assert [(call.name, call.call_id, call.arguments, call.error) for call in run.tool_calls] == [
+        ("book", "c1", {"n": 0}, "no 'rooms'")
+    ]
+
+
+def test_a_generator_of_haystack_shows_its_tools_and_the_ids_of_its_calls() -> None:
+    tools = [
+        "Tool(name='book', description='Books.', parameters={'type': 'object'}, function=<function f at 0x7f>)",
+        "x",
+    ]
+    given = json.dumps({"messages": CONVERSATION[:1], "tools": tools})
+    returned = json.dumps({"replies": CONVERSATION[1:2]})
+    run = only_run(seen("LLM", "OpenAIChatGenerator.run", input__value=given, output__value=returned))
+    assert [call.call_id for call in run.tool_calls] == ["c1"]
+    assert [(tool.name, tool.parameters) for tool in run.available_tools] == [("book", {"type": "object"})]
+
+
+def test_other_components_of_haystack_are_no_requests() -> None:
+    given, returned = json.dumps({"messages": CONVERSATION[:2]}), json.dumps({"tool_messages": CONVERSATION[2:3]})
+    assert read("CHAIN", "ToolInvoker.run", input__value=given, output__value=returned).role is None
+
+
 @pytest.mark.parametrize("kind", ["TOOL", "AGENT", "LLM", "CHAIN", "RETRIEVER", 7, None])
 @pytest.mark.parametrize("value", [None, 7, True, b"\xff", [], [1, {"a": 2}], {"a": {"b": 1}}, "", "{", '{"a": '])
 @pytest.mark.parametrize("name", ["x", "ReAct.forward", "FunctionAgent.run", "LangGraph", "finish.__call__"])

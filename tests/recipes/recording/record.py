@@ -54,6 +54,7 @@ RECORDINGS: dict[str, Recording] = {
     "braintrust-opentelemetry": Recording(
         "braintrust", "record_braintrust.py", {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY"}
     ),
+    "haystack-openinference": Recording("haystack", "record_haystack.py"),
     "instructor-openinference": Recording("instructor", "record_instructor.py", form="Step"),
     "instructor_early-openinference": Recording("instructor_early", "record_instructor.py", form="Step"),
     "mastra-otel_exporter": Recording("mastra", "record_mastra.mjs"),

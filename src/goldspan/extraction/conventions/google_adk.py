@@ -134,7 +134,7 @@ CONVENTION = Convention(
         "A call id `<not specified>` is none.",
         'Results that are no dictionary stand inside `{"result": ...}`.',
         "TypeScript: a span `execute_tool X` without any attribute is a call that failed.",
-        "TypeScript: a result `{\"error\": \"Error in tool 'X': ...\"}` is what the tool threw.",
+        'TypeScript: a result `{"error": "Error in tool \'X\': ..."}` is what the tool threw.',
         "A result in which the plugin ReflectAndRetry reports a failure is an error, whatever the span's status is.",
     ),
     content="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT, or "

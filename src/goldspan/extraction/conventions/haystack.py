@@ -7,14 +7,14 @@ messages of the chat generator tell them apart.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from goldspan.extraction import messages
 from goldspan.extraction.convention import ANY, Convention, Places
+from goldspan.extraction.conventions.chat_messages import FromChat
 from goldspan.extraction.notation import plain
-from goldspan.extraction.reading import Messages, Reading
+from goldspan.extraction.reading import Reading
 from goldspan.model import SpanRecord, ToolDefinition
 
 _TOOL = "haystack.tool.name"
@@ -25,50 +25,14 @@ _TOOL_OUTPUT = "haystack.agent.step.tool.output"
 _STRATEGY = "haystack.agent.hook.human_in_the_loop.strategy"
 
 
-@dataclass(frozen=True, slots=True)
-class _FromChat:
-    """Haystack's chat messages, in a list under some keys of what went into or came out of a component."""
-
-    attribute: str
-    keys: tuple[str, ...]
-
-    def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
-        held = plain(span.attributes.get(self.attribute))
-        found = next((held[key] for key in self.keys if key in held), None) if isinstance(held, Mapping) else None
-        listed = found if isinstance(found, list) else [found]
-        return messages.from_json([_spelled_out(item) for item in map(plain, listed) if isinstance(item, Mapping)])
-
-    def __str__(self) -> str:
-        """How the documentation names the place."""
-        return f"`{self.keys[0]}` in `{self.attribute}`"
-
-
-def _spelled_out(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message whose parts say what they are; in older versions the keys of messages begin with an underscore."""
-    content = message.get("content", message.get("_content"))
-    parts = content if isinstance(content, list) else [content]
-    return {"role": message.get("role", message.get("_role")), "content": [_part(part) for part in parts]}
-
-
-def _part(part: Any) -> Any:
-    answer = part.get("tool_call_result") if isinstance(part, Mapping) else None
-    if not isinstance(answer, Mapping):
-        return part
-    origin = answer.get("origin")
-    call_id = origin.get("id") if isinstance(origin, Mapping) else None
-    failed = answer.get("error") is True
-    return {"type": "tool_result", "id": call_id, "result": answer.get("result"), "is_error": failed}
-
-
 def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
     attributes = span.attributes
     if reading.role == "tool":
         return _refined_tool(attributes, reading)
     if reading.role is None and str(attributes.get(_TYPE)).endswith("ChatGenerator"):
         reading.role = "model"
-        reading.asked = (partial(_FromChat(_INPUT, ("messages",)), span),)
-        reading.answered = (partial(_FromChat(_OUTPUT, ("replies",)), span),)
+        reading.asked = (partial(FromChat(_INPUT, ("messages",)), span),)
+        reading.answered = (partial(FromChat(_OUTPUT, ("replies",)), span),)
     if reading.role == "model":
         reading.tools = (partial(_offered, attributes),)
     return reading if reading.role is not None else None
@@ -112,12 +76,10 @@ CONVENTION = Convention(
             result=(_TOOL_OUTPUT,),
         ),
         "agent": Places(
-            asked=(_FromChat("haystack.agent.input", ("messages",)),),
-            answered=(_FromChat("haystack.agent.output", ("last_message", "messages")),),
+            asked=(FromChat("haystack.agent.input", ("messages",)),),
+            answered=(FromChat("haystack.agent.output", ("last_message", "messages")),),
         ),
-        "model": Places(
-            asked=(_FromChat(_LLM_INPUT, ("messages",)),), answered=(_FromChat(_LLM_OUTPUT, ("replies",)),)
-        ),
+        "model": Places(asked=(FromChat(_LLM_INPUT, ("messages",)),), answered=(FromChat(_LLM_OUTPUT, ("replies",)),)),
     },
     refine=_refine,
     notes=(

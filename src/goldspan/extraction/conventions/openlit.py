@@ -107,7 +107,7 @@ CONVENTION = Convention(
         "A LangGraph graph and an agno team, which are workflows by their operation, are agents.",
         "The nodes `model`, `agent` and `tools` of a graph are no agents.",
         "The call id of a LangChain tool that failed is LangChain's own, and is not used.",
-        "`gen_ai.tool.name`, `gen_ai.tool.call.id` and `gen_ai.tool.args` of a model's span are the calls it asked for.",
+        "`gen_ai.tool.name`, `gen_ai.tool.call.id` and `gen_ai.tool.args` of a model are the calls it asked for.",
     ),
     content="capture_message_content=True",
 )
