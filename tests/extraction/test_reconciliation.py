@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -153,6 +154,41 @@ def test_a_request_is_not_taken_for_an_execution_before_it() -> None:
     early = tool("search", {"q": "a"}, parent_id=root.span_id)
     asked = model(answered=[asks_for("search", {"q": "a"}, "c1")], parent_id=root.span_id)
     assert [call.evidence for call in calls_of(root, early, asked)] == ["executed", "requested"]
+
+
+def test_a_request_is_not_taken_for_an_execution_after_its_answer() -> None:
+    # The first attempt left no span.
+    root = agent("a")
+    asked = asks_for("search", {"q": "a"}, "c1")
+    first = model(answered=[asked], parent_id=root.span_id)
+    heard = [asked, answers("c1", "Error: busy")]
+    second = model(asked=heard, answered=[asks_for("search", {"q": "a"}, "c2")], parent_id=root.span_id)
+    found = tool("search", {"q": "a"}, parent_id=root.span_id, gen_ai__tool__call__result='"found"')
+    assert [(call.call_id, call.evidence, call.result) for call in calls_of(root, first, second, found)] == [
+        ("c1", "requested", "Error: busy"),
+        ("c2", "executed", "found"),
+    ]
+
+
+def test_an_execution_after_the_answer_is_the_requests_where_there_is_no_other() -> None:
+    # A tool that goes on in the background: its handle is what the model was told first.
+    root = agent("a")
+    asked = asks_for("search", {"q": "a"}, "c1")
+    first = model(answered=[asked], parent_id=root.span_id)
+    second = model(asked=[asked, answers("c1", "begun")], parent_id=root.span_id)
+    found = tool("search", {"q": "a"}, parent_id=root.span_id)
+    assert [(call.call_id, call.evidence) for call in calls_of(root, first, second, found)] == [("c1", "executed")]
+
+
+def test_what_an_agent_keeps_tells_results_that_no_model_was_told() -> None:
+    asked = [asks_for("search", {}, "c1"), asks_for("book", {}, "c2")]
+    kept = [*asked, answers("c1", {"ok": True}), answers("c2", "no room", is_error=True)]
+    root = agent("a", gen_ai__output__messages=json.dumps(kept))
+    calls = calls_of(root, *(model(answered=[each], parent_id=root.span_id) for each in asked))
+    assert [(call.result, call.error, call.outcome) for call in calls] == [
+        ({"ok": True}, None, "ok"),
+        ("no room", "no room", "error"),
+    ]
 
 
 def test_the_history_in_later_messages_adds_no_call() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator
 
 from goldspan.extraction.calls import Asking, Call, written
@@ -9,6 +10,7 @@ from goldspan.extraction.dialogues import Dialogue
 from goldspan.extraction.names import fold, handoff_target, same_name
 from goldspan.extraction.shelves import Glance, Shelves, Waiting, same_tool
 from goldspan.extraction.spoken import RequestedCall
+from goldspan.extraction.times import JITTER_NS, NEVER
 from goldspan.extraction.tree import Node
 
 _CANDIDATES = 50
@@ -27,6 +29,9 @@ class Ledger:
         self.calls = calls
         self._elsewhere = elsewhere
         self._agents = {fold(node.reading.name) for node in nodes if node.role == "agent" and node.reading.name}
+        self._turns: list[Dialogue] = []
+        self._begun: list[int] = []
+        self._answered: dict[str, int] | None = None
         self._waiting: Waiting | None = None
         self._shelves: Shelves | None = None
         self._of_id: dict[str, list[Call]] = {}
@@ -44,6 +49,8 @@ class Ledger:
                 repeated.merged += 1
                 return None
             call = self._execution(request, turn, alike=True, exactly=True)
+            if call is not None and self._was_answered_before(call, request, turn):
+                call = None
         if call is None:
             call = self._requested(request)
             call.agent = turn.node.agent
@@ -59,9 +66,11 @@ class Ledger:
         differ are given to requests: hosts show a server's name, and frameworks add defaults, drop keys, and write a
         single argument bare.
         """
+        self._turns = list(turns)
+        self._begun = sorted(turn.node.start for turn in self._turns)
         entered = [
             (request, turn, self.enter(request, turn, position))
-            for turn in turns
+            for turn in self._turns
             for position, request in enumerate(turn.calls)
         ]
         left = [(request, turn, call) for request, turn, call in entered if call is not None and call.node is None]
@@ -164,6 +173,20 @@ class Ledger:
         asked, since = written(request.arguments), turn.node.span.start_ns
         return self._waiting.first(request, asked, since=since, alike=alike, exactly=exactly)
 
+    def _was_answered_before(self, call: Call, request: RequestedCall, turn: Dialogue) -> bool:
+        """Whether a model had the answer to a request before an execution began, which is then a later one's."""
+        if call.start_ns is None or not request.call_id:
+            return False
+        start = call.start_ns - JITTER_NS
+        at = bisect_left(self._begun, turn.ended)
+        if at == len(self._begun) or self._begun[at] >= start:
+            return False  # as mostly: no model was asked meanwhile
+        if self._answered is None:
+            self._answered = {}
+            for call_id, told in _answers(self._turns):
+                self._answered.setdefault(call_id, told)
+        return self._answered.get(request.call_id, NEVER) < start
+
     def _equal(self, request: RequestedCall, history: Glance) -> Call | None:
         """The call that has the arguments of a request in a history, whatever its id."""
         return self._on_shelves().equal(request, written(request.arguments), history)
@@ -193,6 +216,15 @@ class Ledger:
             self._of_id.setdefault(call.call_id, []).append(call)
         if self._shelves is not None:
             self._shelves.put(call)
+
+
+def _answers(turns: Iterable[Dialogue]) -> Iterator[tuple[str, int]]:
+    """The ids of answers that models were given, each with when a model was asked with it."""
+    for turn in turns:
+        for message in turn.asked if turn.node.hears_calls else ():
+            for answer in message.answers:
+                if answer.call_id:
+                    yield answer.call_id, turn.node.start
 
 
 def _asked_for(request: RequestedCall) -> Call:

@@ -55,6 +55,7 @@ def reconcile(
     for node, said in _histories(nodes, turns):
         ledger.confirm(calls_since_asked(said), node)
     _take_answers(ledger.calls, turns)
+    _take_answers_kept(ledger.calls, nodes)
     _recognise_agents(ledger.calls, turns)
     _recognise_agents_at_work(ledger.calls)
     _recognise_handoffs(ledger.calls, nodes)
@@ -129,6 +130,27 @@ def _take_answers(calls: list[Call], turns: list[Dialogue]) -> None:
             call.result = Written(answer.result)
         if not call.error and answer.is_error:
             call.error = values.text(answer.result) or "error"
+
+
+def _take_answers_kept(calls: list[Call], nodes: list[Node]) -> None:
+    """Give calls that no model was told an answer to the one that an agent or an application keeps under their id."""
+    open_calls = [call for call in calls if call.call_id and call.result is None and call.error is None]
+    keeping = [node for node in nodes if node.role in MARKS and may_know_calls(node)] if open_calls else []
+    kept: dict[str, list[Answer]] = {}
+    for node in keeping:
+        told: dict[str, list[Answer]] = {}
+        for message in history(node):
+            for answer in message.answers:
+                if answer.call_id and answer.result is not None:
+                    told.setdefault(answer.call_id, []).append(answer)
+        for call_id, answers in told.items():
+            kept.setdefault(call_id, answers)
+    for call in open_calls if kept else ():
+        # Under an id that is used again, nothing tells which answer is whose.
+        answers = kept.get(call.call_id or "", [])
+        if len({repr(answer) for answer in answers}) == 1:
+            call.result = Written(answers[0].result)
+            call.error = (values.text(answers[0].result) or "error") if answers[0].is_error else None
 
 
 def _answers(turns: Iterable[Dialogue]) -> dict[str, list[tuple[Answer, Dialogue]]]:
