@@ -189,8 +189,8 @@ def executed(nodes: Iterable[Node]) -> list[Call]:
                 side_by_side.append((known, seen))
         if known is None and node.owner is None:
             # The span between the framework's and the protocol's, or the server's, may have never come.
-            others = (call for call in reversed(calls[-_NEAR:]) if not _is_beside(node, witnesses[call]))
-            known = next((call for call in others if _same_call(call, seen) and _serves(seen, call)), None)
+            served = (call for call in reversed(calls[-_NEAR:]) if _same_call(call, seen) and _serves(seen, call))
+            known = next((call for call in served if not _is_beside(node, witnesses[call])), None)
         if known is not None:
             inside = node.enclosing_tool is not None and of_node[node.enclosing_tool] is known
             alike = not inside and any(_writer(node) == _writer(other) for other in witnesses[known])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from goldspan.extraction.calls import Call
 from goldspan.extraction.conventions import installed
 from goldspan.extraction.cutting import Portion
-from goldspan.extraction.dialogues import Dialogue, last_turns
+from goldspan.extraction.dialogues import Dialogue
 from goldspan.extraction.names import fold, undecorate
 from goldspan.extraction.reading import WORK, says_something
 from goldspan.extraction.times import NEVER
@@ -19,6 +19,9 @@ from goldspan.model import COUNTED_KINDS, Run, ToolCall
 
 _SERVER = 2
 """OTLP's kind of a span that answers a request from outside."""
+
+_NEAR = 4
+"""Calls under one id, before and after a call, that are compared with it."""
 
 
 class Doubts(NamedTuple):
@@ -36,10 +39,13 @@ class Doubts(NamedTuple):
     """Results that a model was told, of calls that are not known."""
 
 
-def doubts(calls: Sequence[Call], turns: Iterable[Dialogue], elsewhere: Container[str]) -> Doubts:
-    """What contradicts the rest among the calls of a run; `elsewhere` are the ids of calls that other runs made."""
+def doubts(calls: Sequence[Call], last: Iterable[Dialogue], elsewhere: Container[str]) -> Doubts:
+    """What contradicts the rest among the calls of a run, and what models were told in their `last` turns.
+
+    `elsewhere` are the ids of calls that other runs made.
+    """
     alone = [call for call in calls if call.node is None]
-    told = {answer.call_id for turn in last_turns(turns) for answer in turn.told if answer.call_id}
+    told = {answer.call_id for turn in last for answer in turn.told if answer.call_id}
     known = {call.call_id for call in calls} if told else set()
     strange = [call_id for call_id in told if call_id not in known and call_id not in elsewhere]
     return Doubts(
@@ -82,6 +88,8 @@ def _is_unanswered(call: Call) -> bool:
 def idle_agents(nodes: Iterable[Node]) -> tuple[str, ...]:
     """The names of agents at whose work nobody was seen, and of which no word is recorded."""
     agents = [node for node in nodes if node.role == "agent" and node.reading.name]
+    if not agents:
+        return ()
     idle = {node.reading.name for node in agents if not _does_something(node)}
     if not idle or any(node.role in WORK and node.owner is None for node in nodes):  # that may be theirs
         return ()
@@ -130,19 +138,27 @@ def _seems_a_request(node: Node) -> bool:
 
 def _calls_elsewhere(runs: Sequence[Run]) -> Counter[int]:
     """For each run, by its place, how many of its calls another one of that time asked for, or executed, instead."""
-    under: dict[tuple[str | None, str, str], list[tuple[int, ToolCall]]] = {}
+    under: dict[str, list[tuple[int, ToolCall]]] = {}
     for at, run in enumerate(runs):
         for call in run.tool_calls:
             if call.call_id:
-                under.setdefault((run.service, call.call_id, fold(call.name)), []).append((at, call))
+                under.setdefault(call.call_id, []).append((at, call))
     found: Counter[int] = Counter()
-    for calls in under.values():
-        if len(calls) < 2 or len({call.evidence for _, call in calls}) < 2:
-            continue
-        for at, call in calls:
-            others = (other for other, made in calls if other != at and made.evidence != call.evidence)
+    again = [calls for calls in under.values() if len(calls) > 1 and len({call.evidence for _, call in calls}) > 1]
+    for calls in (alike for same_id in again for alike in _by_tool(same_id, runs)):
+        for place, (at, call) in enumerate(calls):
+            near = calls[max(0, place - _NEAR) : place + _NEAR]  # runs stand in the order of their times
+            others = (other for other, made in near if other != at and made.evidence != call.evidence)
             found[at] += any(_of_one_time(runs[at], runs[other]) for other in others)
     return found + _called(runs)
+
+
+def _by_tool(calls: Iterable[tuple[int, ToolCall]], runs: Sequence[Run]) -> Iterable[list[tuple[int, ToolCall]]]:
+    """Calls under one id, those of each service's tool together."""
+    found: dict[tuple[str | None, str], list[tuple[int, ToolCall]]] = {}
+    for at, call in calls:
+        found.setdefault((runs[at].service, fold(call.name)), []).append((at, call))
+    return found.values()
 
 
 def _called(runs: Sequence[Run]) -> Counter[int]:

@@ -164,6 +164,8 @@ class Convention:
     scopes: frozenset[str] = frozenset()
     """Instrumentation scopes of which spans without any attribute are handed to `refine`, too: their names tell what
     they are."""
+    only_with: Keys = ()
+    """Attributes of which a span of the family has at least one, where `roles` names some that others have, too."""
     unless: Keys = ()
     """Attributes that take `roles` back, since another convention then knows better what the span is."""
     of: Mapping[Role, Places] = field(default_factory=dict)
@@ -196,12 +198,14 @@ class Convention:
 
     def signs_among(self, present: Set[str]) -> Set[str]:
         """The signs that count for a span that has these attributes."""
+        if self.only_with and present.isdisjoint(self.only_with):
+            return frozenset()
         return self.all_signs if present.isdisjoint(self.unless) else frozenset(self.signs)
 
     @cached_property
     def all_keys(self) -> frozenset[str]:
         """Every attribute that the tables name."""
-        named = {*self.all_signs, *self.unless}
+        named = {*self.all_signs, *self.only_with, *self.unless}
         for places in (self.everywhere, *self.of.values()):
             for fact in (*_FACTS, *_AS_WRITTEN, *_VALUES, "tools"):
                 named.update(getattr(places, fact))
@@ -226,11 +230,10 @@ class Convention:
 class Reader:
     """A convention narrowed to the attributes that some spans have: those of one kind of span all have the same."""
 
-    __slots__ = ("_by", "_plans", "_refine", "_roles", "_signed", "keys", "name")
+    __slots__ = ("_by", "_plans", "_refine", "_roles", "_signed", "keys")
 
     def __init__(self, convention: Convention, present: Set[str]) -> None:
         """Narrow a convention down to the `present` attributes."""
-        self.name = convention.name
         self._by = (convention.name,)
         self._refine = convention.refine
         self._signed = not present.isdisjoint(convention.signs)
@@ -243,22 +246,23 @@ class Reader:
 
     def read(self, span: SpanRecord, known: Mapping[str, Any]) -> Reading | None:
         """What the convention understands of a span that has these attributes; the values of `keys` are known."""
-        role = self.role(known)
-        if role is None and not self._signed:
-            return None
-        reading = Reading(role, self._by)
-        self._plans[role].carry_out(span, known, reading)
-        return reading if self._refine is None else self._refine(span, reading)
-
-    def role(self, known: Mapping[str, Any]) -> Role | None:
-        """What the attributes say that a span is, before the convention looks closer."""
+        role = None
         for attribute, roles in self._roles:
             value = known[attribute]
             if value is not None:
                 role = roles.get(str(value).lower()) or roles.get(ANY)
                 if role is not None:
-                    return role
-        return None
+                    break
+        if role is None and not self._signed:
+            return None
+        reading = Reading(role, self._by)
+        self._plans[role].carry_out(span, known, reading)
+        if self._refine is None:
+            return reading
+        refined = self._refine(span, reading)
+        if role is not None and refined is not None and refined.role is None:
+            refined.taken_back = True
+        return refined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -238,7 +238,7 @@ class _Turns:
     """
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[Node | None, str], tuple[Portion, tuple[str, ...]]] = {}
+        self._asked: dict[tuple[Node | None, str], tuple[Portion, Dialogue]] = {}
         self._left: set[tuple[Node | None, str]] = set()
         """Those of which no execution was seen."""
 
@@ -246,40 +246,44 @@ class _Turns:
         """The request of which an agent executes a call that it did not ask for, or with whose calls it goes on."""
         if not self._asked:
             return None
-        own = {call.call_id for step in nodes if step.role == "model" for call in Dialogue(step).calls}
+        own: set[str | None] | None = None
         for step in nodes:
-            for call_id, said in _answered_ids(step):
+            for call_id, turn in _answered_ids(step):
                 place = (agent.parent, call_id)
-                if call_id in own or place not in self._asked:
+                if place not in self._asked:
                     continue
-                portion, words = self._asked[place]
-                if place in self._left if said is None else said in ((), words):
+                if own is None:
+                    own = {call.call_id for step in nodes if step.role == "model" for call in Dialogue(step).calls}
+                portion, asking = self._asked[place]
+                if call_id not in own and (place in self._left if turn is None else turn.users in ((), asking.users)):
                     return portion
         return None
 
     def add(self, agent: Node, nodes: list[Node], portion: Portion) -> None:
         """Take note of what an agent asked for and executed."""
         for step in nodes:
-            turn = Dialogue(step) if step.role == "model" else None
-            for call in turn.calls if turn is not None else ():
-                if call.call_id and turn is not None:
-                    self._asked[agent.parent, call.call_id] = portion, turn.users
+            if step.role != "model":
+                continue
+            turn = Dialogue(step)
+            for call in turn.calls:
+                if call.call_id:
+                    self._asked[agent.parent, call.call_id] = portion, turn
                     self._left.add((agent.parent, call.call_id))
         for step in nodes:
             if step.role == "tool":
                 self._left.discard((agent.parent, call_of(step).call_id or ""))
 
 
-def _answered_ids(step: Node) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+def _answered_ids(step: Node) -> Iterator[tuple[str, Dialogue | None]]:
     """The id of the call that a tool executed; those with whose answers a model or an agent goes on, the last first,
-    with the user's words.
+    with its turn.
     """
     if step.role == "tool":
         if call_id := call_of(step).call_id:
             yield call_id, None
     elif step.role in ("model", "agent") and step.hears_calls:
-        words = Dialogue(step).users
-        yield from ((call.call_id, words) for call in reversed(calls_since_asked(step.asked)) if call.call_id)
+        turn = Dialogue(step)
+        yield from ((call.call_id, turn) for call in reversed(calls_since_asked(step.asked)) if call.call_id)
 
 
 def _handoffs(step: Node) -> Iterator[str]:

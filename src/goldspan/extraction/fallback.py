@@ -95,7 +95,12 @@ def _is_text(name: object) -> bool:
 
 
 def _is_of_others(name: str) -> bool:
-    return name.partition(".")[0] in _OTHERS or _NUMBERED.fullmatch(name) is not None
+    """Whether a name tells the kind of something else than a span: of a database's operation, a message, or a tool."""
+    return (
+        name.partition(".")[0] in _OTHERS
+        or name.endswith((".tool.type", ".tool_type"))
+        or _NUMBERED.fullmatch(name) is not None
+    )
 
 
 def reader(names: Set[str]) -> Reader | None:

@@ -30,7 +30,7 @@ class Ledger:
         self._elsewhere = elsewhere
         self._agents = {fold(node.reading.name) for node in nodes if node.role == "agent" and node.reading.name}
         self._turns: list[Dialogue] = []
-        self._begun: list[int] = []
+        self._begun: list[int] | None = None
         self._answered: dict[str, int] | None = None
         self._waiting: Waiting | None = None
         self._shelves: Shelves | None = None
@@ -67,7 +67,6 @@ class Ledger:
         single argument bare.
         """
         self._turns = list(turns)
-        self._begun = sorted(turn.node.start for turn in self._turns)
         entered = [
             (request, turn, self.enter(request, turn, position))
             for turn in self._turns
@@ -178,6 +177,8 @@ class Ledger:
         if call.start_ns is None or not request.call_id:
             return False
         start = call.start_ns - JITTER_NS
+        if self._begun is None:
+            self._begun = sorted(turn.node.start for turn in self._turns)
         at = bisect_left(self._begun, turn.ended)
         if at == len(self._begun) or self._begun[at] >= start:
             return False  # as mostly: no model was asked meanwhile

@@ -76,9 +76,12 @@ class Written:
         return f"Written({self.raw!r})"
 
 
-@dataclass(slots=True)
+@dataclass(init=False)
 class Reading:
-    """What was read off one span. `None` where the span says nothing."""
+    """What was read off one span. `None` where the span says nothing.
+
+    Every span has one and most of its fields stay as they are: these are the class's, and cost nothing.
+    """
 
     role: Role | None = None
     by: tuple[str, ...] = ()
@@ -117,25 +120,38 @@ class Reading:
     """The tools offered to the model."""
     guessed_by: str | None = None
     """The attribute that tells what the span is, where no convention knows it and the fallback read it."""
+    taken_back: bool = False
+    """Whether a convention knows what the span says that it is, and that it is not."""
     noted: bool = False
     """Whether the span has one of the attributes that were to be noted, whatever convention knows it."""
+
+    def __init__(self, role: Role | None = None, by: tuple[str, ...] = (), **facts: Any) -> None:
+        """Begin with what the span is, the conventions that knew it, and other fields by their names."""
+        self.role = role
+        self.by = by
+        for name, fact in facts.items():
+            setattr(self, name, fact)
 
     def complete_with(self, other: Reading) -> None:
         """Take from a less trusted convention's reading of the same span what this one does not say."""
         if self.role is None:
             self.role = other.role
-        for name in _SINGLE:
-            if getattr(self, name) is None:
-                setattr(self, name, getattr(other, name))
+        own = self.__dict__
+        for name, fact in other.__dict__.items():  # the fields that were set
+            if name in _SINGLE and own.get(name) is None:
+                own[name] = fact
         self.by += other.by
+        self.taken_back = self.taken_back or other.taken_back
         self.asked += other.asked
         self.answered += other.answered
         self.tools += other.tools
 
 
-_SINGLE = (
-    *("name", "span_name", "kind", "call_id", "arguments", "result", "error", "outcome", "server"),
-    *("agent", "input", "output", "finish", "session_id", "request_id"),
+_SINGLE = frozenset(
+    {
+        *("name", "span_name", "kind", "call_id", "arguments", "result", "error", "outcome", "server"),
+        *("agent", "input", "output", "finish", "session_id", "request_id"),
+    }
 )
 
 

@@ -58,7 +58,6 @@ class Conventions:
         """
         read: list[tuple[SpanRecord, Reading]] = []
         guessed: list[tuple[int, Reader]] = []
-        known: set[str] = set()
         of_names, of_scopes = self._of_names, self._of_scopes
         for span in spans:
             named = of_names.get(span.keys()) or self._named(span)
@@ -67,12 +66,11 @@ class Conventions:
                 reading = self._bare(span)
             if named.guess is not None and reading is not EVALUATION and (reading.role is None or named.says_more):
                 guessed.append((len(read), named.guess))
-            if reading.role is not None and span.scope not in known and self._tells_family(reading):
-                known.add(span.scope)
             read.append((span, reading))
+        known = {span.scope for span, reading in read if self._tells_family(reading)} if guessed else ()
         for at, guess in guessed:
             span, reading = read[at]
-            if span.scope not in known and not self._takes_back(span, reading):
+            if span.scope not in known:
                 read[at] = span, self._guessed(span, guess, reading)
         return read
 
@@ -94,10 +92,12 @@ class Conventions:
         return named
 
     def _tells_family(self, reading: Reading) -> bool:
-        return not self._shared.issuperset(reading.by)
+        return reading.role is not None and not self._shared.issuperset(reading.by)
 
     def _guessed(self, span: SpanRecord, reader: Reader, reading: Reading) -> Reading:
         """A reading with what names of attributes tell beyond it: of what the span is, or of what it says."""
+        if reading.role is None and reading.taken_back:
+            return reading
         if reading.role is not None and (says_something(reading) or reading.role == "aside"):
             return reading
         guess = fallback.read(span, reader)
@@ -126,16 +126,10 @@ class Conventions:
         if latest is None or latest[0] is not span:
             latest = self._latest = (span, self.read(span))
         reading = latest[1]
-        if not guessing or reading.role is not None or reading is EVALUATION:
+        if not guessing or reading.role is not None or reading is EVALUATION or reading.taken_back:
             return reading
         named = self._named(span)
-        if named.guess is None or not named.says_more or self._takes_back(span, reading):
-            return reading
-        return fallback.read(span, named.guess) or reading
-
-    def _takes_back(self, span: SpanRecord, reading: Reading) -> bool:
-        """Whether a convention that knows what a span says it is took that back: it looks closer than the fallback."""
-        return reading.role is None and not self._named(span).shape.told_by(span).isdisjoint(reading.by)
+        return (fallback.read(span, named.guess) if named.guess is not None and named.says_more else None) or reading
 
     def _shape(self, present: frozenset[str]) -> _Shape:
         if semconv.EVALUATION_MARK in present:
@@ -169,11 +163,6 @@ class _Shape:
         self._noted = noted
         self.fixed = NOTHING if fixed is None and not self._readers and not noted else fixed
         self._keys = tuple(dict.fromkeys(key for reader in self._readers for key in sorted(reader.keys)))
-
-    def told_by(self, span: SpanRecord) -> set[str]:
-        """The conventions that know what the attributes of a span say that it is."""
-        known = span.values_of(self._keys)
-        return {reader.name for reader in self._readers if reader.role(known) is not None}
 
     def read(self, span: SpanRecord) -> Reading:
         known = span.values_of(self._keys)

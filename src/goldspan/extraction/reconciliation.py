@@ -50,11 +50,12 @@ def reconcile(
     `offered` are the tools that the model could choose from, `elsewhere` the ids of calls that other runs made.
     """
     turns = dialogues(nodes)
+    last = last_turns(turns)
     ledger = Ledger(executed(nodes), nodes, elsewhere=elsewhere)
     ledger.enter_all(turns)
-    for node, said in _histories(nodes, turns):
+    for node, said in _histories(nodes, last):
         ledger.confirm(calls_since_asked(said), node)
-    _take_answers(ledger.calls, turns)
+    _take_answers(ledger.calls, turns, last)
     _take_answers_kept(ledger.calls, nodes)
     _recognise_agents(ledger.calls, turns)
     _recognise_agents_at_work(ledger.calls)
@@ -64,7 +65,7 @@ def reconcile(
         finish(ledger.calls, offered),
         tuple(turns),
         merged=sum([call.merged for call in ledger.calls]),
-        doubts=doubts(ledger.calls, turns, elsewhere),
+        doubts=doubts(ledger.calls, last, elsewhere),
     )
 
 
@@ -95,9 +96,9 @@ def _ids_made(nodes: Iterable[Node]) -> Iterator[str]:
             yield from (call.call_id for call in Dialogue(node).calls if call.call_id)
 
 
-def _histories(nodes: list[Node], turns: list[Dialogue]) -> Iterator[tuple[Node, Iterable[Message]]]:
+def _histories(nodes: list[Node], last: Iterable[Dialogue]) -> Iterator[tuple[Node, Iterable[Message]]]:
     """What was said so far: to each agent's model the last time, and what agents and applications keep of it."""
-    for turn in last_turns(turns):
+    for turn in last:
         if turn.node.hears_calls:
             yield turn.node, turn.asked
     for node in nodes:
@@ -105,13 +106,13 @@ def _histories(nodes: list[Node], turns: list[Dialogue]) -> Iterator[tuple[Node,
             yield node, history(node)
 
 
-def _take_answers(calls: list[Call], turns: list[Dialogue]) -> None:
+def _take_answers(calls: list[Call], turns: list[Dialogue], last: Iterable[Dialogue]) -> None:
     """Give every call the result, or the error, that was handed back to the model under its id."""
     known = [call for call in calls if call.call_id]
     if not known or not turns:
         return
     # A request ends when its answer is handed back for the first time; otherwise the last turn repeats all answers.
-    answers = _answers(turns if any(call.node is None for call in known) else last_turns(turns))
+    answers = _answers(turns if any(call.node is None for call in known) else last)
     if any(call.result is None and call.call_id not in answers for call in known):
         answers = _answers(turns) | answers
     if not answers:

@@ -158,11 +158,12 @@ def plant(spans: Collection[SpanRecord], *, conventions: Conventions, selected: 
     distinct = _distinct(spans)
     nodes: dict[str, Node] = {}
     unknown: dict[str, SpanRecord] = {}
+    selecting = selected or None
     for span, reading in conventions.read_all(distinct.values()):
         if reading is EVALUATION:
             continue
         span_id = span.span_id
-        part = selected.name_of(span) if selected else None
+        part = None if selecting is None else selecting.name_of(span)
         if reading is NOTHING and part is None and not span.dropped_attributes:
             unknown[span_id] = span
         else:
@@ -232,17 +233,21 @@ def _hang(nodes: dict[str, Node], spans: Mapping[str, SpanRecord]) -> None:
 def _count_unknown(nodes: Mapping[str, Node], unknown: Mapping[str, SpanRecord]) -> None:
     """Tell every node how many spans that are no nodes it is the nearest node above."""
     nearest: dict[str, Node | None] = {}
-    for span_id in unknown:
-        path: list[str] = []
-        step: str | None = span_id
-        while step is not None and step in unknown and step not in nodes and step not in nearest:
-            nearest[step] = None  # a circle ends here
-            path.append(step)
-            step = unknown[step].parent_id
-        above = (nodes.get(step) or nearest.get(step)) if step is not None else None
-        nearest.update(dict.fromkeys(path, above))
+    for span_id, span in unknown.items():
+        step = span.parent_id
+        if step is None or span_id in nodes:
+            continue
+        above = nodes.get(step)
+        if above is None and step in unknown:
+            path: list[str] = []
+            while step is not None and step in unknown and step not in nodes and step not in nearest:
+                nearest[step] = None  # a circle ends here
+                path.append(step)
+                step = unknown[step].parent_id
+            above = (nodes.get(step) or nearest.get(step)) if step is not None else None
+            nearest.update(dict.fromkeys(path, above))
         if above is not None:
-            above.unknown_spans += len(path)
+            above.unknown_spans += 1
 
 
 def _with_leaked(roots: list[Node], ordered: list[Node]) -> list[Node]:

@@ -523,6 +523,7 @@ def chat(role: str, part: str) -> str:
     return f"ChatMessage(_role=<ChatRole.{role.upper()}: {role!r}>, _content=[{part}], _name=None, _meta={{}})"
 
 
+HAYSTACK = {"scope": "openinference.instrumentation.haystack"}
 ASKED = "ToolCall(tool_name='book', arguments={'n': 0}, id='c1', extra=None)"
 CONVERSATION = [
     chat("user", "TextContent(text='Book a room')"),
@@ -536,7 +537,7 @@ CONVERSATION = [
 def test_an_agent_of_haystack_shows_its_calls_in_what_it_returns(kind: str) -> None:
     given = json.dumps({"messages": CONVERSATION[:1]})
     returned = json.dumps({"messages": CONVERSATION, "last_message": CONVERSATION[-1]})
-    run = only_run(seen(kind, "Agent.run", input__value=given, output__value=returned))
+    run = only_run(seen(kind, "Agent.run", input__value=given, output__value=returned, **HAYSTACK))
     assert (run.input, run.output) == ("Book a room", "All are taken.")
     assert [(call.name, call.call_id, call.arguments, call.error) for call in run.tool_calls] == [
         ("book", "c1", {"n": 0}, "no 'rooms'")
@@ -550,14 +551,14 @@ def test_a_generator_of_haystack_shows_its_tools_and_the_ids_of_its_calls() -> N
     ]
     given = json.dumps({"messages": CONVERSATION[:1], "tools": tools})
     returned = json.dumps({"replies": CONVERSATION[1:2]})
-    run = only_run(seen("LLM", "OpenAIChatGenerator.run", input__value=given, output__value=returned))
+    run = only_run(seen("LLM", "OpenAIChatGenerator.run", input__value=given, output__value=returned, **HAYSTACK))
     assert [call.call_id for call in run.tool_calls] == ["c1"]
     assert [(tool.name, tool.parameters) for tool in run.available_tools] == [("book", {"type": "object"})]
 
 
 def test_other_components_of_haystack_are_no_requests() -> None:
     given, returned = json.dumps({"messages": CONVERSATION[:2]}), json.dumps({"tool_messages": CONVERSATION[2:3]})
-    assert read("CHAIN", "ToolInvoker.run", input__value=given, output__value=returned).role is None
+    assert read("CHAIN", "ToolInvoker.run", input__value=given, output__value=returned, **HAYSTACK).role is None
 
 
 @pytest.mark.parametrize("kind", ["TOOL", "AGENT", "LLM", "CHAIN", "RETRIEVER", 7, None])

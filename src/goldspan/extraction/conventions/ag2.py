@@ -1,7 +1,7 @@
 """AG2, a dialect of the GenAI conventions.
 
 Agents converse: each turn is an agent's span, one agent asks its model for a tool and another one executes it. What
-stands for the request is the conversation around them, which is an operation that the standard does not know.
+stands for the request is the conversation around them, whose operation is read together with those of the standard.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ CONVENTION = Convention(
             # A model that chooses who speaks next calls no tool of the request.
             "speaker_selection": "aside",
         },
-        semconv.OPERATION: {"conversation": "entry", "initiate_chats": "entry", "speaker_selection": "aside"},
     },
     signs=("ag2.span.type",),
     of={"entry": _CHAT},

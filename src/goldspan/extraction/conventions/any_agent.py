@@ -7,7 +7,7 @@ in `gen_ai.tool.args`, and every span its result in `gen_ai.output`.
 from __future__ import annotations
 
 from goldspan import semconv
-from goldspan.extraction.convention import ANY, Convention, FromJson, Places
+from goldspan.extraction.convention import ANY, Convention, Places
 from goldspan.extraction.reading import Reading
 from goldspan.model import SpanRecord
 
@@ -25,11 +25,13 @@ CONVENTION = Convention(
     title="any-agent",
     source="https://github.com/mozilla-ai/any-agent",
     versions="1",
-    roles={_ARGUMENTS: {ANY: "tool"}, semconv.OPERATION: {"call_llm": "model"}},
+    roles={_ARGUMENTS: {ANY: "tool"}},
     of={
         "tool": Places(name=(semconv.TOOL_NAME,), arguments=(_ARGUMENTS,), result=("gen_ai.output",)),
-        "model": Places(asked=(FromJson(semconv.INPUT_MESSAGES),)),
     },
     refine=_refine,
-    notes=("The tool `final_output` is how the agent hands in its answer.",),
+    notes=(
+        "Model calls, whose operation is `call_llm`, are read by the standard.",
+        "The tool `final_output` is how the agent hands in its answer.",
+    ),
 )

@@ -68,10 +68,14 @@ CONVENTION = Convention(
             "search_memory": "tool",
             "invoke_agent": "agent",
             "invoke_workflow": "entry",
+            "conversation": "entry",
+            "initiate_chats": "entry",
             "chat": "model",
+            "call_llm": "model",
             "generate_content": "model",
             "text_completion": "model",
             "create_agent": "aside",
+            "speaker_selection": "aside",
         },
         # Of the span that stands in where only its log events arrived.
         "event.name": dict.fromkeys((_DETAILS, *_SPOKEN[:3], _CHOICE), "model"),
@@ -102,6 +106,7 @@ CONVENTION = Convention(
     notes=(
         "The operations `handoff` and `agent_handoff`, and spans with `gen_ai.handoff.to_agent`, are hand-offs.",
         "The operations `retrieval` and `search_memory`, and tools of type `datastore`, are retrievals.",
+        "`conversation`, `initiate_chats` and `speaker_selection` are operations of AG2, `call_llm` one of any-agent.",
         "Planning, embeddings and writing to a memory are no calls.",
         "A tool without any name attribute is named by its span.",
     ),

@@ -65,11 +65,9 @@ def _identified(found: Messages) -> int:
     return len(parts) - parts.count(None)
 
 
-def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
+def _refine(span: SpanRecord, reading: Reading) -> Reading:
     attributes = span.attributes
     kind = attributes.get(_KIND, attributes.get(_FIRST_KIND))
-    if kind is None:
-        return None
     if reading.role == "tool":
         _refine_tool(span, reading, str(kind).lower())
     elif reading.role == "agent":
@@ -114,6 +112,7 @@ CONVENTION = Convention(
     versions="instrumentations 0.1 and 0.2 (Python)",
     roles={semconv.TOOL_NAME: {ANY: "tool"}, "tool.name": {ANY: "tool"}, _KIND: _ROLES, _FIRST_KIND: _ROLES},
     signs=(_KIND, _FIRST_KIND),
+    only_with=(_KIND, _FIRST_KIND),
     of={
         "tool": Places(
             name=(semconv.TOOL_NAME, "tool.name"),
@@ -143,6 +142,7 @@ CONVENTION = Convention(
     open_result=openinference.open_result,
     refine=_refine,
     notes=(
+        "A span is traceAI's only if it has a kind.",
         "What only one framework writes is read as with OpenInference, from which the instrumentations come.",
         "A span with a tool's name is a tool whatever its kind: of one called `..._agent`, LangChain's says `AGENT`.",
         "A `TOOL` span called `handoff to X` is a hand-off, a `RETRIEVER` span a retrieval.",

@@ -17,8 +17,8 @@ NOTES = (
     "Haystack: a component that is given chat messages and returns them with more is an agent.",
     "Haystack: tools have no spans. Their calls, ids and results are read from the `repr` of chat messages.",
 )
-_MESSAGE = "<ChatRole."
-"""Of who speaks, in every chat message; LlamaIndex has a `ChatMessage`, too."""
+_SCOPE = "openinference.instrumentation.haystack"
+_MESSAGE = "ChatMessage("
 _RETURNED = '"last_message"'
 _GIVEN = (FromChat(INPUT, ("messages",)),)
 _SAID = (FromChat(OUTPUT, ("messages",)),)
@@ -27,7 +27,7 @@ _REPLIED = (FromChat(OUTPUT, ("replies",)),)
 
 def refine_chain(span: SpanRecord, reading: Reading) -> None:
     """An agent returns the whole conversation, and its last message beside it."""
-    if not _has_messages(span, OUTPUT) or _RETURNED not in span.attributes[OUTPUT]:
+    if span.scope != _SCOPE or not _has_messages(span, OUTPUT) or _RETURNED not in span.attributes[OUTPUT]:
         return
     reading.role = "agent"
     reading.asked = tuple(partial(place, span) for place in _GIVEN)
@@ -37,6 +37,8 @@ def refine_chain(span: SpanRecord, reading: Reading) -> None:
 
 def refine_model(span: SpanRecord, reading: Reading) -> None:
     """The flattened messages leave the ids of calls out, and calls and results where they are repeated."""
+    if span.scope != _SCOPE:
+        return
     if _has_messages(span, INPUT):
         reading.asked = (*(partial(place, span) for place in _GIVEN), *reading.asked)
         reading.tools = (*reading.tools, partial(_offered, span.attributes[INPUT]))
