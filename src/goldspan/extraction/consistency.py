@@ -45,9 +45,8 @@ def doubts(calls: Sequence[Call], last: Iterable[Dialogue], elsewhere: Container
     `elsewhere` are the ids of calls that other runs made.
     """
     alone = [call for call in calls if call.node is None]
-    told = {answer.call_id for turn in last for answer in turn.told if answer.call_id}
-    known = {call.call_id for call in calls} if told else set()
-    strange = [call_id for call_id in told if call_id not in known and call_id not in elsewhere]
+    told = {answer.call_id for turn in last if turn.node.hears_calls for answer in turn.told if answer.call_id}
+    strange = [call_id for call_id in told.difference([call.call_id for call in calls]) if call_id not in elsewhere]
     return Doubts(
         merged_beside=sum([call.doubted for call in calls]),
         nested=_nested(calls),

@@ -7,6 +7,7 @@ trace that nothing marks is one request if a model or a tool was at work in it, 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -208,16 +209,18 @@ def _joined_by_handoff(found: list[Node]) -> list[Portion]:
     portions: list[Portion] = []
     turns = _Turns()
     beside = {(node.parent, fold(node.reading.name or "")) for node in found}
+    agents = Counter(parent for parent, _ in beside)
     passed_on: _PassedOn = {}
     for node in found:
         nodes = list(node.walk())
-        before = _handed_over(node, passed_on) or (turns.before(node, nodes) if len(found) > 1 else None)
+        take_turns = agents[node.parent] > 1
+        before = _handed_over(node, passed_on) or (turns.before(node, nodes) if take_turns else None)
         if before is None:
             before = Portion("request", node, nodes, marked=True)
             portions.append(before)
         else:
             before.nodes.extend(nodes)
-        if len(found) > 1:
+        if take_turns:
             turns.add(node, nodes, before)
         for step in nodes if len(found) > 1 else ():
             for name in _handoffs(step):

@@ -16,7 +16,6 @@ from typing import Any
 from goldspan.extraction import messages, values
 from goldspan.extraction.reading import MARKS
 from goldspan.extraction.spoken import Answer, Message, Messages, RequestedCall
-from goldspan.extraction.times import end_of
 from goldspan.extraction.tree import Node
 
 _CANDIDATES = 50
@@ -44,7 +43,7 @@ class Dialogue:
     @property
     def ended(self) -> int:
         """When the model had answered."""
-        return end_of(self.node.span)
+        return self.node.place[1]
 
     @cached_property
     def users(self) -> tuple[str, ...]:
@@ -159,7 +158,9 @@ def last_turns(turns: Iterable[Dialogue]) -> Iterable[Dialogue]:
 def _in_order(speaking: list[Node]) -> list[Node]:
     """The spans of models by time. Of those that a clock shows at one moment, a later one repeats more history."""
     in_order = sorted(speaking, key=lambda node: node.place)
-    moments = [(node.start, end_of(node.span)) for node in in_order]
+    if len(in_order) < 2:
+        return in_order
+    moments = [node.place[:2] for node in in_order]
     if len(set(moments)) == len(moments):
         return in_order
     shown = Counter(moments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from goldspan import semconv
@@ -47,32 +47,35 @@ class Conventions:
 
         Most spans of an application are of the latter kind and cost one look. An evaluation's span is `EVALUATION`.
         """
-        shape = self._named(span).shape
-        reading = shape.read(span) if shape.fixed is None else shape.fixed
-        return self._bare(span) if reading is NOTHING and span.scope in self._of_scopes else reading
+        return self._read(span, self._named(span).shape)
 
-    def read_all(self, spans: Iterable[SpanRecord]) -> list[tuple[SpanRecord, Reading]]:
+    def read_all(self, spans: Sequence[SpanRecord]) -> list[Reading]:
         """What is understood of each span of a trace: where no convention knows its family, by the fallback.
 
         Where a family's own convention knows what one span of a scope is, it knows why others of it are nothing.
         """
-        read: list[tuple[SpanRecord, Reading]] = []
+        readings: list[Reading] = []
         guessed: list[tuple[int, Reader]] = []
-        of_names, of_scopes = self._of_names, self._of_scopes
+        of_names = self._of_names
         for span in spans:
             named = of_names.get(span.keys()) or self._named(span)
-            reading = named.shape.fixed or named.shape.read(span)
-            if reading is NOTHING and span.scope in of_scopes:
-                reading = self._bare(span)
-            if named.guess is not None and reading is not EVALUATION and (reading.role is None or named.says_more):
-                guessed.append((len(read), named.guess))
-            read.append((span, reading))
-        known = {span.scope for span, reading in read if self._tells_family(reading)} if guessed else ()
-        for at, guess in guessed:
-            span, reading = read[at]
-            if span.scope not in known:
-                read[at] = span, self._guessed(span, guess, reading)
-        return read
+            reading = named.always
+            if reading is None:
+                reading = self._read(span, named.shape)
+                if named.guess is not None and (reading.role is None or named.says_more):
+                    guessed.append((len(readings), named.guess))
+            readings.append(reading)
+        if guessed:
+            read = zip(spans, readings, strict=True)
+            known = {span.scope for span, reading in read if self._tells_family(reading)}
+            for at, guess in guessed:
+                if spans[at].scope not in known:
+                    readings[at] = self._guessed(spans[at], guess, readings[at])
+        return readings
+
+    def _read(self, span: SpanRecord, shape: _Shape) -> Reading:
+        reading = shape.read(span) if shape.fixed is None else shape.fixed
+        return self._bare(span) if reading is NOTHING and span.scope in self._of_scopes else reading
 
     def _bare(self, span: SpanRecord) -> Reading:
         """The reading of a span by its name, where it has no attribute and its scope tells of which family it is."""
@@ -88,7 +91,9 @@ class Conventions:
             present = names & self._keys
             shape, kinds = self._shapes.get(present) or self._shape(present), fallback.telling(names)
             says_more = not self._tells_role.issuperset(kinds)
-            named = self._of_names[names] = _Named(shape, fallback.reader(names), says_more)
+            guess = None if shape.fixed is EVALUATION else fallback.reader(names)
+            always = shape.fixed if names and guess is None else None
+            named = self._of_names[names] = _Named(shape, always, guess, says_more)
         return named
 
     def _tells_family(self, reading: Reading) -> bool:
@@ -147,6 +152,8 @@ class _Named:
     """What there is to read off all spans whose attributes have the same names, of which tables name only some."""
 
     shape: _Shape
+    always: Reading | None
+    """The reading that all of them have, where that is certain without a look at any."""
     guess: Reader | None
     """Reads them by these names, where no convention knows them."""
     says_more: bool

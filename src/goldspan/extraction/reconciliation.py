@@ -7,8 +7,9 @@ message shows is kept as requested; its result stands in the next question to th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from goldspan.extraction import values
 from goldspan.extraction.calls import Call, call_of, executed, finish
@@ -30,6 +31,8 @@ from goldspan.extraction.tree import Node
 from goldspan.model import ToolCall, ToolDefinition
 
 _NO_DOUBTS = Doubts()
+_History: TypeAlias = tuple[Node, Sequence[Message]]
+"""What was said so far, and the span that tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,11 @@ def reconcile(
     last = last_turns(turns)
     ledger = Ledger(executed(nodes), nodes, elsewhere=elsewhere)
     ledger.enter_all(turns)
-    for node, said in _histories(nodes, last):
+    histories = list(_histories(nodes, last))
+    for node, said in histories:
         ledger.confirm(calls_since_asked(said), node)
     _take_answers(ledger.calls, turns, last)
-    _take_answers_kept(ledger.calls, nodes)
+    _take_answers_kept(ledger.calls, histories)
     _recognise_agents(ledger.calls, turns)
     _recognise_agents_at_work(ledger.calls)
     _recognise_handoffs(ledger.calls, nodes)
@@ -96,7 +100,7 @@ def _ids_made(nodes: Iterable[Node]) -> Iterator[str]:
             yield from (call.call_id for call in Dialogue(node).calls if call.call_id)
 
 
-def _histories(nodes: list[Node], last: Iterable[Dialogue]) -> Iterator[tuple[Node, Iterable[Message]]]:
+def _histories(nodes: list[Node], last: Iterable[Dialogue]) -> Iterator[_History]:
     """What was said so far: to each agent's model the last time, and what agents and applications keep of it."""
     for turn in last:
         if turn.node.hears_calls:
@@ -133,14 +137,13 @@ def _take_answers(calls: list[Call], turns: list[Dialogue], last: Iterable[Dialo
             call.error = values.text(answer.result) or "error"
 
 
-def _take_answers_kept(calls: list[Call], nodes: list[Node]) -> None:
+def _take_answers_kept(calls: list[Call], histories: Iterable[_History]) -> None:
     """Give calls that no model was told an answer to the one that an agent or an application keeps under their id."""
     open_calls = [call for call in calls if call.call_id and call.result is None and call.error is None]
-    keeping = [node for node in nodes if node.role in MARKS and may_know_calls(node)] if open_calls else []
     kept: dict[str, list[Answer]] = {}
-    for node in keeping:
+    for _, said in histories if open_calls else ():
         told: dict[str, list[Answer]] = {}
-        for message in history(node):
+        for message in said:
             for answer in message.answers:
                 if answer.call_id and answer.result is not None:
                     told.setdefault(answer.call_id, []).append(answer)

@@ -159,7 +159,8 @@ def plant(spans: Collection[SpanRecord], *, conventions: Conventions, selected: 
     nodes: dict[str, Node] = {}
     unknown: dict[str, SpanRecord] = {}
     selecting = selected or None
-    for span, reading in conventions.read_all(distinct.values()):
+    found = list(distinct.values())
+    for span, reading in zip(found, conventions.read_all(found), strict=True):
         if reading is EVALUATION:
             continue
         span_id = span.span_id
