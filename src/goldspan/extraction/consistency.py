@@ -74,7 +74,9 @@ def call_around(node: Node, calls: Mapping[Node, Call]) -> Call | None:
 
 
 def _unpaired(calls: Sequence[Call], alone: Sequence[Call]) -> int:
-    executed = (call for call in calls if call.node is not None and call.asked_at is None and call.recalled == NEVER)
+    executed = [call for call in calls if call.node is not None and call.asked_at is None and call.recalled == NEVER]
+    if not executed:
+        return 0
     unasked = Counter(fold(undecorate(call.name)[0]) for call in executed)
     return (unasked & Counter(fold(undecorate(call.name)[0]) for call in alone)).total()
 
@@ -106,7 +108,8 @@ def compared(portions: Sequence[Portion], runs: Sequence[Run]) -> list[Run]:
     """The runs of some requests, each told what it shares with another one that two requests would not share."""
     if len(runs) < 2:
         return list(runs)
-    beside = [_around_several(portion, shared) for shared in (_shared(portions),) for portion in portions]
+    shared = _shared(portions)
+    beside = [_around_several(portion, shared) if shared else 0 for portion in portions]
     elsewhere = _calls_elsewhere(runs)
     return [
         replace(run, health=replace(run.health, root_shared=others, calls_elsewhere=elsewhere[at]))
@@ -162,12 +165,14 @@ def _by_tool(calls: Iterable[tuple[int, ToolCall]], runs: Sequence[Run]) -> Iter
 
 def _called(runs: Sequence[Run]) -> Counter[int]:
     """The same for calls during which an agent of that name began a run of its own in the same trace."""
+    of_trace = Counter(run.trace_ids[0] for run in runs)
+    beside = [(at, run) for at, run in enumerate(runs) if of_trace[run.trace_ids[0]] > 1]
     begun: dict[tuple[str, str], list[int]] = {}
-    for at, run in enumerate(runs):
+    for at, run in beside:
         if run.agent:
             begun.setdefault((run.trace_ids[0], fold(run.agent)), []).append(at)
     found: Counter[int] = Counter()
-    for at, run in enumerate(runs):
+    for at, run in beside if begun else ():
         for call in run.tool_calls:
             for other in begun.get((run.trace_ids[0], fold(call.name)), ()):
                 if other != at and _during(call, runs[other]):
@@ -186,6 +191,6 @@ def _of_one_time(run: Run, other: Run) -> bool:
     """Whether two runs are of one trace, or were at work at the same time."""
     if not set(run.trace_ids).isdisjoint(other.trace_ids):
         return True
-    if None in (run.start_ns, run.end_ns, other.start_ns, other.end_ns):
+    if run.start_ns is None or run.end_ns is None or other.start_ns is None or other.end_ns is None:
         return False
-    return max(run.start_ns or 0, other.start_ns or 0) <= min(run.end_ns or 0, other.end_ns or 0)
+    return run.start_ns <= other.end_ns and other.start_ns <= run.end_ns

@@ -71,9 +71,9 @@ class Dialogue:
     def told(self) -> list[Answer]:
         """The results of calls that the model was told after the user's last words."""
         found: list[Answer] = []
-        for message in self.asked if self.node.hears_calls else ():
+        for message in reversed(self.asked) if self.node.hears_calls else ():
             if message.from_user:
-                found.clear()
+                break
             found.extend(message.answers)
         return found
 

@@ -76,7 +76,7 @@ class Written:
         return f"Written({self.raw!r})"
 
 
-@dataclass(init=False)
+@dataclass(slots=True)
 class Reading:
     """What was read off one span. `None` where the span says nothing.
 
@@ -125,21 +125,13 @@ class Reading:
     noted: bool = False
     """Whether the span has one of the attributes that were to be noted, whatever convention knows it."""
 
-    def __init__(self, role: Role | None = None, by: tuple[str, ...] = (), **facts: Any) -> None:
-        """Begin with what the span is, the conventions that knew it, and other fields by their names."""
-        self.role = role
-        self.by = by
-        for name, fact in facts.items():
-            setattr(self, name, fact)
-
     def complete_with(self, other: Reading) -> None:
         """Take from a less trusted convention's reading of the same span what this one does not say."""
         if self.role is None:
             self.role = other.role
-        own = self.__dict__
-        for name, fact in other.__dict__.items():  # the fields that were set
-            if name in _SINGLE and own.get(name) is None:
-                own[name] = fact
+        for name in _SINGLE:
+            if getattr(self, name) is None:
+                setattr(self, name, getattr(other, name))
         self.by += other.by
         self.taken_back = self.taken_back or other.taken_back
         self.asked += other.asked

@@ -186,7 +186,8 @@ def _available(nodes: list[Node], root: Node | None) -> tuple[ToolDefinition, ..
         last = found
         for tool in found:
             known = offered.get(tool.name)
-            offered[tool.name] = tool if known is None else _fuller(known, tool)
+            if known is not tool:
+                offered[tool.name] = tool if known is None else _fuller(known, tool)
     return tuple(offered[name] for name in sorted(offered))
 
 
