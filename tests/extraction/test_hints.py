@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from goldspan.extraction import extract
 from goldspan.extraction.conventions import BUILT_IN
-from goldspan.extraction.hints import Hint, advise, gathered
+from goldspan.extraction.hints import Hint, advise, content_switches, gathered
 from goldspan.model import Health, Run, ToolCall
 from spans import agent, asks_for, messages, model, span, tool
 
@@ -37,6 +37,8 @@ HEALTHS = st.builds(
     results_unknown=COUNTS,
     merged_beside=COUNTS,
     root_shared=COUNTS,
+    without_content=st.lists(st.text(), max_size=2, unique=True).map(tuple),
+    unknown_families=st.lists(st.text(), max_size=2, unique=True).map(tuple),
     idle_agents=st.lists(st.text(), max_size=2, unique=True).map(tuple),
 )
 
@@ -57,7 +59,7 @@ def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -
         pytest.param(Health(calls_invisible=True, content_off=True), "no tool calls could have been seen", "switch"),
         pytest.param(Health(orphan_spans=1), "1 span whose parent is missing", "sampling"),
         pytest.param(Health(content_off=True, arguments_absent=4), "no content recorded", "switch"),
-        pytest.param(Health(arguments_absent=4), "4 calls without arguments", "switch"),
+        pytest.param(Health(arguments_absent=4), "4 calls without arguments", "@goldspan.trace"),
         pytest.param(Health(dropped_attributes=3), "3 attributes dropped", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"),
         pytest.param(
             Health(arguments_unreadable=1), "1 call with unreadable arguments", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"
@@ -95,11 +97,53 @@ def test_the_switch_of_the_instrumentation_at_hand_is_told(convention: object) -
 
 def test_of_a_family_that_writes_genai_attributes_only_its_own_switch_is_told() -> None:
     def advice(*conventions: str) -> str:
-        return advise(Run("r", conventions=conventions, health=Health(arguments_absent=1)))[0].advice
+        health = Health(arguments_absent=1, without_content=conventions)
+        return advise(Run("r", conventions=conventions, health=health))[0].advice
 
     assert "OTEL_INSTRUMENTATION_GENAI" not in advice("genai", "mcp", "pydantic_ai")
     assert "include_content=True" in advice("genai", "mcp", "pydantic_ai")
-    assert "ENABLE_SENSITIVE_DATA=true" in advice("genai")
+    assert "Frameworks that write these spans themselves" in advice("genai")
+
+
+@pytest.mark.parametrize(
+    ("scope", "told"),
+    [
+        ("opentelemetry.instrumentation.openai_v2", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"),
+        ("goldspan", "To record content: GOLDSPAN_CAPTURE_ARGUMENTS=on (goldspan)."),
+        ("agent_framework", "To record content: ENABLE_SENSITIVE_DATA=true (agent_framework)."),
+        ("acme.agents", "Content may have to be switched on in acme.agents, of which goldspan knows no switch."),
+    ],
+)
+def test_of_words_that_many_write_the_switch_of_the_scope_is_told(scope: str, told: str) -> None:
+    root = agent(end_ns=10**15, scope=scope)
+    (run,) = extract([root, tool("search", parent_id=root.span_id, scope=scope)])
+    assert run.health.without_content == (scope,)
+    (hint,) = advise(run)
+    assert told in hint.advice
+    assert hint.advice.count("switched on") + hint.advice.count("To record content") == 1
+
+
+def test_no_switch_is_told_that_is_on() -> None:
+    root = agent(end_ns=10**15, asked="Where is it?", scope="opentelemetry.instrumentation.x")
+    (run,) = extract([root, tool("search", parent_id=root.span_id, scope="opentelemetry.instrumentation.x")])
+    (hint,) = advise(run)
+    assert (hint.found, "CAPTURE" in hint.advice) == ("1 call without arguments", False)
+    assert "put @goldspan.trace on the tools' functions" in hint.advice
+
+
+def test_the_switch_is_told_where_arguments_are_recorded_and_results_are_not() -> None:
+    def told(*calls: ToolCall) -> bool:
+        return bool(content_switches(Run("r", tool_calls=calls, conventions=("logfire",))))
+
+    assert told(ToolCall("a", arguments={"n": 1}), ToolCall("b"))
+    assert not told(ToolCall("a", arguments={"n": 1}), ToolCall("b", result=1))
+
+
+def test_messages_without_words_are_no_content() -> None:
+    said = messages({"role": "user", "parts": [{"type": "text"}]})
+    root = agent(end_ns=10**15, gen_ai__input__messages=said, scope="pydantic-ai", pydantic_ai__all_messages=said)
+    (run,) = extract([root, tool("search", parent_id=root.span_id, scope="pydantic-ai")])
+    assert "include_content=True" in advise(run)[0].advice
 
 
 def test_names_without_content_are_told_from_the_spans_themselves() -> None:
@@ -111,15 +155,17 @@ def test_names_without_content_are_told_from_the_spans_themselves() -> None:
 
 
 def test_what_to_do_about_calls_that_do_not_show_is_told_before_all_else() -> None:
-    root = agent(asked="Hi", dropped_attributes=3, end_ns=10**15)
-    (run,) = extract([root, span("GET", parent_id=root.span_id), span("SELECT", parent_id=root.span_id)])
+    root = agent(dropped_attributes=3, end_ns=10**15)
+    plain = [span("GET", parent_id=root.span_id, http__method="GET"), span("SELECT", parent_id=root.span_id)]
+    (run,) = extract([root, *plain, span("step", parent_id=root.span_id, acme__step=1, acme__words="x")])
     invisible, unknown, *others = advise(run)
     assert invisible.found == "no tool calls could have been seen"
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in invisible.advice
-    assert unknown.found == "2 spans that no convention knows"
+    assert unknown.found == "3 spans that no convention knows"
+    assert unknown.advice.startswith("Their attributes are `acme.*`.\n")
     assert "@goldspan.trace" in unknown.advice
     assert "docs/conventions.md" in unknown.advice
-    assert [hint.found for hint in others] == ["3 attributes dropped"]
+    assert [hint.found for hint in others] == ["3 attributes dropped", "1 agent without a turn: helper"]
 
 
 def test_a_span_that_nobody_knows_is_told_where_the_model_was_offered_its_tool() -> None:

@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from goldspan.model import AnyOf, Comparison, ExpectedTool, Golden, Parallel, Run, Times, ToolCall, ToolDefinition
+from goldspan.model import (
+    AnyOf,
+    Comparison,
+    ExpectedTool,
+    Golden,
+    Health,
+    Parallel,
+    Run,
+    Times,
+    ToolCall,
+    ToolDefinition,
+)
 from goldspan.scoring import compare, evaluate
 from goldspan.scoring.explanation import reason
 
@@ -274,6 +285,6 @@ def test_without_a_golden_the_reason_says_so() -> None:
     ],
 )
 def test_the_switch_of_an_instrumentation_is_told_where_it_would_help(expected: ExpectedTool, switch: bool) -> None:
-    run = Run("r", tool_calls=(ToolCall("add"),), conventions=("genai",))
+    run = Run("r", tool_calls=(ToolCall("add"),), conventions=("genai",), health=Health(without_content=("genai",)))
     result = evaluate(run, Golden("g", tools=(expected,)))
     assert (result.passed, "To record content: OTEL_" in result.reason) == (None, switch)

@@ -184,6 +184,8 @@ class Convention:
     """What `refine` knows, for people: one sentence each."""
     content: str | None = None
     """What to switch on where arguments, results or messages are not recorded. `None`: they always are."""
+    switches: Mapping[str, str] = field(default_factory=dict)
+    """The same by the beginnings of instrumentation scopes, where each writer of the family has a switch of its own."""
     shared: bool = False
     """Whether many families write in its words, so that it does not tell the family of a span."""
     span_per_call: frozenset[str] = frozenset()

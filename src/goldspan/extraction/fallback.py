@@ -8,6 +8,7 @@ may mean something else.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
@@ -37,6 +38,7 @@ _WORDS: dict[str, Role] = {
     **dict.fromkeys(("span", "task", "request", "trace", "session"), "entry"),
 }
 """The same where it is certain that the kind is that of a span."""
+_MOST_FAMILIES = 3
 _ROOTS = frozenset({"span", "task", "request", "trace", "session"})
 """Kinds that say nothing but of a root: there a request enters."""
 _KINDS: dict[str, ToolKind] = {
@@ -110,6 +112,21 @@ def reader(names: Set[str]) -> Reader | None:
         return None
     family = next(iter(kinds)).partition(".")[0]
     return Reader(_convention(kinds, _Names(names, family)), names)
+
+
+def families(spans: Iterable[SpanRecord]) -> tuple[str, ...]:
+    """How the attributes of some spans begin, the commonest first, but for OpenTelemetry's general conventions.
+
+    `acme.step` and `acme.words` are of the family `acme`.
+    """
+    found = Counter(
+        prefix
+        for span in spans
+        for prefix in {name.partition(".")[0] for name in filter(_is_text, span.keys()) if "." in name}
+        if prefix not in _OTHERS
+    )
+    ranked = sorted(found, key=lambda prefix: (-found[prefix], prefix))
+    return tuple(ranked[:_MOST_FAMILIES])
 
 
 def telling(names: Set[str]) -> Mapping[str, _Kinds]:

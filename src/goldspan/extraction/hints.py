@@ -11,14 +11,14 @@ from goldspan.model import Health, Run, ToolCall
 
 _SHOWN = 5
 """So many names are told one by one."""
-_STANDARDS = frozenset({"genai", "early_genai", "mcp"})
-"""Conventions in which other families write, too: their switches are told only where no other family has one."""
 
-_FOLLOWERS = (
-    "Frameworks that write these spans themselves have switches of their own, such as ENABLE_SENSITIVE_DATA=true "
-    "(Microsoft Agent Framework)."
-)
+_FOLLOWERS = "Frameworks that write these spans themselves have switches of their own."
 _NO_SWITCH = "Content may have to be switched on where these spans are made; goldspan knows no switch of theirs."
+_NO_SWITCH_OF = "Content may have to be switched on in {}, of which goldspan knows no switch."
+_RECORD = "To record content: "
+_NO_ARGUMENTS = (
+    "Their instrumentation records other content, and not these arguments: put @goldspan.trace on the tools' functions."
+)
 _LOGS = "Or it is in log events, as the GenAI conventions allow: read their files together with those of the spans."
 _INVISIBLE = (
     "No tool's span and no model's message with its content is there, so nobody knows whether tools were called.\n"
@@ -140,9 +140,9 @@ def _hints(run: Run) -> Iterator[Hint]:
     elif health.orphan_spans:
         yield Hint("{n} span{s} whose parent is missing", _ORPHANS, health.orphan_spans)
     if health.content_off and not health.calls_invisible:  # the same switch, for less
-        yield Hint("no content recorded", _switches(run))
+        yield Hint("no content recorded", _switches(run) or _NO_SWITCH)
     elif health.arguments_absent:
-        yield Hint("{n} call{s} without arguments", _switches(run), health.arguments_absent)
+        yield Hint("{n} call{s} without arguments", _switches(run) or _NO_ARGUMENTS, health.arguments_absent)
     if health.dropped_attributes:
         yield Hint("{n} attribute{s} dropped", _DROPPED, health.dropped_attributes)
     if health.arguments_unreadable:
@@ -187,27 +187,48 @@ def _contradictions(health: Health) -> Iterator[Hint]:
 
 def about_invisible(run: Run) -> Iterator[Hint]:
     """What to do about a run whose calls are invisible."""
-    yield Hint("no tool calls could have been seen", f"{_INVISIBLE}\n{_switches(run)}")
+    yield Hint("no tool calls could have been seen", f"{_INVISIBLE}\n{_switches(run)}".rstrip())
     if run.health.unknown_spans:
-        yield Hint("{n} span{s} that no convention knows", _UNKNOWN, run.health.unknown_spans)
+        families = ", ".join(f"`{family}.*`" for family in run.health.unknown_families)
+        named = f"Their attributes are {families}.\n" if families else ""
+        yield Hint("{n} span{s} that no convention knows", f"{named}{_UNKNOWN}", run.health.unknown_spans)
 
 
 def content_switches(run: Run) -> str:
     """What to switch on for the content of a run, in one line; empty where no switch is known."""
-    advice = _switches(run).splitlines()[0]
-    return "" if advice == _NO_SWITCH else advice
+    calls = run.tool_calls
+    # Some have a switch of its own for results.
+    one_sided = any(call.arguments is not None for call in calls) and all(call.result is None for call in calls)
+    advice = _switches(run, always=one_sided).partition("\n")[0]
+    return advice if advice.startswith(_RECORD) else ""
 
 
-def _switches(run: Run) -> str:
-    """What to switch on for the arguments, results and messages of a run."""
-    known = [convention for convention in installed().members if convention.name in run.conventions]
-    own = [convention for convention in known if convention.content and convention.name not in _STANDARDS]
-    switchable = own or [convention for convention in known if convention.content]
-    told = "; ".join(f"{convention.content} ({convention.title})" for convention in switchable)
-    lines = [f"To record content: {told}." if told else _NO_SWITCH]
-    lines += [_FOLLOWERS] if told and not own else []
+def _switches(run: Run, *, always: bool = False) -> str:
+    """What to switch on for arguments, results and messages; empty where each instrumentation records some of them."""
+    off = run.health.without_content
+    if not (off or always or run.health.content_off):
+        return ""
+    known = [one for one in installed().members if one.name in (off or run.conventions) and one.content]
+    own = [convention for convention in known if not convention.shared]
+    told = [f"{convention.content} ({convention.title})" for convention in own or known]
+    names = {convention.name for convention in known}
+    for scope in (name for name in off if name not in names):
+        switch = _switch_of(scope)
+        told += [f"{switch} ({scope})"] if switch else []
+        names.update([scope] if switch else [])
+    unknown = [scope for scope in off if scope not in names]
+    lines = [f"{_RECORD}{'; '.join(told)}."] if told else []
+    if not told:
+        lines.append(_NO_SWITCH_OF.format(", ".join(unknown)) if unknown else _NO_SWITCH)
+    lines += [_FOLLOWERS] if known and not own else []
     lines += [_LOGS] if "genai" in run.conventions else []
     return "\n".join(lines)
+
+
+def _switch_of(scope: str) -> str | None:
+    """The switch of an instrumentation that writes in the words of a convention which many share."""
+    switches = (item for convention in installed().members for item in convention.switches.items())
+    return next((switch for begins, switch in switches if scope.startswith(begins)), None)
 
 
 def _shared(calls: Iterable[ToolCall]) -> tuple[str, ...]:

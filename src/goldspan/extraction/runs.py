@@ -205,15 +205,18 @@ def _conventions(nodes: list[Node]) -> tuple[str, ...]:
 def _health(portion: Portion, found: Reconciled, offered: Iterable[ToolDefinition], *, stitched: int) -> Health:
     nodes = portion.nodes
     counted = [call for call in found.calls if call.kind in COUNTED_KINDS]
+    absent = sum([call.arguments is None and call.raw_arguments is None for call in counted])
+    content_off = _content_off(nodes, found)
+    invisible = not found.calls and not visibility.calls_would_show(nodes, portion.root)
     return _Health(
         orphan_spans=sum([node.orphan for node in nodes if node.parent is None and node is not portion.root]),
         missing_root=portion.root is None and not portion.split,
         stitched=stitched,
         split=portion.split,
         dropped_attributes=sum([node.span.dropped_attributes for node in nodes]),
-        arguments_absent=sum([call.arguments is None and call.raw_arguments is None for call in counted]),
+        arguments_absent=absent,
         arguments_unreadable=sum([call.raw_arguments is not None for call in counted]),
-        content_off=_content_off(nodes, found),
+        content_off=content_off,
         lookalikes=_lookalikes(nodes, {fold(tool.name) for tool in offered}),
         merged=found.merged,
         merged_beside=found.doubts.merged_beside,
@@ -222,7 +225,9 @@ def _health(portion: Portion, found: Reconciled, offered: Iterable[ToolDefinitio
         calls_unanswered=found.doubts.unanswered,
         results_unknown=found.doubts.results_unknown,
         began_late=_began_late(nodes, portion.root),
-        calls_invisible=not found.calls and not visibility.calls_would_show(nodes, portion.root),
+        calls_invisible=invisible,
+        without_content=visibility.without_content(nodes) if absent or content_off or invisible else (),
+        unknown_families=_root_of(nodes).unknown_families if invisible else (),
         unknown_spans=visibility.unknown_spans(nodes, portion.root),
         fallback=tuple(sorted({name for node in nodes if (name := node.reading.guessed_by) is not None})),
         idle_agents=consistency.idle_agents(nodes),
@@ -260,9 +265,14 @@ def _lookalikes(nodes: list[Node], offered: set[str]) -> tuple[str, ...]:
 
     What only stands around a tool or inside one is not meant.
     """
-    root = next(reversed([nodes[0], *nodes[0].ancestors()]))
-    unknown = root.unknown.union(node.span.name for node in nodes if node.role is None and not _wraps_tool(node))
+    unknown = _root_of(nodes).unknown.union(
+        node.span.name for node in nodes if node.role is None and not _wraps_tool(node)
+    )
     return tuple(sorted([name for name in unknown if _is_called_like_tools(name) or fold(name) in offered]))
+
+
+def _root_of(nodes: list[Node]) -> Node:
+    return next(reversed([nodes[0], *nodes[0].ancestors()]))
 
 
 def _wraps_tool(node: Node) -> bool:

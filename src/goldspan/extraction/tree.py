@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from operator import attrgetter
 
+from goldspan.extraction.fallback import families
 from goldspan.extraction.reading import MARKS, Messages, Reading, Role, are_quiet, first_messages, is_there
 from goldspan.extraction.recognition import EVALUATION, NOTHING, Conventions
 from goldspan.extraction.selection import Selection
@@ -21,10 +22,12 @@ class Node:
     __slots__ = (
         "_answered",
         "_asked",
+        "_families",
         "_first",
         "_hears_calls",
         "_last",
         "_says_calls",
+        "_strangers",
         "agent",
         "children",
         "component",
@@ -76,6 +79,8 @@ class Node:
         """For a tool: whether an agent is at work right inside it."""
         self.unknown: frozenset[str] = frozenset()
         """For a root: the names of the spans of its trace that no convention knows."""
+        self._strangers: Collection[SpanRecord] = ()
+        self._families: tuple[str, ...] | None = None
         self.unknown_spans = 0
         """How many spans without a node hang on this one: no convention knows them."""
         self._first = self._last = 0
@@ -121,6 +126,13 @@ class Node:
     def number(self) -> int:
         """Its place in its trace's trees, each span before those inside it and siblings by time of start."""
         return self._first
+
+    @property
+    def unknown_families(self) -> tuple[str, ...]:
+        """For a root: how the attributes begin of the spans of its trace that no convention knows."""
+        if self._families is None:
+            self._families = families(self._strangers)
+        return self._families
 
     @property
     def orphan(self) -> bool:
@@ -185,6 +197,7 @@ def plant(spans: Collection[SpanRecord], *, conventions: Conventions, selected: 
     names = frozenset([span.name for span in unknown.values()])
     for root in roots:
         root.unknown = names
+        root._strangers = unknown.values()
     return roots
 
 

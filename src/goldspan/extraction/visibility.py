@@ -6,9 +6,10 @@ import re
 from functools import cache
 
 from goldspan.extraction.conventions import installed
-from goldspan.extraction.reading import MARKS, Messages
+from goldspan.extraction.reading import MARKS, WORK, Messages
 from goldspan.extraction.spoken import Message
 from goldspan.extraction.tree import Node
+from goldspan.model import ABSENT
 
 _ASKS_FOR_TOOLS = re.compile(r"(?:tool|function)[ _-]?(?:call|use)", re.IGNORECASE)
 """A finish reason with which a model asks for tools: `tool_calls`, `tool_use`, `TOOL_CALLS`, `function_call`."""
@@ -27,6 +28,42 @@ def calls_would_show(nodes: list[Node], root: Node | None) -> bool:
     nodes = [node for node in nodes if node.reading.guessed_by is None]
     shown = any(node.role == "tool" or (node.role == "model" and _model_is_heard(node)) for node in nodes)
     return shown or _has_span_per_call(nodes, root)
+
+
+def without_content(nodes: list[Node]) -> tuple[str, ...]:
+    """The instrumentations of which no span shows an argument, a result or a message.
+
+    Each by the conventions whose switch records it: a family's own, before one in whose words many write. By its scope
+    where the convention names switches by scopes, or knows none.
+    """
+    of_scope: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.role in MARKS or node.role in WORK:
+            of_scope.setdefault(node.span.scope, []).append(node)
+    silent = ((scope, of_it) for scope, of_it in of_scope.items() if not any(map(_shows_content, of_it)))
+    return tuple(sorted({name for scope, of_it in silent for name in _switched_by(scope, of_it)}))
+
+
+def _shows_content(node: Node) -> bool:
+    reading = node.reading
+    told = (reading.arguments, reading.result, reading.input, reading.output)
+    return any(value is not None for value in told) or any(map(_has_content, (*node.asked, *node.answered)))
+
+
+def _has_content(message: Message) -> bool:
+    """Whether a message says something: with content off, some instrumentations record who spoke, and no more."""
+    given = (call.arguments for call in message.calls)
+    returned = (answer.result for answer in message.answers)
+    return bool(message.text) or any(value is not None and value is not ABSENT for value in (*given, *returned))
+
+
+def _switched_by(scope: str, nodes: list[Node]) -> list[str]:
+    names = {name for node in nodes for name in node.reading.by}
+    known = [convention for convention in installed().members if convention.name in names and convention.content]
+    own = [convention.name for convention in known if not convention.shared]
+    if own or not scope:
+        return own or [convention.name for convention in known]
+    return [scope]
 
 
 def unknown_spans(nodes: list[Node], root: Node | None) -> int:

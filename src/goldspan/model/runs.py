@@ -140,6 +140,11 @@ class Health:
     root_shared: int = 0
     """Further runs inside a span around this one that stands for a request, as far as is known: of a server, or of a
     kind that no convention knows."""
+    without_content: tuple[str, ...] = ()
+    """Where arguments or messages are missing: the instrumentations of which no span shows any, by the convention whose
+    switch is theirs, else by their scope. Empty where each one records some content."""
+    unknown_families: tuple[str, ...] = ()
+    """Where no tool call could have been seen: how the attributes begin of the spans that no convention knows."""
     idle_agents: tuple[str, ...] = ()
     """Agents that called no model and no tool, and of which no word is recorded: what they did was not captured."""
 
@@ -147,7 +152,7 @@ class Health:
     def problems(self) -> tuple[str, ...]:
         """The names of the fields that say that something is lost or guessed.
 
-        Merged witnesses are normal, and so are spans of what is no work of an agent.
+        Merged witnesses are normal, and so are spans of what is no work of an agent. What only says where is none.
         """
         return tuple(name for name in _PROBLEMS if getattr(self, name))
 
@@ -157,7 +162,8 @@ class Health:
         return not self.problems
 
 
-_PROBLEMS = tuple(each.name for each in fields(Health) if each.name not in ("merged", "unknown_spans"))
+_NO_PROBLEMS = ("merged", "unknown_spans", "without_content", "unknown_families")
+_PROBLEMS = tuple(each.name for each in fields(Health) if each.name not in _NO_PROBLEMS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,11 @@ _KINDS: dict[str, ToolKind] = {
     "search_memory": "retrieval",
 }
 """Of the operations that are calls without being plain tools."""
+_SWITCH = (
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT with "
+    "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"
+)
+_OURS = "GOLDSPAN_CAPTURE_ARGUMENTS=on"
 
 
 def _refine(span: SpanRecord, reading: Reading) -> Reading:
@@ -110,6 +115,12 @@ CONVENTION = Convention(
         "Planning, embeddings and writing to a memory are no calls.",
         "A tool without any name attribute is named by its span.",
     ),
-    content="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT with "
-    "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental; with @goldspan.trace, GOLDSPAN_CAPTURE_ARGUMENTS=on",
+    content=f"{_SWITCH}; with @goldspan.trace, {_OURS}",
+    switches={
+        "opentelemetry.": _SWITCH,
+        semconv.SCOPE: _OURS,
+        "agent_framework": "ENABLE_SENSITIVE_DATA=true",
+        "semantic_kernel": "SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE=true",
+        "azure.": "AZURE_TRACING_GEN_AI_CONTENT_RECORDING_ENABLED=true",
+    },
 )
