@@ -174,7 +174,7 @@ def test_runs_whose_calls_do_not_show_are_counted_and_told_once_for_the_same_con
 ) -> None:
     pipeline = Pipeline()
     for number in range(3):
-        root = agent(asked="Hi", **in_trace(number))
+        root = agent(**in_trace(number))
         pipeline.conclude(Ended("request", (root,)))
         seen = tool("search", **inside(root))
         pipeline.conclude(Revised((root,), (root, seen), frozenset({root.span_id, seen.span_id}), Known()))
@@ -185,7 +185,8 @@ def test_runs_whose_calls_do_not_show_are_counted_and_told_once_for_the_same_con
         "goldspan, of runs read by genai (logged once): no tool calls could have been seen."
     )
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in record.getMessage()
-    pipeline.evaluate(Run("other", conventions=("pydantic_ai",), health=Health(calls_invisible=True)))
+    health = Health(calls_invisible=True, without_content=("pydantic_ai",))
+    pipeline.evaluate(Run("other", conventions=("pydantic_ai",), health=health))
     assert "include_content=True" in caplog.records[-1].getMessage()
     assert len(caplog.records) == 2
 

@@ -131,8 +131,8 @@ class Conventions:
         if latest is None or latest[0] is not span:
             latest = self._latest = (span, self.read(span))
         reading = latest[1]
-        if not guessing or reading.role is not None or reading is EVALUATION or reading.taken_back:
-            return reading
+        if not guessing or reading.role is not None or reading is EVALUATION or not self._shared.issuperset(reading.by):
+            return reading  # what a family's own convention knows of a span is more than its names say
         named = self._named(span)
         return (fallback.read(span, named.guess) if named.guess is not None and named.says_more else None) or reading
 

@@ -35,7 +35,7 @@ def _refine(span: SpanRecord, reading: Reading) -> Reading | None:
         reading.answered = (partial(FromChat(_OUTPUT, ("replies",)), span),)
     if reading.role == "model":
         reading.tools = (partial(_offered, attributes),)
-    return reading if reading.role is not None else None
+    return reading
 
 
 def _refined_tool(attributes: Mapping[str, Any], reading: Reading) -> Reading | None:
