@@ -28,22 +28,28 @@ def unflattened(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
 
 def flat_items(attributes: Mapping[str, Any], prefix: str) -> list[Flat]:
     """The same items, not nested yet: so they can be told apart without that work."""
-    items: dict[int, Flat] = {}
-    for key in attributes:
-        # Most attributes of a span are none of these: what they hold need not even be decoded.
-        if key.startswith(prefix) and (place := _place(key, prefix)) is not None:
-            number, path = place
-            item = items.get(number)
-            if item is None:
-                item = items[number] = {}
-            item[path] = attributes.get(key)
-    return [items[number] for number in sorted(items)]
+    names = getattr(
+        attributes, "names", None
+    )  # where it is known already, and one object for all spans that have these
+    places = _places(frozenset(attributes) if names is None else names, prefix)
+    return [{path: attributes.get(key) for path, key in item} for item in places]
 
 
 def nested(item: Flat) -> Any:
     """An item as nested dictionaries and lists. Where two paths contradict each other, the first in sorting counts."""
     paths = tuple(sorted(item))
     return _filled(_shape(paths) if len(paths) <= _FEW else _shape_of(paths), item)
+
+
+@lru_cache(maxsize=1024)
+def _places(names: frozenset[str], prefix: str) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """For each item, its paths and the attributes that stand there. Most attributes of a span are none of these."""
+    items: dict[int, dict[str, str]] = {}
+    for key in sorted(names):
+        if key.startswith(prefix) and (place := _place(key, prefix)) is not None:
+            number, path = place
+            items.setdefault(number, {})[path] = key
+    return tuple(tuple(items[number].items()) for number in sorted(items))
 
 
 @lru_cache(maxsize=8192)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufError
@@ -28,11 +29,12 @@ class Attributes(Mapping[str, Any]):
     `copy.copy` and `pickle` make of them is a plain dictionary that holds nothing else.
     """
 
-    __slots__ = ("_raw", "_read")
+    __slots__ = ("_names", "_raw", "_read")
 
     def __init__(self, raw: Mapping[str, bytes]) -> None:
         self._raw = raw
         self._read: dict[str, Any] = {}
+        self._names: frozenset[str] | None = None
 
     def __getitem__(self, key: str) -> Any:
         if key in self._raw:  # asking it for what it does not have would put that in
@@ -57,6 +59,13 @@ class Attributes(Mapping[str, Any]):
             if key not in read:
                 read[key] = decoded_value(raw[key])
         return read
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The keys, the same object as long as others have the same: quick to look something up by."""
+        if self._names is None:
+            self._names = _shared(frozenset(self._raw))
+        return self._names
 
     def __contains__(self, key: object) -> bool:
         return key in self._raw
@@ -87,6 +96,11 @@ class Attributes(Mapping[str, Any]):
 
     def _all(self) -> dict[str, Any]:
         return {key: self.get(key) for key in sorted(self._raw)}
+
+
+@lru_cache(maxsize=1024)
+def _shared(names: frozenset[str]) -> frozenset[str]:
+    return names
 
 
 def decoded_value(raw: bytes) -> Any:
