@@ -481,6 +481,7 @@ def test_a_value_that_holds_itself_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        pytest.param("[" * 150 + "]" * 150, id="some brackets"),
         pytest.param("[" * 100_000 + "]" * 100_000, id="brackets"),
         pytest.param("- " * 100_000 + "x", id="dashes"),
         pytest.param("{a: " * 100_000, id="never closed"),

@@ -46,6 +46,9 @@ def values(text: str) -> Any:
     try:
         return _Builder(most=_VALUES_FREE + _VALUES_A_BYTE * len(text)).built(text)
     except yaml.MarkedYAMLError as error:
+        if "nesting" in (error.problem or ""):
+            # libyaml has a limit of its own since 0.2.6. It reads ahead, so that it can reach its limit before ours.
+            raise YamlError("is nested too deeply") from None
         mark = error.problem_mark or error.context_mark
         told = f"not YAML: {error.problem or error.context}"
         if mark and any(line.lstrip(" ").startswith("\t") for line in text.split("\n")[mark.line : mark.line + 1]):
