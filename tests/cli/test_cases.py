@@ -21,6 +21,7 @@ from goldspan.cases.files import read_rows
 from goldspan.cases.judging import case_of
 from goldspan.cli.app import run
 from goldspan.errors import GoldspanError
+from interrupting import unmeasured
 
 
 class Said(NamedTuple):
@@ -322,7 +323,7 @@ def slow(seen):
 main()
 """
     command = [sys.executable, "-c", program, "score", "--cases", str(cases), "-m", "slow", "--concurrency", "4"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8") as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=unmeasured()) as process:
         try:
             assert process.stderr is not None
             assert process.stderr.readline().startswith("begun")

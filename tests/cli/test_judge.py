@@ -21,6 +21,7 @@ from goldspan.cli import asking
 from goldspan.cli.app import app, run
 from goldspan.judge.questions import SHOWN
 from goldspan.judge.selection import COMBINATIONS
+from interrupting import unmeasured
 from judge_serving import after, content, failure, hang, opinion, serving
 
 ROOT = Path(__file__).parents[2]
@@ -542,7 +543,7 @@ def process(*options, rows, model, **streams):
     asked = ["--cases", "cases", "--judge-model", "m", "--judge-url", model.url]
     return subprocess.Popen(
         [sys.executable, "-m", "goldspan", "score", *asked, *map(str, options)],
-        env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1"},
+        env=unmeasured(TERM="xterm-256color", PYTHONUTF8="1"),
         **streams,
     )
 

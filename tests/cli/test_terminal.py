@@ -20,6 +20,7 @@ from evaluations import evaluation
 from goldspan.cli import app
 from goldspan.errors import GoldspanWarning
 from goldspan.store import open_store
+from interrupting import unmeasured
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces.jsonl"
 
@@ -142,7 +143,7 @@ def test_every_step_can_be_cancelled_and_leaves_the_terminal_as_it_was(step: str
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=theirs,
-        env={**os.environ, "TERM": "xterm-256color"},
+        env=unmeasured(TERM="xterm-256color"),
     )
     os.close(theirs)
     shown = b""

@@ -34,6 +34,7 @@ from goldspan.cli.app import run
 from goldspan.cli.console import Results
 from goldspan.cli.remote import AwayError
 from goldspan.store import RunFilter
+from interrupting import unmeasured
 
 NOT_HERE = "Windows has no pseudo-terminals, and no Ctrl-C for one process"
 fcntl, pty, termios = (pytest.importorskip(name, reason=NOT_HERE) for name in ("fcntl", "pty", "termios"))
@@ -78,7 +79,7 @@ class Watching:
 
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self._out, self._err = folder / "out", folder / "err"
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("GOLDSPAN_")}
+        clean = {name: value for name, value in unmeasured().items() if not name.startswith("GOLDSPAN_")}
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "goldspan", "watch", *arguments],
