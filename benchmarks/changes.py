@@ -11,7 +11,7 @@ import argparse
 import random
 from collections.abc import Iterator
 
-from goldspan.online.changes import RUN_LENGTH, ChangeDetector, Shift
+from goldspan.online.pass_rate_statistics import AVERAGE_RUN_LENGTH, ChangeDetector, PassRateShift
 
 STEADY = (0.5, 0.9, 0.99, 0.999, 1.0)
 """Pass rates that do not change."""
@@ -19,7 +19,7 @@ CHANGES = ((0.99, 0.9), (1.0, 0.8), (0.9, 0.6), (0.9, 0.99), (0.6, 0.9))
 """Pass rates before and after."""
 BASELINES = (200, 1_000, 10_000)
 """Runs before the change."""
-SPAN = 2 * RUN_LENGTH
+SPAN = 2 * AVERAGE_RUN_LENGTH
 """How many runs of a steady rate are watched, and how many at most after a change."""
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
     rounds = parser.parse_args().rounds
-    print(f"no change: false alarms, and runs for each, in {rounds} times {SPAN} runs; promised {RUN_LENGTH}")
+    print(f"no change: false alarms, and runs for each, in {rounds} times {SPAN} runs; promised {AVERAGE_RUN_LENGTH}")
     for rate in STEADY:
         alarms, watched = steady(rate, rounds)
         length = f"{watched // alarms}" if alarms else f"over {watched}"
@@ -67,7 +67,7 @@ def delays(before: float, after: float, baseline: int, rounds: int) -> list[int]
     return sorted(found)
 
 
-def _delay(before: float, after: float, baseline: int, seed: int) -> tuple[int, Shift | None]:
+def _delay(before: float, after: float, baseline: int, seed: int) -> tuple[int, PassRateShift | None]:
     detector = ChangeDetector()
     outcomes, changed = _outcomes(before, seed), _outcomes(after, ~seed)
     for run in range(baseline + SPAN):

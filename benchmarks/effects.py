@@ -106,7 +106,7 @@ GATES: Mapping[str, float] = {
 def writes_alone(golden: Golden) -> Golden:
     """The golden without its reads; where it has no write, a policy that forbids all of them."""
     writes = golden.write_tools or ()
-    required = tuple([call for call in golden.calls if call.name in writes])
+    required = tuple([call for call in golden.expected_calls if call.name in writes])
     return replace(golden, tools=required) if required else replace(golden, tools=(), forbid=writes, policy=True)
 
 

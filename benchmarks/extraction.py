@@ -25,7 +25,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from goldspan.extraction import extract
-from goldspan.otlp.protobuf import decode_traces
+from goldspan.otlp.otlp_protobuf import decode_traces
 
 BUDGETS = {"A": 6.0, "B": 20.0}
 """What decoding and extraction together may cost, as a multiple of parsing."""

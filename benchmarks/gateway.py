@@ -35,7 +35,7 @@ from peers.environments import Unavailable, environment
 from servers import CONNECTIONS, NotServing, Server, free_port, post, running
 
 from goldspan.extraction import extract
-from goldspan.otlp.protobuf import decode_traces
+from goldspan.otlp.otlp_protobuf import decode_traces
 from goldspan.store import RunFilter, open_store
 
 ROTEL = Peer("rotel", "rotel==0.0.1a15", ())

@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from goldspan import ExpectedTool, Golden, Goldens, Run, ToolCall, ToolDefinition
 from goldspan.judge import Judge, ModelEndpoint
-from goldspan.judge.questions import evidence_of
+from goldspan.judge.prompts import build_evidence
 from goldspan.online.pipeline import Pipeline
 
 CALLS = 10
@@ -83,8 +83,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     rounds = parser.parse_args().rounds
     with model() as url:
-        judge = Judge(ModelEndpoint("tiny", base_url=url), max_queue=100_000, drain=60.0)
-        idle = Judge(ModelEndpoint("tiny", base_url=url), samples=lambda _: False)
+        judge = Judge(ModelEndpoint("tiny", base_url=url), max_queue=100_000, drain_timeout=60.0)
+        idle = Judge(ModelEndpoint("tiny", base_url=url), sampler=lambda _: False)
         pipelines = {
             "no judge": Pipeline(GOLDENS),
             "left alone": Pipeline(GOLDENS, judge=idle),
@@ -115,7 +115,7 @@ def _turn(pipeline: Pipeline, turn: int) -> float:
     runs = [replace(RUN, run_id=f"{turn}:{number}", input=f"{RUN.input} {turn}:{number}") for number in range(RUNS)]
     began = time.perf_counter()
     for run in runs:
-        pipeline.evaluate(run)
+        pipeline.evaluate_and_submit(run)
     return (time.perf_counter() - began) / RUNS * 1e6
 
 
@@ -123,7 +123,7 @@ def _questions() -> None:
     times = []
     for _ in range(200):
         began = time.perf_counter()
-        evidence = evidence_of(RUN, TOOLS)
+        evidence = build_evidence(RUN, TOOLS)
         times.append((time.perf_counter() - began) * 1e6)
     print(f"a question of {CALLS} calls and {len(TOOLS)} tools: {len(evidence)} characters of data, "
           f"written in {statistics.median(times):.0f} us")  # fmt: skip

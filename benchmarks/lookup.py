@@ -29,7 +29,7 @@ from string import ascii_lowercase
 from rapidfuzz import fuzz, process
 
 from goldspan.goldens import Goldens
-from goldspan.goldens.nearness import Near, NearTexts
+from goldspan.goldens.lookup.similarity_index import NearestText, SimilarityIndex
 from goldspan.model import Golden, Run
 
 EXACT_BUDGET_US = 10.0
@@ -71,7 +71,7 @@ def _measured(corpus: Words, number: int, queries: int, rounds: int) -> Iterator
     """Print what was measured with one set of goldens, and tell of each budget whether it is kept."""
     texts = corpus.texts(number)
     began = time.process_time()
-    near_texts = NearTexts(texts)
+    near_texts = SimilarityIndex(texts)
     took = time.process_time() - began
     print(
         f"{number} goldens of {type(corpus).__name__.lower()}: prepared in {took:.2f} s, {weight(texts):.0f} bytes each"
@@ -117,7 +117,7 @@ def weight(texts: Sequence[str]) -> float:
     """Bytes that prepared texts take, for each of them, beside the texts."""
     weighed = list(texts[:WEIGHED])
     tracemalloc.start()
-    prepared = NearTexts(weighed)
+    prepared = SimilarityIndex(weighed)
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return taken / len(prepared)
@@ -154,7 +154,7 @@ Answer = tuple[float | None, ...]
 
 
 def duel(
-    near_texts: NearTexts,
+    near_texts: SimilarityIndex,
     texts: Sequence[str],
     made: Callable[[Sequence[str], random.Random], str],
     asked: Asked,
@@ -205,7 +205,7 @@ def _compared_with_all(text: str, texts: Sequence[str], asked: Asked) -> Answer:
     return best[0][1], best[0][2], next_best
 
 
-def _said(near: Near | None, asked: Asked) -> Answer:
+def _said(near: NearestText | None, asked: Asked) -> Answer:
     if near is None:
         return ()
     return (near.similarity, near.index, near.runner_up) if asked.margin else (near.similarity, near.index)

@@ -26,8 +26,8 @@ from pathlib import Path
 import store as stored
 from goldspan import Evaluation, Goldens, evaluate
 from goldspan.store import open_store
-from goldspan.web.site import Site
-from goldspan.web.viewing import Viewer
+from goldspan.web.local_server import LocalServer
+from goldspan.web.pages import Pages
 
 BUDGET_MS = 200.0
 BUDGET_KIB = 300.0
@@ -76,7 +76,7 @@ def evaluations(number: int) -> Iterator[Evaluation]:
 def served(path: Path) -> Iterator[str]:
     """The page of a store; its address."""
     with open_store(path, read_only=True) as store:
-        viewer = Viewer(Site(store, goldens=lambda: None, is_live=False), 0)
+        viewer = LocalServer(Pages(store, goldens=lambda: None, is_live=False), 0)
         thread = threading.Thread(target=viewer.serve, daemon=True)
         thread.start()
         yield viewer.address.rstrip("/")

@@ -32,9 +32,9 @@ from scoring_cases import Call, Case, cases, right_cases
 
 import goldspan
 from goldspan.model import ExpectedTool, Score, ToolCall
-from goldspan.model.matchers import Similar
-from goldspan.scoring.agreement.arguments import argument_share
-from goldspan.scoring.agreement.values import agrees
+from goldspan.model.value_matchers import Similar
+from goldspan.scoring.arguments.agreement import argument_share
+from goldspan.scoring.arguments.matcher_evaluation import agrees
 
 EVALUATION_BUDGET_US = 40.0
 """What the default evaluation of a five-call run may take, on average over those of the cases."""

@@ -93,10 +93,10 @@ def _counted(store: SqliteStore, number: int) -> dict[str, Callable[[], object]]
     }
     questions: dict[str, Callable[[RunFilter], object]] = {
         "counts": store.count,
-        "goldens": lambda wanted: store.tallies("golden", wanted),
-        "agents": lambda wanted: store.tallies("agent", wanted),
+        "goldens": lambda wanted: store.count_by("golden", wanted),
+        "agents": lambda wanted: store.count_by("agent", wanted),
         "trend": store.trend,
-        "tools": store.tools,
+        "tools": store.tool_counts,
         "substitutions": store.substitutions,
     }
     asked: dict[str, Callable[[], object]] = {
@@ -105,8 +105,8 @@ def _counted(store: SqliteStore, number: int) -> dict[str, Callable[[], object]]
         for name, wanted in filters.items()
     }
     for name, text in (("a frequent text", "hotel"), ("a text in the oldest input", "needle")):
-        asked[f"page and counts: {name}"] = partial(store.counted_page, RunFilter(text=text))
-    asked["newest arrival"] = store.newest_arrival
+        asked[f"page and counts: {name}"] = partial(store.page_with_counts, RunFilter(text=text))
+    asked["newest arrival"] = store.last_sequence_number
     return asked
 
 
@@ -148,7 +148,7 @@ _STARTED = 1_700_000_000 * 10**9
 
 def _shape(chance: random.Random, number: int) -> Evaluation:
     golden = GOLDENS[number % len(GOLDENS)]
-    expected = [tool.name for tool in golden.calls]
+    expected = [tool.name for tool in golden.expected_calls]
     called = [name for name in expected if chance.random() < 0.8]
     called += chance.choices(TOOLS, k=chance.choice((0, 0, 1)))
     run = Run("", tool_calls=tuple(ToolCall(name, arguments={"city": "Paris"}) for name in called))

@@ -10,13 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 
-from goldspan.extraction.convention import ANY, Convention, MessageSource, Places
-from goldspan.extraction.conventions import BUILT_IN
+from goldspan.conventions import BUILT_IN
+from goldspan.conventions.convention import ANY, AttributeMap, Convention, MessageSource
 
 PAGE = Path(__file__).with_name("conventions.md")
-MARK = (
-    "<!-- Written by docs/generate_conventions.py from here on: change src/goldspan/extraction/conventions instead. -->"
-)
+MARK = "<!-- Written by docs/generate_conventions.py from here on: change src/goldspan/conventions instead. -->"
 
 _EVERY_ROLE = "any"
 _FACTS: Mapping[str, str] = {
@@ -29,12 +27,12 @@ _FACTS: Mapping[str, str] = {
     "server": "MCP server",
     "input": "input",
     "output": "output",
-    "asked": "messages to the model",
-    "answered": "messages of the model",
+    "input_messages": "messages to the model",
+    "output_messages": "messages of the model",
     "session_id": "session",
     "request_id": "request",
-    "tools": "tools offered",
-    "finish": "why the model stopped",
+    "tool_definitions": "tools offered",
+    "finish_reason": "why the model stopped",
 }
 
 
@@ -59,18 +57,18 @@ def _section(convention: Convention) -> Iterator[str]:
     yield f"Versions: {convention.versions}. Source: {convention.source}\n"
     if convention.roles:
         yield from _table(("role", "known by"), _roles(convention))
-    if convention.unless:
-        yield f"Not where the span has {' or '.join(map(_code, convention.unless))}.\n"
+    if convention.excluded_by:
+        yield f"Not where the span has {' or '.join(map(_code, convention.excluded_by))}.\n"
     facts = list(_facts(convention))
     if facts:
         yield from _table(("what", "of a span of role", "attributes, best first"), facts)
-    forms = [f"{', '.join(map(_code, forms))} ({role})" for role, forms in convention.span_names.items()]
+    forms = [f"{', '.join(map(_code, forms))} ({role})" for role, forms in convention.span_name_templates.items()]
     if forms:
         yield f"Where no attribute holds a name, the span's own name tells it: {'; '.join(forms)}.\n"
     if convention.notes:
         yield "\n".join(f"- {note}" for note in convention.notes) + "\n"
-    if convention.content:
-        yield f"To record content: {convention.content}\n"
+    if convention.capture_setting:
+        yield f"To record content: {convention.capture_setting}\n"
 
 
 def _roles(convention: Convention) -> Iterator[tuple[str, str]]:
@@ -90,11 +88,11 @@ def _known_by(attribute: str, values: Iterable[str]) -> str:
 
 def _facts(convention: Convention) -> Iterator[tuple[str, str, str]]:
     """For each fact the places where it stands; roles that keep it in the same places share a row."""
-    known = {field.name for field in fields(Places)}
+    known = {field.name for field in fields(AttributeMap)}
     assert known == set(_FACTS), f"facts without a title: {known ^ set(_FACTS)}"
     for fact, title in _FACTS.items():
         roles_of: dict[str, list[str]] = {}
-        for role, places in (*convention.of.items(), (_EVERY_ROLE, convention.everywhere)):
+        for role, places in (*convention.attributes_by_role.items(), (_EVERY_ROLE, convention.common_attributes)):
             # Two readers of one attribute are one place to a reader of this page.
             found = dict.fromkeys(map(_place, getattr(places, fact)))
             if found:

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from goldspan.cli.serve import serve
-from goldspan.gateway.api.openapi import OPERATIONS
-from goldspan.gateway.counting import COUNTERS
-from goldspan.gateway.gauges import publish
-from goldspan.gateway.limits import GIB, KIB, LIMITS, MIB
-from goldspan.gateway.settings.fields import Settings
-from goldspan.gateway.settings.judging import Judge
-from goldspan.store.parameters import PAGE as OF_RUNS
+from goldspan.gateway.gateway_counters import COUNTERS
+from goldspan.gateway.internal_telemetry import register_gauges
+from goldspan.gateway.openapi import OPERATIONS
+from goldspan.gateway.resource_limits import GIB, KIB, LIMITS, MIB
+from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeConfig
+from goldspan.store.query_parameters import PAGE_PARAMETERS as OF_RUNS
 
 PAGE = Path(__file__).with_name("gateway.md")
 
@@ -51,7 +50,7 @@ def settings() -> str:
     """What can be said, where."""
     parameters = inspect.signature(serve).parameters
     rows = []
-    for name, field in Settings.model_fields.items():
+    for name, field in GatewaySettings.model_fields.items():
         flag = next((each for each in (name, name.removesuffix("s")) if each in parameters), None)
         meaning = _CODE.sub(r"`\1`", " ".join((field.description or "").split()))
         rows.append((f"`{name}`", f"`--{flag.replace('_', '-')}`" if flag else "", meaning, _default(name)))
@@ -62,7 +61,7 @@ def judge() -> str:
     """What can be said of a judge."""
     rows = [
         (f"`{name}`", _CODE.sub(r"`\1`", " ".join((field.description or "").split())), _written(field.default))
-        for name, field in Judge.model_fields.items()
+        for name, field in JudgeConfig.model_fields.items()
     ]
     return _table(("setting", "meaning", "default"), rows)
 
@@ -86,7 +85,7 @@ def gauges() -> str:
             noted.append((f"`{name}`", _CODE.sub(r"`\1`", description)))
 
     nothing: Any = Noting()
-    publish(nothing, nothing, {}, [])
+    register_gauges(nothing, nothing, {}, [])
     return _table(("gauge", "meaning"), noted)
 
 
@@ -97,7 +96,7 @@ def operations() -> str:
 
 def parameters() -> str:
     """What may be asked of runs."""
-    return _table(("parameter", "meaning"), [(f"`{each.name}`", each.meaning) for each in OF_RUNS])
+    return _table(("parameter", "meaning"), [(f"`{each.name}`", each.description) for each in OF_RUNS])
 
 
 _TABLES = {
@@ -123,7 +122,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _default(name: str) -> str:
-    value = Settings.model_fields[name].get_default(call_default_factory=True)
+    value = GatewaySettings.model_fields[name].get_default(call_default_factory=True)
     if name == "limits":
         return "see [limits](#limits)"
     if name == "judge":

@@ -24,8 +24,8 @@ from goldspan.store import open_store
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))  # the browser and the page, as the tests start them
 
-from browser import PHONE, open_browser  # noqa: E402
-from pages import viewing  # noqa: E402
+from support.browser import PHONE, open_browser  # noqa: E402
+from support.page_server import viewing  # noqa: E402
 
 IMAGES = Path(__file__).with_name("images")
 MOST_BYTES = 120_000

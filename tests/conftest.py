@@ -38,7 +38,7 @@ def _as_at_a_desk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_failures_of_another_test() -> Iterator[None]:
     yield
-    _guard.failures.clear()
+    _guard.failure_counts.clear()
     _guard._logged.clear()
 
 

@@ -18,7 +18,7 @@ import goldspan
 from goldspan.extraction import extract
 from goldspan.model import SpanRecord
 from goldspan.otlp import read_records
-from goldspan.otlp.protobuf import decode_traces
+from goldspan.otlp.otlp_protobuf import decode_traces
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import docs_examples
 import goldspan
-from docs_examples import ROOT, Block, Command, ExampleError, blocks, commands, matches
 from goldspan import judge, semconv
-from goldspan.sinks.losses import LOSSES
+from goldspan.sinks.drop_counters import DROP_COUNTERS
+from support import docs_examples
+from support.docs_examples import ROOT, Block, Command, ExampleError, blocks, commands, matches
 
 TAUGHT = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [*TAUGHT, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
@@ -81,7 +81,7 @@ def test_the_page_on_the_judge_names_every_argument_every_attribute_and_every_co
     page = (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")
     arguments = {*signature(judge.Judge).parameters, *signature(judge.ModelEndpoint).parameters}
     told = {value for name, value in vars(semconv).items() if name.startswith("JUDGE_")} - {
-        each.name for each in LOSSES
+        each.name for each in DROP_COUNTERS
     }
     assert len(told) == 15
     assert {name for name in (*arguments, *told) if not re.search(rf"[`(\s]{re.escape(name)}[`=,]", page)} == set()
@@ -89,7 +89,7 @@ def test_the_page_on_the_judge_names_every_argument_every_attribute_and_every_co
 
 def test_the_page_on_sinks_names_every_way_of_losing_something() -> None:
     page = (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")
-    assert {loss.name for loss in LOSSES if f"| `{loss.name}` |" not in page} == set()
+    assert {loss.name for loss in DROP_COUNTERS if f"| `{loss.name}` |" not in page} == set()
 
 
 def test_blocks_are_found_with_their_language_place_and_notes() -> None:

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from forks import fork, forking
 from goldspan import _guard
-from goldspan._locks import ModuleLock
+from goldspan._locks import ForkSafeLock
 from goldspan.capture import threads
-from goldspan.sinks.labels import Bounded
+from goldspan.sinks.metric_sink import CardinalityLimit
+from support.forked_children import fork, forking
 
 
 @contextmanager
-def held_elsewhere(lock: ModuleLock | threading.Lock) -> Iterator[None]:
+def held_elsewhere(lock: ForkSafeLock | threading.Lock) -> Iterator[None]:
     """Another thread is in the middle of something."""
     held, done = threading.Event(), threading.Event()
 
@@ -35,7 +35,7 @@ def held_elsewhere(lock: ModuleLock | threading.Lock) -> Iterator[None]:
 
 
 def test_only_one_thread_at_a_time_is_in_the_block_and_may_go_in_again() -> None:
-    lock, together, most = ModuleLock(), 0, 0
+    lock, together, most = ForkSafeLock(), 0, 0
 
     def work() -> None:
         nonlocal together, most
@@ -54,7 +54,7 @@ def test_only_one_thread_at_a_time_is_in_the_block_and_may_go_in_again() -> None
 
 
 def test_who_waits_too_long_goes_on_without_it() -> None:
-    lock = ModuleLock(patience=0.05)
+    lock = ForkSafeLock(timeout=0.05)
     with held_elsewhere(lock):
         with lock:
             pass
@@ -63,15 +63,15 @@ def test_who_waits_too_long_goes_on_without_it() -> None:
 
 
 def counted_by_the_guard() -> None:
-    _guard.report("nothing", ValueError())
+    _guard.report_error("nothing", ValueError())
 
 
 def carried() -> None:
     threads.carry_context_into_threads()
-    threads.stop_carrying()
+    threads.stop_carrying_context()
 
 
-BOUNDED = Bounded(3)
+BOUNDED = CardinalityLimit(3)
 
 
 @forking
@@ -82,7 +82,7 @@ BOUNDED = Bounded(3)
     ids=["guard", "threads", "labels"],
 )
 def test_a_child_waits_for_no_thread_of_its_parent(
-    lock: ModuleLock | threading.Lock, use: Callable[[], object]
+    lock: ForkSafeLock | threading.Lock, use: Callable[[], object]
 ) -> None:
     def is_free() -> bool:
         waiting = threading.Thread(target=use, daemon=True)

@@ -66,7 +66,7 @@ begun, go = threading.Event(), threading.Event()
 
 class Slow(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name == "goldspan.scoring.registry":
+        if name == "goldspan.scoring.metrics.registry":
             begun.set()
             go.wait(60)
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from docs_examples import ROOT
+from support.docs_examples import ROOT
 
 IMAGES = ROOT / "docs" / "images"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forks import fork, forking
+from support.forked_children import fork, forking
 
 NEEDY = """
     import pytest

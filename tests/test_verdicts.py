@@ -16,12 +16,12 @@ from opentelemetry.trace import StatusCode
 from typer.testing import CliRunner
 
 import goldspan
-from gateway_scoring import json_request, request
-from gateway_serving import eventually, serving
 from goldspan.cli.app import app
 from goldspan.model import SpanRecord
-from spans import agent, inside, model, says, tool, trace_id, user
-from verdict_cases import CASES, Case
+from support.gateway_process import eventually, serving
+from support.gateway_scoring_harness import json_request, request
+from support.span_builders import agent, inside, model, says, tool, trace_id, user
+from support.verdict_cases import CASES, Case
 
 VISIBLE = [case for case in CASES if not case.invisible]
 

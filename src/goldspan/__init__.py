@@ -5,17 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from goldspan._locks import ModuleLock
+from goldspan._locks import ForkSafeLock
 from goldspan._version import __version__
 
 if TYPE_CHECKING:
-    from goldspan import judge, sinks
+    from goldspan import judge, profiles, sinks
     from goldspan.capture.annotations import expect, update_current_span
     from goldspan.capture.decorator import trace
     from goldspan.capture.processor import ScoringProcessor
     from goldspan.capture.setup import instrument
     from goldspan.capture.threads import carry_context_into_threads
-    from goldspan.cases.judging import evaluate_cases
+    from goldspan.cases.case_evaluation import evaluate_cases
     from goldspan.errors import (
         ConfigurationError,
         GoldenError,
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     )
     from goldspan.online.limits import Limits
     from goldspan.otlp import load_runs
-    from goldspan.scoring import compare, evaluate, profiles
-    from goldspan.scoring.registry import metric
+    from goldspan.scoring import compare, evaluate
+    from goldspan.scoring.metrics.registry import metric
 
 # Where each public name lives. They are imported on first use, so that `import goldspan` in an application costs next
 # to nothing: no pydantic, no protobuf.
-_HOMES = {
+_NAMES_BY_MODULE = {
     "goldspan.capture.annotations": ("expect", "update_current_span"),
     "goldspan.capture.decorator": ("trace",),
     "goldspan.capture.processor": ("ScoringProcessor",),
@@ -98,11 +98,11 @@ _HOMES = {
     "goldspan.online.limits": ("Limits",),
     "goldspan.otlp": ("load_runs",),
     "goldspan.scoring": ("compare", "evaluate"),
-    "goldspan.cases.judging": ("evaluate_cases",),
-    "goldspan.scoring.registry": ("metric",),
+    "goldspan.cases.case_evaluation": ("evaluate_cases",),
+    "goldspan.scoring.metrics.registry": ("metric",),
 }
-_MODULES = {"judge": "goldspan.judge", "profiles": "goldspan.scoring.profiles", "sinks": "goldspan.sinks"}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_SUBMODULES = {"judge": "goldspan.judge", "profiles": "goldspan.profiles", "sinks": "goldspan.sinks"}
+_MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 __all__ = [
     "AnyOf",
@@ -154,16 +154,20 @@ __all__ = [
 ]
 
 
-_importing = ModuleLock()
+_import_lock = ForkSafeLock()
 """Held while a name is looked up: threads that import parts of one package in different orders wait for each other, and
 where Python finds that out, one of them gets a module that is only half there."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES and name not in _HOME_OF:
+    if name not in _SUBMODULES and name not in _MODULE_BY_NAME:
         raise AttributeError(f"module 'goldspan' has no attribute {name!r}")
-    with _importing:
-        value = import_module(_MODULES[name]) if name in _MODULES else getattr(import_module(_HOME_OF[name]), name)
+    with _import_lock:
+        value = (
+            import_module(_SUBMODULES[name])
+            if name in _SUBMODULES
+            else getattr(import_module(_MODULE_BY_NAME[name]), name)
+        )
     globals()[name] = value
     return value
 

@@ -46,12 +46,12 @@ INPUT = "goldspan.input"
 """What was asked, where a program says so itself."""
 OUTPUT = "goldspan.output"
 ENVIRONMENT = "deployment.environment.name"
-OLDER_ENVIRONMENT = "deployment.environment"
+DEPRECATED_ENVIRONMENT = "deployment.environment"
 
 # Ours: results on the run's span. `goldspan.score.` is followed by the metric's name.
 TOOLS_USED = "goldspan.tools_used"
 GOLDEN_MATCH = "goldspan.golden.match"
-GOLDEN_ELSEWHERE = "goldspan.golden.elsewhere"
+GOLDEN_ON_OTHER_SPAN = "goldspan.golden.elsewhere"
 """True where another span of the run than this one named the golden, so that whoever reads this one asks that."""
 GOLDEN_SIMILARITY = "goldspan.golden.similarity"
 """How near a request's text is to that of its golden, 0 to 1, where it was found by nearness."""
@@ -63,11 +63,11 @@ RUN_ID = "goldspan.run.id"
 SCORING_VERSION = "goldspan.scoring.version"
 
 # Ours: the spans of `@goldspan.trace` functions.
-SCOPE = "goldspan"
+INSTRUMENTATION_SCOPE = "goldspan"
 """Their instrumentation scope."""
 
 # Ours: evaluations as spans of their own, named `evaluate` and the unit.
-EVALUATION_MARK = "goldspan.evaluation"
+IS_EVALUATION = "goldspan.evaluation"
 """True on a span that is itself an evaluation, from when it starts: such spans are never part of a run."""
 
 # Ours: metrics and their labels.
@@ -78,11 +78,11 @@ TOOLS_COUNTER = "goldspan.tools"
 HEALTH_COUNTER = "goldspan.health"
 PROBLEM_LABEL = "goldspan.problem"
 METRIC_LABEL = "goldspan.metric"
-LABEL_LABEL = "goldspan.label"
+SCORE_LABEL_LABEL = "goldspan.label"
 TOOL_LABEL = "goldspan.tool"
 VERDICT_LABEL = "goldspan.verdict"
 UNIT_LABEL = "goldspan.unit"
-OTHER = "other"
+OTHER_LABEL_VALUE = "other"
 """The value of a label whose own value is outside the bounded set."""
 
 # Ours: pass rates over time, and the event that one has changed. Their labels are those above and of the run.
@@ -158,4 +158,4 @@ GATEWAY_JOURNAL_SIZE = "goldspan.gateway.journal.size"
 GATEWAY_SCORING_BACKLOG = "goldspan.gateway.scoring.backlog"
 GATEWAY_FORWARD_BACKLOG = "goldspan.gateway.forward.backlog"
 GATEWAY_HELD_TRACES = "goldspan.gateway.traces.held"
-BACK_END_LABEL = "goldspan.backend"
+BACKEND_LABEL = "goldspan.backend"

@@ -12,23 +12,23 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.util._once import Once
 
 from capture.telemetry import Exported, Install
-from goldspan.capture import closing, processor, recording, threads
+from goldspan.capture import call_spans, processor, threads
 
 
 @pytest.fixture(autouse=True)
 def _providers_of_no_other_test() -> Iterator[None]:
     _forget_providers()
-    recording._said.cache_clear()
+    call_spans._default_capture.cache_clear()
     yield
     provider = trace._TRACER_PROVIDER
-    for known in [*processor._at_work]:
+    for known in [*processor._active_processors]:
         known.shutdown()
     for known in (provider, _logs._internal._LOGGER_PROVIDER, metrics_internal._METER_PROVIDER):
         if hasattr(known, "shutdown"):
             known.shutdown()
     _forget_providers()
-    assert closing._closers == ()
-    threads.stop_carrying()
+    assert call_spans._listeners == ()
+    threads.stop_carrying_context()
     assert threads._patches == []
 
 

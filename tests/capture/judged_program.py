@@ -13,7 +13,7 @@ from goldspan.sinks import JsonLinesSink
 
 url, path, drain = sys.argv[1:]
 provider = TracerProvider()
-judge = Judge(ModelEndpoint("tiny", base_url=url), drain=float(drain))
+judge = Judge(ModelEndpoint("tiny", base_url=url), drain_timeout=float(drain))
 provider.add_span_processor(goldspan.ScoringProcessor(sinks=[JsonLinesSink(path)], judge=judge))
 set_tracer_provider(provider)
 

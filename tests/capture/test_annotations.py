@@ -23,12 +23,11 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 import goldspan
 from capture.telemetry import Exported, Install
 from goldspan import _guard
-from goldspan.capture.annotations import expected_attributes
-from goldspan.capture.records import record_of
-from goldspan.capture.wording import definition_words, expected_words
-from goldspan.goldens.language import items
+from goldspan.capture.annotations import encode_expected_tools, encode_tool_definitions, expected_attributes
+from goldspan.capture.processor import to_span_record
+from goldspan.goldens.schema.golden_parser import parse_expected_tools
 from goldspan.model import AnyOf, ExpectedTool, Parallel, Times, ToolDefinition
-from goldspan.model.matchers import (
+from goldspan.model.value_matchers import (
     Anything,
     Approx,
     Contains,
@@ -88,9 +87,9 @@ def test_what_is_said_of_the_current_span_is_on_it_and_read_back(captured: Expor
 
     desk("Money back")
     assert captured.attributes("invoke_agent desk")["goldspan.input"] == '{"order":7}'
-    (run,) = goldspan.extract(map(record_of, captured.spans))
+    (run,) = goldspan.extract(map(to_span_record, captured.spans))
     assert (run.input, run.output, run.golden_id) == ('{"order":7}', "Done", "refund-1")
-    assert items(run.expected_tools or (), "expected") == (
+    assert parse_expected_tools(run.expected_tools or (), "expected") == (
         ExpectedTool("search"),
         ExpectedTool("book", times=Times(0, 1)),
         refund,
@@ -115,7 +114,7 @@ def test_a_component_says_what_tools_it_may_choose_from(captured: Exported) -> N
         )
 
     route()
-    (run,) = goldspan.extract(map(record_of, captured.spans), unit="component")
+    (run,) = goldspan.extract(map(to_span_record, captured.spans), unit="component")
     (search,) = run.available_tools
     assert (search.name, search.description, search.parameters) == ("search", "Finds", {"type": "object"})
     assert search.read_only is True
@@ -149,7 +148,7 @@ def test_without_a_span_that_records_nothing_happens_and_nothing_is_looked_at() 
             raise AssertionError
 
     goldspan.update_current_span(expected_tools=Untouchable(), golden=3)  # type: ignore[arg-type]
-    assert not _guard.failures
+    assert not _guard.failure_counts
 
 
 WRONG: dict[str, Any] = {
@@ -172,17 +171,17 @@ def test_what_cannot_be_written_is_logged_once_and_left_out(
     assert [record.getMessage() for record in caplog.records] == [
         f"goldspan could not write {what} on a span; your application goes on, this is logged once"
     ]
-    assert _guard.failures == {f"write {what} on a span": 2}
+    assert _guard.failure_counts == {f"write {what} on a span": 2}
 
 
 @pytest.mark.parametrize(
     ("write", "given", "told"),
     [
-        (expected_words, "search", "expected tools are a list, not 'search'"),
-        (expected_words, [""], "an expected tool is a name, a dictionary or an ExpectedTool, not ''"),
-        (expected_words, 3, "expected tools are a list, not 3"),
-        (definition_words, {"name": "search"}, "available tools are a list, not {'name': 'search'}"),
-        (definition_words, [3], "an available tool is a name, a dictionary or a ToolDefinition, not 3"),
+        (encode_expected_tools, "search", "expected tools are a list, not 'search'"),
+        (encode_expected_tools, [""], "an expected tool is a name, a dictionary or an ExpectedTool, not ''"),
+        (encode_expected_tools, 3, "expected tools are a list, not 3"),
+        (encode_tool_definitions, {"name": "search"}, "available tools are a list, not {'name': 'search'}"),
+        (encode_tool_definitions, [3], "an available tool is a name, a dictionary or a ToolDefinition, not 3"),
     ],
 )
 def test_an_error_says_what_was_meant(write: Any, given: Any, told: str) -> None:
@@ -258,13 +257,13 @@ def _meaning(item: Any) -> Any:
 
 @given(st.lists(_calls | _any_of | _parallel, max_size=3))
 def test_what_is_written_of_expected_tools_means_the_same_when_it_is_read(expected: list[Any]) -> None:
-    written = json.loads(json.dumps(expected_words(expected)))
-    assert list(map(_meaning, items(written, "expected"))) == list(map(_meaning, expected))
+    written = json.loads(json.dumps(encode_expected_tools(expected)))
+    assert list(map(_meaning, parse_expected_tools(written, "expected"))) == list(map(_meaning, expected))
 
 
 def test_dictionaries_may_hold_values_of_the_model() -> None:
     given: list[Any] = [{"any_of": [ExpectedTool("a"), [{"name": "b", "arguments": {"n": OneOf((1, Anything()))}}]]}]
-    assert expected_words(given) == [
+    assert encode_expected_tools(given) == [
         {"any_of": ["a", [{"name": "b", "arguments": {"n": {"one_of": [1, {"any": True}]}}}]]}
     ]
 

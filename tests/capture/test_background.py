@@ -22,7 +22,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_conte
 import goldspan
 from capture.telemetry import Exported, Install
 from goldspan import Evaluation, ExpectedTool, Golden, Limits
-from goldspan.online import Counts
+from goldspan.online import AssemblyCounts
 from goldspan.online.sampling import ExportSampling
 
 GOLDENS = [Golden("book", "A hotel!", tools=(ExpectedTool("search"), ExpectedTool("book")), threshold=1)]
@@ -70,7 +70,7 @@ def test_what_is_exported_in_batches_is_scored_in_the_background(exported: Expor
     assert [evaluation.passed for evaluation in kept.evaluations] == [True]
     assert exported.names == ["execute_tool search", "execute_tool book", "invoke_agent booking"]
     assert exported.attributes("invoke_agent booking")["goldspan.passed"] is True
-    assert processor._scorer.counts == Counts()
+    assert processor._scorer.counts == AssemblyCounts()
 
 
 @pytest.mark.parametrize("background", [True, False, None])
@@ -134,7 +134,7 @@ def test_what_is_too_much_is_exported_all_the_same_and_its_requests_are_not_scor
 def test_a_request_of_which_only_a_part_was_taken_in_is_never_scored_however_much_follows_it(
     exported: Exported, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("goldspan.online.scorer._SHED_KEPT", 3)
+    monkeypatch.setattr("goldspan.online.scorer._MAX_SHED_TRACES", 3)
     kept = Kept()
     kept.waiting.clear()
     then = BatchSpanProcessor(exported.exporter, max_queue_size=10_000)
@@ -178,7 +178,7 @@ def test_late_spans_score_a_request_again(exported: Exported, install: Install) 
     assert processor.force_flush()
     assert [(one.revision, one.passed) for one in kept.evaluations] == [(1, False), (2, True)]
     assert len({one.digest for one in kept.evaluations}) == 2
-    assert processor._scorer.counts == Counts(late=1)
+    assert processor._scorer.counts == AssemblyCounts(late=1)
 
 
 def test_late_spans_score_a_request_again_by_themselves(exported: Exported, install: Install) -> None:
@@ -387,7 +387,7 @@ def test_what_is_shut_down_is_not_finished_again_at_exit(install: Install, monke
     assert registered == [provider.shutdown]
     for _ in range(2):
         booking("A hotel!")
-    assert registered == [provider.shutdown, processor._finish]
+    assert registered == [provider.shutdown, processor._finish_at_exit]
     provider.shutdown()
     assert registered == [provider.shutdown]
 
@@ -479,8 +479,8 @@ def test_goldens_that_change_are_taken_up_and_broken_ones_are_not(
     def write(text: str) -> None:
         path.with_suffix(".new").write_text(text)
         path.with_suffix(".new").replace(path)
-        assert processor._scorer.pipeline._source is not None
-        processor._scorer.pipeline._source.check_now()
+        assert processor._scorer.pipeline._reloading is not None
+        processor._scorer.pipeline._reloading.check_now()
 
     path.write_text("goldens: [{id: book, input: A hotel!, tools: [search]}]")
     processor = goldspan.ScoringProcessor(path, then=exported.processor(), sinks=[kept], reload=3_600)

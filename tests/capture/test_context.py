@@ -26,7 +26,7 @@ from opentelemetry.trace import StatusCode
 import goldspan
 from capture.telemetry import Exported, Install
 from goldspan.capture import threads
-from goldspan.capture.threads import carry_context_into_threads, stop_carrying
+from goldspan.capture.threads import carry_context_into_threads, stop_carrying_context
 from goldspan.model import Evaluation
 
 START, SUBMIT = threading.Thread.start, ThreadPoolExecutor.submit
@@ -35,7 +35,7 @@ START, SUBMIT = threading.Thread.start, ThreadPoolExecutor.submit
 @pytest.fixture(autouse=True)
 def _threads_as_they_were() -> Iterator[None]:
     yield
-    stop_carrying()
+    stop_carrying_context()
     assert (threading.Thread.start, ThreadPoolExecutor.submit) == (START, SUBMIT)
     assert threads._patches == []
 
@@ -240,22 +240,22 @@ def test_who_begins_while_the_last_one_ends_is_carried_for(captured: Exported, m
     class Asker:
         """Whoever needs it."""
 
-    last, next_one, stop = Asker(), Asker(), threads._stop
+    last, next_one, stop = Asker(), Asker(), threads._unpatch_threads
 
     def stop_slowly() -> None:
         beginning.start()
         beginning.join(0.2)  # it would be done by then
         stop()
 
-    beginning = threading.Thread(target=threads.carry_for, args=(next_one,))
-    threads.carry_for(last)
+    beginning = threading.Thread(target=threads.carry_context_for, args=(next_one,))
+    threads.carry_context_for(last)
     with monkeypatch.context() as patched:
-        patched.setattr(threads, "_stop", stop_slowly)
-        threads.stop_carrying_for(last)
+        patched.setattr(threads, "_unpatch_threads", stop_slowly)
+        threads.stop_carrying_context_for(last)
         beginning.join()
     goldspan.trace(kind="agent", name="agent")(in_pool_map)("paris", "rome")
     assert len({span.context.trace_id for span in captured.spans}) == 1
-    threads.stop_carrying_for(next_one)
+    threads.stop_carrying_context_for(next_one)
     assert threads._patches == []
 
 
@@ -338,8 +338,8 @@ def test_the_threads_of_the_sdk_are_in_no_request(install: Install, exported: Ex
     _in_request(lambda: made.append(BatchSpanProcessor(exported.exporter)))
     (thread,) = {*threading.enumerate()} - before
     assert "run" not in vars(thread)
-    assert not threads._serves_everybody(threading.Thread(target=search))
-    assert threads._serves_everybody(thread)
+    assert not threads._is_shared_thread(threading.Thread(target=search))
+    assert threads._is_shared_thread(thread)
     made[0].shutdown()
 
 
@@ -351,8 +351,8 @@ def test_it_is_switched_on_once_and_off_again() -> None:
     first = (threading.Thread.start, ThreadPoolExecutor.submit)
     carry_context_into_threads()
     assert (threading.Thread.start, ThreadPoolExecutor.submit) == first != (START, SUBMIT)
-    stop_carrying()
-    stop_carrying()
+    stop_carrying_context()
+    stop_carrying_context()
     assert (threading.Thread.start, ThreadPoolExecutor.submit) == (START, SUBMIT)
 
 
@@ -408,7 +408,7 @@ def test_what_somebody_wrapped_since_stays_and_does_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
-        stop_carrying()
+        stop_carrying_context()
         assert threading.Thread.start is start
         _in_request(lambda: in_threads("a", "b"))
         assert len({span.context.trace_id for span in captured.spans}) == 3

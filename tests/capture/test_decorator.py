@@ -22,9 +22,9 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 import goldspan
 from capture.telemetry import Exported, Install
 from goldspan import semconv
-from goldspan.capture import settings
-from goldspan.capture.records import record_of
-from goldspan.scoring import registry
+from goldspan.capture import environment
+from goldspan.capture.processor import to_span_record
+from goldspan.scoring.metrics import registry
 
 HOTELS = [{"name": "Ritz", "price": 900}]
 MESSAGES = [
@@ -152,7 +152,7 @@ def test_the_metrics_of_a_component_are_on_its_span_by_their_names(
 
     ranking("cheap")
     assert captured.attributes("ranking")["goldspan.metrics"] == ("tool_recall", "few_calls", "registered_later")
-    (run,) = goldspan.extract(map(record_of, captured.spans), unit="component")
+    (run,) = goldspan.extract(map(to_span_record, captured.spans), unit="component")
     judged = {score.metric: (score.value, score.error is None) for score in goldspan.evaluate(run, ["search"]).scores}
     assert judged == {"tool_recall": (0.0, True), "few_calls": (1.0, True), "registered_later": (None, False)}
 
@@ -519,7 +519,7 @@ def test_threads_that_call_a_function_for_the_first_time_at_once_lose_nothing(
     def find(number: int) -> int:
         return -number
 
-    monkeypatch.setattr(settings, "captured", captured)
+    monkeypatch.setattr(environment, "captured_arguments", captured)
     trace.set_tracer_provider(provider := Slow())
     provider.add_span_processor(exported.processor())
     threads = [threading.Thread(target=find, args=(number,)) for number in range(8)]

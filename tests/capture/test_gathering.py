@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
-from goldspan.capture.gathering import Gathering
+from goldspan.capture.exporter import TraceReassembler
 from goldspan.online import Limits
 
 
@@ -29,7 +29,7 @@ def names(trees: Iterable[Iterable[ReadableSpan]]) -> list[list[str]]:
 
 
 def test_children_wait_for_their_root_and_come_out_behind_their_parents() -> None:
-    gathering = Gathering(Limits())
+    gathering = TraceReassembler(Limits())
     assert names(gathering.add([span("grandchild", "child")], 0)) == []
     assert names(gathering.add([span("child", "root")], 1)) == []
     assert len(gathering) == 2
@@ -38,42 +38,42 @@ def test_children_wait_for_their_root_and_come_out_behind_their_parents() -> Non
 
 
 def test_a_parent_in_another_process_is_not_waited_for() -> None:
-    gathering = Gathering(Limits())
+    gathering = TraceReassembler(Limits())
     assert names(gathering.add([span("tool", "root"), span("root", "caller", remote=True)], 0)) == [["root", "tool"]]
 
 
 def test_of_two_requests_in_one_trace_each_comes_out_with_its_own_root() -> None:
-    gathering = Gathering(Limits())
+    gathering = TraceReassembler(Limits())
     batch = [span("a1", "a"), span("b1", "b"), span("a", "caller", remote=True)]
     assert names(gathering.add(batch, 0)) == [["a", "a1"]]
     assert names(gathering.add([span("b", "caller", remote=True)], 1)) == [["b", "b1"]]
 
 
 def test_what_comes_after_its_tree_does_not_wait() -> None:
-    gathering = Gathering(Limits())
+    gathering = TraceReassembler(Limits())
     assert names(gathering.add([span("root")], 0)) == [["root"]]
     assert names(gathering.add([span("late", "root")], 1)) == [["late"]]
     assert names(gathering.add([span("later", "late")], 2)) == [["later"]]
 
 
 def test_a_tree_without_its_root_comes_out_when_it_has_been_idle_for_long() -> None:
-    gathering = Gathering(Limits(idle=10))
+    gathering = TraceReassembler(Limits(idle=10))
     assert names(gathering.add([span("b", "lost"), span("c", "b")], 0)) == []
     assert names(gathering.add([span("other", "else", trace=2)], 9)) == []
     assert names(gathering.add([], 10)) == [["b", "c"]]
-    assert names(gathering.release()) == [["other"]]
+    assert names(gathering.release_all()) == [["other"]]
 
 
 def test_more_than_so_many_do_not_wait() -> None:
-    gathering = Gathering(Limits(max_spans=2))
+    gathering = TraceReassembler(Limits(max_spans=2))
     batch = [span("a", "lost"), span("b", "lost", trace=2), span("c", "lost", trace=2)]
     assert names(gathering.add(batch, 0)) == [["a"]]
 
 
 def test_spans_that_are_each_others_parents_come_out_too() -> None:
-    gathering = Gathering(Limits())
+    gathering = TraceReassembler(Limits())
     assert names(gathering.add([span("a", "b"), span("b", "a")], 0)) == []
-    assert names(gathering.release()) == [["a", "b"]]
+    assert names(gathering.release_all()) == [["a", "b"]]
 
 
 PARENTS = {"root": None, "a": "root", "b": "a", "c": "a", "d": "c", "orphan": "lost", "below": "orphan"}
@@ -83,13 +83,13 @@ PARENTS = {"root": None, "a": "root", "b": "a", "c": "a", "d": "c", "orphan": "l
 def test_whatever_the_order_and_the_batches_every_span_comes_out_once_and_after_its_parent(
     order: list[str], cuts: list[int]
 ) -> None:
-    gathering = Gathering(Limits())
+    gathering = TraceReassembler(Limits())
     out: list[str] = []
     ends = sorted({0, *cuts, len(order)})
     for start, end in pairwise(ends):
         batch = [span(name, PARENTS[name]) for name in order[start:end]]
         out += [name for tree in names(gathering.add(batch, 0)) for name in tree]
-    out += [name for tree in names(gathering.release()) for name in tree]
+    out += [name for tree in names(gathering.release_all()) for name in tree]
     assert sorted(out) == sorted(PARENTS)
     known = {None, "lost"}
     for name in out:

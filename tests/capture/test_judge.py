@@ -15,12 +15,12 @@ from opentelemetry import trace
 
 import goldspan
 from capture.telemetry import Exported, Install
-from docs_examples import ROOT
 from goldspan import Evaluation, ExpectedTool, Golden
-from goldspan.capture.settings import from_environment
-from goldspan.capture.setup import judge_from
+from goldspan.capture.environment import read_environment
+from goldspan.capture.setup import build_judge
 from goldspan.judge import Judge, ModelEndpoint
-from judge_serving import Reply, failure, hang, opinion, serving
+from support.docs_examples import ROOT
+from support.model_endpoint import Reply, failure, hang, opinion, serving
 
 GOLDENS = [Golden("g", input="find it", tools=(ExpectedTool("search"),))]
 KEY = "sk-a-key-that-nobody-may-see"
@@ -92,7 +92,7 @@ def test_the_judges_own_requests_are_in_nobodys_trace(exported: Exported, instal
 
     kept = Kept()
     processor = goldspan.ScoringProcessor(
-        GOLDENS, then=exported.processor(), sinks=[kept], judge=Judge(asking, drain=60.0), background=False
+        GOLDENS, then=exported.processor(), sinks=[kept], judge=Judge(asking, drain_timeout=60.0), background=False
     )
     install(processor)
     agent("find it")
@@ -219,14 +219,14 @@ def test_a_wrong_setting_is_said_at_once(
 def test_the_key_is_openais_variable_for_openai_alone(monkeypatch: pytest.MonkeyPatch, install: Install) -> None:
     monkeypatch.setenv("GOLDSPAN_JUDGE_MODEL", "tiny")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    settings = from_environment()
+    settings = read_environment()
     assert KEY not in repr(settings)
-    assert judge_from(settings)
+    assert build_judge(settings)
     with serving([opinion(1)]) as model:
         monkeypatch.setenv("GOLDSPAN_JUDGE_URL", model.url)
         monkeypatch.setenv("GOLDSPAN_JUDGE_SAMPLE", "1")
-        judge = judge_from(from_environment())
-        judge.drain = 60.0
+        judge = build_judge(read_environment())
+        judge.drain_timeout = 60.0
         processor = goldspan.ScoringProcessor(GOLDENS, sinks=[Kept()], judge=judge)
         install(processor)
         agent("find it")

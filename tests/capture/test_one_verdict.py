@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import goldspan
-from goldspan.demo import REQUESTS, serve
+from goldspan.demo import REQUESTS, answer_request
 from goldspan.model import Evaluation
 
 
@@ -33,7 +33,7 @@ def test_live_from_a_file_and_from_lists_a_run_is_judged_the_same(
     kept, exporter = Kept(), InMemorySpanExporter()
     install(goldspan.ScoringProcessor(goldens, then=SimpleSpanProcessor(exporter), sinks=[kept]))
     for request in REQUESTS:
-        serve(request)
+        answer_request(request)
 
     exported = tmp_path / "traces.pb"
     exported.write_bytes(encode_spans(exporter.get_finished_spans()).SerializeToString())

@@ -11,7 +11,7 @@ import pytest
 import goldspan
 from capture.receivers import Received, grpc_receiver, http_receiver, plain
 from goldspan import ExpectedTool, Golden
-from goldspan.sinks.instruments import BOUNDARIES
+from goldspan.sinks.metric_sink import SCORE_BUCKETS
 
 GOLDENS = [
     Golden(
@@ -103,7 +103,7 @@ def _check_events(received: Received) -> None:
 def _check_metrics(received: Received) -> None:
     scores = received.metrics["goldspan.score"]
     assert scores.unit == "1"
-    assert {tuple(point.explicit_bounds) for point in scores.histogram.data_points} == {BOUNDARIES}
+    assert {tuple(point.explicit_bounds) for point in scores.histogram.data_points} == {SCORE_BUCKETS}
     recall = _point(scores.histogram.data_points, {"goldspan.metric": "tool_recall"})
     assert (recall.count, recall.sum) == (1, 1.0)
     (exemplar,) = recall.exemplars

@@ -22,10 +22,10 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, StatusCode,
 
 import goldspan
 from capture.telemetry import Exported, Install
-from forks import fork, forking
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Limits, _guard
-from goldspan.capture.records import record_of
-from goldspan.online import Counts
+from goldspan.capture.processor import to_span_record
+from goldspan.online import AssemblyCounts
+from support.forked_children import fork, forking
 
 GOLDENS = [
     Golden("book", tools=(ExpectedTool("search", {"city": "Paris"}), ExpectedTool("book"))),
@@ -213,7 +213,7 @@ def test_live_runs_equal_the_runs_of_the_whole_trace(exported: Exported, install
         search("Rome")
         booking("one", ranking, book)
         booking("two", search)
-    records = [record_of(span) for span in exported.spans]
+    records = [to_span_record(span) for span in exported.spans]
     from_file = [*goldspan.extract(records), *goldspan.extract(records, unit="component")]
     assert sorted((e.run for e in kept.evaluations), key=str) == sorted(from_file, key=str)
 
@@ -344,7 +344,7 @@ def _broken_metric(seen: object) -> float:
 
 
 class BrokenGoldens(Goldens):
-    def found(self, run: goldspan.Run) -> Any:
+    def find_with_reason(self, run: goldspan.Run) -> Any:
         if run.span_id is not None:
             raise RuntimeError("no lookup")
         return None, ""
@@ -377,7 +377,7 @@ def test_what_fails_in_goldspan_is_logged_once_and_never_reaches_the_application
     assert exported.names == ["execute_tool search", "invoke_agent booking"] * 3
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert tells in record.getMessage()
-    assert sum(_guard.failures.values()) == 3
+    assert sum(_guard.failure_counts.values()) == 3
 
 
 def test_a_metric_that_fails_is_a_score_with_an_error(exported: Exported, install: Install) -> None:
@@ -403,7 +403,7 @@ def test_a_provider_that_fails_to_start_spans_does_not_stop_the_function(
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     install(RaisingProcessor())
     assert search("Paris") == "hotels in Paris"
-    assert _guard.failures["open a span for a decorated function"] == 1
+    assert _guard.failure_counts["open a span for a decorated function"] == 1
 
 
 # --- being a good span processor --------------------------------------------------------------------------------------
@@ -476,7 +476,7 @@ def test_after_shutdown_nothing_is_scored_any_more(install: Install, background:
 
 def test_an_exporter_gets_a_batch_processor_of_its_own(exported: Exported, install: Install) -> None:
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter)
-    assert isinstance(processor._then, BatchSpanProcessor)
+    assert isinstance(processor._downstream, BatchSpanProcessor)
     install(processor)
     booking("A hotel!", search)
     assert exported.names == []
@@ -573,7 +573,7 @@ def test_goldens_may_come_from_files(exported: Exported, install: Install, tmp_p
 def test_goldens_made_in_code_need_no_files_that_another_thread_is_about_to_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    half = ModuleType("goldspan.goldens.reloading")  # as it is while it is being imported
+    half = ModuleType("goldspan.goldens.golden_files.hot_reload")  # as it is while it is being imported
     monkeypatch.setitem(sys.modules, half.__name__, half)
     goldspan.ScoringProcessor(GOLDENS).shutdown()
 
@@ -585,5 +585,5 @@ def test_evaluations_put_down_as_spans_are_handed_on_and_not_taken_for_work(
     install(processor)
     booking("A hotel!", search)
     assert exported.names == ["execute_tool search", "evaluate request", "invoke_agent booking"]
-    assert processor._scorer.counts == Counts()
+    assert processor._scorer.counts == AssemblyCounts()
     assert len(processor._scorer) == 0

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from goldspan.capture.serialization import MAX_ITEMS, MAX_TEXT, Pieces, describe, to_json
+from goldspan.capture.bounded_json import MAX_ITEMS, MAX_TEXT, StreamedItems, bounded_repr, to_json
 
 
 class Hotel(BaseModel):
@@ -121,11 +121,11 @@ def test_a_value_that_changes_while_it_is_read_does_no_harm() -> None:
         def items(self) -> Any:
             raise RuntimeError("changed")
 
-    assert to_json(Trap({b"\xff": 1})) == describe(Trap({b"\xff": 1}))
+    assert to_json(Trap({b"\xff": 1})) == bounded_repr(Trap({b"\xff": 1}))
 
 
 def test_a_long_repr_is_cut() -> None:
-    assert len(describe(list(range(10_000)))) == 1_001
+    assert len(bounded_repr(list(range(10_000)))) == 1_001
 
 
 values = st.recursive(
@@ -142,7 +142,7 @@ def test_plain_values_come_back_as_they_were(value: object) -> None:
 
 @given(st.lists(values, max_size=5))
 def test_the_pieces_of_a_stream_are_a_list(items: list[Any]) -> None:
-    pieces = Pieces()
+    pieces = StreamedItems()
     for item in items:
         pieces.add(item)
     assert json.loads(pieces.json()) == items
@@ -152,7 +152,7 @@ def test_the_pieces_of_a_stream_are_a_list(items: list[Any]) -> None:
 
 
 def test_a_stream_notes_items_as_they_were_when_they_passed() -> None:
-    pieces, item = Pieces(), {"n": 1}
+    pieces, item = StreamedItems(), {"n": 1}
     pieces.add(item)
     item["n"] = 2
     pieces.add(item)
@@ -160,7 +160,7 @@ def test_a_stream_notes_items_as_they_were_when_they_passed() -> None:
 
 
 def test_a_stream_without_end_is_cut() -> None:
-    pieces = Pieces()
+    pieces = StreamedItems()
     for _ in range(MAX_TEXT):
         pieces.add("word ")
     assert len(pieces.json()) <= MAX_TEXT + 1

@@ -27,16 +27,16 @@ from opentelemetry.trace import NoOpTracerProvider
 
 import goldspan
 from capture.telemetry import Exported, Install
-from docs_examples import ROOT
 from goldspan import ExpectedTool, Golden, Goldens
 from goldspan.capture import processor as processor_module
 from goldspan.capture import providers, setup
-from goldspan.capture.options import Options
-from goldspan.capture.settings import VARIABLES, Settings, captured, from_environment
-from goldspan.extraction import golden_ids
-from goldspan.judge.settings import JudgeSettings
+from goldspan.capture.environment import VARIABLES, EnvironmentSettings, captured_arguments, read_environment
+from goldspan.capture.processor_options import ProcessorOptions
+from goldspan.conventions import classification
+from goldspan.judge.judge import JudgeSettings
 from goldspan.online import Limits
 from goldspan.store import open_store
+from support.docs_examples import ROOT
 
 GOLDENS = [Golden("g", tools=(ExpectedTool("search"),))]
 
@@ -126,7 +126,7 @@ def test_threads_that_call_it_at_once_start_it_once(
         thread.start()
     for thread in calling:
         thread.join()
-    assert sorted(each.added for each in made) == [False] * 7 + [True]
+    assert sorted(each.added_processor for each in made) == [False] * 7 + [True]
     assert trace.get_tracer_provider() is not None
     goldspan.trace(kind="agent")(str.upper)("find it")
     assert len(seen) == len(exported.names) == 1
@@ -305,7 +305,7 @@ def test_what_is_given_in_code_is_not_asked_of_the_environment(
     for variable in ("GOLDSPAN_METRICS", "GOLDSPAN_THRESHOLDS", "GOLDSPAN_GOLDENS"):
         monkeypatch.setenv(variable, "no_such_thing=1")
     running = goldspan.instrument([], metrics=["tool_recall"], thresholds={"tool_recall": 1})
-    assert running.added
+    assert running.added_processor
     running.shutdown()
 
 
@@ -343,8 +343,8 @@ def test_a_provider_that_takes_no_processors_is_refused() -> None:
 
 
 def test_an_empty_environment_says_nothing() -> None:
-    assert from_environment({}) == Settings()
-    assert from_environment({"GOLDSPAN_GOLDENS": " , ", "GOLDSPAN_MAX_SPANS": " "}) == Settings()
+    assert read_environment({}) == EnvironmentSettings()
+    assert read_environment({"GOLDSPAN_GOLDENS": " , ", "GOLDSPAN_MAX_SPANS": " "}) == EnvironmentSettings()
 
 
 def test_the_page_of_settings_has_every_variable_as_the_code_has_it() -> None:
@@ -356,28 +356,28 @@ def test_the_page_of_settings_has_every_variable_as_the_code_has_it() -> None:
 def test_a_setting_stands_in_for_an_argument_that_is_there() -> None:
     """A setting that says whose argument it is has the name of that argument."""
     takers = {"goldens": Goldens, "processor": goldspan.ScoringProcessor, "limits": Limits, "judge": JudgeSettings}
-    owned = [(row.name, row.metadata["of"]) for row in fields(Settings) if row.metadata["of"] is not None]
+    owned = [(row.name, row.metadata["of"]) for row in fields(EnvironmentSettings) if row.metadata["of"] is not None]
     rows = [(name.removeprefix("judge_") if of == "judge" else name, of) for name, of in owned]
     assert len(rows) > 10
     assert [name for name, of in rows if name not in inspect.signature(takers[of]).parameters] == []
 
 
 def test_every_limit_has_a_variable_whose_default_is_its_own() -> None:
-    rows = {row.name: row.metadata["default"] for row in fields(Settings) if row.metadata["of"] == "limits"}
+    rows = {row.name: row.metadata["default"] for row in fields(EnvironmentSettings) if row.metadata["of"] == "limits"}
     assert rows == {limit.name: f"{limit.default:.12g}" for limit in fields(Limits)}
 
 
 def test_instrument_takes_every_option_of_the_processor() -> None:
     parameters = set(inspect.signature(goldspan.ScoringProcessor).parameters)
-    assert set(Options.__annotations__) == parameters - {"goldens", "then"}
+    assert set(ProcessorOptions.__annotations__) == parameters - {"goldens", "then"}
 
 
 def test_the_variable_of_the_attributes_that_name_goldens_is_the_one_that_files_are_read_with() -> None:
-    assert golden_ids.VARIABLE in {variable.name for variable in VARIABLES}
+    assert classification.GOLDEN_ID_VARIABLE in {variable.name for variable in VARIABLES}
 
 
 def test_several_values_are_separated_by_commas() -> None:
-    settings = from_environment(
+    settings = read_environment(
         {
             "GOLDSPAN_GOLDENS": "a.yaml, b.yaml",
             "GOLDSPAN_GOLDEN_ID_ATTRIBUTE": "case.id",
@@ -391,10 +391,10 @@ def test_several_values_are_separated_by_commas() -> None:
             "GOLDSPAN_UNKNOWN": " ignore",
         }
     )
-    assert settings.said("goldens") == {"near": None, "margin": 0}
-    assert from_environment({"GOLDSPAN_NEAR": "87.5"}).said("goldens") == {"near": 87.5}
-    assert settings.said("limits") == {"max_traces": 5}
-    assert settings.said("processor") == {
+    assert settings.arguments_for("goldens") == {"near": None, "margin": 0}
+    assert read_environment({"GOLDSPAN_NEAR": "87.5"}).arguments_for("goldens") == {"near": 87.5}
+    assert settings.arguments_for("limits") == {"max_traces": 5}
+    assert settings.arguments_for("processor") == {
         "golden_id_attributes": ("case.id",),
         "thresholds": {"tool_recall": 1.0, "tool_f1": 0.5},
         "background": False,
@@ -425,7 +425,7 @@ def test_it_does_nothing_where_the_environment_says_so(
     caplog.set_level(logging.INFO, "goldspan")
     monkeypatch.setenv(variable, "true")
     running = goldspan.instrument(GOLDENS)
-    assert not running.added
+    assert not running.added_processor
     running.force_flush()
     running.shutdown()
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
@@ -564,12 +564,12 @@ def test_loading_the_processor_again_forgets_none_that_is_at_work(exported: Expo
     running = goldspan.instrument(GOLDENS, then=exported.processor())
     (processor,) = at_work_now()
     importlib.reload(processor_module)
-    assert processor_module.at_work()
+    assert processor_module.has_active_processor()
     assert at_work_now() == [processor]
-    assert not goldspan.instrument(GOLDENS).added
+    assert not goldspan.instrument(GOLDENS).added_processor
     agent("hi")
     running.shutdown()
-    assert not processor_module.at_work()
+    assert not processor_module.has_active_processor()
     assert exported.names == ["execute_tool search", "invoke_agent agent"]
 
 
@@ -599,7 +599,7 @@ def test_what_runs_at_exit_still_has_the_last_results_of_a_provider_that_was_the
     ("text", "captured_"), [("", True), ("on", True), ("off", False), ("city, nights", ("city", "nights"))]
 )
 def test_what_decorated_functions_capture_is_set_in_one_place(text: str, captured_: object) -> None:
-    assert captured({"GOLDSPAN_CAPTURE_ARGUMENTS": text}) == captured_
+    assert captured_arguments({"GOLDSPAN_CAPTURE_ARGUMENTS": text}) == captured_
 
 
 @pytest.mark.usefixtures("quiet")
@@ -623,4 +623,4 @@ def test_golden_files_are_read_again_when_they_change_and_by_the_lookup_of_the_e
 
 
 def at_work_now() -> list[goldspan.ScoringProcessor]:
-    return list(processor_module._at_work)
+    return list(processor_module._active_processors)

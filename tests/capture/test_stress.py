@@ -153,7 +153,7 @@ def test_memory_stays_and_every_span_is_accounted_for(install: Install, monkeypa
     assert sink.told["revision 1"] + sink.told["revision 2"] + sink.told["failed"] == REQUESTS + done["late"]
     assert counts.late == done["late"]
     assert (counts.too_late, counts.duplicates, counts.evicted, counts.unscored) == (0, 0, 0, 0)
-    assert _guard.failures == {"submit to Unreliable": sink.told["failed"]}
+    assert _guard.failure_counts == {"submit to Unreliable": sink.told["failed"]}
     assert _counted(reader) == {semconv.LATE_SPANS_COUNTER: done["late"]}
     assert failed["metric"] > 0
     assert done["never ended"] > 0

@@ -20,7 +20,7 @@ import goldspan
 from capture.receivers import Received, http_receiver, plain
 from capture.telemetry import Exported, Install
 from goldspan import ExpectedTool, Golden, _guard
-from goldspan.capture.exporter import ScoringExporter, start
+from goldspan.capture.exporter import ScoringExporter, start_from_environment
 from goldspan.capture.zero_code import post_instrument
 
 GOLDENS = [Golden("g", input="Book a hotel.", tools=(ExpectedTool("search"), ExpectedTool("book")))]
@@ -275,7 +275,7 @@ def test_exported_spans_are_not_scored_where_a_processor_scores_already(exported
 def test_where_it_can_it_leaves_everything_to_a_processor(exported: Exported, install: Install) -> None:
     provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
     _serve(provider)
-    start()
+    start_from_environment()
     _serve(provider)
     provider.force_flush()
     assert len(exported.spans) == 8
@@ -295,7 +295,7 @@ def test_an_exporter_that_is_set_up_wrongly_hands_on_and_complains_once(
     assert len(exported.spans) == 8
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "goldspan could not start from the environment" in record.getMessage()
-    assert sum(_guard.failures.values()) == 1
+    assert sum(_guard.failure_counts.values()) == 1
 
 
 def test_an_exporter_with_nothing_behind_says_so(install: Install, caplog: pytest.LogCaptureFixture) -> None:
@@ -336,7 +336,7 @@ def test_an_exporter_that_is_switched_off_only_hands_on(
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_ENABLED", "0")
     provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
-    start()
+    start_from_environment()
     _serve(provider)
     provider.force_flush()
     assert len(exported.spans) == 4

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.cases.judging import evaluate_cases
-from goldspan.cases.workers import in_order
+from goldspan.cases.case_evaluation import evaluate_cases, map_in_order
 from goldspan.errors import ConfigurationError, GoldspanError
 from goldspan.goldens import Goldens
 from goldspan.model import AnyOf, Comparison, ExpectedTool, Golden, Run, Tool, ToolCall, ToolDefinition, Vocabulary
@@ -449,7 +448,7 @@ def test_work_is_done_as_it_is_asked_for_and_only_a_little_ahead(concurrency: in
             taken.append(number)
             yield number
 
-    results = in_order(lambda number: number * 2, items(), concurrency=concurrency)
+    results = map_in_order(lambda number: number * 2, items(), concurrency=concurrency)
     assert [next(results) for _ in range(5)] == [0, 2, 4, 6, 8]
     assert len(taken) <= 20
     results.close()
@@ -462,7 +461,7 @@ def test_what_goes_wrong_is_raised_in_its_turn(concurrency: int) -> None:
             raise KeyboardInterrupt
         return number
 
-    results = in_order(work, range(10), concurrency=concurrency)
+    results = map_in_order(work, range(10), concurrency=concurrency)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(KeyboardInterrupt):
         next(results)
@@ -485,7 +484,7 @@ def test_whoever_stops_asking_waits_for_nobody() -> None:
             release.wait(30)
         return number
 
-    results = in_order(work, range(100), concurrency=2)
+    results = map_in_order(work, range(100), concurrency=2)
     assert next(results) == 0
     assert begun.acquire(timeout=10)
     results.close()

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.cases.files import read_rows
-from goldspan.cases.judging import case_of
+from goldspan.cases.case_evaluation import parse_case
+from goldspan.cases.case_files import read_case_rows
 from goldspan.cli.app import run
 from goldspan.errors import GoldspanError
-from interrupting import unmeasured
+from support.interrupts import unmeasured
 
 
 class Said(NamedTuple):
@@ -192,7 +192,7 @@ def test_a_table_and_json_lines_of_the_same_rows_are_the_same_cases(
             csv.writer(file).writerows([keys, *cells])
         lines.write_text(json_lines([dict(zip(keys, row, strict=True)) for row in rows]), encoding="utf-8")
         of_table, of_lines = (
-            [case_of(row, number) for number, (_, row) in enumerate(read_rows(str(path), pytest.fail))]
+            [parse_case(row, number) for number, (_, row) in enumerate(read_case_rows(str(path), pytest.fail))]
             for path in (table, lines)
         )
     assert of_table == of_lines
@@ -274,18 +274,18 @@ def test_a_file_without_cases_is_one_clear_message(judge: Judge, content: str | 
 @pytest.mark.parametrize(("path", "told"), [("nowhere.csv", "there is no such file"), (".", "is a directory")])
 def test_a_file_that_cannot_be_read_is_one_clear_message(tmp_path: Path, path: str, told: str) -> None:
     with pytest.raises(GoldspanError, match=told):
-        list(read_rows(str(tmp_path / path), print))
+        list(read_case_rows(str(tmp_path / path), print))
 
 
 def test_long_cells_are_read_and_endless_lines_are_passed_over(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     long = "x" * 500_000
     said = judge(f"id,output,tools_called,expected_tools\n1,{long},a,a\n", "--json")
     assert (said.status, len(said.documents)) == (0, 1)
-    monkeypatch.setattr("goldspan.cases.files._LONGEST_ROW", 1000)
+    monkeypatch.setattr("goldspan.cases.case_files._MAX_ROW_LENGTH", 1000)
     said = judge(f'{json_lines(SAME[:1])}{{"x": "{long}"}}\n{json_lines(SAME[1:])}', "--json")
     assert [document["run_id"] for document in said.documents] == ["1", "2"]
     assert said.errors == ["cases, line 2: is longer than 1,000 characters."]
-    monkeypatch.setattr("goldspan.cases.files._LONGEST_LIST", 1000)
+    monkeypatch.setattr("goldspan.cases.case_files._MAX_LIST_LENGTH", 1000)
     assert "write one row a line" in judge(json.dumps(SAME * 100, indent=1)).err
 
 
@@ -309,7 +309,7 @@ def test_an_interrupt_ends_at_once_whatever_slow_metrics_are_doing(tmp_path: Pat
     cases.write_text(json_lines(SAME * 10))
     program = """
 import signal, sys, time
-from goldspan.scoring.registry import metric
+from goldspan.scoring.metrics.registry import metric
 from goldspan.cli import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluations import evaluation
-from goldspan.cli import invocation
+from goldspan.cli import console
 from goldspan.store import open_store
-from goldspan.store.protocol import Counts
+from goldspan.store.store_protocol import VerdictCounts
+from support.evaluation_builders import evaluation
 
 SCRIPTS = Path(sys.executable).parent
 
@@ -35,8 +35,8 @@ def demo(folder: Path, *arguments: object, program: tuple[str, ...] = ("goldspan
 def test_its_results_are_kept_in_a_store_with_their_values(tmp_path: Path) -> None:
     demo(tmp_path, "--out", "kept")
     with open_store(tmp_path / "kept" / "goldspan.db", read_only=True) as store:
-        assert store.count() == Counts(passed=3, failed=8, not_evaluated=2)
-        (weather,) = [run for run in store.every() if run.current.document["golden_id"] == "convert"]
+        assert store.count() == VerdictCounts(passed=3, failed=8, not_evaluated=2)
+        (weather,) = [run for run in store.iter_runs() if run.current.document["golden_id"] == "convert"]
     (row,) = weather.current.document["rows"]
     assert [each["path"] for each in row["differences"]] == ["source", "target"]
     assert weather.current.document["tool_calls"][0]["arguments"] == {"amount": 100, "source": "USD", "target": "EUR"}
@@ -45,11 +45,11 @@ def test_its_results_are_kept_in_a_store_with_their_values(tmp_path: Path) -> No
 def test_called_again_for_the_same_folder_it_begins_anew(tmp_path: Path) -> None:
     demo(tmp_path, "--out", "kept")
     with open_store(tmp_path / "kept" / "goldspan.db", read_only=True) as store:
-        before, place = {run.run_id for run in store.every()}, store.newest_arrival()
+        before, place = {run.run_id for run in store.iter_runs()}, store.last_sequence_number()
         demo(tmp_path, "--out", "kept")
-        after = {run.run_id for run in store.every()}
+        after = {run.run_id for run in store.iter_runs()}
         assert (len(after), after & before) == (13, set())
-        assert store.newest_arrival() > place  # so that a page that is open shows the new ones
+        assert store.last_sequence_number() > place  # so that a page that is open shows the new ones
 
 
 def test_a_store_with_runs_of_others_is_left_alone(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_another_program_of_that_name_is_not_taken_for_it(tmp_path: Path) -> Non
 
 
 def test_on_windows_words_are_quoted_as_its_shell_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invocation, "os", _Windows)
+    monkeypatch.setattr(console, "os", _Windows)
     monkeypatch.setattr(sys, "argv", [str(SCRIPTS / "goldspan")])
-    monkeypatch.setattr(invocation.shutil, "which", lambda name: str(SCRIPTS / "goldspan.EXE"))
-    assert invocation.again("view", r"C:\my runs") == r'goldspan view "C:\my runs"'
+    monkeypatch.setattr(console.shutil, "which", lambda name: str(SCRIPTS / "goldspan.EXE"))
+    assert console.command_line("view", r"C:\my runs") == r'goldspan view "C:\my runs"'
 
 
 class _Windows:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from goldspan import Evaluation
-from goldspan.cli import feed
-from goldspan.cli.feed import Totals, line_of, meets, parameters, reason_of
-from goldspan.cli.remote import Document, Remote
+from goldspan.cli import watch
+from goldspan.cli.api_client import ApiClient, ApiDocument
+from goldspan.cli.watch import FeedTotals, feed_line, feed_reason, matches_filter, query_parameters
 from goldspan.store import RunFilter, open_store
-from goldspan.store.parameters import FILTER, filter_of, read_query
-from goldspan.store.protocol import ToolRole
-from store_worlds import evaluations, filters
+from goldspan.store.query_parameters import FILTER_PARAMETERS, filter_from_query, parse_query
+from goldspan.store.store_protocol import ToolRole
+from support.random_evaluations import evaluations, filters
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=timezone(timedelta(hours=2)))
 NOT_OURS = dict.fromkeys(("covered", "session_id", "trace_id", "text", "since_ns", "until_ns"))
@@ -30,7 +30,7 @@ NOT_OURS = dict.fromkeys(("covered", "session_id", "trace_id", "text", "since_ns
 
 def shown(**document: Any) -> str:
     """The line of an evaluation, on a terminal that knows Unicode."""
-    return line_of(document, Console(file=StringIO()), now=NOW).plain
+    return feed_line(document, Console(file=StringIO()), now=NOW).plain
 
 
 def of_tools(wanted: RunFilter) -> RunFilter:
@@ -53,23 +53,23 @@ def test_a_filter_means_what_it_means_to_the_store(
         everything = [{**run.current.document, "run_id": run.run_id} for run in store.runs().items]
     verdicts = {True: "pass", False: "fail", None: "not_evaluated"}
     told = [json.loads(json.dumps(document)) | {"verdict": verdicts[document["passed"]]} for document in everything]
-    assert {document["run_id"] for document in told if meets(document, wanted)} == meant
+    assert {document["run_id"] for document in told if matches_filter(document, wanted)} == meant
 
 
 @given(filters)
 def test_the_api_is_told_the_filter_that_is_meant(wanted: RunFilter) -> None:
     wanted = replace(wanted, **NOT_OURS)
-    assert filter_of(read_query(parameters(wanted).items(), FILTER)) == wanted
+    assert filter_from_query(parse_query(query_parameters(wanted).items(), FILTER_PARAMETERS)) == wanted
 
 
-class _Stored(Remote):
+class _Stored(ApiClient):
     """A gateway with evaluations at these places."""
 
     def __init__(self, places: list[int]) -> None:
         super().__init__("gateway")
         self._places = places
 
-    def arrivals(self, after: int, limit: int = 1) -> tuple[list[Document], int]:
+    def evaluations_after(self, after: int, limit: int = 1) -> tuple[list[ApiDocument], int]:
         at = bisect_right(self._places, after)
         found = self._places[at : at + limit]
         return [{} for _ in found], found[-1] if found else after
@@ -77,7 +77,7 @@ class _Stored(Remote):
 
 @given(st.lists(st.integers(1, 2**40), unique=True).map(sorted))
 def test_the_end_of_what_is_stored_is_found(places: list[int]) -> None:
-    assert _Stored(places).newest() == (places[-1] if places else 0)
+    assert _Stored(places).last_sequence_number() == (places[-1] if places else 0)
 
 
 def test_a_line_says_when_how_what_and_what_is_amiss() -> None:
@@ -106,14 +106,14 @@ def test_a_line_says_when_how_what_and_what_is_amiss() -> None:
         ({"golden_id": "expected", "agent": "helper", "service": "shop"}, "--:--:-- ○ expected (agent helper)"),
     ],
 )
-def test_what_is_not_known_is_left_out(document: Document, line: str) -> None:
+def test_what_is_not_known_is_left_out(document: ApiDocument, line: str) -> None:
     assert shown(**document) == line
 
 
 def test_a_reason_is_told_where_something_went_wrong() -> None:
-    assert reason_of({"verdict": "pass", "reason": "All went well."}) == ""
-    assert reason_of({"verdict": "fail", "reason": "Not\n\x1b[2Jso."}) == "Not \\x1b[2Jso."
-    assert reason_of({"verdict": "not_evaluated"}) == ""
+    assert feed_reason({"verdict": "pass", "reason": "All went well."}) == ""
+    assert feed_reason({"verdict": "fail", "reason": "Not\n\x1b[2Jso."}) == "Not \\x1b[2Jso."
+    assert feed_reason({"verdict": "not_evaluated"}) == ""
 
 
 @pytest.mark.parametrize(
@@ -140,25 +140,27 @@ def test_a_tool_is_found_by_what_it_was(role: ToolRole, tools: set[str]) -> None
         ],
     }
     everything = ("mail", "wipe", "search", "book", "reserve", "log", "notify")
-    assert {name for name in everything if meets(document, RunFilter(tool=name.upper(), tool_role=role))} == tools
+    assert {
+        name for name in everything if matches_filter(document, RunFilter(tool=name.upper(), tool_role=role))
+    } == tools
 
 
 def test_runs_that_came_long_ago_stay_in_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "_REMEMBERED", 2)
-    totals = Totals()
+    monkeypatch.setattr(watch, "_MAX_REMEMBERED_RUNS", 2)
+    totals = FeedTotals()
     for number in range(5):
         totals.add({"run_id": str(number), "verdict": "pass"})
-    assert totals.told().plain.startswith("5 runs: 5 passed")
+    assert totals.as_text().plain.startswith("5 runs: 5 passed")
 
 
 def test_a_run_counts_as_it_came_out_last() -> None:
-    totals = Totals()
-    assert totals.told().plain == "0 runs: 0 passed, 0 failed"
+    totals = FeedTotals()
+    assert totals.as_text().plain == "0 runs: 0 passed, 0 failed"
     totals.add({"run_id": "1", "verdict": "not_evaluated"})
-    assert totals.told().plain == "1 run: 0 passed, 0 failed, 1 not evaluated"
+    assert totals.as_text().plain == "1 run: 0 passed, 0 failed, 1 not evaluated"
     totals.add({"run_id": "1", "verdict": "pass"})
     totals.add({"run_id": "2", "verdict": "pass"})
     totals.add({"run_id": "3", "verdict": "fail"})
-    assert totals.told().plain == "3 runs: 2 passed, 1 failed; pass rate 66.7%"
+    assert totals.as_text().plain == "3 runs: 2 passed, 1 failed; pass rate 66.7%"
     totals.add({"run_id": "3", "verdict": "pass"}, wanted=False)
-    assert totals.told().plain == "2 runs: 2 passed, 0 failed; pass rate 100.0%"
+    assert totals.as_text().plain == "2 runs: 2 passed, 0 failed; pass rate 100.0%"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from goldspan.cli.app import run
-from goldspan.goldens.json_schema import schema
+from goldspan.goldens.schema.golden_models import golden_json_schema
 from goldspan.otlp import load_runs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -165,7 +165,7 @@ def test_what_cannot_be_read_at_all_ends_with_two(goldspan: Goldspan, arguments:
 def test_the_schema_is_printed(goldspan: Goldspan) -> None:
     said = goldspan("schema")
     assert said.status == 0
-    assert json.loads(said.out) == schema()
+    assert json.loads(said.out) == golden_json_schema()
 
 
 @pytest.mark.parametrize("command", ["check", "schema"])

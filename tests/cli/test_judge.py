@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, get_args
 import pytest
 import typer
 
-from gateway_serving import eventually
-from goldspan.cli import asking
+from goldspan.cli import judge_options
 from goldspan.cli.app import app, run
-from goldspan.judge.questions import SHOWN
-from goldspan.judge.selection import COMBINATIONS
-from interrupting import unmeasured
-from judge_serving import after, content, failure, hang, opinion, serving
+from goldspan.judge.prompts import CALL_DETAILS
+from goldspan.judge.tool_selection import COMBINATIONS
+from support.gateway_process import eventually
+from support.interrupts import unmeasured
+from support.model_endpoint import after, content, failure, hang, opinion, serving
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "examples" / "traces.jsonl"
@@ -445,7 +445,7 @@ def test_a_judge_that_fails_is_told_once_and_costs_no_other_number(score, reply,
 
 
 def test_an_endpoint_that_is_not_there_is_an_error_in_the_scores_too(score, monkeypatch):
-    monkeypatch.setattr("goldspan.judge.sessions._FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr("goldspan.judge.judge_session._INITIAL_BACKOFF_S", 0.05)
     with serving([opinion(1.0)]) as model:
         pass
     said = score("--json", rows=offering(*ROWS), model=model)
@@ -530,8 +530,8 @@ def test_the_options_offer_what_there_is():
     def offered(option):
         return set(get_args(get_args(get_args(option)[0])[0]))
 
-    assert offered(asking.JudgeShowOption) == set(SHOWN)
-    assert offered(asking.JudgeCombinationOption) == set(COMBINATIONS)
+    assert offered(judge_options.JudgeShowOption) == set(CALL_DETAILS)
+    assert offered(judge_options.JudgeCombinationOption) == set(COMBINATIONS)
 
 
 # --- on a terminal ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from goldspan.cli.app import run
 from goldspan.model import SpanRecord
-from spans import agent, in_trace, inside, model, says, span, tool
+from support.span_builders import agent, in_trace, inside, model, says, span, tool
 
 TRACES = Path(__file__).parent.parent.parent / "examples" / "traces.jsonl"
 

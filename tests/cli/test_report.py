@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.test_commands import GOLDENS, TRACES, Goldspan, goldspan, in_its_own_process
-from pages import store_in
+from support.page_server import store_in
 
 __all__ = ["goldspan"]  # a fixture
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluations import evaluation
 from goldspan.cli import app
 from goldspan.errors import GoldspanWarning
 from goldspan.store import open_store
-from interrupting import unmeasured
+from support.evaluation_builders import evaluation
+from support.interrupts import unmeasured
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces.jsonl"
 

@@ -26,15 +26,15 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from gateway_serving import Gateway, eventually, free_port, serving
 from goldspan import semconv
-from goldspan.cli import remote
+from goldspan.cli import api_client
 from goldspan.cli import watch as watch_command
+from goldspan.cli.api_client import GatewayUnavailableError
 from goldspan.cli.app import run
-from goldspan.cli.console import Results
-from goldspan.cli.remote import AwayError
+from goldspan.cli.console import ResultsConsole
 from goldspan.store import RunFilter
-from interrupting import unmeasured
+from support.gateway_process import Gateway, eventually, free_port, serving
+from support.interrupts import unmeasured
 
 NOT_HERE = "Windows has no pseudo-terminals, and no Ctrl-C for one process"
 fcntl, pty, termios = (pytest.importorskip(name, reason=NOT_HERE) for name in ("fcntl", "pty", "termios"))
@@ -428,7 +428,7 @@ def test_where_nobody_listens_one_is_told(watch: Callable[..., Said]) -> None:
 
 
 def test_one_that_takes_too_long_is_told(watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_SECONDS", 0.1)
+    monkeypatch.setattr(api_client, "_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         status, _, err = watch(f"127.0.0.1:{silent.getsockname()[1]}")
     assert status == 2
@@ -533,12 +533,12 @@ def test_on_a_terminal_it_ends_with_what_all_add_up_to(folder: Path) -> None:
         send(gateway, "search", "book")
         scored(gateway, 1)
         shown = StringIO()
-        view = watch_command._View(
-            gateway.address, Results(file=shown, force_terminal=True, width=100), RunFilter(), as_json=False
+        view = watch_command._FeedView(
+            gateway.address, ResultsConsole(file=shown, force_terminal=True, width=100), RunFilter(), as_json=False
         )
-        with view.shown(status=False):
+        with view.live_status(status=False):
             view.show(gateway.get("/api/v1/evaluations")["evaluations"][0])
-        with view.shown(status=True):
-            view.away(AwayError("it does not answer"), 4)
+        with view.live_status(status=True):
+            view.show_unavailable(GatewayUnavailableError("it does not answer"), 4)
     assert "1 passed" in shown.getvalue().splitlines()[-3]
     assert "○ it does not answer; asked again in 4 s" in shown.getvalue()

@@ -12,7 +12,7 @@ import pytest
 
 import goldspan
 from goldspan.extraction import extract
-from goldspan.otlp.files import read_records
+from goldspan.otlp.trace_files import read_records
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 PATHS = {path.name.partition(".")[0]: path for path in sorted(CAPTURES.iterdir())}

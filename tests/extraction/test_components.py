@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from goldspan.extraction import component_names, extract, extract_units
-from goldspan.extraction.selection import Selection
-from goldspan.model import ComponentSpans, Run, SpanRecord
-from spans import agent, asks_for, inside, model, says, span, tool, user
+from goldspan.conventions.classification import DeclaredComponents
+from goldspan.extraction import component_name, extract, extract_units
+from goldspan.model import ComponentSelector, Run, SpanRecord
+from support.span_builders import agent, asks_for, inside, model, says, span, tool, user
 
-RETRIEVAL = ComponentSpans("retrieval", span="retrieve*")
+RETRIEVAL = ComponentSelector("retrieval", span="retrieve*")
 
 
-def components(spans: list[SpanRecord], *declared: ComponentSpans) -> list[Run]:
+def components(spans: list[SpanRecord], *declared: ComponentSelector) -> list[Run]:
     return extract(spans, unit="component", components=declared)
 
 
-def only(spans: list[SpanRecord], *declared: ComponentSpans) -> Run:
+def only(spans: list[SpanRecord], *declared: ComponentSelector) -> Run:
     (run,) = components(spans, *declared)
     return run
 
@@ -29,18 +29,20 @@ def only(spans: list[SpanRecord], *declared: ComponentSpans) -> Run:
 @pytest.mark.parametrize(
     ("declared", "is_one"),
     [
-        pytest.param(ComponentSpans("c", span="retrieve documents"), True, id="by the whole name"),
-        pytest.param(ComponentSpans("c", span="RETRIEVE *"), True, id="by a pattern, whatever the case"),
-        pytest.param(ComponentSpans("c", span="retrieve"), False, id="not by a part of the name"),
-        pytest.param(ComponentSpans("c", attributes={"step": "retrieval"}), True, id="by an attribute"),
-        pytest.param(ComponentSpans("c", attributes={"step": "ranking"}), False, id="not by another value"),
-        pytest.param(ComponentSpans("c", attributes={"other": "retrieval"}), False, id="not by another attribute"),
-        pytest.param(ComponentSpans("c", span="retrieve*", attributes={"step": "ranking"}), False, id="all must hold"),
-        pytest.param(ComponentSpans("c", span="rank*", attributes={"step": "retrieval"}), False, id="the name too"),
+        pytest.param(ComponentSelector("c", span="retrieve documents"), True, id="by the whole name"),
+        pytest.param(ComponentSelector("c", span="RETRIEVE *"), True, id="by a pattern, whatever the case"),
+        pytest.param(ComponentSelector("c", span="retrieve"), False, id="not by a part of the name"),
+        pytest.param(ComponentSelector("c", attributes={"step": "retrieval"}), True, id="by an attribute"),
+        pytest.param(ComponentSelector("c", attributes={"step": "ranking"}), False, id="not by another value"),
+        pytest.param(ComponentSelector("c", attributes={"other": "retrieval"}), False, id="not by another attribute"),
+        pytest.param(
+            ComponentSelector("c", span="retrieve*", attributes={"step": "ranking"}), False, id="all must hold"
+        ),
+        pytest.param(ComponentSelector("c", span="rank*", attributes={"step": "retrieval"}), False, id="the name too"),
     ],
 )
 def test_a_span_that_no_convention_knows_is_a_component_where_a_golden_file_says_so(
-    declared: ComponentSpans, is_one: bool
+    declared: ComponentSelector, is_one: bool
 ) -> None:
     request = agent(asked="Where is my order?")
     step = span("retrieve documents", step="retrieval", **inside(request))
@@ -50,24 +52,24 @@ def test_a_span_that_no_convention_knows_is_a_component_where_a_golden_file_says
     assert [(run.component, run.span_id, run.tools_used) for run in runs] == [
         ("c", step.span_id, ("search",)),
     ] * is_one
-    assert component_names(step, [declared]) == ("c" if is_one else None)
+    assert component_name(step, [declared]) == ("c" if is_one else None)
 
 
 def test_of_two_declarations_that_mean_one_span_the_first_counts_and_a_mark_before_both() -> None:
     step = span("retrieve", **inside(agent()))
     marked = span("retrieve", goldspan__component__name="marked")
-    declared = [RETRIEVAL, ComponentSpans("other", attributes={})]
-    assert component_names(step, declared) == "retrieval"
-    assert component_names(marked, declared) == "marked"
+    declared = [RETRIEVAL, ComponentSelector("other", attributes={})]
+    assert component_name(step, declared) == "retrieval"
+    assert component_name(marked, declared) == "marked"
     assert [run.component for run in components([marked], *declared)] == ["marked"]
-    assert component_names(step) is None
-    assert component_names(span("rank", goldspan__component__name="")) == "rank"
+    assert component_name(step) is None
+    assert component_name(span("rank", goldspan__component__name="")) == "rank"
 
 
 def test_a_span_that_is_a_request_and_a_component_is_two_runs_with_ids_of_their_own() -> None:
     step = agent("desk", asked="Hi")
     spans = [step, tool("search", {"q": 1}, **inside(step))]
-    runs = extract_units(spans, ["request", "component"], components=[ComponentSpans("desk", span="* desk")])
+    runs = extract_units(spans, ["request", "component"], components=[ComponentSelector("desk", span="* desk")])
     own = f"{step.trace_id}:{step.span_id}"
     assert {(run.unit, run.run_id, run.span_id, run.tools_used) for run in runs} == {
         ("request", own, step.span_id, ("search",)),
@@ -96,7 +98,7 @@ def test_a_declared_component_may_be_a_tool_of_its_request_and_then_it_is_no_cal
     request = agent("desk")
     research = tool("research", {"depth": 2, "topic": "refunds"}, end_ns=10**15, **inside(request))
     spans = [request, research, tool("search", {"q": 1}, **inside(research))]
-    run = only(spans, ComponentSpans("research", attributes={"gen_ai.tool.name": "research"}))
+    run = only(spans, ComponentSelector("research", attributes={"gen_ai.tool.name": "research"}))
     assert (run.component, run.agent, run.input, run.tools_used) == ("research", "desk", "refunds", ("search",))
     (whole,) = extract(spans)
     assert whole.tools_used == ("research", "search")
@@ -114,20 +116,20 @@ def test_a_tool_that_is_a_component_was_asked_its_arguments_and_answered_its_res
     arguments: Any, result: str | None, told: tuple[str | None, str | None]
 ) -> None:
     recorded = {} if result is None else {"gen_ai__tool__call__result": result}
-    run = only([tool("research", arguments, **recorded)], ComponentSpans("research", span="*research"))
+    run = only([tool("research", arguments, **recorded)], ComponentSelector("research", span="*research"))
     assert (run.input, run.output) == told
 
 
 def test_a_model_call_that_is_a_component_was_asked_what_the_user_said() -> None:
     turn = model(asked=[user("Which tool?")], answered=[asks_for("search", {"q": 1})])
-    run = only([turn], ComponentSpans("router", span="chat"))
+    run = only([turn], ComponentSelector("router", span="chat"))
     assert (run.input, [call.name for call in run.tool_calls]) == ("Which tool?", ["search"])
 
 
 def test_names_of_spans_without_end_are_not_all_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("goldspan.extraction.selection._MOST_NAMES", 3)
-    selected = Selection([RETRIEVAL])
-    named = [selected.name_of(span(f"{name} {number}")) for number in range(9) for name in ("retrieve", "rank")]
+    monkeypatch.setattr("goldspan.conventions.classification._MAX_SPAN_NAMES", 3)
+    selected = DeclaredComponents([RETRIEVAL])
+    named = [selected.match(span(f"{name} {number}")) for number in range(9) for name in ("retrieve", "rank")]
     assert named == ["retrieval", None] * 9
     assert len(selected._candidates) <= 3
 

@@ -8,7 +8,20 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.model import Health, Run, SpanRecord
-from spans import agent, answers, ask_for, in_trace, inside, made, messages, model, says, span, tool, user
+from support.span_builders import (
+    agent,
+    answers,
+    ask_for,
+    in_trace,
+    inside,
+    made,
+    messages,
+    model,
+    says,
+    span,
+    tool,
+    user,
+)
 
 LONG: dict[str, Any] = {"start_ns": 1, "end_ns": 10**15}
 

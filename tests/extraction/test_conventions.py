@@ -6,17 +6,17 @@ import json
 
 import pytest
 
-from goldspan.extraction.conventions import installed
-from goldspan.extraction.reading import Reading
-from spans import span
+from goldspan.conventions import installed_conventions
+from goldspan.conventions.span_facts import SpanFacts
+from support.span_builders import span
 
-read = installed().read
+read = installed_conventions().classify
 
 SCHEMA = json.dumps({"type": "object", "properties": {"q": {"type": "string"}}})
 
 
 def test_a_span_of_no_convention_says_nothing() -> None:
-    assert read(span("GET /", http__route="/")) == Reading()
+    assert read(span("GET /", http__route="/")) == SpanFacts()
 
 
 def test_two_conventions_on_one_span_complete_each_other() -> None:
@@ -31,7 +31,7 @@ def test_two_conventions_on_one_span_complete_each_other() -> None:
         session__id="s",
     )
     reading = read(both)
-    assert (reading.role, reading.name, reading.by[:2]) == ("tool", "x", ("genai", "openinference"))
+    assert (reading.role, reading.name, reading.conventions[:2]) == ("tool", "x", ("genai", "openinference"))
     assert reading.arguments is not None
     assert reading.arguments.value == {"a": 1}
     assert (reading.call_id, reading.session_id) == ("c1", "s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from goldspan.extraction import extract
-from spans import agent, in_trace, inside, messages, says, tool
+from support.span_builders import agent, in_trace, inside, messages, says, tool
 
 SESSION = {"gen_ai__conversation__id": "s1"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.model import SpanRecord
-from spans import agent, answers, ask_for, asks_for, inside, made, model, says, span, tool, user
+from support.span_builders import agent, answers, ask_for, asks_for, inside, made, model, says, span, tool, user
 
 
 def told(spans: list[SpanRecord]) -> list[tuple[str | None, list[str]]]:

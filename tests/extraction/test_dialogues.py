@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from goldspan.extraction.conventions import installed
-from goldspan.extraction.dialogues import Thread, calls_since_asked, dialogues, threads
-from goldspan.extraction.messages import from_json
-from goldspan.extraction.tree import plant
+from goldspan.content.messages import from_json
+from goldspan.conventions import installed_conventions
+from goldspan.extraction.model_turns import TurnSequence, calls_since_user, find_model_turns, group_turns
+from goldspan.extraction.span_tree import build_trees
 from goldspan.model import SpanRecord
-from spans import agent, answers, ask_for, asks_for, inside, messages, model, says, span, tool, user
+from support.span_builders import agent, answers, ask_for, asks_for, inside, messages, model, says, span, tool, user
 
 ROME, PARIS = user("Rome?"), user("Paris?")
 
 
-def threads_in(spans: Sequence[SpanRecord]) -> list[Thread]:
-    roots = plant(spans, conventions=installed())
-    return threads(dialogues(node for root in roots for node in root.walk()))
+def threads_in(spans: Sequence[SpanRecord]) -> list[TurnSequence]:
+    roots = build_trees(spans, conventions=installed_conventions())
+    return group_turns(find_model_turns(node for root in roots for node in root.walk()))
 
 
-def numbers(spans: Sequence[SpanRecord], found: Sequence[Thread]) -> list[list[int]]:
+def numbers(spans: Sequence[SpanRecord], found: Sequence[TurnSequence]) -> list[list[int]]:
     """Which of the spans are the turns of each thread."""
     place = {span.span_id: at for at, span in enumerate(spans)}
     return [[place[turn.node.span.span_id] for turn in thread.turns] for thread in found]
@@ -107,13 +107,13 @@ def test_further_words_of_the_user_make_the_next_turn_of_a_conversation() -> Non
         model(asked=[ROME, says("Yes."), PARIS], answered=[says("No.")]),
         model(asked=[user("Something else")], answered=[says("Well.")]),
     ]
-    assert [thread.followed for thread in threads_in(spans)] == [True, True, False]
+    assert [thread.in_conversation for thread in threads_in(spans)] == [True, True, False]
 
 
 def test_a_conversation_is_known_as_one_though_turns_between_are_lost() -> None:
     later = [ROME, says("Yes."), PARIS, says("No."), user("Oslo?")]
     spans = [model(asked=[ROME], answered=[says("Yes.")]), model(asked=later, answered=[says("Well.")])]
-    assert [thread.followed for thread in threads_in(spans)] == [True, True]
+    assert [thread.in_conversation for thread in threads_in(spans)] == [True, True]
 
 
 def test_the_words_in_an_argument_start_a_sub_agent_and_each_call_starts_one() -> None:
@@ -124,7 +124,7 @@ def test_the_words_in_an_argument_start_a_sub_agent_and_each_call_starts_one() -
         model(asked=[user("How?")], answered=[says("Thus.")]),
     ]
     found = threads_in(spans)
-    assert [thread.above is found[0] for thread in found] == [False, True, True, False]
+    assert [thread.parent is found[0] for thread in found] == [False, True, True, False]
 
 
 def test_a_model_that_was_asked_before_the_call_is_not_its_sub_agent() -> None:
@@ -132,13 +132,13 @@ def test_a_model_that_was_asked_before_the_call_is_not_its_sub_agent() -> None:
         model(asked=[user("Why?")], answered=[says("So.")]),
         model(asked=[ROME], answered=[asks_for("expert", {"q": "Why?"}, "c1")]),
     ]
-    assert [thread.above for thread in threads_in(spans)] == [None, None]
+    assert [thread.parent for thread in threads_in(spans)] == [None, None]
 
 
 def test_an_agent_that_hands_its_own_words_to_itself_goes_round_in_no_circle() -> None:
     spans = [model(asked=[ROME], answered=[asks_for("again", {"q": "Rome?"}, f"c{at}")]) for at in range(3)]
     found = threads_in(spans)
-    assert [found.index(thread.above) if thread.above else None for thread in found] == [None, 0, 1]
+    assert [found.index(thread.parent) if thread.parent else None for thread in found] == [None, 0, 1]
 
 
 def test_of_spans_inside_each_other_the_outermost_that_says_something_is_the_turn() -> None:
@@ -162,7 +162,7 @@ def test_a_model_asked_by_a_tool_or_agent_inside_a_models_span_is_a_turn_of_its_
 
 def test_only_the_calls_after_the_users_last_words_belong_to_the_present_request() -> None:
     said = [ROME, asks_for("old", {}, "c1"), answers("c1", 1), PARIS, asks_for("new", {}, "c2")]
-    assert [call.name for call in calls_since_asked(from_json(messages(*said)))] == ["new"]
-    assert [call.name for call in calls_since_asked(from_json(messages(*said[1:3])))] == ["old"]
+    assert [call.name for call in calls_since_user(from_json(messages(*said)))] == ["new"]
+    assert [call.name for call in calls_since_user(from_json(messages(*said[1:3])))] == ["old"]
     handed_back = {"role": "user", "parts": [{"type": "tool_call_response", "id": "c2", "response": 3}]}
-    assert [call.name for call in calls_since_asked(from_json(messages(*said, handed_back)))] == ["new"]
+    assert [call.name for call in calls_since_user(from_json(messages(*said, handed_back)))] == ["new"]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.spans import agent, model, span, tool
 
+from goldspan.conventions import installed_conventions
+from goldspan.conventions.classification import UNKNOWN_FACTS
 from goldspan.extraction import extract
-from goldspan.extraction.conventions import installed
-from goldspan.extraction.recognition import NOTHING
-from goldspan.model import Health, Run, ToolCall, drafted
+from goldspan.model import Health, Run, ToolCall, fast_constructor
 
 
 def test_extraction_leaves_nothing_for_the_garbage_collector_to_find():
@@ -41,7 +41,7 @@ def test_extraction_leaves_nothing_for_the_garbage_collector_to_find():
     ],
 )
 def test_a_drafted_value_is_the_value_itself(frozen: type, given: dict[str, Any]):
-    made, drawn = frozen(**given), drafted(frozen)(**given)
+    made, drawn = frozen(**given), fast_constructor(frozen)(**given)
     assert type(drawn) is frozen
     assert (drawn, repr(drawn)) == (made, repr(made))
     assert copy.copy(drawn) == pickle.loads(pickle.dumps(drawn)) == made
@@ -50,25 +50,29 @@ def test_a_drafted_value_is_the_value_itself(frozen: type, given: dict[str, Any]
 
 
 def test_a_span_that_no_convention_knows_costs_no_reading():
-    read = installed(("golden",)).read
-    assert read(span("GET /", http__route="/")) is NOTHING
-    assert read(span("GET /", golden="g1")).noted
-    assert not read(model(asked=[{"role": "user", "content": "Hello."}])).noted
-    assert read(tool("search", golden="g1")).noted
+    read = installed_conventions(("golden",)).classify
+    assert read(span("GET /", http__route="/")) is UNKNOWN_FACTS
+    assert read(span("GET /", golden="g1")).is_annotated
+    assert not read(model(asked=[{"role": "user", "content": "Hello."}])).is_annotated
+    assert read(tool("search", golden="g1")).is_annotated
 
 
 def test_the_best_attribute_that_has_a_value_counts():
     entity, workflow = "traceloop.entity.name", "traceloop.workflow.name"
     both = span("x", **{"traceloop.span.kind": "agent", entity: "e", workflow: "w"})
     one = span("x", **{"traceloop.span.kind": "agent", entity: None, workflow: "w"})
-    assert [installed().read(each).name for each in (both, one)] == ["e", "w"]
+    assert [installed_conventions().classify(each).name for each in (both, one)] == ["e", "w"]
 
 
 def test_of_a_span_that_is_asked_about_several_times_in_a_row_the_reading_is_remembered():
-    conventions = installed()
+    conventions = installed_conventions()
     one, other = tool("search"), tool("book")
-    first = conventions.read_again(one)
-    assert conventions.read_again(one) is first
-    assert [conventions.read_again(each).name for each in (other, one, copy.copy(other))] == ["book", "search", "book"]
-    assert conventions.read(one) == first
-    assert conventions.read(one) is not first
+    first = conventions.classify_cached(one)
+    assert conventions.classify_cached(one) is first
+    assert [conventions.classify_cached(each).name for each in (other, one, copy.copy(other))] == [
+        "book",
+        "search",
+        "book",
+    ]
+    assert conventions.classify(one) == first
+    assert conventions.classify(one) is not first

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from packages import install, run_python
+from support.wheels import install, run_python
 
 PACKAGE = "acme_goldspan"
 CONVENTION = """
-from goldspan.extraction.convention import Convention, Places
+from goldspan.conventions.convention import Convention, Places
 
 CONVENTION = Convention(
     name="acme",
@@ -73,5 +73,5 @@ def test_an_offer_that_cannot_be_used_is_named_and_left_out(installed_package: P
 
 
 def test_a_package_that_knows_better_is_believed_first(installed_package: Path) -> None:
-    code = "from goldspan.extraction.conventions import installed; print(installed().members[0].name)"
+    code = "from goldspan.conventions import installed; print(installed().members[0].name)"
     assert run_python(code, beside=installed_package).stdout.strip() == "acme"

@@ -12,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import goldspan
-from goldspan.extraction import conventions, extract, fallback, role_of, visibility
-from goldspan.extraction.reading import Reading
+from goldspan import conventions
+from goldspan.conventions import fallback
+from goldspan.conventions.span_facts import SpanFacts
+from goldspan.extraction import extract, role_of
+from goldspan.extraction.reconciliation import run_checks
 from goldspan.model import Run, SpanRecord
-from spans import inside, model, span, tool, user
+from support.span_builders import inside, model, span, tool, user
 
 FAMILIES = Path(__file__).parent.parent / "fixtures" / "families"
 TEXT = json.dumps
@@ -25,9 +28,9 @@ def acme(kind: str, name: str = "work", **attributes: Any) -> SpanRecord:
     return span(name, acme__span__kind=kind, **attributes)
 
 
-def read_by_fallback(given: SpanRecord) -> Reading | None:
-    reader = fallback.reader(given.keys())
-    return None if reader is None else fallback.read(given, reader)
+def read_by_fallback(given: SpanRecord) -> SpanFacts | None:
+    reader = fallback.reader_for(given.attribute_names())
+    return None if reader is None else fallback.read_by_attribute_names(given, reader)
 
 
 def only(*spans: SpanRecord) -> Run:
@@ -64,7 +67,7 @@ def only(*spans: SpanRecord) -> Run:
 def test_an_attribute_of_a_usual_name_tells_what_a_span_is(attribute: str, kind: str, role: str | None) -> None:
     read = read_by_fallback(SpanRecord("1" * 32, "2" * 16, "3" * 16, "x", {attribute: kind, "acme.input": "Go"}))
     assert (read.role if read else None) == role
-    assert (read.guessed_by if read else attribute) == attribute
+    assert (read.guessed_from if read else attribute) == attribute
 
 
 def test_a_span_that_tells_neither_what_went_in_nor_what_came_out_is_not_read() -> None:
@@ -95,7 +98,7 @@ def test_a_request_has_its_words_its_session_and_its_agent() -> None:
     (call,) = run.tool_calls
     assert (call.name, call.arguments, call.result, call.kind) == ("search", {"q": 1}, "found", "tool")
     assert run.conventions == ("fallback",)
-    assert (run.health.fallback, run.health.clean) == (("acme.span.kind",), False)
+    assert (run.health.fallback, run.health.is_clean) == (("acme.span.kind",), False)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +236,8 @@ def without() -> Iterator[Any]:
 
     def take(*names: str) -> None:
         conventions.BUILT_IN = tuple(one for one in every if one.name not in names)
-        conventions.installed.cache_clear()
-        visibility._scopes_with_a_span_per_call.cache_clear()
+        conventions.installed_conventions.cache_clear()
+        run_checks._scopes_with_span_per_call.cache_clear()
 
     yield take
     take()

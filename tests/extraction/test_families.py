@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import goldspan
-from goldspan.sinks.documents import run_document, to_json
+from goldspan.sinks.serialization import run_document, to_json
 
 FAMILIES = Path(__file__).parent.parent / "fixtures" / "families"
 

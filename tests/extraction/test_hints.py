@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goldspan.conventions import BUILT_IN
 from goldspan.extraction import extract
-from goldspan.extraction.conventions import BUILT_IN
-from goldspan.extraction.hints import Hint, advise, content_switches, gathered
+from goldspan.extraction.capture_diagnostics import Hint, capture_hints, content_switches, merge_hints
 from goldspan.model import Health, Run, ToolCall
-from spans import agent, asks_for, messages, model, span, tool
+from support.span_builders import agent, asks_for, messages, model, span, tool
 
 COUNTS = st.integers(0, 3)
 HEALTHS = st.builds(
@@ -44,12 +44,12 @@ HEALTHS = st.builds(
 
 
 def found(run: Run) -> list[str]:
-    return [hint.found for hint in advise(run)]
+    return [hint.summary for hint in capture_hints(run)]
 
 
 @given(HEALTHS)
 def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -> None:
-    assert bool(advise(Run("r", health=health))) is not health.clean
+    assert bool(capture_hints(Run("r", health=health))) is not health.is_clean
 
 
 @pytest.mark.parametrize(
@@ -84,21 +84,21 @@ def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_trouble_is_told_once_with_what_to_do(health: Health, told: str, advice: str) -> None:
-    (hint,) = advise(Run("r", health=health))
-    assert (hint.found, advice in hint.advice) == (told, True)
+    (hint,) = capture_hints(Run("r", health=health))
+    assert (hint.summary, advice in hint.advice) == (told, True)
 
 
-@pytest.mark.parametrize("convention", [one for one in BUILT_IN if one.content], ids=lambda one: one.name)
+@pytest.mark.parametrize("convention", [one for one in BUILT_IN if one.capture_setting], ids=lambda one: one.name)
 def test_the_switch_of_the_instrumentation_at_hand_is_told(convention: object) -> None:
     run = Run("r", conventions=(convention.name,), health=Health(content_off=True))  # type: ignore[attr-defined]
-    (hint,) = advise(run)
+    (hint,) = capture_hints(run)
     assert f"To record content: {convention.content} ({convention.title})." in hint.advice  # type: ignore[attr-defined]
 
 
 def test_of_a_family_that_writes_genai_attributes_only_its_own_switch_is_told() -> None:
     def advice(*conventions: str) -> str:
         health = Health(arguments_absent=1, without_content=conventions)
-        return advise(Run("r", conventions=conventions, health=health))[0].advice
+        return capture_hints(Run("r", conventions=conventions, health=health))[0].advice
 
     assert "OTEL_INSTRUMENTATION_GENAI" not in advice("genai", "mcp", "pydantic_ai")
     assert "include_content=True" in advice("genai", "mcp", "pydantic_ai")
@@ -118,7 +118,7 @@ def test_of_words_that_many_write_the_switch_of_the_scope_is_told(scope: str, to
     root = agent(end_ns=10**15, scope=scope)
     (run,) = extract([root, tool("search", parent_id=root.span_id, scope=scope)])
     assert run.health.without_content == (scope,)
-    (hint,) = advise(run)
+    (hint,) = capture_hints(run)
     assert told in hint.advice
     assert hint.advice.count("switched on") + hint.advice.count("To record content") == 1
 
@@ -126,8 +126,8 @@ def test_of_words_that_many_write_the_switch_of_the_scope_is_told(scope: str, to
 def test_no_switch_is_told_that_is_on() -> None:
     root = agent(end_ns=10**15, asked="Where is it?", scope="opentelemetry.instrumentation.x")
     (run,) = extract([root, tool("search", parent_id=root.span_id, scope="opentelemetry.instrumentation.x")])
-    (hint,) = advise(run)
-    assert (hint.found, "CAPTURE" in hint.advice) == ("1 call without arguments", False)
+    (hint,) = capture_hints(run)
+    assert (hint.summary, "CAPTURE" in hint.advice) == ("1 call without arguments", False)
     assert "put @goldspan.trace on the tools' functions" in hint.advice
 
 
@@ -143,14 +143,14 @@ def test_messages_without_words_are_no_content() -> None:
     said = messages({"role": "user", "parts": [{"type": "text"}]})
     root = agent(end_ns=10**15, gen_ai__input__messages=said, scope="pydantic-ai", pydantic_ai__all_messages=said)
     (run,) = extract([root, tool("search", parent_id=root.span_id, scope="pydantic-ai")])
-    assert "include_content=True" in advise(run)[0].advice
+    assert "include_content=True" in capture_hints(run)[0].advice
 
 
 def test_names_without_content_are_told_from_the_spans_themselves() -> None:
     root = agent(end_ns=10**15)
     (run,) = extract([root, tool("search", parent_id=root.span_id)])
-    (hint,) = advise(run)
-    assert hint.found == "no content recorded"
+    (hint,) = capture_hints(run)
+    assert hint.summary == "no content recorded"
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in hint.advice
 
 
@@ -158,14 +158,14 @@ def test_what_to_do_about_calls_that_do_not_show_is_told_before_all_else() -> No
     root = agent(dropped_attributes=3, end_ns=10**15)
     plain = [span("GET", parent_id=root.span_id, http__method="GET"), span("SELECT", parent_id=root.span_id)]
     (run,) = extract([root, *plain, span("step", parent_id=root.span_id, acme__step=1, acme__words="x")])
-    invisible, unknown, *others = advise(run)
-    assert invisible.found == "no tool calls could have been seen"
+    invisible, unknown, *others = capture_hints(run)
+    assert invisible.summary == "no tool calls could have been seen"
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in invisible.advice
-    assert unknown.found == "3 spans that no convention knows"
+    assert unknown.summary == "3 spans that no convention knows"
     assert unknown.advice.startswith("Their attributes are `acme.*`.\n")
     assert "@goldspan.trace" in unknown.advice
     assert "docs/conventions.md" in unknown.advice
-    assert [hint.found for hint in others] == ["3 attributes dropped", "1 agent without a turn: helper"]
+    assert [hint.summary for hint in others] == ["3 attributes dropped", "1 agent without a turn: helper"]
 
 
 def test_a_span_that_nobody_knows_is_told_where_the_model_was_offered_its_tool() -> None:
@@ -187,8 +187,8 @@ def test_what_several_runs_have_is_told_once_and_most_frequent_first() -> None:
         Run("2", health=Health(arguments_absent=1)),
         Run("3", health=Health(lookalikes=("b tool call", "a tool call"), arguments_absent=1)),
     ]
-    told = gathered(hint for run in runs for hint in advise(run))
-    assert [(hint.found, count) for hint, count in told] == [
+    told = merge_hints(hint for run in runs for hint in capture_hints(run))
+    assert [(hint.summary, count) for hint, count in told] == [
         ("4 calls without arguments", 3),
         ("2 unknown spans that may be tools: a tool call, b tool call", 2),
     ]
@@ -196,4 +196,4 @@ def test_what_several_runs_have_is_told_once_and_most_frequent_first() -> None:
 
 def test_of_many_names_the_first_are_told() -> None:
     hint = Hint("{n} span{s}", "", 7, tuple("abcdefg"))
-    assert hint.found == "7 spans: a, b, c, d, e and 2 more"
+    assert hint.summary == "7 spans: a, b, c, d, e and 2 more"

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.extraction import histories, messages
-from goldspan.extraction.spoken import Messages
+from goldspan.content import messages
+from goldspan.content import messages as histories
+from goldspan.content.parts import Messages
 
 QUESTION = {"role": "user", "parts": [{"type": "text", "content": "Book a hotel [in Paris], please"}]}
 CALL = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "book", "arguments": {"n": [1]}}]}
@@ -31,14 +32,14 @@ def flattened(items: list[dict[str, Any]]) -> dict[str, str]:
     ],
 )
 def test_of_a_history_that_grew_only_the_new_messages_are_read(read: Any) -> None:
-    with histories.remembered():
+    with histories.cache_histories():
         before, after = read(ITEMS[:3]), read(ITEMS)
     assert all(old is new for old, new in zip(before, after, strict=False))
     assert after == read(ITEMS)
 
 
 def test_nothing_is_kept_beyond_the_request_that_is_read() -> None:
-    with histories.remembered():
+    with histories.cache_histories():
         inside = messages.from_json(json.dumps(ITEMS))
     assert messages.from_json(json.dumps(ITEMS))[0] is not inside[0]
 
@@ -59,7 +60,7 @@ def test_nothing_is_kept_beyond_the_request_that_is_read() -> None:
 )
 def test_a_text_that_begins_like_a_known_history_is_read_as_if_it_were_not_known(text: str) -> None:
     alone = messages.from_json(text)
-    with histories.remembered():
+    with histories.cache_histories():
         messages.from_json(json.dumps(ITEMS[:2]))
         assert messages.from_json(text) == alone
 
@@ -73,5 +74,5 @@ def test_what_was_read_before_changes_no_message(turns: list[tuple[bool, list[di
         return messages.from_json(json.dumps(items)) if as_json else messages.from_flat(flattened(items), "p")
 
     alone = [read(*turn) for turn in turns]
-    with histories.remembered():
+    with histories.cache_histories():
         assert [read(*turn) for turn in turns] == alone

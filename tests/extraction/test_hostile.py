@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.extraction import extract
-from goldspan.model import LogRecord, Record, SpanEvent, SpanRecord
-from spans import agent, answers, asks_for, messages, model, span, tool, trace_id
+from goldspan.model import LogRecord, SpanEvent, SpanRecord, TelemetryRecord
+from support.span_builders import agent, answers, asks_for, messages, model, span, tool, trace_id
 
 USER = {"role": "user", "content": "Go on."}
-Shape = Callable[[int], list[Record]]
+Shape = Callable[[int], list[TelemetryRecord]]
 
 
-def work(records: list[Record]) -> int:
+def work(records: list[TelemetryRecord]) -> int:
     """How many functions are called to read some records: the same on every machine."""
     count = 0
 
@@ -46,47 +46,47 @@ def chain(length: int, make: Callable[..., SpanRecord], **facts: Any) -> list[Sp
     return [replace(each, end_ns=10**15 - number) for number, each in enumerate(made)]
 
 
-def within(root: SpanRecord, *inside: SpanRecord) -> list[Record]:
+def within(root: SpanRecord, *inside: SpanRecord) -> list[TelemetryRecord]:
     return [root, *(replace(each, parent_id=root.span_id) for each in inside)]
 
 
-def circle(length: int) -> list[Record]:
+def circle(length: int) -> list[TelemetryRecord]:
     ids = [f"{number:016x}" for number in range(length)]
     return [tool("x", {"n": at}, span_id=ids[at], parent_id=ids[at - 1]) for at in range(length)]
 
 
-def chain_with_twigs(length: int) -> list[Record]:
+def chain_with_twigs(length: int) -> list[TelemetryRecord]:
     steps = chain(length, span)
     return [*steps, *(tool("x", {"n": at}, parent_id=step.span_id) for at, step in enumerate(steps))]
 
 
-def chain_of_unmarked_steps_with_agents(length: int) -> list[Record]:
+def chain_of_unmarked_steps_with_agents(length: int) -> list[TelemetryRecord]:
     steps = chain(length, span)
     return [*steps, *(agent(f"a{at}", parent_id=step.span_id) for at, step in enumerate(steps))]
 
 
-def chain_of_models(length: int) -> list[Record]:
+def chain_of_models(length: int) -> list[TelemetryRecord]:
     return list(chain(length, model, asked=[USER], answered=[{"role": "assistant", "content": "Yes."}]))
 
 
-def many_attributes(count: int) -> list[Record]:
+def many_attributes(count: int) -> list[TelemetryRecord]:
     odd = span("odd", **{f"key{at}": at for at in range(count)})
     return [odd, replace(odd, status="ok"), tool("x", {"n": 1}, parent_id=odd.span_id)]
 
 
-def calls_at_once(count: int) -> list[Record]:
+def calls_at_once(count: int) -> list[TelemetryRecord]:
     return within(agent("a"), *(tool(f"t{at}", {"n": at}, start_ns=at + 10, end_ns=10**12) for at in range(count)))
 
 
-def lone_questions(count: int) -> list[Record]:
+def lone_questions(count: int) -> list[TelemetryRecord]:
     """The same question, asked of a model again and again."""
     answered = [{"role": "assistant", "content": "Yes."}]
     return [model(asked=[USER], answered=answered, trace_id=trace_id(at)) for at in range(count)]
 
 
-def lone_requests(count: int, *, with_ids: bool) -> list[Record]:
+def lone_requests(count: int, *, with_ids: bool) -> list[TelemetryRecord]:
     """The same request, each step of it a trace."""
-    records: list[Record] = []
+    records: list[TelemetryRecord] = []
     for at in range(count):
         call_id = f"c{at}" if with_ids else None
         asked = [USER]
@@ -100,49 +100,49 @@ def lone_requests(count: int, *, with_ids: bool) -> list[Record]:
     return records
 
 
-def graph_nodes(count: int) -> list[Record]:
+def graph_nodes(count: int) -> list[TelemetryRecord]:
     """A graph whose nodes and tools are traces of their own, known by what they were asked."""
     frames = [agent("graph", asked="Go on.", trace_id=trace_id(at), end_ns=10**15) for at in range(count // 2)]
     tools = [tool("x", {"n": at}, trace_id=trace_id(count + at)) for at in range(count // 2)]
     return [*frames, *tools]
 
 
-def same_response(count: int) -> list[Record]:
+def same_response(count: int) -> list[TelemetryRecord]:
     return [
         model(asked=[USER], answered=[asks_for("x", {"n": 1})], trace_id=trace_id(at), gen_ai__response__id="r1")
         for at in range(count)
     ]
 
 
-def requests_and_calls_without_ids(count: int) -> list[Record]:
+def requests_and_calls_without_ids(count: int) -> list[TelemetryRecord]:
     asked = [asks_for("x", {"n": at}) for at in range(count)]
     return within(agent("a"), model(answered=asked), *(tool("x", {"n": at}) for at in range(count)))
 
 
-def alike_requests_and_calls_without_ids(count: int) -> list[Record]:
+def alike_requests_and_calls_without_ids(count: int) -> list[TelemetryRecord]:
     asked = [asks_for("x", {"n": 1}) for at in range(count)]
     return within(agent("a"), model(answered=asked), *(tool("x", {"n": 1}) for at in range(count)))
 
 
-def one_id_for_everything(count: int) -> list[Record]:
+def one_id_for_everything(count: int) -> list[TelemetryRecord]:
     turns = [model(answered=[asks_for("x", {"n": at}, "c")]) for at in range(count)]
     return within(agent("a"), *turns, *(tool("x", {"n": at}, gen_ai__tool__call__id="c") for at in range(count)))
 
 
-def calls_that_only_a_history_knows(count: int) -> list[Record]:
+def calls_that_only_a_history_knows(count: int) -> list[TelemetryRecord]:
     said = [USER, *(asks_for("x", {"n": at % 7}) for at in range(count))]
     history = messages(*said)
     return within(agent("a", gen_ai__input__messages=history), *(tool("x", {"n": at % 7}) for at in range(count)))
 
 
-def agents_that_keep_a_history(count: int) -> list[Record]:
+def agents_that_keep_a_history(count: int) -> list[TelemetryRecord]:
     root = agent("a")
     known = messages(USER, asks_for("x", {"n": 1}))
     inner = [agent("b", gen_ai__input__messages=known) for _ in range(count)]
     return within(root, *inner, *(tool("x") for _ in range(count)))
 
 
-def handoffs(count: int) -> list[Record]:
+def handoffs(count: int) -> list[TelemetryRecord]:
     made: list[SpanRecord] = []
     for at in range(count):
         made.append(agent(f"a{at}"))
@@ -150,13 +150,13 @@ def handoffs(count: int) -> list[Record]:
     return list(made)
 
 
-def strays(count: int) -> list[Record]:
+def strays(count: int) -> list[TelemetryRecord]:
     agents = [agent(f"a{at}") for at in range(count)]
     turns = [model(answered=[asks_for("x", {"n": at})], parent_id=each.span_id) for at, each in enumerate(agents)]
     return [*agents, *turns, *(tool("x", {"n": at}) for at in range(count))]
 
 
-def requests_in_one_unmarked_trace(count: int) -> list[Record]:
+def requests_in_one_unmarked_trace(count: int) -> list[TelemetryRecord]:
     made: list[SpanRecord] = []
     for at in range(count):
         asked = [{"role": "user", "content": f"Question {at}"}]
@@ -164,7 +164,7 @@ def requests_in_one_unmarked_trace(count: int) -> list[Record]:
     return within(span("batch"), *made)
 
 
-def sub_agents_with_the_same_words(count: int) -> list[Record]:
+def sub_agents_with_the_same_words(count: int) -> list[TelemetryRecord]:
     made = []
     for at in range(count):
         made.append(model(asked=[USER], answered=[asks_for("expert", {"q": "Why?"}, f"c{at}")]))
@@ -172,19 +172,19 @@ def sub_agents_with_the_same_words(count: int) -> list[Record]:
     return within(span("batch"), *made)
 
 
-def twins(count: int) -> list[Record]:
+def twins(count: int) -> list[TelemetryRecord]:
     return [
         agent("a", asked="Go on.", trace_id=trace_id(at), scope=f"s{at % 2}", start_ns=5 + at, end_ns=10**12)
         for at in range(count)
     ]
 
 
-def leaks(count: int) -> list[Record]:
+def leaks(count: int) -> list[TelemetryRecord]:
     root = agent("a")
     return within(root, *(agent("a") for _ in range(count)))
 
 
-def logs(count: int) -> list[Record]:
+def logs(count: int) -> list[TelemetryRecord]:
     one = model(asked=[USER])
     where = {"trace_id": one.trace_id, "span_id": one.span_id}
     heard = [LogRecord("gen_ai.user.message", {"n": at}, {"content": "Hi"}, time_ns=at, **where) for at in range(count)]
@@ -267,7 +267,7 @@ def test_a_circle_of_parents_loses_no_call() -> None:
 
 def test_the_turns_of_a_long_conversation_stay_apart_though_each_repeats_all_of_it() -> None:
     said: list[dict[str, Any]] = []
-    records: list[Record] = []
+    records: list[TelemetryRecord] = []
     for at in range(150):
         said = [*said, {"role": "user", "content": f"Question {at}"}]
         asking = asks_for("x", {"n": at}, f"c{at}")
@@ -402,7 +402,7 @@ heard = st.builds(
 
 
 @given(st.lists(spans | heard, max_size=8), st.sampled_from(["request", "component", "conversation"]))
-def test_no_telemetry_whatever_costs_an_error(records: list[Record], unit: Any) -> None:
+def test_no_telemetry_whatever_costs_an_error(records: list[TelemetryRecord], unit: Any) -> None:
     for run in extract(records, unit=unit):
         assert all(isinstance(call.name, str) and isinstance(call.raw_name, str) for call in run.tool_calls)
         assert isinstance(run.run_id, str)

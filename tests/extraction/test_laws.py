@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.extraction import extract, role_of
-from goldspan.model import ComponentSpans, Record, Run, SpanRecord, Unit
-from worlds import HOW, Asked, How, Told, asked, tell
+from goldspan.model import ComponentSelector, Run, RunUnit, SpanRecord, TelemetryRecord
+from support.random_traces import HOW, Asked, How, Told, asked, tell
 
-UNITS: tuple[Unit, ...] = ("request", "component", "conversation")
+UNITS: tuple[RunUnit, ...] = ("request", "component", "conversation")
 World = list[tuple[Asked, How]]
 
 ways = st.sampled_from(list(HOW.values()))
@@ -44,7 +44,7 @@ def told(world: World, *, together: bool = False) -> Told:
     return Told([record for part in parts for record in part.records], [used for part in parts for used in part.used])
 
 
-def shown(records: list[Record], unit: Unit = "request") -> list[str]:
+def shown(records: list[TelemetryRecord], unit: RunUnit = "request") -> list[str]:
     """The runs as text, in an order that does not depend on that of the records."""
     return sorted(map(repr, extract(records, unit=unit)))
 
@@ -55,7 +55,7 @@ def calls(runs: list[Run]) -> Counter[str]:
 
 @given(worlds, st.booleans(), st.randoms(use_true_random=False), st.sampled_from(UNITS))
 def test_neither_the_order_of_the_records_nor_their_repetition_changes_a_run(
-    world: World, together: bool, random: Any, unit: Unit
+    world: World, together: bool, random: Any, unit: RunUnit
 ) -> None:
     records = told(world, together=together).records
     twice = records + random.sample(records, random.randrange(len(records) + 1))
@@ -116,7 +116,7 @@ def test_every_tools_span_is_one_call_of_one_run(world: World, together: bool, d
 
 
 @given(worlds, st.sampled_from(UNITS))
-def test_calls_at_the_same_time_know_of_each_other_and_not_of_themselves(world: World, unit: Unit) -> None:
+def test_calls_at_the_same_time_know_of_each_other_and_not_of_themselves(world: World, unit: RunUnit) -> None:
     for run in extract(told(world, together=True).records, unit=unit):
         for place, call in enumerate(run.tool_calls):
             assert place not in call.concurrent_with
@@ -126,14 +126,14 @@ def test_calls_at_the_same_time_know_of_each_other_and_not_of_themselves(world: 
 # --- components, statements and lost contexts -------------------------------------------------------------------------
 
 DECLARED = [
-    ComponentSpans("turn", span="mod*"),
-    ComponentSpans("search", attributes={"gen_ai.tool.name": "search"}),
-    ComponentSpans("work", span="agent"),
+    ComponentSelector("turn", span="mod*"),
+    ComponentSelector("search", attributes={"gen_ai.tool.name": "search"}),
+    ComponentSelector("work", span="agent"),
 ]
 
 
 @st.composite
-def scattered(draw: st.DrawFn) -> list[Record]:
+def scattered(draw: st.DrawFn) -> list[TelemetryRecord]:
     """A world whose spans know their session, in which some tools lost their context and some spans say something."""
     together = draw(st.booleans())
     records = told(draw(worlds), together=together).records
@@ -154,7 +154,7 @@ def scattered(draw: st.DrawFn) -> list[Record]:
 
 @given(scattered(), st.randoms(use_true_random=False), st.sampled_from(UNITS))
 def test_nor_does_their_order_change_components_statements_or_what_is_stitched(
-    records: list[Record], random: Any, unit: Unit
+    records: list[TelemetryRecord], random: Any, unit: RunUnit
 ) -> None:
     shuffled = records + random.sample(records, random.randrange(len(records) + 1))
     random.shuffle(shuffled)
@@ -165,7 +165,7 @@ def test_nor_does_their_order_change_components_statements_or_what_is_stitched(
 
 
 @given(scattered())
-def test_what_is_declared_to_be_a_component_changes_no_calls_of_a_request(records: list[Record]) -> None:
+def test_what_is_declared_to_be_a_component_changes_no_calls_of_a_request(records: list[TelemetryRecord]) -> None:
     declared = [run.tool_calls for run in extract(records, components=DECLARED)]
     assert declared == [run.tool_calls for run in extract(records)]
 

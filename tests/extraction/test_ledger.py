@@ -9,7 +9,21 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.model import SpanRecord, ToolCall
-from spans import agent, answers, ask_for, asks_for, in_trace, inside, made, messages, model, says, span, tool, user
+from support.span_builders import (
+    agent,
+    answers,
+    ask_for,
+    asks_for,
+    in_trace,
+    inside,
+    made,
+    messages,
+    model,
+    says,
+    span,
+    tool,
+    user,
+)
 
 GO = user("Go")
 

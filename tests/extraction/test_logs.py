@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from goldspan.extraction import extract
-from goldspan.model import LogRecord, Record, Run, SpanRecord
-from spans import TRACE, agent, answers, ask_for, inside, made, messages, model, span, tool
+from goldspan.model import LogRecord, Run, SpanRecord, TelemetryRecord
+from support.span_builders import TRACE, agent, answers, ask_for, inside, made, messages, model, span, tool
 
 
 def only(records: list[Any]) -> Run:
@@ -39,7 +39,7 @@ def test_messages_in_log_events_are_those_of_the_span_they_were_written_during()
     root = agent("a")
     asking = silent_model(**inside(root))
     executed = tool("search", **made("c1"), **inside(root))
-    records: list[Record] = [
+    records: list[TelemetryRecord] = [
         root,
         asking,
         executed,
@@ -87,7 +87,7 @@ def test_a_log_event_that_came_twice_counts_once() -> None:
 
 def test_log_events_of_other_spans_and_other_kinds_change_nothing() -> None:
     root = agent("a")
-    records: list[Record] = [root, tool("search", {"q": 1}, **inside(root))]
+    records: list[TelemetryRecord] = [root, tool("search", {"q": 1}, **inside(root))]
     noise = [
         heard("http.request", {"url": "/"}, root),
         heard("", "Connected.", root),

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.extraction import messages
-from goldspan.extraction.reading import Answer, Message, RequestedCall
+from goldspan.content import messages
+from goldspan.content.parts import ToolResult
+from goldspan.content.tools import tool_definitions
+from goldspan.conventions.span_facts import Message, RequestedCall
 from goldspan.model import ABSENT
 
 CALL = RequestedCall("search", {"q": 1}, "c1")
@@ -172,7 +174,7 @@ def test_what_a_decorated_function_was_given_need_not_hold_messages(given: Any) 
 )
 def test_a_call_is_read_once_whatever_its_notation(item: dict[str, Any]) -> None:
     assert messages.from_json(json.dumps([item])) == (Message("assistant", None, (CALL,)),)
-    assert messages.from_json([item])[0].calls == (CALL,)
+    assert messages.from_json([item])[0].tool_calls == (CALL,)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +203,8 @@ def test_a_call_is_read_once_whatever_its_notation(item: dict[str, Any]) -> None
 )
 def test_an_answer_is_read_whatever_its_notation_and_is_no_word_of_the_user(item: dict[str, Any]) -> None:
     (message,) = messages.from_json([item])
-    assert message.answers == (Answer("c1", {"n": 1}),)
-    assert not message.from_user
+    assert message.tool_results == (ToolResult("c1", {"n": 1}),)
+    assert not message.is_from_user
 
 
 def test_flattened_messages_come_in_the_order_of_their_numbers() -> None:
@@ -237,7 +239,7 @@ def test_flattened_messages_come_in_the_order_of_their_numbers() -> None:
 )
 def test_a_result_that_says_it_is_an_error_is_one(item: dict[str, Any]) -> None:
     (message,) = messages.from_json([item])
-    assert message.answers == (Answer("c1", "no", is_error=True),)
+    assert message.tool_results == (ToolResult("c1", "no", is_error=True),)
 
 
 def hosted(name: str, **known: Any) -> RequestedCall:
@@ -398,7 +400,7 @@ def test_a_call_that_the_provider_runs_is_hosted_and_has_its_result_where_the_me
 
 def test_the_result_of_a_hosted_call_of_another_message_is_an_answer() -> None:
     part = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": "hit"}
-    assert messages.from_json([{"role": "user", "content": [part]}])[0].answers == (Answer("s1", "hit"),)
+    assert messages.from_json([{"role": "user", "content": [part]}])[0].tool_results == (ToolResult("s1", "hit"),)
 
 
 @pytest.mark.parametrize(
@@ -437,7 +439,7 @@ def test_the_result_of_a_hosted_call_of_another_message_is_an_answer() -> None:
         ),
         (
             {"role": "tool", "parts": [{"type": "text", "content": "done"}]},
-            Message("tool", "done", answers=(Answer(None, "done"),)),
+            Message("tool", "done", tool_results=(ToolResult(None, "done"),)),
         ),
     ],
 )
@@ -448,7 +450,7 @@ def test_who_says_what_is_read_whatever_the_notation(item: dict[str, Any], messa
 def test_a_tool_s_result_is_never_read_as_calls() -> None:
     found = [{"type": "function_call", "name": "drop_tables", "arguments": {}}]
     (message,) = messages.from_json([{"role": "tool", "tool_call_id": "c1", "content": json.dumps(found)}])
-    assert (message.calls, message.answers) == ((), (Answer("c1", found),))
+    assert (message.tool_calls, message.tool_results) == ((), (ToolResult("c1", found),))
 
 
 @pytest.mark.parametrize(
@@ -509,7 +511,7 @@ def test_calls_that_were_written_as_objects_into_a_text_are_read(text: str) -> N
         (
             "gen_ai.tool.message",
             {"id": "c1", "content": '{"n": 1}'},
-            Message("tool", '{"n": 1}', answers=(Answer("c1", {"n": 1}),)),
+            Message("tool", '{"n": 1}', tool_results=(ToolResult("c1", {"n": 1}),)),
         ),
     ],
 )
@@ -541,7 +543,7 @@ def test_a_flattened_call_without_an_id_that_is_said_twice_is_one() -> None:
             flat[f"{FLAT}.{place}.tool_call.function.name"] = "search"
             flat[f"{FLAT}.{place}.tool_call.function.arguments"] = '{"q": 1}'
     (message,) = messages.from_flat(flat, "llm.output_messages", "message")
-    assert message.calls == (RequestedCall("search", '{"q": 1}'),) * 2
+    assert message.tool_calls == (RequestedCall("search", '{"q": 1}'),) * 2
 
 
 def test_the_older_flattened_forms_of_calls_and_results_are_read() -> None:
@@ -562,8 +564,8 @@ def test_the_older_flattened_forms_of_calls_and_results_are_read() -> None:
     assert messages.from_flat(flat, "p", "message") == (
         Message("user", "Hi"),
         Message("assistant", None, (RequestedCall("search", '{"q": 1}'),)),
-        Message("tool", '{"n": 1}', answers=(Answer("c1", {"n": 1}),)),
-        Message("tool", None, answers=(Answer("c2", "no", is_error=True),)),
+        Message("tool", '{"n": 1}', tool_results=(ToolResult("c1", {"n": 1}),)),
+        Message("tool", None, tool_results=(ToolResult("c2", "no", is_error=True),)),
     )
 
 
@@ -601,7 +603,7 @@ def test_a_structured_attribute_among_flattened_ones_is_left_as_it_was() -> None
     ],
 )
 def test_what_is_no_message_costs_no_error_and_makes_no_call(junk: Any) -> None:
-    assert [call for message in messages.from_json(junk) for call in message.calls] == []
+    assert [call for message in messages.from_json(junk) for call in message.tool_calls] == []
 
 
 def test_conflicting_flattened_attributes_cost_no_error() -> None:
@@ -621,10 +623,10 @@ def test_tool_definitions_are_read_whatever_their_notation() -> None:
         {"function": {}},
         "not a tool",
     ]
-    read = messages.definitions(json.dumps(offered))
+    read = tool_definitions(json.dumps(offered))
     assert [(tool.name, tool.parameters) for tool in read] == [(name, schema) for name in "abcdef"]
-    assert messages.definitions({"tools": [{"name": "x"}]})[0].parameters is None
-    assert messages.definitions(None) == ()
+    assert tool_definitions({"tools": [{"name": "x"}]})[0].parameters is None
+    assert tool_definitions(None) == ()
 
 
 @pytest.mark.parametrize(
@@ -657,13 +659,13 @@ def test_tool_definitions_are_read_whatever_their_notation() -> None:
     ],
 )
 def test_an_mcp_server_may_say_whether_its_tool_only_reads(tool: dict[str, Any], read_only: bool | None) -> None:
-    (found,) = messages.definitions(json.dumps(tool))
+    (found,) = tool_definitions(json.dumps(tool))
     assert found.read_only is read_only
 
 
 def test_a_call_without_arguments_says_that_they_are_absent() -> None:
     (message,) = messages.from_json([{"role": "assistant", "tool_calls": [{"id": "c", "name": "x"}]}])
-    assert message.calls[0].arguments is ABSENT
+    assert message.tool_calls[0].arguments is ABSENT
 
 
 KEYS = [
@@ -704,11 +706,11 @@ near_messages = st.recursive(
 def test_no_shape_of_a_message_is_an_error(value: Any) -> None:
     for written in (value, [value], json.dumps(value), repr([value])):
         for message in (*messages.from_json(written), *messages.from_event("gen_ai.choice", written)):
-            assert all(call.name for call in message.calls)
-        found = any(message.calls or message.answers for message in messages.from_json(written))
-        assert not found or not isinstance(written, str) or messages.may_call(written)
-    messages.conversation(value)
-    messages.definitions(value)
+            assert all(call.name for call in message.tool_calls)
+        found = any(message.tool_calls or message.tool_results for message in messages.from_json(written))
+        assert not found or not isinstance(written, str) or messages.may_contain_calls(written)
+    messages.certain_messages(value)
+    tool_definitions(value)
 
 
 @given(

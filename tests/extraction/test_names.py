@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.extraction.names import fold, handoff_target, server_of, undecorate, words
+from goldspan.content.tools import fold_name, handoff_target, name_words, server_prefix, undecorate
 
 
 @pytest.mark.parametrize("name", ["web_search", "WebSearch", "Web Search", "web-search", "web.search", "WEB_SEARCH"])
 def test_case_and_separators_do_not_matter(name: str) -> None:
-    assert fold(name) == "websearch"
+    assert fold_name(name) == "websearch"
 
 
 def test_different_names_stay_different() -> None:
-    assert len({fold(name) for name in ("search", "research", "search2", "søk", "_", "-", "")}) == 7
+    assert len({fold_name(name) for name in ("search", "research", "search2", "søk", "_", "-", "")}) == 7
 
 
 @given(st.text() | st.text("aA_é\u0301ſẞΐᾳ＿. "))
 def test_folding_a_folded_name_changes_nothing(name: str) -> None:
-    assert fold(fold(name)) == fold(name)
+    assert fold_name(fold_name(name)) == fold_name(name)
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,12 @@ def test_folding_a_folded_name_changes_nothing(name: str) -> None:
     ],
 )
 def test_names_that_unicode_calls_equal_are_equal(one: str, other: str) -> None:
-    assert fold(one) == fold(other)
+    assert fold_name(one) == fold_name(other)
 
 
 @pytest.mark.parametrize("name", ["searchHotels", "search_hotels", "Search Hotels", "SEARCH-HOTELS", ".search..hotels"])
 def test_a_name_has_its_words_however_it_is_written(name: str) -> None:
-    assert words(name) == ("search", "hotels")
+    assert name_words(name) == ("search", "hotels")
 
 
 # --- decoration -------------------------------------------------------------------------------------------------------
@@ -127,13 +127,13 @@ def test_only_known_servers_are_taken_off(raw: str, servers: list[str], name: st
     ],
 )
 def test_a_decorated_name_beside_the_bare_one_shows_the_server(decorated: str, bare: str, server: str | None) -> None:
-    assert server_of(decorated, bare=bare) == server
+    assert server_prefix(decorated, tool_name=bare) == server
 
 
 @given(st.from_regex(r"[a-z]{1,5}(_[a-z]{1,5})?", fullmatch=True), st.from_regex(r"[a-z]{1,5}", fullmatch=True))
 def test_the_server_that_was_found_takes_its_name_off_again(server: str, tool: str) -> None:
     decorated = f"{server}_{tool}"
-    found = server_of(decorated, bare=tool)
+    found = server_prefix(decorated, tool_name=tool)
     assert found is None or undecorate(decorated, [found]) == (tool, found)
 
 

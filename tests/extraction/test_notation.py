@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.extraction.notation import Constructed, constructed, plain
+from goldspan.content.literals import ReprObject, parse_object, plain_value
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ from goldspan.extraction.notation import Constructed, constructed, plain
     ],
 )
 def test_a_text_in_a_known_notation_is_the_value_it_denotes(written: str, denoted: object) -> None:
-    assert plain(written) == denoted
-    assert type(plain(written)) is type(denoted)
+    assert plain_value(written) == denoted
+    assert type(plain_value(written)) is type(denoted)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_text_in_a_known_notation_is_the_value_it_denotes(written: str, denote
     ],
 )
 def test_a_text_that_merely_looks_like_a_value_stays_text(written: str) -> None:
-    assert plain(written) == written
+    assert plain_value(written) == written
 
 
 @pytest.mark.parametrize(
@@ -98,27 +98,27 @@ def test_a_text_that_merely_looks_like_a_value_stays_text(written: str) -> None:
     ],
 )
 def test_what_would_exhaust_a_parser_stays_text(bomb: str) -> None:
-    assert plain(bomb) == bomb
-    assert constructed(bomb, cut_off=True) is None
+    assert plain_value(bomb) == bomb
+    assert parse_object(bomb, is_truncated=True) is None
 
 
 def test_the_type_of_an_object_is_known() -> None:
-    call = constructed("ResponseFunctionToolCall(arguments='{}', call_id='c1', name='f', status=None)")
-    assert isinstance(call, Constructed)
+    call = parse_object("ResponseFunctionToolCall(arguments='{}', call_id='c1', name='f', status=None)")
+    assert isinstance(call, ReprObject)
     assert call.type_name == "ResponseFunctionToolCall"
     assert call == {"arguments": "{}", "call_id": "c1", "name": "f", "status": None}
 
 
 def test_the_module_in_front_of_a_type_is_left_out() -> None:
-    shown = constructed("app.models.Hotel(name='Ritz')")
+    shown = parse_object("app.models.Hotel(name='Ritz')")
     assert shown is not None
     assert shown.type_name == "Hotel"
 
 
 def test_fields_without_a_type_are_an_object_where_there_are_several() -> None:
-    shown = constructed("id='1' source='user' created_at=datetime.date(2027, 3, 12) content='Hi' models_usage=None")
+    shown = parse_object("id='1' source='user' created_at=datetime.date(2027, 3, 12) content='Hi' models_usage=None")
     assert shown == {"id": "1", "source": "user", "created_at": "2027-03-12", "content": "Hi", "models_usage": None}
-    assert constructed("x=1") is None
+    assert parse_object("x=1") is None
 
 
 @pytest.mark.parametrize(
@@ -132,15 +132,15 @@ def test_fields_without_a_type_are_an_object_where_there_are_several() -> None:
     ],
 )
 def test_an_object_that_was_cut_off_gives_the_fields_that_are_complete(cut: str, complete: object) -> None:
-    assert constructed(cut, cut_off=True) == complete
-    assert constructed(cut) is None
+    assert parse_object(cut, is_truncated=True) == complete
+    assert parse_object(cut) is None
 
 
 @pytest.mark.parametrize(
     "words", ["Reply(role='user' and more", "Call me (maybe)", "print(x=1)", "a == b", "What (is, this"]
 )
 def test_words_are_no_object_even_where_one_may_be_cut_off(words: str) -> None:
-    assert constructed(words, cut_off=True) is None
+    assert parse_object(words, is_truncated=True) is None
 
 
 hashable = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -158,7 +158,7 @@ literals = st.recursive(
 
 @given(st.lists(literals, max_size=2) | st.dictionaries(st.text(), literals, max_size=2))
 def test_every_list_and_dictionary_survives_repr(value: object) -> None:
-    assert plain(repr(value)) == value
+    assert plain_value(repr(value)) == value
 
 
 pieces = st.sampled_from(
@@ -168,6 +168,6 @@ pieces = st.sampled_from(
 
 @given(st.lists(pieces, max_size=25).map("".join))
 def test_no_text_is_an_error(text: str) -> None:
-    plain(text)
-    constructed(text)
-    constructed(text, cut_off=True)
+    plain_value(text)
+    parse_object(text)
+    parse_object(text, is_truncated=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from goldspan.extraction import extract
 from goldspan.model import LogRecord, SpanRecord, ToolCall
-from spans import agent, answers, asks_for, inside, model, span, tool
+from support.span_builders import agent, answers, asks_for, inside, model, span, tool
 
 
 def calls_of(*spans: SpanRecord) -> tuple[ToolCall, ...]:
@@ -357,7 +357,7 @@ def test_a_call_that_was_denied_is_told_and_not_counted() -> None:
     (run,) = extract(
         LogRecord(name, {"session.id": "s", **facts}, time_ns=at) for at, (name, facts) in enumerate(events)
     )
-    assert [(call.name, call.outcome, call.made) for call in run.tool_calls] == [
+    assert [(call.name, call.outcome, call.was_made) for call in run.tool_calls] == [
         ("Bash", "denied", False),
         ("Read", "ok", True),
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from goldspan.extraction import extract
 from goldspan.model import Run, SpanRecord
-from spans import agent, asks_for, in_trace, inside, messages, model, says, tool, user
+from support.span_builders import agent, asks_for, in_trace, inside, messages, model, says, tool, user
 
 GO = user("Wait for the shell.")
 

@@ -9,7 +9,7 @@ import pytest
 
 from goldspan.extraction import extract, role_of
 from goldspan.model import SpanRecord
-from spans import TRACE, agent, answers, asks_for, inside, messages, model, span, tool
+from support.span_builders import TRACE, agent, answers, asks_for, inside, messages, model, span, tool
 
 
 def only(spans: list[SpanRecord], **options: object):  # type: ignore[no-untyped-def]
@@ -113,7 +113,7 @@ def test_children_of_a_span_that_never_arrived_are_one_request_under_its_id() ->
     assert run.run_id == f"{TRACE}:{missing}"
     assert run.tools_used == ("one", "two")
     assert run.health.missing_root
-    assert not run.health.clean
+    assert not run.health.is_clean
     late_root = agent("late", span_id=missing, start_ns=1, end_ns=10**12)
     assert only([*calls, late_root]).run_id == run.run_id
 
@@ -346,8 +346,8 @@ def test_what_a_worker_that_keeps_the_context_of_a_request_does_for_others_began
     request = agent(start_ns=MS, end_ns=500 * MS, resource=PROCESS)
     job = agent("worker", start_ns=600 * MS, end_ns=800 * MS, resource=PROCESS, **inside(request))
     run = only([request, late(-100, of=request), job, late(-50, of=job)])
-    assert (run.health.began_late, run.health.clean) == (2, False)
-    assert only([request, late(-100, of=request)]).health.clean
+    assert (run.health.began_late, run.health.is_clean) == (2, False)
+    assert only([request, late(-100, of=request)]).health.is_clean
 
 
 def test_work_beside_the_agent_began_late_once_all_around_it_had_ended() -> None:
@@ -355,7 +355,7 @@ def test_work_beside_the_agent_began_late_once_all_around_it_had_ended() -> None
     request = request_in(around)
     beside = {"resource": PROCESS, **inside(around)}
     after_the_agent = late(100, of=request, **inside(around))
-    assert only([around, request, after_the_agent]).health.clean
+    assert only([around, request, after_the_agent]).health.is_clean
     assert only([around, request, after_the_agent, late(50, of=around, **beside)]).health.began_late == 1
 
 
@@ -386,7 +386,7 @@ def test_times_are_compared_within_one_process(after_ms: float, more: dict[str, 
 
 def test_a_request_that_has_not_ended_has_nothing_late() -> None:
     request = dataclasses.replace(agent(start_ns=MS), end_ns=None)
-    assert only([request, tool("x", {"n": 1}, start_ns=10**12, **inside(request))]).health.clean
+    assert only([request, tool("x", {"n": 1}, start_ns=10**12, **inside(request))]).health.is_clean
 
 
 def test_a_component_tells_what_began_after_it() -> None:

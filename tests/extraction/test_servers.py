@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goldspan.extraction import extract
 from goldspan.model import SpanRecord
-from spans import agent, span, tool
+from support.span_builders import agent, span, tool
 
 SERVER = 2
 

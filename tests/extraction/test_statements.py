@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from goldspan.extraction import extract
-from goldspan.model import Run, SpanRecord, Unit
-from spans import agent, asks_for, in_trace, inside, messages, model, says, span, tool, user
+from goldspan.model import Run, RunUnit, SpanRecord
+from support.span_builders import agent, asks_for, in_trace, inside, messages, model, says, span, tool, user
 
 
-def only(spans: list[SpanRecord], unit: Unit = "request") -> Run:
+def only(spans: list[SpanRecord], unit: RunUnit = "request") -> Run:
     (run,) = extract(spans, unit=unit)
     return run
 

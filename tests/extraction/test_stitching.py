@@ -9,7 +9,7 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.model import Run, SpanRecord
-from spans import (
+from support.span_builders import (
     agent,
     answers,
     ask_for,

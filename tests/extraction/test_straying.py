@@ -8,7 +8,7 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.model import SpanRecord
-from spans import agent, asks_for, in_trace, inside, model, span, tool, user
+from support.span_builders import agent, asks_for, in_trace, inside, model, span, tool, user
 
 SESSION = {"gen_ai__conversation__id": "s1"}
 COPILOT = {"scope": "github.copilot"}
@@ -32,7 +32,7 @@ def test_a_tool_in_a_trace_of_its_own_joins_the_request_of_its_session_that_was_
     spans = [*request(1, 100, 200, **SESSION), lost(2, 150, **SESSION), lost(3, 160, name="last", **SESSION)]
     (run,) = extract(spans)
     assert run.tools_used == ("kept", "lost", "last")
-    assert (run.health.stitched, run.health.clean, len(run.trace_ids)) == (2, False, 3)
+    assert (run.health.stitched, run.health.is_clean, len(run.trace_ids)) == (2, False, 3)
     assert extract(spans[::-1]) == [run]
 
 

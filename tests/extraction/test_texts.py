@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.extraction import values
-from goldspan.extraction.texts import answered_text, asked_text, text
+from goldspan.content import values
+from goldspan.content.values import message_text, request_text, response_text
 from goldspan.model import ABSENT
 
 ASKED = "Plan my trip"
@@ -39,7 +39,7 @@ SAID = "Booked 2 nights in Porto."
     ],
 )
 def test_the_words_of_a_request_are_found_in_what_holds_them(written: object, words: str | None) -> None:
-    assert text(written) == asked_text(written) == words
+    assert message_text(written) == request_text(written) == words
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_words_of_a_request_are_found_in_what_holds_them(written: object, wo
     ],
 )
 def test_what_a_person_typed_stays_as_typed_even_where_it_is_json(typed: str) -> None:
-    assert text(typed) == asked_text(typed) == answered_text(typed) == typed
+    assert message_text(typed) == request_text(typed) == response_text(typed) == typed
 
 
 def human(**fields: Any) -> dict[str, Any]:
@@ -135,8 +135,8 @@ HISTORY = [
     ],
 )
 def test_the_question_is_the_last_genuine_text_of_the_user(written: Any) -> None:
-    assert asked_text(json.dumps(written)) == ASKED
-    assert asked_text(written) == ASKED
+    assert request_text(json.dumps(written)) == ASKED
+    assert request_text(written) == ASKED
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_the_question_is_the_last_genuine_text_of_the_user(written: Any) -> None
     ],
 )
 def test_the_answer_is_the_last_text_of_the_assistant(written: Any) -> None:
-    assert answered_text(json.dumps(written)) == SAID
-    assert answered_text(written) == SAID
+    assert response_text(json.dumps(written)) == SAID
+    assert response_text(written) == SAID
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_the_answer_is_the_last_text_of_the_assistant(written: Any) -> None:
     ],
 )
 def test_the_answer_is_found_in_objects_that_were_written_with_repr(shown: str) -> None:
-    assert answered_text(shown) == SAID
+    assert response_text(shown) == SAID
 
 
 @pytest.mark.parametrize(
@@ -224,13 +224,13 @@ def test_the_answer_is_found_in_objects_that_were_written_with_repr(shown: str) 
     ],
 )
 def test_messages_in_which_the_assistant_says_nothing_hold_no_answer(written: Any) -> None:
-    assert answered_text(written) is None
+    assert response_text(written) is None
 
 
 def test_an_answer_that_is_json_is_not_opened() -> None:
     structured = '{"text": "x", "hotels": ["Ritz"]}'
-    assert answered_text([{"role": "assistant", "content": structured}]) == structured
-    assert answered_text({"output": structured}) == structured
+    assert response_text([{"role": "assistant", "content": structured}]) == structured
+    assert response_text({"output": structured}) == structured
 
 
 KEYS = ["messages", "role", "content", "parts", "type", "text", "args", "kwargs", "output", "message", "data", "answer"]
@@ -243,7 +243,7 @@ near_messages = st.recursive(
 
 @given(st.text() | st.binary() | near_messages)
 def test_no_value_is_an_error_and_what_is_found_is_text_or_nothing(value: object) -> None:
-    for find in (values.text, values.asked_text, values.answered_text):
+    for find in (values.message_text, values.request_text, values.response_text):
         for written in (value, json.dumps(value, default=str), repr(value)):
             found = find(written)
             assert found is None or (isinstance(found, str) and found)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.extraction import extract
-from goldspan.model import Record, Run, SpanRecord
-from goldspan.otlp.files import read_records
-from spans import agent, answers, ask_for, inside, made, model, says, tool, user
-from worlds import HOW, asked, tell
+from goldspan.model import Run, SpanRecord, TelemetryRecord
+from goldspan.otlp.trace_files import read_records
+from support.random_traces import HOW, asked, tell
+from support.span_builders import agent, answers, ask_for, inside, made, model, says, tool, user
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 RECORDED = {
@@ -32,7 +32,7 @@ NOW = 1_795_445_340_301_226_508
 """Where floats are 256 ns apart."""
 
 
-def shifted(records: Iterable[Record], by: int, *, clock: int = 1) -> list[Record]:
+def shifted(records: Iterable[TelemetryRecord], by: int, *, clock: int = 1) -> list[TelemetryRecord]:
     """Records as a clock would show them that counts in units of so many nanoseconds, and goes so many before."""
 
     def shown(time: int | None) -> int | None:
@@ -107,7 +107,7 @@ def test_a_tool_that_starts_with_its_model_is_what_the_model_asked_for(start: in
     done = tool("send", {"to": "a", "cc": None}, start_ns=start, end_ns=start + 2, **inside(root))
     (run,) = extract([root, turn, done])
     assert run.tools_used == ("send",)
-    assert run.health.clean
+    assert run.health.is_clean
 
 
 def test_of_turns_that_a_clock_shows_at_one_moment_the_longer_history_is_the_later() -> None:

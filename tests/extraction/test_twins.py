@@ -8,7 +8,7 @@ import pytest
 
 from goldspan.extraction import extract
 from goldspan.model import Run, SpanRecord
-from spans import agent, in_trace, inside, made, messages, says, tool
+from support.span_builders import agent, in_trace, inside, made, messages, says, tool
 
 Seen = list[SpanRecord]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.extraction import envelopes, values
+from goldspan.content import envelopes, literals, values
 from goldspan.model import ABSENT
 
 
@@ -46,7 +46,7 @@ CITY = {"city": "Cairo", "nested": {"x": [1, 2.5, None, True]}}
     ],
 )
 def test_arguments_are_read_whatever_their_notation(written: object) -> None:
-    assert values.arguments(written) == (CITY, None)
+    assert values.decode_arguments(written) == (CITY, None)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_arguments_are_read_whatever_their_notation(written: object) -> None:
     ],
 )
 def test_arguments_that_are_unusual(written: object, read: object, raw: str | None) -> None:
-    assert values.arguments(written) == (read, raw)
+    assert values.decode_arguments(written) == (read, raw)
 
 
 CALLBACK = {
@@ -88,55 +88,59 @@ CALLBACK = {
 @pytest.mark.parametrize(
     ("written", "envelope", "request_"),
     [
-        (CALLBACK, envelopes.callback, values.Request({"city": "Porto"}, "c1")),
-        ({**CALLBACK, "inputs": None}, envelopes.callback, values.Request({"city": "Porto"}, "c1")),
-        ({"args": ['{"order_id":"991"}']}, envelopes.positional, values.Request({"order_id": "991"})),
-        ({"args": ["a", 2]}, envelopes.positional, values.Request(["a", 2])),
+        (CALLBACK, envelopes.langchain_callback, envelopes.CallArguments({"city": "Porto"}, "c1")),
+        ({**CALLBACK, "inputs": None}, envelopes.langchain_callback, envelopes.CallArguments({"city": "Porto"}, "c1")),
+        (
+            {"args": ['{"order_id":"991"}']},
+            envelopes.positional_arguments,
+            envelopes.CallArguments({"order_id": "991"}),
+        ),
+        ({"args": ["a", 2]}, envelopes.positional_arguments, envelopes.CallArguments(["a", 2])),
         (
             {"tool_name": "find", "arguments": {"q": 1}},
             envelopes.mcp_request,
-            values.Request({"q": 1}, name="find"),
+            envelopes.CallArguments({"q": 1}, name="find"),
         ),
         (
             {"method": "tools/call", "params": {"name": "find", "arguments": {"q": 1}}, "jsonrpc": "2.0"},
             envelopes.mcp_request,
-            values.Request({"q": 1}, name="find"),
+            envelopes.CallArguments({"q": 1}, name="find"),
         ),
-        ({"input_args": {"q": 1}}, envelopes.under("input_args"), values.Request({"q": 1})),
+        ({"input_args": {"q": 1}}, envelopes.keyed_arguments("input_args"), envelopes.CallArguments({"q": 1})),
         (
             {"name": "find", "args": {"q": 1}, "id": "c1", "type": "tool_call"},
-            envelopes.tool_call,
-            values.Request({"q": 1}, "c1", "find"),
+            envelopes.langchain_tool_call,
+            envelopes.CallArguments({"q": 1}, "c1", "find"),
         ),
     ],
 )
 def test_a_framework_s_envelope_is_opened_where_its_convention_asks_for_it(
-    written: dict[str, Any], envelope: envelopes.RequestEnvelope, request_: values.Request
+    written: dict[str, Any], envelope: envelopes.ArgumentOpener, request_: envelopes.CallArguments
 ) -> None:
-    assert values.request(json.dumps(written), envelope) == request_
-    assert values.arguments(written, envelope) == (request_.arguments, None)
+    assert envelopes.unwrap_arguments(json.dumps(written), envelope) == request_
+    assert values.decode_arguments(written, envelope) == (request_.arguments, None)
 
 
 @pytest.mark.parametrize(
     ("own", "envelope"),
     [
-        ({"inputs": {"a": 1}, "tags": ["x"], "city": "Porto"}, envelopes.callback),
-        ({"inputs": {"a": 1}}, envelopes.callback),
-        ({"args": "-l"}, envelopes.positional),
+        ({"inputs": {"a": 1}, "tags": ["x"], "city": "Porto"}, envelopes.langchain_callback),
+        ({"inputs": {"a": 1}}, envelopes.langchain_callback),
+        ({"args": "-l"}, envelopes.positional_arguments),
         ({"tool_name": "find", "arguments": {}, "depth": 2}, envelopes.mcp_request),
-        ({"input_args": 1, "more": 2}, envelopes.under("input_args")),
+        ({"input_args": 1, "more": 2}, envelopes.keyed_arguments("input_args")),
     ],
 )
 def test_arguments_that_are_only_part_of_an_envelope_s_shape_are_the_tool_s_own(
-    own: dict[str, Any], envelope: envelopes.RequestEnvelope
+    own: dict[str, Any], envelope: envelopes.ArgumentOpener
 ) -> None:
-    assert values.arguments(json.dumps(own), envelope) == (own, None)
+    assert values.decode_arguments(json.dumps(own), envelope) == (own, None)
 
 
 def test_a_tool_whose_schema_has_a_parameter_of_the_envelope_s_name_keeps_it() -> None:
     schema = {"type": "object", "properties": {"args": {"type": "array"}, "kwargs": {"type": "object"}}}
     own = {"args": [1], "kwargs": {"a": 2}}
-    assert values.arguments(json.dumps(own), parameters=schema) == (own, None)
+    assert values.decode_arguments(json.dumps(own), parameters=schema) == (own, None)
 
 
 def schema_of(**types: str) -> dict[str, Any]:
@@ -180,7 +184,7 @@ def schema_of(**types: str) -> dict[str, Any]:
 def test_unnamed_arguments_get_their_names_from_the_tool_s_schema(
     written: str, parameters: dict[str, Any], read: object
 ) -> None:
-    assert values.arguments(written, parameters=parameters) == (read, None)
+    assert values.decode_arguments(written, parameters=parameters) == (read, None)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +198,7 @@ def test_unnamed_arguments_get_their_names_from_the_tool_s_schema(
     ],
 )
 def test_a_bare_value_without_a_certain_name_stays_unread(written: str, parameters: dict[str, Any]) -> None:
-    assert values.arguments(written, parameters=parameters) == (None, written)
+    assert values.decode_arguments(written, parameters=parameters) == (None, written)
 
 
 def constructor(class_name: str, /, **fields: Any) -> dict[str, Any]:
@@ -203,17 +207,17 @@ def constructor(class_name: str, /, **fields: Any) -> dict[str, Any]:
 
 FOUND = {"order_id": "991"}
 TOOL_MESSAGE = {"content": json.dumps(FOUND), "tool_call_id": "c1", "name": "find", "status": "success"}
-COMPLETE = values.Result(FOUND, "c1", "find")
+COMPLETE = envelopes.CallResult(FOUND, "c1", "find")
 
 
 @pytest.mark.parametrize(
     ("written", "result"),
     [
-        pytest.param(FOUND, values.Result(FOUND), id="no envelope"),
-        pytest.param({"output": "tools"}, values.Result({"output": "tools"}), id="a tool's own key output"),
-        pytest.param({"content": "x"}, values.Result({"content": "x"}), id="a tool's own key content"),
-        pytest.param({"content": []}, values.Result({"content": []}), id="a tool's own empty list"),
-        pytest.param({"result": 1}, values.Result({"result": 1}), id="a tool's own key result"),
+        pytest.param(FOUND, envelopes.CallResult(FOUND), id="no envelope"),
+        pytest.param({"output": "tools"}, envelopes.CallResult({"output": "tools"}), id="a tool's own key output"),
+        pytest.param({"content": "x"}, envelopes.CallResult({"content": "x"}), id="a tool's own key content"),
+        pytest.param({"content": []}, envelopes.CallResult({"content": []}), id="a tool's own empty list"),
+        pytest.param({"result": 1}, envelopes.CallResult({"result": 1}), id="a tool's own key result"),
         pytest.param({"type": "tool", "data": TOOL_MESSAGE}, COMPLETE, id="LangChain message"),
         pytest.param(constructor("ToolMessage", **TOOL_MESSAGE), COMPLETE, id="LangChain constructor"),
         pytest.param({"output": constructor("ToolMessage", **TOOL_MESSAGE)}, COMPLETE, id="inside output"),
@@ -223,45 +227,47 @@ COMPLETE = values.Result(FOUND, "c1", "find")
         ),
         pytest.param(
             constructor("ToolMessage", content="no such order", tool_call_id="c1", status="error"),
-            values.Result("no such order", "c1", is_error=True),
+            envelopes.CallResult("no such order", "c1", is_error=True),
             id="LangChain error",
         ),
         pytest.param(
             {"blocks": [{"text": repr(FOUND)}], "tool_name": "find", "raw_output": FOUND, "is_error": False},
-            values.Result(FOUND, name="find"),
+            envelopes.CallResult(FOUND, name="find"),
             id="LlamaIndex",
         ),
         pytest.param(
             {"name": "find", "content": repr(FOUND), "call_id": "c1", "is_error": True},
-            values.Result(FOUND, "c1", "find", is_error=True),
+            envelopes.CallResult(FOUND, "c1", "find", is_error=True),
             id="autogen",
         ),
-        pytest.param([{"type": "text", "text": json.dumps(FOUND)}], values.Result(FOUND), id="content blocks"),
+        pytest.param([{"type": "text", "text": json.dumps(FOUND)}], envelopes.CallResult(FOUND), id="content blocks"),
         pytest.param(
-            {"content": [{"type": "text", "text": "no"}], "isError": True}, values.Result("no", is_error=True), id="MCP"
+            {"content": [{"type": "text", "text": "no"}], "isError": True},
+            envelopes.CallResult("no", is_error=True),
+            id="MCP",
         ),
         pytest.param(
             {"content": [{"type": "text", "text": "5"}], "structuredContent": {"result": 5}, "isError": False},
-            values.Result(5),
+            envelopes.CallResult(5),
             id="structured MCP",
         ),
         pytest.param(
             {"toolUseId": "c1", "status": "error", "content": [{"json": FOUND}]},
-            values.Result(FOUND, "c1", is_error=True),
+            envelopes.CallResult(FOUND, "c1", is_error=True),
             id="Bedrock and Strands",
         ),
         pytest.param(
             {"response_type": "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN", "error_details": "too few nights"},
-            values.Result("too few nights", is_error=True),
+            envelopes.CallResult("too few nights", is_error=True),
             id="ADK reflection",
         ),
     ],
 )
 def test_results_are_taken_out_of_the_envelopes_that_nothing_else_looks_like(
-    written: Any, result: values.Result
+    written: Any, result: envelopes.CallResult
 ) -> None:
-    assert values.result(json.dumps(written)) == result
-    assert values.result(written) == result
+    assert envelopes.unwrap_result(json.dumps(written)) == result
+    assert envelopes.unwrap_result(written) == result
 
 
 @pytest.mark.parametrize(
@@ -271,47 +277,51 @@ def test_results_are_taken_out_of_the_envelopes_that_nothing_else_looks_like(
         (f"ToolMessage(content='{json.dumps(FOUND)}', name='find', tool_call_id='c1')", COMPLETE),
         (
             f"ToolOutput(blocks=[], tool_name='find', raw_output={FOUND!r}, is_error=False)",
-            values.Result(FOUND, name="find"),
+            envelopes.CallResult(FOUND, name="find"),
         ),
-        ("content=plain words", values.Result("content=plain words")),
-        ("order 991: shipped", values.Result("order 991: shipped")),
+        ("content=plain words", envelopes.CallResult("content=plain words")),
+        ("order 991: shipped", envelopes.CallResult("order 991: shipped")),
     ],
 )
-def test_results_that_were_written_as_objects_are_read(written: str, result: values.Result) -> None:
-    assert values.result(written) == result
+def test_results_that_were_written_as_objects_are_read(written: str, result: envelopes.CallResult) -> None:
+    assert envelopes.unwrap_result(written) == result
 
 
 @pytest.mark.parametrize(
     ("written", "envelope", "result"),
     [
-        ({"result": [1]}, envelopes.inside("result"), values.Result([1])),
-        ({"result": "x", "more": 1}, envelopes.inside("result"), values.Result({"result": "x", "more": 1})),
+        ({"result": [1]}, envelopes.keyed_result("result"), envelopes.CallResult([1])),
+        (
+            {"result": "x", "more": 1},
+            envelopes.keyed_result("result"),
+            envelopes.CallResult({"result": "x", "more": 1}),
+        ),
         (
             {"result": "backend timeout", "is_error": True},
-            envelopes.flagged,
-            values.Result("backend timeout", is_error=True),
+            envelopes.flagged_result,
+            envelopes.CallResult("backend timeout", is_error=True),
         ),
-        ({"result": '{"a": 1}'}, envelopes.flagged, values.Result({"a": 1})),
+        ({"result": '{"a": 1}'}, envelopes.flagged_result, envelopes.CallResult({"a": 1})),
     ],
 )
 def test_a_framework_s_result_envelope_is_opened_where_its_convention_asks_for_it(
-    written: Any, envelope: envelopes.ResultEnvelope, result: values.Result
+    written: Any, envelope: envelopes.ResultOpener, result: envelopes.CallResult
 ) -> None:
-    assert values.result(json.dumps(written), envelope) == result
+    assert envelopes.unwrap_result(json.dumps(written), envelope) == result
 
 
 @pytest.mark.parametrize(
     ("result", "error"),
     [
-        (values.Result("no", is_error=True), "no"),
-        (values.Result({"why": "no"}, is_error=True), '{"why": "no"}'),
-        (values.Result({(1, 2): "no"}, is_error=True), "{(1, 2): 'no'}"),
-        (values.Result("", is_error=True), ""),
-        (values.Result("no"), None),
+        (envelopes.CallResult("no", is_error=True), "no"),
+        (envelopes.CallResult({"why": "no"}, is_error=True), '{"why": "no"}'),
+        (envelopes.CallResult({(1, 2): "no"}, is_error=True), "{(1, 2): 'no'}"),
+        (envelopes.CallResult("", is_error=True), ""),
+        (envelopes.CallResult("no"), None),
     ],
 )
 def test_what_went_wrong_is_the_result_where_its_envelope_says_that_something_did(
-    result: values.Result, error: str | None
+    result: envelopes.CallResult, error: str | None
 ) -> None:
     assert result.error == error
 
@@ -331,7 +341,7 @@ def test_what_went_wrong_is_the_result_where_its_envelope_says_that_something_di
     ],
 )
 def test_a_result_that_reads_like_an_error_is_a_complaint(result: object, complaint: str | None) -> None:
-    assert values.complaint(result) == complaint
+    assert values.guess_error(result) == complaint
 
 
 plain_values = st.recursive(
@@ -349,8 +359,8 @@ near_envelopes = st.recursive(
 
 @given(st.dictionaries(st.text(), plain_values, max_size=4))
 def test_any_dictionary_of_arguments_survives_json_and_repr(arguments: dict[str, object]) -> None:
-    assert values.plain(json.dumps(arguments)) == arguments
-    assert values.plain(repr(arguments)) == arguments
+    assert literals.plain_value(json.dumps(arguments)) == arguments
+    assert literals.plain_value(repr(arguments)) == arguments
 
 
 @given(
@@ -358,8 +368,14 @@ def test_any_dictionary_of_arguments_survives_json_and_repr(arguments: dict[str,
     st.none() | st.dictionaries(st.sampled_from(["properties", "required", "type", "city"]), near_envelopes),
 )
 def test_nothing_that_an_attribute_can_hold_is_an_error(value: object, parameters: dict[str, object] | None) -> None:
-    values.arguments(value, envelopes.callback, envelopes.positional, envelopes.mcp_request, parameters=parameters)
-    values.arguments(repr(value), parameters=parameters)
-    result = values.result(value, envelopes.flagged, envelopes.inside("result"))
-    values.complaint(result.value)
+    values.decode_arguments(
+        value,
+        envelopes.langchain_callback,
+        envelopes.positional_arguments,
+        envelopes.mcp_request,
+        parameters=parameters,
+    )
+    values.decode_arguments(repr(value), parameters=parameters)
+    result = envelopes.unwrap_result(value, envelopes.flagged_result, envelopes.keyed_result("result"))
+    values.guess_error(result.value)
     assert (result.error is not None) is result.is_error

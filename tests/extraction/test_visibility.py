@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from goldspan import semconv
+from goldspan.conventions import BUILT_IN
 from goldspan.extraction import extract, role_of
-from goldspan.extraction.conventions import BUILT_IN
-from goldspan.model import ComponentSpans, Health, Record, Run, SpanRecord
-from goldspan.otlp.files import read_records
-from spans import agent, in_trace, inside, messages, model, says, span, system, tool, user
+from goldspan.model import ComponentSelector, Health, Run, SpanRecord, TelemetryRecord
+from goldspan.otlp.trace_files import read_records
+from support.span_builders import agent, in_trace, inside, messages, model, says, span, system, tool, user
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-OWN = {"scope": semconv.SCOPE}
+OWN = {"scope": semconv.INSTRUMENTATION_SCOPE}
 LONG = {"end_ns": 10**15}
 
 
@@ -114,7 +114,7 @@ def test_a_run_with_a_call_is_never_invisible() -> None:
 def test_a_tool_that_is_a_component_by_itself_shows_that_its_calls_would() -> None:
     root = agent(asked="Hi", **LONG)
     part = tool("search", {"q": 1}, **inside(root))
-    run = run_of(root, part, unit="component", components=[ComponentSpans("finder", span="*search")])
+    run = run_of(root, part, unit="component", components=[ComponentSelector("finder", span="*search")])
     assert (run.tool_calls, run.health.calls_invisible) == ((), False)
 
 
@@ -143,7 +143,7 @@ def test_an_agent_of_another_instrumentation_inside_does_not_show_its_calls() ->
 
 
 def test_only_goldspans_own_scope_is_trusted() -> None:
-    assert {scope for one in BUILT_IN for scope in one.span_per_call} == {"goldspan"}
+    assert {scope for one in BUILT_IN for scope in one.scopes_with_span_per_call} == {"goldspan"}
 
 
 # --- spans that no convention knows -----------------------------------------------------------------------------------
@@ -157,8 +157,8 @@ def test_unknown_spans_are_counted_inside_the_request_and_are_no_problem() -> No
     health = run_of(server, span("auth", **inside(server)), root, called, query, span("GET", **inside(query))).health
     assert health.unknown_spans == 2
     assert "unknown_spans" not in Health(unknown_spans=3).problems
-    assert Health(unknown_spans=3).clean
-    assert not Health(calls_invisible=True).clean
+    assert Health(unknown_spans=3).is_clean
+    assert not Health(calls_invisible=True).is_clean
 
 
 def test_a_circle_of_unknown_spans_is_nobodys() -> None:
@@ -210,7 +210,7 @@ _TOLD = re.compile(r"tokens|usage|finish|\.kind$|\.type$|[._]type$|operation|com
 """What is left of a span that has none of its content."""
 
 
-def without_calls(records: list[Record]) -> list[SpanRecord]:
+def without_calls(records: list[TelemetryRecord]) -> list[SpanRecord]:
     """The spans without those of tools, and without what was said."""
     return [
         replace(

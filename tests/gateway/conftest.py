@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway_doors import Doors, OpenDoors
-from goldspan.gateway.doors.connections import Tls
+from goldspan.gateway.receivers.http_server import TlsConfig
+from support.gateway_receivers import Doors, OpenDoors
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def doors(open_doors: OpenDoors) -> Doors:
 
 
 @pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> TlsConfig:
     """A certificate for localhost, its own authority; for tests that need openssl."""
     folder = tmp_path_factory.mktemp("tls")
-    tls = Tls(folder / "cert.pem", folder / "key.pem")
+    tls = TlsConfig(folder / "cert.pem", folder / "key.pem")
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     files = ["-keyout", str(tls.key_file), "-out", str(tls.cert_file)]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *files]

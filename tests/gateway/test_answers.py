@@ -12,7 +12,14 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from goldspan.gateway.intake.answers import Answer, Refused, grpc_answer, http_answer, quoted, too_large
+from goldspan.gateway.decoding.export_response import (
+    ExportResponse,
+    RequestRefused,
+    grpc_response,
+    http_response,
+    quote_input,
+    too_large,
+)
 
 RESPONSES = {
     "traces": (ExportTraceServiceResponse, "rejected_spans"),
@@ -23,25 +30,29 @@ RESPONSES = {
 
 @pytest.mark.parametrize("signal", RESPONSES)
 def test_an_accepted_request_is_answered_without_a_partial_success(signal):
-    assert http_answer(Answer(200), signal, "protobuf") == (200, {"Content-Type": "application/x-protobuf"}, b"")
-    assert http_answer(Answer(200), signal, "json") == (200, {"Content-Type": "application/json"}, b"{}")
-    assert grpc_answer(Answer(200), signal) == (0, "", b"", ())
+    assert http_response(ExportResponse(200), signal, "protobuf") == (
+        200,
+        {"Content-Type": "application/x-protobuf"},
+        b"",
+    )
+    assert http_response(ExportResponse(200), signal, "json") == (200, {"Content-Type": "application/json"}, b"{}")
+    assert grpc_response(ExportResponse(200), signal) == (0, "", b"", ())
 
 
 @pytest.mark.parametrize("signal", RESPONSES)
-@pytest.mark.parametrize("answer", [Answer(200, "no ids", rejected=3), Answer(200, "take care")])
+@pytest.mark.parametrize("answer", [ExportResponse(200, "no ids", rejected=3), ExportResponse(200, "take care")])
 def test_a_partial_success_says_how_many_and_why_in_every_writing(signal, answer):
     response, field = RESPONSES[signal]
-    _, _, body = http_answer(answer, signal, "protobuf")
+    _, _, body = http_response(answer, signal, "protobuf")
     partial = response.FromString(body).partial_success
     assert (getattr(partial, field), partial.error_message) == (answer.rejected, answer.message)
-    _, _, document = http_answer(answer, signal, "json")
+    _, _, document = http_response(answer, signal, "json")
     assert Parse(document, response()) == response.FromString(body)
-    assert grpc_answer(answer, signal) == (0, "", body, ())
+    assert grpc_response(answer, signal) == (0, "", body, ())
 
 
 def test_json_has_camel_case_names_and_an_int64_as_text():
-    _, _, body = http_answer(Answer(200, "no ids", rejected=3), "traces", "json")
+    _, _, body = http_response(ExportResponse(200, "no ids", rejected=3), "traces", "json")
     assert json.loads(body) == {"partialSuccess": {"rejectedSpans": "3", "errorMessage": "no ids"}}
 
 
@@ -53,22 +64,22 @@ def test_json_has_camel_case_names_and_an_int64_as_text():
     ],
 )  # fmt: skip
 def test_a_refusal_is_a_status_in_the_media_of_the_request(status, code):
-    answer = Answer(status, "größer")
-    got, headers, body = http_answer(answer, "logs", "protobuf")
+    answer = ExportResponse(status, "größer")
+    got, headers, body = http_response(answer, "logs", "protobuf")
     assert (got, headers) == (status, {"Content-Type": "application/x-protobuf"})
     assert Status.FromString(body) == Status(code=code, message="größer")
-    got, headers, body = http_answer(answer, "logs", "json")
+    got, headers, body = http_response(answer, "logs", "json")
     assert (got, headers) == (status, {"Content-Type": "application/json"})
     assert json.loads(body) == {"code": code, "message": "größer"}
-    assert grpc_answer(answer, "logs") == (code, "größer", b"", ())
+    assert grpc_response(answer, "logs") == (code, "größer", b"", ())
 
 
 @pytest.mark.parametrize(("seconds", "header"), [(0.0, "1"), (0.2, "1"), (1.0, "1"), (2.5, "3")])
 def test_when_to_come_again_is_in_whole_seconds_over_http_and_exact_over_grpc(seconds, header):
-    answer = Answer(429, "busy", retry_after=seconds, limit="max_requests")
-    _, headers, _ = http_answer(answer, "traces", "protobuf")
+    answer = ExportResponse(429, "busy", retry_after=seconds, limit="max_requests")
+    _, headers, _ = http_response(answer, "traces", "protobuf")
     assert headers["Retry-After"] == header
-    code, details, response, ((key, value),) = grpc_answer(answer, "traces")
+    code, details, response, ((key, value),) = grpc_response(answer, "traces")
     assert (code, details, response, key) == (8, "busy", b"", "grpc-status-details-bin")
     (detail,) = Status.FromString(value).details
     retry = RetryInfo()
@@ -78,20 +89,20 @@ def test_when_to_come_again_is_in_whole_seconds_over_http_and_exact_over_grpc(se
 
 def test_what_is_too_large_always_will_be():
     refusal = too_large("max_spans", "too many")
-    assert refusal.answer == Answer(413, "too many", limit="max_spans")
-    assert "Retry-After" not in http_answer(refusal.answer, "traces", "json")[1]
-    assert grpc_answer(refusal.answer, "traces")[3] == ()
-    with pytest.raises(Refused, match="too many"):
+    assert refusal.response == ExportResponse(413, "too many", limit="max_spans")
+    assert "Retry-After" not in http_response(refusal.response, "traces", "json")[1]
+    assert grpc_response(refusal.response, "traces")[3] == ()
+    with pytest.raises(RequestRefused, match="too many"):
         raise refusal
 
 
 @pytest.mark.parametrize("text", ["gzip\r\nSet-Cookie: a", "x" * 1000, "\ud800\0", "ü" * 1000, "'"])
 def test_a_quote_is_short_and_printable(text):
-    told = quoted(text)
+    told = quote_input(text)
     assert told.isascii()
     assert told.isprintable()
     assert len(told) <= 202
 
 
 def test_a_short_quote_is_whole():
-    assert quoted("br") == "'br'"
+    assert quote_input("br") == "'br'"

@@ -13,11 +13,11 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from api_worlds import World, serving
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
-from goldspan.gateway.api import routing as api
+from goldspan.gateway import api_routes as api
 from goldspan.model import ToolDefinition, When
 from goldspan.store import RunFilter, open_store
+from support.api_server import World, serving
 
 NOW = 1_800_000_000 * 10**9
 HOUR = 3600 * 10**9
@@ -136,13 +136,13 @@ def test_a_page_of_large_runs_ends_early_and_the_next_one_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.store.submit_many(evaluate(run(number), None) for number in range(1, 131))
-    monkeypatch.setattr(api, "MOST_CHARACTERS", 1)
+    monkeypatch.setattr(api, "MAX_PAGE_CHARACTERS", 1)
     first = world.get("/api/v1/runs?limit=1000")
-    assert len(first["runs"]) == api.BATCH
+    assert len(first["runs"]) == api.PAGE_BATCH
     second = world.get(f"/api/v1/runs?limit=60&cursor={first['next_cursor']}")
-    assert ids(second)[0] == run(api.BATCH + 1).run_id
+    assert ids(second)[0] == run(api.PAGE_BATCH + 1).run_id
     arrived = world.get("/api/v1/evaluations?limit=1000")
-    assert (len(arrived["evaluations"]), arrived["next_after"]) == (api.BATCH, api.BATCH)
+    assert (len(arrived["evaluations"]), arrived["next_after"]) == (api.PAGE_BATCH, api.PAGE_BATCH)
     monkeypatch.undo()
     assert len(world.get("/api/v1/runs?limit=120")["runs"]) == 120
     assert len(world.get("/api/v1/evaluations?limit=1000")["evaluations"]) == 130
@@ -290,7 +290,7 @@ def test_with_the_values_arguments_are_judged_once_more_too(knowing: World) -> N
     knowing.goldens = Goldens([replace(STRICT, tools=(ExpectedTool("find_order", {"order": 8}), *STRICT.tools[1:]))])
     status, body = rescore(knowing, called)
     assert (status, body["changed"], body["run"]["passed"]) == (200, True, True)
-    again = knowing.store.latest(called.run_id)
+    again = knowing.store.current_revision(called.run_id)
     assert again == (2, evaluate(called, knowing.goldens).digest)
 
 
@@ -328,7 +328,7 @@ def test_a_score_that_would_be_less_well_informed_does_not_replace_one(
     assert (status, body["error"]["code"]) == (409, "not_kept")
     assert told in body["error"]["message"]
     assert "--keep-arguments" in body["error"]["message"]
-    assert world.store.latest(kept.run_id) == (1, evaluate(kept, REFUND).digest)
+    assert world.store.current_revision(kept.run_id) == (1, evaluate(kept, REFUND).digest)
 
 
 def test_a_metric_of_somebody_elses_may_look_at_anything(world: World) -> None:
@@ -412,7 +412,7 @@ def test_what_became_known_meanwhile_is_not_replaced(world: World) -> None:
     world.rescore = meanwhile
     status, body = rescore(world, run())
     assert (status, body["error"]["code"]) == (409, "changed_meanwhile")
-    assert world.store.latest(run().run_id) == (2, late.digest)
+    assert world.store.current_revision(run().run_id) == (2, late.digest)
     world.rescore = None
     assert rescore(world, run())[1]["run"]["revision"] == 3
 
@@ -473,7 +473,9 @@ def test_while_requests_wait_for_the_store_others_are_answered(world: World) -> 
         return evaluate(again, None)
 
     world.rescore = slow
-    waiting = [threading.Thread(target=rescore, args=(world, run())) for _ in range(api.AT_ONCE - 1)]
+    waiting = [
+        threading.Thread(target=rescore, args=(world, run())) for _ in range(api.MAX_CONCURRENT_API_REQUESTS - 1)
+    ]
     for thread in waiting:
         thread.start()
     assert all(begun.acquire(timeout=60) for _ in waiting)

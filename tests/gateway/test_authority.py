@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from goldspan.gateway.doors.authority import COOKIE, LOOPBACK_HOSTS, Authority, host_of, is_entrance, is_page, right_of
+from goldspan.gateway.receivers.authorization import (
+    LOOPBACK_HOSTS,
+    SESSION_COOKIE,
+    Authorizer,
+    host_without_port,
+    is_browser_page,
+    is_login_path,
+    required_permission,
+)
 
 TRACES = "/v1/traces"
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 RUNS = "/api/v1/runs"
-GUARDED = Authority(ingest_tokens=("in-1", "in-2"), read_tokens=("out-1",))
-LOCAL = Authority(allowed_hosts=LOOPBACK_HOSTS)
+GUARDED = Authorizer(ingest_tokens=("in-1", "in-2"), read_tokens=("out-1",))
+LOCAL = Authorizer(allowed_hosts=LOOPBACK_HOSTS)
 
 
-def status(authority: Authority, path: str, *headers: tuple[str, str]) -> int:
+def status(authority: Authorizer, path: str, *headers: tuple[str, str]) -> int:
     """How it is answered: 200 where it may pass."""
     sent = [(name.encode(), value.encode("latin-1")) for name, value in headers]
-    refused = authority.refuse(path, sent, over_grpc=path == EXPORT)
-    return 200 if refused is None else refused.status
+    refused = authority.refusal_for(path, sent, is_grpc=path == EXPORT)
+    return 200 if refused is None else refused.http_status
 
 
 def bearing(token: str, scheme: str = "Bearer") -> tuple[str, str]:
@@ -51,7 +59,7 @@ def bearing(token: str, scheme: str = "Bearer") -> tuple[str, str]:
     ],
 )
 def test_sending_needs_one_right_and_everything_else_but_probes_the_other(path: str, right: str | None) -> None:
-    assert right_of(path) == right
+    assert required_permission(path) == right
 
 
 @pytest.mark.parametrize(
@@ -69,13 +77,13 @@ def test_sending_needs_one_right_and_everything_else_but_probes_the_other(path: 
     ],
 )
 def test_a_host_is_compared_without_its_port(header: str, host: str) -> None:
-    assert host_of(header) == host
+    assert host_without_port(header) == host
 
 
 def test_without_tokens_everybody_may_do_everything() -> None:
-    assert status(Authority(), TRACES) == status(Authority(), RUNS) == 200
-    assert not Authority().asks_for_tokens
-    assert GUARDED.asks_for_tokens
+    assert status(Authorizer(), TRACES) == status(Authorizer(), RUNS) == 200
+    assert not Authorizer().requires_token
+    assert GUARDED.requires_token
 
 
 def test_each_token_of_a_right_gives_that_right() -> None:
@@ -90,12 +98,12 @@ def test_no_token_gives_the_other_right() -> None:
 
 
 def test_a_token_of_both_rights_gives_both() -> None:
-    both = Authority(ingest_tokens=("t",), read_tokens=("t",))
+    both = Authorizer(ingest_tokens=("t",), read_tokens=("t",))
     assert status(both, TRACES, bearing("t")) == status(both, RUNS, bearing("t")) == 200
 
 
 def test_a_right_without_tokens_is_nobodys_where_the_other_has_some() -> None:
-    ingest_only = Authority(ingest_tokens=("t",))
+    ingest_only = Authorizer(ingest_tokens=("t",))
     assert status(ingest_only, RUNS) == 401
     assert status(ingest_only, RUNS, bearing("t")) == 403
 
@@ -136,7 +144,7 @@ def test_tokens_are_in_no_text_of_an_authority() -> None:
 
 
 def test_a_token_in_any_alphabet_is_compared_as_it_is_sent() -> None:
-    greek = Authority(ingest_tokens=("σύμβολο",))
+    greek = Authorizer(ingest_tokens=("σύμβολο",))
     sent = "Bearer σύμβολο".encode().decode("latin-1")
     assert status(greek, TRACES, ("authorization", sent)) == 200
 
@@ -157,19 +165,19 @@ def test_a_request_has_exactly_one_host() -> None:
 
 
 def test_hosts_may_be_added_and_are_no_matter_where_none_are_listed() -> None:
-    named = Authority(allowed_hosts=(*LOOPBACK_HOSTS, "Gateway.Example:4318"))
+    named = Authorizer(allowed_hosts=(*LOOPBACK_HOSTS, "Gateway.Example:4318"))
     assert status(named, RUNS, ("host", "gateway.example")) == 200
-    assert status(Authority(), RUNS, ("host", "whatever.example")) == 200
+    assert status(Authorizer(), RUNS, ("host", "whatever.example")) == 200
 
 
 def test_calls_over_grpc_show_no_host_and_need_none() -> None:
     assert status(LOCAL, EXPORT) == 200
-    assert LOCAL.refuse("/unknown.Service/Method", [], over_grpc=True) is None
-    assert LOCAL.refuse(EXPORT, []) is not None
+    assert LOCAL.refusal_for("/unknown.Service/Method", [], is_grpc=True) is None
+    assert LOCAL.refusal_for(EXPORT, []) is not None
 
 
 def test_probes_need_neither_token_nor_host() -> None:
-    strict = Authority(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
+    strict = Authorizer(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
     assert status(strict, "/healthz", ("host", "10.0.0.7:4318"), ("origin", "https://evil.example")) == 200
 
 
@@ -189,26 +197,26 @@ def test_probes_need_neither_token_nor_host() -> None:
     ],
 )
 def test_pages_of_others_may_do_nothing(origin: str, expected: int) -> None:
-    authority = Authority(allowed_hosts=LOOPBACK_HOSTS, allowed_origins=("https://Grafana.example/",))
+    authority = Authorizer(allowed_hosts=LOOPBACK_HOSTS, allowed_origins=("https://Grafana.example/",))
     headers = [("host", "localhost:4318"), ("origin", origin)]
     assert status(authority, RUNS, *headers) == status(authority, TRACES, *headers) == expected
 
 
 def test_a_page_needs_a_host_to_be_of_the_same_and_one_origin() -> None:
-    assert status(Authority(), TRACES, ("origin", "http://localhost")) == 403
+    assert status(Authorizer(), TRACES, ("origin", "http://localhost")) == 403
     same = ("origin", "http://localhost")
-    assert status(Authority(), TRACES, ("host", "localhost"), same, same) == 403
-    assert status(Authority(), EXPORT, ("origin", "https://evil.example")) == 403
+    assert status(Authorizer(), TRACES, ("host", "localhost"), same, same) == 403
+    assert status(Authorizer(), EXPORT, ("origin", "https://evil.example")) == 403
 
 
 def test_pages_of_others_learn_nothing_about_tokens() -> None:
     evil = [("host", "evil.example"), bearing("wrong")]
-    guarded = Authority(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
+    guarded = Authorizer(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
     assert status(guarded, TRACES, *evil) == 403
 
 
 def test_what_was_sent_is_quoted_short_and_printable() -> None:
-    refused = LOCAL.refuse(RUNS, [(b"host", b"\x1b[31m" + b"x" * 1_000)])
+    refused = LOCAL.refusal_for(RUNS, [(b"host", b"\x1b[31m" + b"x" * 1_000)])
     assert refused is not None
     assert "\x1b" not in refused.message
     assert len(refused.message) < 400
@@ -217,41 +225,41 @@ def test_what_was_sent_is_quoted_short_and_printable() -> None:
 # --- people with a browser --------------------------------------------------------------------------------------------
 
 
-def cookie_for(authority: Authority, token: str) -> tuple[str, str]:
-    session = authority.session_for(token)
+def cookie_for(authority: Authorizer, token: str) -> tuple[str, str]:
+    session = authority.session_cookie_for(token)
     assert session is not None
-    return "cookie", f"{COOKIE}={session}"
+    return "cookie", f"{SESSION_COOKIE}={session}"
 
 
 @pytest.mark.parametrize("path", ["/", "/runs/1", "/goldens", "/uncovered", "/news", "/trend", "/nowhere", "/apiary"])
 def test_a_page_may_be_read_with_a_cookie(path: str) -> None:
-    assert is_page(path)
+    assert is_browser_page(path)
     assert status(GUARDED, path, cookie_for(GUARDED, "out-1")) == 200
 
 
 @pytest.mark.parametrize("path", [RUNS, "/api/", "/metrics", TRACES, EXPORT])
 def test_what_is_for_programs_is_not(path: str) -> None:
-    assert not is_page(path)
+    assert not is_browser_page(path)
     assert status(GUARDED, path, cookie_for(GUARDED, "out-1")) == 401
 
 
 def test_only_a_token_that_may_read_makes_a_cookie() -> None:
-    assert [GUARDED.session_for(token) for token in ("in-1", "in-2", "out-2", "", " ")] == [None] * 5
-    assert Authority().session_for("") is None
-    assert Authority(ingest_tokens=("t",)).session_for("t") is None
+    assert [GUARDED.session_cookie_for(token) for token in ("in-1", "in-2", "out-2", "", " ")] == [None] * 5
+    assert Authorizer().session_cookie_for("") is None
+    assert Authorizer(ingest_tokens=("t",)).session_cookie_for("t") is None
 
 
 def test_a_cookie_is_as_good_as_its_token() -> None:
-    before = cookie_for(Authority(read_tokens=("old", "new")), "old")
-    assert status(Authority(read_tokens=("old", "new")), "/", before) == 200
-    assert status(Authority(read_tokens=("new",)), "/", before) == 401
+    before = cookie_for(Authorizer(read_tokens=("old", "new")), "old")
+    assert status(Authorizer(read_tokens=("old", "new")), "/", before) == 200
+    assert status(Authorizer(read_tokens=("new",)), "/", before) == 401
 
 
 def test_the_entrance_is_open_to_whoever_comes_from_here() -> None:
-    guarded = Authority(read_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
+    guarded = Authorizer(read_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
     for path in ("/enter", "/leave", "/assets/page.css", "/favicon.ico"):
-        assert is_entrance(path)
-        assert not is_page(path)
+        assert is_login_path(path)
+        assert not is_browser_page(path)
         assert status(guarded, path, ("host", "localhost")) == 200
         assert status(guarded, path, ("host", "evil.example")) == 403
         assert status(guarded, path, ("host", "localhost"), ("origin", "https://evil.example")) == 403

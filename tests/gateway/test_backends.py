@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from goldspan.errors import ConfigurationError
-from goldspan.gateway.forwarding.backends import BackEnd, parse_backends
+from goldspan.gateway.exporting.backends import Backend, parse_backends
 
 SECRET = "open-sesame-4711"
 
@@ -28,14 +28,14 @@ SECRET = "open-sesame-4711"
     ],
 )
 def test_a_url_says_it_all(url: str, protocol: str, endpoint: str, insecure: bool, name: str) -> None:
-    backend = BackEnd.parse(url)
+    backend = Backend.parse(url)
     assert (backend.protocol, backend.endpoint, backend.insecure, backend.name) == (protocol, endpoint, insecure, name)
     assert backend.signals == {"traces", "logs", "metrics"}
     assert backend.consumers["traces"] == f"forward/{name}/traces"
 
 
 def test_a_mapping_says_more(tmp_path: Path) -> None:
-    backend = BackEnd.parse(
+    backend = Backend.parse(
         {
             "endpoint": "http://collector:4317",
             "protocol": "grpc",
@@ -46,7 +46,7 @@ def test_a_mapping_says_more(tmp_path: Path) -> None:
             "headers": {"X-Team": "tools"},
         }
     )
-    assert backend == BackEnd(
+    assert backend == Backend(
         "main",
         "collector:4317",
         "grpc",
@@ -61,18 +61,18 @@ def test_a_mapping_says_more(tmp_path: Path) -> None:
 
 
 def test_one_signal_needs_no_list() -> None:
-    assert BackEnd.parse({"endpoint": "http://tempo:4318", "signals": "traces"}).signals == {"traces"}
+    assert Backend.parse({"endpoint": "http://tempo:4318", "signals": "traces"}).signals == {"traces"}
 
 
 def test_values_of_headers_come_from_the_environment_and_are_shown_to_nobody() -> None:
-    backend = BackEnd.parse(
+    backend = Backend.parse(
         {"endpoint": "http://collector:4318", "headers": {"Authorization": "Bearer ${TOKEN}"}},
         environment={"TOKEN": f"{SECRET}\n"},
     )
     assert backend.headers == {"authorization": f"Bearer {SECRET}"}
     assert SECRET not in repr(backend) + str(backend)
-    assert backend.redacted(f"no such token: '{SECRET}'") == "no such token: '***'"
-    assert backend.redacted(f"no: Bearer {SECRET}") == "no: ***"
+    assert backend.redact(f"no such token: '{SECRET}'") == "no such token: '***'"
+    assert backend.redact(f"no: Bearer {SECRET}") == "no: ***"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_values_of_headers_come_from_the_environment_and_are_shown_to_nobody() -
 )
 def test_what_is_wrong_is_told_with_its_place_and_without_secrets(given: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told) as caught:
-        BackEnd.parse(given, environment={})
+        Backend.parse(given, environment={})
     assert str(caught.value).startswith("forward")
     if "ca_file" not in told:
         assert SECRET not in str(caught.value)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from docs_examples import ROOT
+from support.docs_examples import ROOT
 
 BENCHMARK = ROOT / "benchmarks" / "gateway.py"
 

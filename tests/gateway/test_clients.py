@@ -19,10 +19,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import set_span_in_context
 
 from capture.receivers import plain
-from gateway_back_ends import BackEnd, back_end
-from gateway_relays import grpc_relay, http_relay
-from gateway_serving import Gateway, eventually, free_port, serving
 from recipes.environments import FOLDER, is_there, python_of
+from support.byte_proxies import grpc_relay, http_relay
+from support.gateway_process import Gateway, eventually, free_port, serving
+from support.recording_backend import BackEnd, back_end
 
 REQUESTS = 100
 """Requests that a client serves, with three spans each."""

@@ -19,21 +19,35 @@ import uvloop
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from gateway_doors import LONG_TO_READ, Doors, OpenDoors, Wire, export_request, head, readers_busy, until, whole
 from goldspan import _guard, semconv
 from goldspan.errors import ConfigurationError
-from goldspan.gateway.doors import http_connection
-from goldspan.gateway.doors.authority import Authority
-from goldspan.gateway.doors.connections import Tls
-from goldspan.gateway.doors.http_connection import MAX_PIPELINED
-from goldspan.gateway.doors.listening import FILES_BESIDE, allow_open_files, listen
-from goldspan.gateway.limits import Limits
+from goldspan.gateway.receivers import http_protocol
+from goldspan.gateway.receivers.authorization import Authorizer
+from goldspan.gateway.receivers.http_protocol import MAX_PIPELINED_REQUESTS
+from goldspan.gateway.receivers.http_server import (
+    RESERVED_FILES,
+    TlsConfig,
+    open_listening_sockets,
+    raise_open_file_limit,
+)
+from goldspan.gateway.resource_limits import ResourceLimits
+from support.gateway_receivers import (
+    LONG_TO_READ,
+    Doors,
+    OpenDoors,
+    Wire,
+    export_request,
+    head,
+    readers_busy,
+    until,
+    whole,
+)
 
 SPANS = export_request(3)
 GET = head("/healthz", method="GET", media="")
 LONG = b"x" * 50_000_000 + b"!"
 LARGE = Route("/long", lambda request: PlainTextResponse(LONG))
-HASTY = Limits(header_seconds=0.2, keep_alive_seconds=0.3, body_seconds=5)
+HASTY = ResourceLimits(header_seconds=0.2, keep_alive_seconds=0.3, body_seconds=5)
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -125,7 +139,7 @@ def test_once_it_is_dropped_nothing_need_follow(hasty: Doors) -> None:
 
 
 def test_a_body_sent_ahead_has_the_time_of_a_body(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(header_seconds=0.2))
+    doors = open_doors(limits=ResourceLimits(header_seconds=0.2))
     wire = doors.wire()
     wire.send(GET + head("/v1/traces", f"content-length: {len(SPANS)}"))
     assert wire.reply().status == 200
@@ -136,7 +150,7 @@ def test_a_body_sent_ahead_has_the_time_of_a_body(open_doors: OpenDoors) -> None
 
 
 def test_large_bodies_leave_their_connection_open(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_header_bytes=10_000))
+    doors = open_doors(limits=ResourceLimits(max_header_bytes=10_000))
     large = export_request(1, "x" * 3_000_000)
     wire = doors.wire()
     for _ in range(5):
@@ -150,20 +164,20 @@ def test_large_bodies_leave_their_connection_open(open_doors: OpenDoors) -> None
 def test_a_client_that_does_not_read_is_not_waited_for(hasty: Doors) -> None:
     wire = hasty.wire()
     wire.send(head("/long", method="GET"))
-    until(lambda: hasty.http.open == 1)
-    until(lambda: hasty.http.open == 0)
+    until(lambda: hasty.http.open_connections == 1)
+    until(lambda: hasty.http.open_connections == 0)
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: Any) -> None:
     """A piece takes it longer than one that does not read at all is waited for."""
-    doors = open_doors(limits=Limits(keep_alive_seconds=1.5), routes=[LARGE], loop=loop)
+    doors = open_doors(limits=ResourceLimits(keep_alive_seconds=1.5), routes=[LARGE], loop=loop)
     wire = doors.wire()
     wire.close()
     wire.socket = socket.socket()
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # both see soon what the other one does
     wire.socket.connect(("127.0.0.1", doors.http.port))
-    until(lambda: doors.http.open == 1)
+    until(lambda: doors.http.open_connections == 1)
     wire.send(GET)
     assert wire.reply().status == 200
     [connection] = doors.http.state.connections
@@ -175,17 +189,17 @@ def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: A
         pause.wait(0.1)
         received += len(wire.socket.recv(1_000))
     assert 0 < received <= 30_000  # less than one piece
-    assert doors.http.open == 1
+    assert doors.http.open_connections == 1
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_but_not_for_ever(open_doors: OpenDoors, loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "SENDING_SECONDS", 0.3)
+    monkeypatch.setattr(http_protocol, "MAX_SENDING_SECONDS", 0.3)
     doors = open_doors(routes=[LARGE], loop=loop)
     wire = doors.wire()
     wire.send(head("/long", method="GET"))
-    until(lambda: doors.http.open == 1)
-    until(lambda: doors.http.open == 0)
+    until(lambda: doors.http.open_connections == 1)
+    until(lambda: doors.http.open_connections == 0)
 
 
 def test_a_long_answer_is_not_in_memory_twice(open_doors: OpenDoors) -> None:
@@ -219,7 +233,7 @@ def test_slow_clients_leave_it_serving(open_doors: OpenDoors) -> None:
 
 
 def test_headers_that_are_too_long_are_answered_431(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_header_bytes=2_000))
+    doors = open_doors(limits=ResourceLimits(max_header_bytes=2_000))
     for long in ([f"x-{'y' * 2_000}: 1"], [f"x: {'y' * 2_000}"], [f"x{number}: 1" for number in range(100)]):
         wire = doors.wire()
         wire.send(head("/healthz", *long, method="GET"))
@@ -232,7 +246,7 @@ def test_headers_that_are_too_long_are_answered_431(open_doors: OpenDoors) -> No
 
 
 def test_headers_that_have_no_end_are_cut_off(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_header_bytes=10_000))
+    doors = open_doors(limits=ResourceLimits(max_header_bytes=10_000))
     for start in (b"GET /", b"GET /healthz HTTP/1.1\r\nx: ", b"GET /healthz HTTP/1.1\r\nx"):
         wire = doors.wire()
         with pytest.raises(ConnectionError):
@@ -241,7 +255,7 @@ def test_headers_that_have_no_end_are_cut_off(open_doors: OpenDoors) -> None:
 
 
 def test_what_follows_a_chunked_body_is_bounded_too(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_header_bytes=2_000))
+    doors = open_doors(limits=ResourceLimits(max_header_bytes=2_000))
     wire = doors.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"), b"0\r\n")
     wire.send(b"".join(b"x%d: 1\r\n" % number for number in range(100)))
@@ -251,7 +265,7 @@ def test_what_follows_a_chunked_body_is_bounded_too(open_doors: OpenDoors) -> No
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_what_follows_a_chunked_body_is_no_header(open_doors: OpenDoors, at_once: bool) -> None:
-    doors = open_doors(authority=Authority(ingest_tokens=("t",)))
+    doors = open_doors(authority=Authorizer(ingest_tokens=("t",)))
     chunks = b"%x\r\n%s\r\n0\r\n" % (len(SPANS), SPANS)
     wire = doors.wire()
     for given, late, status in (("x: y", b"authorization: Bearer t", 401), ("authorization: Bearer t", b"x: y", 200)):
@@ -295,10 +309,10 @@ def test_a_body_that_says_two_lengths_is_refused(doors: Doors) -> None:
 def test_a_chunk_that_is_none_is_answered_400(doors: Doors) -> None:
     wire = doors.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"), b"1\r\nx\r\n")
-    until(lambda: doors.receiver.under_way)
+    until(lambda: doors.receiver.requests_in_flight)
     wire.send(b"nonsense\r\n")
     assert wire.reply().status == 400
-    until(lambda: not doors.receiver.under_way)
+    until(lambda: not doors.receiver.requests_in_flight)
 
 
 def test_what_was_asked_before_nonsense_is_answered_first(doors: Doors) -> None:
@@ -310,11 +324,11 @@ def test_what_was_asked_before_nonsense_is_answered_first(doors: Doors) -> None:
 
 def test_only_so_many_requests_may_be_sent_ahead(doors: Doors) -> None:
     wire = doors.wire()
-    wire.send(GET * (MAX_PIPELINED + 50))
+    wire.send(GET * (MAX_PIPELINED_REQUESTS + 50))
     received = b""
     while piece := wire.socket.recv(100_000):
         received += piece
-    assert 0 < received.count(b"HTTP/1.1 200") <= MAX_PIPELINED + 1
+    assert 0 < received.count(b"HTTP/1.1 200") <= MAX_PIPELINED_REQUESTS + 1
     assert doors.ask("GET", "/healthz").status == 200
 
 
@@ -333,7 +347,7 @@ def test_nor_with_a_body_that_comes_later_or_in_pieces(doors: Doors) -> None:
     asked = ("connection: upgrade", "upgrade: h2c")
     wire = doors.wire()
     wire.send(head("/v1/traces", f"content-length: {len(SPANS)}", *asked))
-    until(lambda: doors.receiver.under_way)
+    until(lambda: doors.receiver.requests_in_flight)
     wire.send(SPANS)
     assert wire.reply().status == 200
     wire.send(head("/v1/traces", "transfer-encoding: chunked", *asked), b"%x\r\n%s\r\n0\r\n\r\n" % (len(SPANS), SPANS))
@@ -374,12 +388,12 @@ def test_half_a_body_is_none(doors: Doors) -> None:
 
 
 def test_beyond_the_cap_connections_are_answered_503_while_all_others_are_waited_for(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_connections=3))
+    doors = open_doors(limits=ResourceLimits(max_connections=3))
     busy = [doors.wire() for _ in range(3)]
     with readers_busy(doors):
         for wire in busy:
             wire.send(whole(LONG_TO_READ))
-        until(lambda: doors.receiver.bytes_held == 3 * len(LONG_TO_READ))
+        until(lambda: doors.receiver.bytes_in_flight == 3 * len(LONG_TO_READ))
         for _ in range(150):
             late = doors.wire()
             reply = late.reply()
@@ -407,7 +421,7 @@ def test_beyond_the_cap_connections_are_answered_503_while_all_others_are_waited
 def test_at_the_cap_whoever_keeps_the_gateway_waiting_for_longest_makes_room(
     open_doors: OpenDoors, loop: Any, sent: bytes, status: int | None
 ) -> None:
-    doors = open_doors(limits=Limits(max_connections=3), loop=loop)
+    doors = open_doors(limits=ResourceLimits(max_connections=3), loop=loop)
     waiting = []
     for number in range(1, 4):
         waiting.append(doors.wire())
@@ -417,30 +431,30 @@ def test_at_the_cap_whoever_keeps_the_gateway_waiting_for_longest_makes_room(
         until(lambda number=number: len(doors.http.state.connections) == number)
     for _ in range(3):
         assert doors.post(SPANS).status == 200
-        until(lambda: doors.http.open < 3)
+        until(lambda: doors.http.open_connections < 3)
     assert waiting[0].is_closed()
     assert refused(doors) == {"max_connections": 1}  # and each of the others had its place then
     assert len(doors.entries()) == 3
 
 
 def test_who_is_waited_for_is_not_closed_for_others(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_connections=2))
+    doors = open_doors(limits=ResourceLimits(max_connections=2))
     busy, idle = doors.wire(), doors.wire()
     with readers_busy(doors):
         busy.send(whole(LONG_TO_READ) + GET + head("/v1/traces", "content-length: 1000"))
-        until(lambda: doors.receiver.bytes_held)
+        until(lambda: doors.receiver.bytes_in_flight)
         assert doors.post(SPANS).status == 200
         assert idle.is_closed()
     assert [busy.reply().status, busy.reply().status] == [200, 200]
 
 
 def test_many_that_come_at_once_all_find_a_place(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_connections=5))
+    doors = open_doors(limits=ResourceLimits(max_connections=5))
     for _ in range(300):
         doors.wire()
     assert [doors.post(SPANS).status for _ in range(5)] == [200] * 5
-    until(lambda: doors.http.open <= 5)
-    assert len(doors.http._waiting) <= 5
+    until(lambda: doors.http.open_connections <= 5)
+    assert len(doors.http._idle_connections) <= 5
 
 
 def _answers(doors: Doors) -> bool:
@@ -453,9 +467,9 @@ def _answers(doors: Doors) -> bool:
 
 
 def test_thousands_of_idle_connections_leave_it_serving(open_doors: OpenDoors) -> None:
-    files = allow_open_files(6_000)
+    files = raise_open_file_limit(6_000)
     number = min(2_000, (files - 1_000) // 2)
-    doors = open_doors(limits=Limits(header_seconds=300))
+    doors = open_doors(limits=ResourceLimits(header_seconds=300))
     idle = [doors.wire() for _ in range(number - 10)]
     for wire in idle[::2]:
         wire.send(GET)
@@ -466,22 +480,22 @@ def test_thousands_of_idle_connections_leave_it_serving(open_doors: OpenDoors) -
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
-        "import resource; from goldspan.gateway.doors.listening import allow_open_files\n"
+        "import resource; from goldspan.gateway.receivers.http_server import allow_open_files\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))\n"
         "print(allow_open_files(200), allow_open_files(50), allow_open_files(10_000))"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["200", "200", "300"]
     monkeypatch.setitem(sys.modules, "resource", None)
-    assert allow_open_files(123) == 123
+    assert raise_open_file_limit(123) == 123
 
 
 def test_no_more_connections_are_taken_than_files_may_be_open(
     open_doors: OpenDoors, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    doors = open_doors(limits=Limits(max_connections=files))
-    assert doors.http._max_connections == files - FILES_BESIDE
+    doors = open_doors(limits=ResourceLimits(max_connections=files))
+    assert doors.http._max_connections == files - RESERVED_FILES
     assert "ulimit -n" in caplog.text
 
 
@@ -495,7 +509,7 @@ def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(doors: Doo
             while True:
                 taken.append(os.dup(client.fileno()))
         client.connect(("127.0.0.1", doors.http.port))
-        until(lambda: _guard.failures["take a connection"])
+        until(lambda: _guard.failure_counts["take a connection"])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         client.close()
@@ -508,7 +522,7 @@ def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(doors: Doo
 
 
 def test_port_0_is_one_that_is_free_and_the_same_for_all_addresses_of_a_name() -> None:
-    listening = listen("localhost", 0)
+    listening = open_listening_sockets("localhost", 0)
     try:
         assert len({one.getsockname()[1] for one in listening}) == 1
         assert listening[0].getsockname()[1] != 0
@@ -540,11 +554,11 @@ def _has_ipv6() -> bool:
 
 
 def test_several_may_share_a_port_where_that_is_asked_for_and_not_else() -> None:
-    first = listen("127.0.0.1", 0, reuse_port=True)
+    first = open_listening_sockets("127.0.0.1", 0, reuse_port=True)
     port = first[0].getsockname()[1]
-    second = listen("127.0.0.1", port, reuse_port=True)
+    second = open_listening_sockets("127.0.0.1", port, reuse_port=True)
     with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1, port {port}"):
-        listen("127.0.0.1", port)
+        open_listening_sockets("127.0.0.1", port)
     for one in (*first, *second):
         one.close()
 
@@ -552,7 +566,7 @@ def test_several_may_share_a_port_where_that_is_asked_for_and_not_else() -> None
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
 def test_an_address_that_is_not_of_this_machine_is_told(host: str) -> None:
     with pytest.raises(ConfigurationError, match=f"cannot listen on .?{host}"):
-        listen(host, 0)
+        open_listening_sockets(host, 0)
 
 
 # The end
@@ -563,7 +577,7 @@ def test_stopping_answers_what_is_under_way_and_takes_no_more(doors: Doors) -> N
     idle.send(GET)
     assert idle.reply().status == 200
     busy.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
-    until(lambda: doors.receiver.under_way)
+    until(lambda: doors.receiver.requests_in_flight)
     stopping = threading.Thread(target=doors.stop, args=(20.0,))
     stopping.start()
     assert idle.is_closed()
@@ -578,9 +592,9 @@ def test_stopping_answers_what_is_under_way_and_takes_no_more(doors: Doors) -> N
 def test_stopping_waits_only_so_long(doors: Doors) -> None:
     stuck = doors.wire()
     stuck.send(head("/v1/traces", "content-length: 1000"))
-    until(lambda: doors.receiver.under_way)
+    until(lambda: doors.receiver.requests_in_flight)
     doors.stop(0.1)
-    assert doors.receiver.under_way == 0
+    assert doors.receiver.requests_in_flight == 0
 
 
 # TLS
@@ -588,7 +602,7 @@ def test_stopping_waits_only_so_long(doors: Doors) -> None:
 
 @pytest.mark.needs("openssl")
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: Tls, loop: Any) -> None:
+def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: TlsConfig, loop: Any) -> None:
     doors = open_doors(tls=certificate, loop=loop)
     trusting = ssl.create_default_context(cafile=str(certificate.cert_file))
     wire = Wire(doors.http.port, context=trusting)
@@ -602,37 +616,40 @@ def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: Tls, loop: 
     while plain.socket.recv(100):
         pass
     assert len(doors.entries()) == 1
-    until(lambda: doors.http.open == 0)
+    until(lambda: doors.http.open_connections == 0)
 
 
 @pytest.mark.needs("openssl")
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_who_does_not_get_as_far_as_tls_is_counted_and_closed(
-    open_doors: OpenDoors, certificate: Tls, loop: Any
+    open_doors: OpenDoors, certificate: TlsConfig, loop: Any
 ) -> None:
-    limits = Limits(header_seconds=0.3, max_connections=2)
+    limits = ResourceLimits(header_seconds=0.3, max_connections=2)
     doors = open_doors(tls=certificate, limits=limits, loop=loop)
     silent = [doors.wire(), doors.wire()]
-    until(lambda: doors.http.open == 2)
+    until(lambda: doors.http.open_connections == 2)
     late = doors.wire()
     assert late.is_closed()
     assert refused(doors) == {"max_connections": 1}
     assert all(wire.is_closed() for wire in silent)
-    until(lambda: doors.http.open == 0)
+    until(lambda: doors.http.open_connections == 0)
 
 
 @pytest.mark.needs("openssl")
-def test_a_half_closed_connection_is_a_closed_one_over_tls(open_doors: OpenDoors, certificate: Tls) -> None:
+def test_a_half_closed_connection_is_a_closed_one_over_tls(open_doors: OpenDoors, certificate: TlsConfig) -> None:
     doors = open_doors(tls=certificate)
     wire = Wire(doors.http.port, context=ssl.create_default_context(cafile=str(certificate.cert_file)))
     wire.send(head("/v1/traces", "content-length: 1000"))
-    until(lambda: doors.receiver.under_way)
+    until(lambda: doors.receiver.requests_in_flight)
     wire.close()
-    until(lambda: doors.receiver.under_way == 0)
+    until(lambda: doors.receiver.requests_in_flight == 0)
 
 
 @pytest.mark.needs("openssl")
-def test_a_certificate_that_is_of_no_use_is_told(certificate: Tls, tmp_path: Path) -> None:
-    for tls in (Tls(tmp_path / "none.pem", certificate.key_file), Tls(certificate.key_file, certificate.key_file)):
+def test_a_certificate_that_is_of_no_use_is_told(certificate: TlsConfig, tmp_path: Path) -> None:
+    for tls in (
+        TlsConfig(tmp_path / "none.pem", certificate.key_file),
+        TlsConfig(certificate.key_file, certificate.key_file),
+    ):
         with pytest.raises(ConfigurationError, match="cannot use the certificate"):
-            tls.context()
+            tls.create_context()

@@ -23,22 +23,22 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import format_trace_id, set_span_in_context
 
-from docs_examples import ROOT
-from gateway_destinations import BUSY, WRONG, Answer, HttpBackEnd, running
-from gateway_scoring import request
-from gateway_serving import Gateway, eventually, serving
 from goldspan import semconv
-from goldspan._guard import guard
-from goldspan.gateway.api.openapi import OPERATIONS
-from goldspan.gateway.counting import COUNTERS, Counting
-from goldspan.gateway.limits import Limits
-from goldspan.gateway.settings.fields import Settings
-from goldspan.gateway.telemetry import Telemetry
-from goldspan.sinks.losses import LOSSES, Losses
-from judge_serving import failure, opinion
-from judge_serving import serving as modelled
-from promql import faults_of, label_values, metrics_in, scraped
-from spans import agent, span, trace_id
+from goldspan._guard import suppress_errors
+from goldspan.gateway.gateway_counters import COUNTERS, GatewayCounters
+from goldspan.gateway.internal_telemetry import InternalTelemetry
+from goldspan.gateway.openapi import OPERATIONS
+from goldspan.gateway.resource_limits import ResourceLimits
+from goldspan.gateway.settings.gateway_settings import GatewaySettings
+from goldspan.sinks.drop_counters import DROP_COUNTERS, DropCounters
+from support.docs_examples import ROOT
+from support.faulty_backends import BUSY, WRONG, Answer, HttpBackEnd, running
+from support.gateway_process import Gateway, eventually, serving
+from support.gateway_scoring_harness import request
+from support.model_endpoint import failure, opinion
+from support.model_endpoint import serving as modelled
+from support.promql_checks import faults_of, label_values, metrics_in, scraped
+from support.span_builders import agent, span, trace_id
 
 DEPLOY = ROOT / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
@@ -80,17 +80,17 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
 
 def _declared(folder: Path) -> Known:
     """Everything that may be counted, each once: a counter is there from the first time on."""
-    telemetry = Telemetry(Settings(data=folder))
-    counting, losses = Counting(telemetry.meter_provider), Losses(telemetry.meter_provider)
+    telemetry = InternalTelemetry(GatewaySettings(data=folder))
+    counting, losses = GatewayCounters(telemetry.meter_provider), DropCounters(telemetry.meter_provider)
     for counted in COUNTERS:
         counting.add(counted.name)
-    for loss in LOSSES:
+    for loss in DROP_COUNTERS:
         losses.add(loss.name)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("GOLDSPAN_STRICT", "0")
-        with guard("be right"):
+        with suppress_errors("be right"):
             raise ValueError
-    text = telemetry.text()[0].decode()
+    text = telemetry.render()[0].decode()
     telemetry.stop()
     return scraped(text, job=JOB)
 
@@ -186,10 +186,10 @@ def _scrape(gateway: Gateway) -> Known:
 
 
 def test_the_names_are_the_same_for_a_prometheus_that_takes_any(tmp_path: Path) -> None:
-    telemetry = Telemetry(Settings(data=tmp_path))
-    Counting(telemetry.meter_provider).add(semconv.GATEWAY_FORWARD_RETRIES, backend="b")
+    telemetry = InternalTelemetry(GatewaySettings(data=tmp_path))
+    GatewayCounters(telemetry.meter_provider).add(semconv.GATEWAY_FORWARD_RETRIES, backend="b")
     for accept in ("", ACCEPTED_BY_PROMETHEUS):
-        assert b'\ngoldspan_gateway_forward_retries_total{goldspan_backend="b",' in telemetry.text(accept)[0]
+        assert b'\ngoldspan_gateway_forward_retries_total{goldspan_backend="b",' in telemetry.render(accept)[0]
     telemetry.stop()
 
 
@@ -298,7 +298,12 @@ def test_a_rule_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> None:
     assert rule["annotations"].keys() == {"summary", "description"}
     assert not rule["annotations"]["summary"].endswith(".")
     assert len(rule["annotations"]["description"].split()) > 10
-    known = {parameter.name for operation in OPERATIONS if operation.name == "runs" for parameter in operation.query}
+    known = {
+        parameter.name
+        for operation in OPERATIONS
+        if operation.name == "runs"
+        for parameter in operation.query_parameters
+    }
     for asked in re.findall(r"GET\s+/api/v1/runs\?([^\s)]+)", rule["annotations"]["description"]):
         said = urllib.parse.parse_qsl(re.sub(r"\{\{.*?\}\}", "x", asked), strict_parsing=True)
         assert {name for name, _ in said} <= known
@@ -318,7 +323,7 @@ def test_what_should_be_zero_has_an_alert() -> None:
 
 
 def test_the_size_of_the_journal_is_the_one_that_it_has() -> None:
-    size = str(Limits().max_journal_bytes)
+    size = str(ResourceLimits().max_journal_bytes)
     assert size in RULES_TEXT
     assert size in json.dumps(DASHBOARD)
 
@@ -326,7 +331,7 @@ def test_the_size_of_the_journal_is_the_one_that_it_has() -> None:
 def test_prometheus_scrapes_the_gateway_and_reads_the_rules() -> None:
     (scrape,) = PROMETHEUS["scrape_configs"]
     (static,) = scrape["static_configs"]
-    assert static["targets"] == [f"127.0.0.1:{Settings().http_port}"]
+    assert static["targets"] == [f"127.0.0.1:{GatewaySettings().http_port}"]
     assert all((DEPLOY / name).is_file() for name in PROMETHEUS["rule_files"])
 
 

@@ -17,14 +17,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from docs_examples import ROOT
-from gateway_serving import eventually, free_port, serving
 from goldspan.cli.app import app
-from goldspan.gateway.doors.authority import OPEN_PATHS
-from goldspan.gateway.limits import Limits
-from goldspan.gateway.settings.configuration import load, variable_of
-from goldspan.gateway.settings.fields import Settings, Telemetry
-from goldspan.gateway.settings.judging import Judge
+from goldspan.gateway.receivers.authorization import PUBLIC_PATHS
+from goldspan.gateway.resource_limits import ResourceLimits
+from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeConfig, TelemetryConfig
+from goldspan.gateway.settings.settings_loader import load_settings, variable_name
+from support.docs_examples import ROOT
+from support.gateway_process import eventually, free_port, serving
 
 DEPLOY = ROOT / "deploy"
 FILES = sorted(DEPLOY.iterdir())
@@ -37,17 +36,17 @@ def text_of(name: str) -> str:
 def variables() -> set[str]:
     """Every variable of the environment that the gateway reads."""
     nested = {
-        "limits": Limits.__dataclass_fields__,
-        "judge": Judge.model_fields,
-        "telemetry": Telemetry.model_fields,
+        "limits": ResourceLimits.__dataclass_fields__,
+        "judge": JudgeConfig.model_fields,
+        "telemetry": TelemetryConfig.model_fields,
     }
-    plain = {variable_of(name) for name in Settings.model_fields if name not in nested}
-    return plain | {variable_of(f"{name}.{field}") for name, fields in nested.items() for field in fields}
+    plain = {variable_name(name) for name in GatewaySettings.model_fields if name not in nested}
+    return plain | {variable_name(f"{name}.{field}") for name, fields in nested.items() for field in fields}
 
 
 def load_with(
     monkeypatch: pytest.MonkeyPatch, folder: Path, environment: Mapping[str, str], path: Path | None = None
-) -> Settings:
+) -> GatewaySettings:
     """The settings of a file and an environment, on a machine where the files of tokens are there."""
     monkeypatch.chdir(folder)
     for name, value in environment.items():
@@ -56,7 +55,7 @@ def load_with(
             Path(value).write_text("a-token")
             Path(value).chmod(0o600)
         monkeypatch.setenv(name, value)
-    return load(path)
+    return load_settings(path)
 
 
 # --- Docker -----------------------------------------------------------------------------------------------------------
@@ -230,7 +229,7 @@ def test_the_manifests_of_kubernetes_fit_together() -> None:
     assert volumes["settings"]["configMap"]["name"] == config[0]["metadata"]["name"]
     for name in ("startupProbe", "livenessProbe", "readinessProbe"):
         probe = container[name]["httpGet"]
-        assert probe["path"] in OPEN_PATHS
+        assert probe["path"] in PUBLIC_PATHS
         assert ports[probe["port"]] == 4318
     assert container["resources"].keys() == {"requests", "limits"}
     assert container["securityContext"]["readOnlyRootFilesystem"]
@@ -289,7 +288,7 @@ def test_the_collector_in_front_sends_all_of_a_trace_to_one_gateway() -> None:
 def test_the_example_of_settings_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = load_with(monkeypatch, tmp_path, {}, DEPLOY / "goldspan.yaml")
     assert [behind.name for behind in settings.back_ends] == ["collector"]
-    assert settings.on_loopback
+    assert settings.is_loopback
     commented = re.sub(r"^#(  .*)$", r"\1", text_of("goldspan.yaml"), flags=re.MULTILINE)
     (tmp_path / "all.yaml").write_text(commented)
     settings = load_with(

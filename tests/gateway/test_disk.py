@@ -14,10 +14,10 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from gateway_back_ends import back_end
-from gateway_runs import GOLDENS, request
-from gateway_serving import Gateway, eventually, serving
-from goldspan.gateway.journal.writing import Journal
+from goldspan.gateway.journal.journal import Journal
+from support.gateway_agent_runs import GOLDENS, request
+from support.gateway_process import Gateway, eventually, serving
+from support.recording_backend import back_end
 
 MOST = 400
 """Requests of about 100 kB after which a disk without room must have been noticed."""

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from gateway_scoring import Line, asking, json_request, request
-from gateway_serving import PATIENCE_S, eventually
 from goldspan import Goldens, Run, evaluate
 from goldspan.errors import StoreError
-from goldspan.gateway.journal.writing import Entry, JournalFull
-from goldspan.gateway.scoring import consumer, judging, opening, outbox
-from goldspan.gateway.signals import Media
-from goldspan.model import ComponentSpans, Evaluation
+from goldspan.gateway.journal.journal import JournalEntry, JournalFull
+from goldspan.gateway.resource_limits import Media
+from goldspan.gateway.scoring import journal_reader, results_queue, scoring_consumer, trace_evaluation
+from goldspan.model import ComponentSelector, Evaluation
 from goldspan.online.pipeline import Pipeline
-from spans import agent, ask_for, in_trace, inside, messages, model, span, tool, trace_id, user
+from support.gateway_process import PATIENCE_S, eventually
+from support.gateway_scoring_harness import Line, asking, json_request, request
+from support.span_builders import agent, ask_for, in_trace, inside, messages, model, span, tool, trace_id, user
 
 MIB = 2**20
 HELD: dict[str, Any] = {"enrich": True, "consumers": ["forward/x"]}
@@ -44,7 +44,7 @@ def sent(line: Line, after: int = 0) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def spans(entry: Entry) -> Iterator[dict[str, Any]]:
+def spans(entry: JournalEntry) -> Iterator[dict[str, Any]]:
     for resource_spans in TracesData.FromString(entry.body).resource_spans:
         for scope_spans in resource_spans.scope_spans:
             for each in scope_spans.spans:
@@ -179,7 +179,7 @@ class Scale:
 
     def submit(self, evaluation: Evaluation) -> None:
         if self.line is not None:
-            self.most = max(self.most, self.line.scoring[0]._outbox.size)
+            self.most = max(self.most, self.line.scoring[0]._results_queue.queued_bytes)
 
 
 @pytest.mark.parametrize("max_bytes", [2**30, MIB], ids=["in memory", "out of the journal"])
@@ -202,14 +202,14 @@ def test_of_the_spans_that_are_due_at_once_only_some_wait_in_memory_to_be_writte
     line.close()
 
 
-def every_entry(line: Line) -> Iterator[Entry]:
+def every_entry(line: Line) -> Iterator[JournalEntry]:
     after = 0
     while entries := line.journals[0].read(after):
         yield from entries
         after = entries[-1].key
 
 
-def whose(entry: Entry) -> list[str]:
+def whose(entry: JournalEntry) -> list[str]:
     """The trace of each span of an entry."""
     return [
         span.trace_id.hex()
@@ -250,7 +250,7 @@ def test_a_journal_without_room_for_requests_has_room_for_what_comes_of_those_th
 def _as_abroad(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails is got past, and tried again without a pause."""
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    monkeypatch.setattr(consumer, "_AFTER_FAILURE", 0.0)
+    monkeypatch.setattr(scoring_consumer, "_RETRY_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("media", ["protobuf", "json"])
@@ -272,7 +272,7 @@ def test_half_a_surrogate_pair_in_the_name_of_a_tool_stops_nothing(line: Line, m
 
 @pytest.mark.usefixtures("_as_abroad")
 def test_spans_into_which_nothing_can_be_written_leave_as_they_are(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "enriched", _raises)
+    monkeypatch.setattr(results_queue, "enrich_spans", _raises)
     root, call = asking(0, "search")
     line.post(request(root, call))
     line.wait(1.0)
@@ -282,7 +282,7 @@ def test_spans_into_which_nothing_can_be_written_leave_as_they_are(line: Line, m
 
 @pytest.mark.usefixtures("_as_abroad")
 def test_spans_of_a_trace_that_cannot_be_judged_leave_all_the_same(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "sight_of", _raises)
+    monkeypatch.setattr(trace_evaluation, "visible_runs", _raises)
     root, call = asking(0, "search")
     line.post(request(root, call))
     line.wait(1.0)
@@ -298,7 +298,7 @@ def test_spans_of_a_trace_that_is_to_be_forgotten_leave_and_nothing_of_it_is_sco
     for number, name in enumerate(("search", "book")):
         line.post(request(*asking(number, name)))
     line.wait()
-    line.scoring[0].forget(trace_id(0))
+    line.scoring[0].drop_trace(trace_id(0))
     line.wait(1.0)
     assert names(line) == ["execute_tool book", "execute_tool search", "invoke_agent helper", "invoke_agent helper"]
     line.post(request(tool("late", **in_trace(0))))
@@ -317,7 +317,7 @@ def test_of_a_session_of_which_one_trace_is_to_be_forgotten_the_others_are_score
     for each in (call, turn):
         line.post(request(each, service="shop"))
     line.wait(1.0)
-    line.scoring[0].forget(trace_id(0))
+    line.scoring[0].drop_trace(trace_id(0))
     for passing in (1.0, 100.0, 100.0):
         line.wait(passing)
     assert names(line) == sorted([call.name, turn.name])
@@ -329,7 +329,7 @@ def test_what_is_let_go_for_others_while_the_store_is_busy_is_scored_and_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = Line(tmp_path, max_bundles=1, **HELD)
-    answers, failures = line.store.knows_trace, [True]
+    answers, failures = line.store.has_trace, [True]
 
     def fails_once(asked: str) -> bool:
         if failures:
@@ -337,7 +337,7 @@ def test_what_is_let_go_for_others_while_the_store_is_busy_is_scored_and_leaves(
             raise StoreError("busy")
         return answers(asked)
 
-    monkeypatch.setattr(line.store, "knows_trace", fails_once)
+    monkeypatch.setattr(line.store, "has_trace", fails_once)
     for number, name in enumerate(("search", "book")):
         line.post(request(*asking(number, name)))
     line.wait()
@@ -381,7 +381,7 @@ def test_the_root_of_a_joined_request_does_not_leave_again_with_the_results_that
 def test_json_that_leaves_as_it_is_does_not_pile_up_while_much_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer, "_READ_AT_ONCE", 50_000)
+    monkeypatch.setattr(scoring_consumer, "_MAX_READ_BYTES", 50_000)
     line = Line(tmp_path, **HELD)
     for number in range(60):
         body = json.loads(json_request(*asking(number, "search", text="x" * 9_000)))
@@ -390,9 +390,9 @@ def test_json_that_leaves_as_it_is_does_not_pile_up_while_much_is_read_again(
     line.close()
     again = Line(tmp_path, **HELD)
     scoring, most = again.scoring[0], 0
-    while scoring.replaying():
-        scoring.step()
-        most = max(most, scoring._outbox.size)
+    while scoring.is_replaying():
+        scoring.poll()
+        most = max(most, scoring._results_queue.queued_bytes)
     assert most < 150_000
     again.wait(2.0)
     assert len([entry for entry in every_entry(again) if entry.origin == "enriched"]) == 60
@@ -405,8 +405,10 @@ def test_of_a_trace_that_is_too_large_to_be_scored_only_what_is_held_is_read_aga
 ) -> None:
     line = Line(tmp_path, max_spans=10, **HELD)
     read: list[int] = []
-    opened = opening.opened
-    monkeypatch.setattr(opening, "opened", lambda entry, owns: read.append(entry.key) or opened(entry, owns))
+    opened = journal_reader.split_entry
+    monkeypatch.setattr(
+        journal_reader, "split_entry", lambda entry, owns: read.append(entry.key) or opened(entry, owns)
+    )
     for _ in range(4):
         posted = [line.post(request(*(span(**in_trace(0)) for _ in range(5)))) for _ in range(5)]
         read.clear()
@@ -433,7 +435,7 @@ def test_what_comes_of_requests_is_written_however_much_larger_it_is_than_the_jo
         line.close()
         line = Line(tmp_path, now=line.now, **options)
     scoring, journal = line.scoring[0], line.journals[0]
-    scoring.step()
+    scoring.poll()
     line.now += 2.0
     scoring.start()
     eventually(lambda: len(line.runs()) == number, lambda: f"{len(line.runs())} of {number}, {journal.size} bytes")
@@ -464,7 +466,7 @@ def test_a_request_is_scored_on_when_a_trace_of_its_session_was_forgotten(tmp_pa
     stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
     line.post(request(stray, service="shop"))
     line.wait(1.0)
-    line.scoring[0].forget(trace_id(1))
+    line.scoring[0].drop_trace(trace_id(1))
     line.post(request(root, call, service="shop"))
     line.wait(1.0)
     line.wait(10.0)
@@ -477,7 +479,7 @@ def test_a_request_is_scored_on_when_a_trace_of_its_session_was_forgotten(tmp_pa
 
 def test_a_root_that_is_a_component_too_does_not_leave_again_with_the_results_of_that_alone(tmp_path: Path) -> None:
     def goldens() -> Goldens:
-        return Goldens(components=[ComponentSpans("desk", span="invoke_agent helper")])
+        return Goldens(components=[ComponentSelector("desk", span="invoke_agent helper")])
 
     line = Line(tmp_path, goldens=goldens(), **HELD)
     stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)

@@ -12,22 +12,22 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gateway_doors import Doors, OpenDoors, Wire, export_request, head, until
 from goldspan import Golden, Goldens, evaluate
-from goldspan.gateway.api import routing as api
-from goldspan.gateway.doors import rpc
-from goldspan.gateway.doors.authority import OPEN_PATHS, Authority, is_entrance
-from goldspan.gateway.limits import Limits
-from goldspan.gateway.settings.fields import Settings
-from goldspan.gateway.telemetry import AT_ONCE, Telemetry
+from goldspan.gateway import api_routes as api
+from goldspan.gateway.internal_telemetry import MAX_CONCURRENT_SCRAPES, InternalTelemetry
+from goldspan.gateway.receivers import grpc as rpc
+from goldspan.gateway.receivers.authorization import PUBLIC_PATHS, Authorizer, is_login_path
+from goldspan.gateway.resource_limits import ResourceLimits
+from goldspan.gateway.settings.gateway_settings import GatewaySettings
 from goldspan.store import open_store
-from goldspan.web import routing as page
-from goldspan.web.site import Site
+from goldspan.web import http_routes as page
+from goldspan.web.pages import Pages
+from support.gateway_receivers import Doors, OpenDoors, Wire, export_request, head, until
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 NOWHERE = ("/", "/nowhere", "/v1", "/v1/", "/v1/traces/", "/v1/nowhere", "/api", "//v1/traces", "/healthz/", "/HEALTHZ")
 UNKNOWN_CALLS = ("/opentelemetry.proto.collector.trace.v1.TraceService/Import", "/grpc.health.v1.Health/Check", "/a/b")
-GUARDED = Authority(ingest_tokens=("in",), read_tokens=("out",))
+GUARDED = Authorizer(ingest_tokens=("in",), read_tokens=("out",))
 OF_THE_ENTRANCE = (200, 303, 401, 404, 405)
 """What is answered where a token is handed in, and for files of the page: some of it is no more than a form."""
 
@@ -42,8 +42,10 @@ def guarded(open_doors: OpenDoors, tmp_path: Path) -> Iterator[Doors]:
     goldens = Goldens([Golden("g", "What?")])
     with open_store(tmp_path / "goldspan.db") as store:
         routes = [
-            *api.routes(store, rescore=lambda run: evaluate(run, goldens), forget=lambda trace_id: None),
-            *page.routes(Site(store, goldens=lambda: goldens, is_live=True), ends=lambda: True),
+            *api.api_routes(
+                store, evaluate=lambda run: evaluate(run, goldens), drop_pending_trace=lambda trace_id: None
+            ),
+            *page.page_routes(Pages(store, goldens=lambda: goldens, is_live=True), is_ending=lambda: True),
             Route("/metrics", figures),
         ]
         yield open_doors(authority=GUARDED, routes=routes)
@@ -61,16 +63,16 @@ def test_the_list_is_of_all_routes(guarded: Doors) -> None:
     listed = paths(guarded)
     assert {"/v1/traces", "/v1/logs", "/v1/metrics", "/healthz", "/readyz", "/metrics"} < set(listed)
     assert {"/api/v1/runs", "/runs/1", "/goldens/1", "/uncovered", "/news", "/trend", "/enter"} < set(listed)
-    assert len(guarded.app.routes) == len(guarded.app._rest.routes)
+    assert len(guarded.app.routes) == len(guarded.app._starlette.routes)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_path_needs_a_token(guarded: Doors, method: str) -> None:
     for path in paths(guarded):
         reply = guarded.ask(method, path)
-        if path in OPEN_PATHS:
+        if path in PUBLIC_PATHS:
             assert reply.status in (200, 405)
-        elif is_entrance(path):
+        elif is_login_path(path):
             assert reply.status in OF_THE_ENTRANCE
         else:
             assert (path, reply.status, reply.headers.get("www-authenticate")) == (path, 401, "Bearer")
@@ -80,7 +82,7 @@ def test_every_path_needs_a_token(guarded: Doors, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_path_needs_a_token_of_its_own_kind(guarded: Doors, method: str) -> None:
     for path in paths(guarded):
-        if path in OPEN_PATHS or is_entrance(path):
+        if path in PUBLIC_PATHS or is_login_path(path):
             continue
         wrong, right = ("out", "in") if path.startswith("/v1/") else ("in", "out")
         assert (path, guarded.ask(method, path, authorization=f"Bearer {wrong}").status) == (path, 403)
@@ -97,13 +99,13 @@ def call(doors: Doors, method: str, *metadata: tuple[str, str]) -> grpc.StatusCo
 
 
 def test_every_call_needs_a_token(guarded: Doors) -> None:
-    for method in (*rpc.METHODS, *UNKNOWN_CALLS):
+    for method in (*rpc.EXPORT_METHODS, *UNKNOWN_CALLS):
         assert call(guarded, method) is grpc.StatusCode.UNAUTHENTICATED
         assert call(guarded, method, ("authorization", "Bearer nonsense")) is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_every_call_needs_a_token_of_its_own_kind(guarded: Doors) -> None:
-    for method in rpc.METHODS:
+    for method in rpc.EXPORT_METHODS:
         assert call(guarded, method, ("authorization", "Bearer out")) is grpc.StatusCode.PERMISSION_DENIED
         assert call(guarded, method, ("authorization", "bearer in")) is grpc.StatusCode.OK
     for method in UNKNOWN_CALLS:
@@ -124,12 +126,14 @@ def test_an_answer_keeps_its_turn_until_it_is_sent(
 ) -> None:
     """Whoever asks for much and reads nothing has as many answers in memory as there are turns."""
     long = "x" * 20_000_000
-    monkeypatch.setattr(api._Api, "answer", lambda *_: api.Answer(200, long))
-    monkeypatch.setattr(Telemetry, "text", lambda *_: (long.encode(), "text/plain"))
-    telemetry = Telemetry(Settings(data=tmp_path))
+    monkeypatch.setattr(api._Api, "answer", lambda *_: api.ApiResponse(200, long))
+    monkeypatch.setattr(InternalTelemetry, "render", lambda *_: (long.encode(), "text/plain"))
+    telemetry = InternalTelemetry(GatewaySettings(data=tmp_path))
     with open_store(tmp_path / "goldspan.db") as store:
-        routes = api.routes(store, rescore=lambda run: evaluate(run, Goldens([])), forget=lambda trace_id: None)
-        doors = open_doors(routes=[*routes, *telemetry.routes], limits=Limits(keep_alive_seconds=300))
+        routes = api.api_routes(
+            store, evaluate=lambda run: evaluate(run, Goldens([])), drop_pending_trace=lambda trace_id: None
+        )
+        doors = open_doors(routes=[*routes, *telemetry.routes], limits=ResourceLimits(keep_alive_seconds=300))
         wires = [doors.wire() for _ in range(8)]
         for wire in wires:
             wire.send(head(path, method="GET", media=""))
@@ -137,7 +141,7 @@ def test_an_answer_keeps_its_turn_until_it_is_sent(
         def sending() -> int:
             return sum(each.flow.write_paused for each in list(doors.http.state.connections))
 
-        turns = api.AT_ONCE if path.startswith("/api/") else AT_ONCE
+        turns = api.MAX_CONCURRENT_API_REQUESTS if path.startswith("/api/") else MAX_CONCURRENT_SCRAPES
         until(lambda: sending() == turns)
         assert doors.post(export_request()).status == 200
         assert sending() == turns

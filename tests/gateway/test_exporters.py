@@ -25,9 +25,9 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from gateway_doors import Doors, OpenDoors
-from goldspan.gateway.doors.authority import LOOPBACK_HOSTS, Authority
-from goldspan.gateway.doors.connections import Tls
+from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, Authorizer
+from goldspan.gateway.receivers.http_server import TlsConfig
+from support.gateway_receivers import Doors, OpenDoors
 
 NUMBER = 1_000
 
@@ -103,7 +103,7 @@ def over_grpc(doors: Doors, **options: Any) -> Making:
 
 @pytest.fixture
 def guarded(open_doors: OpenDoors) -> Doors:
-    return open_doors(authority=Authority(ingest_tokens=("old", "secret"), allowed_hosts=LOOPBACK_HOSTS))
+    return open_doors(authority=Authorizer(ingest_tokens=("old", "secret"), allowed_hosts=LOOPBACK_HOSTS))
 
 
 @pytest.mark.parametrize("compression", list(Compression))
@@ -139,7 +139,9 @@ def test_nothing_arrives_without_one_and_the_application_is_told(
 
 
 @pytest.mark.needs("openssl")
-def test_everything_arrives_over_tls(open_doors: OpenDoors, certificate: Tls, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_arrives_over_tls(
+    open_doors: OpenDoors, certificate: TlsConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(variable, raising=False)  # requests prefers a machine's own to what a session was told
     doors = open_doors(tls=certificate)

@@ -21,7 +21,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from gateway_destinations import (
+from goldspan import semconv
+from goldspan.errors import ConfigurationError
+from goldspan.gateway.exporting import backend_exporter, backends, outgoing_requests
+from goldspan.gateway.exporting.backend_exporter import BackendExporter
+from goldspan.gateway.gateway_counters import GatewayCounters
+from goldspan.gateway.journal.journal import Journal
+from goldspan.gateway.resource_limits import EntryOrigin, Media, Signal
+from support.faulty_backends import (
     ABSENT,
     BUSY,
     HALF,
@@ -42,14 +49,7 @@ from gateway_destinations import (
     traces,
     until,
 )
-from goldspan import semconv
-from goldspan.errors import ConfigurationError
-from goldspan.gateway.counting import Counting
-from goldspan.gateway.forwarding import backends, delivery, unsettled
-from goldspan.gateway.forwarding.forwarder import Forwarder
-from goldspan.gateway.journal.writing import Journal
-from goldspan.gateway.signals import Media, Origin, Signal
-from meters import Meter
+from support.metric_readers import Meter
 
 JSON_TRACES = json.dumps(
     {
@@ -66,12 +66,12 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "journal.db"
         self.meter = Meter()
-        self.counting = Counting(self.meter.provider)
+        self.counting = GatewayCounters(self.meter.provider)
         self.journal = Journal(self.path, max_bytes=2**30)
-        self._forwarders: list[Forwarder] = []
+        self._forwarders: list[BackendExporter] = []
 
     def put(
-        self, *bodies: bytes, signal: Signal = "traces", media: Media = "protobuf", origin: Origin = "received"
+        self, *bodies: bytes, signal: Signal = "traces", media: Media = "protobuf", origin: EntryOrigin = "received"
     ) -> int:
         keys = [self.journal.append(signal, media, body, origin=origin).result(60) for body in bodies]
         return keys[-1]
@@ -81,15 +81,15 @@ class Bench:
         to: str | dict[str, Any],
         *,
         chance: Callable[[], float] = lambda: 0.002,
-    ) -> Forwarder:
-        backend = backends.BackEnd.parse(to)
-        self.journal.consumers(list(backend.consumers.values()), fresh_at_end=lambda _: False)
-        forwarder = Forwarder(backend, self.journal, self.counting, chance=chance)
+    ) -> BackendExporter:
+        backend = backends.Backend.parse(to)
+        self.journal.register_consumers(list(backend.consumers.values()), starts_at_end=lambda _: False)
+        forwarder = BackendExporter(backend, self.journal, self.counting, random_fraction=chance)
         self._forwarders.append(forwarder)
         forwarder.start()
         return forwarder
 
-    def cursor(self, forwarder: Forwarder, signal: Signal = "traces") -> int | None:
+    def cursor(self, forwarder: BackendExporter, signal: Signal = "traces") -> int | None:
         return self.journal.cursor(forwarder.backend.consumers[signal])
 
     def counted(self, name: str, *labels: str) -> dict[tuple[Any, ...], Any]:
@@ -169,7 +169,7 @@ def test_connections_are_kept(bench: Bench, http: HttpBackEnd) -> None:
     bench.put(*some(200))
     bench.forward({"endpoint": http.url, "signals": "traces"})
     until(lambda: len(http.taken) == 200)
-    assert http.connections <= delivery.WINDOW
+    assert http.connections <= backend_exporter.MAX_CONCURRENT_REQUESTS
 
 
 def test_a_path_stays_before_what_is_appended(bench: Bench, http: HttpBackEnd) -> None:
@@ -249,9 +249,9 @@ def test_several_requests_are_under_way_at_once_and_no_more(bench: Bench, back: 
     back.behave = gate
     last = bench.put(*some(50))
     forwarder = bench.forward(back.url)
-    until(lambda: len(back.requests) == delivery.WINDOW)
+    until(lambda: len(back.requests) == backend_exporter.MAX_CONCURRENT_REQUESTS)
     time.sleep(0.2)  # were there more, they would come now
-    assert len(back.requests) == delivery.WINDOW
+    assert len(back.requests) == backend_exporter.MAX_CONCURRENT_REQUESTS
     assert bench.cursor(forwarder) == 0
     gate.open()
     until(lambda: bench.cursor(forwarder) == last)
@@ -311,14 +311,14 @@ def test_a_stop_leaves_what_hangs(bench: Bench, back: BackEnd) -> None:
     back.behave = gate
     bench.put(*some(10))
     forwarder = bench.forward(back.url)
-    until(lambda: len(back.requests) == delivery.WINDOW)
+    until(lambda: len(back.requests) == backend_exporter.MAX_CONCURRENT_REQUESTS)
     forwarder.stop(0.1)
     gate.open()
     assert bench.cursor(forwarder) == 0
 
 
 def test_one_that_was_never_started_can_be_stopped(bench: Bench) -> None:
-    Forwarder(backends.BackEnd.parse("http://localhost:1"), bench.journal, bench.counting).stop(1)
+    BackendExporter(backends.Backend.parse("http://localhost:1"), bench.journal, bench.counting).stop(1)
 
 
 # --- back ends that fail ----------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def test_a_back_end_that_hangs_is_asked_again(bench: Bench, back: BackEnd) -> No
     back.behave = gate
     last = bench.put(*some(10))
     forwarder = bench.forward({"endpoint": back.url, "timeout_seconds": 0.2})
-    until(lambda: len(back.requests) > delivery.WINDOW)
+    until(lambda: len(back.requests) > backend_exporter.MAX_CONCURRENT_REQUESTS)
     assert forwarder.status()["reachable"] is False
     back.behave = lambda _: TAKE
     gate.open()
@@ -389,29 +389,29 @@ def test_a_back_end_that_is_gone_is_asked_by_one_request_at_a_time_with_pauses(b
         bench.put(*some(100))
         bench.forward(back.url)
         until(lambda: len(at_once) >= 12)
-        assert set(at_once[delivery.WINDOW :]) == {1}
+        assert set(at_once[backend_exporter.MAX_CONCURRENT_REQUESTS :]) == {1}
 
 
 def test_what_is_held_for_a_back_end_that_is_gone_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unsettled, "HELD_BYTES", 50_000)
-    monkeypatch.setattr(delivery, "READ_BYTES", 10_000)
+    monkeypatch.setattr(outgoing_requests, "MAX_QUEUE_BYTES", 50_000)
+    monkeypatch.setattr(backend_exporter, "READ_BYTES", 10_000)
     with running(HttpBackEnd()) as back:
         back.behave = lambda _: BUSY
         body = traces("span " + "x" * 5_000)
         last = bench.put(*[body] * 100)
         forwarder = bench.forward(back.url, chance=lambda: 0.0)
-        (deliveries,) = [each for each in forwarder._deliveries if each.signal == "traces"]
+        (deliveries,) = [each for each in forwarder._signal_exporters if each.signal == "traces"]
         until(lambda: len(back.requests) > 200)
-        assert 0 < deliveries._unsettled.held < 50_000 + 20_000
+        assert 0 < deliveries._queue.queued_bytes < 50_000 + 20_000
         back.behave = lambda _: TAKE
         until(lambda: bench.cursor(forwarder) == last)
-        assert deliveries._unsettled.held == 0
+        assert deliveries._queue.queued_bytes == 0
 
 
 def test_after_many_entries_the_first_that_is_not_settled_is_waited_for(
     bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unsettled, "AHEAD", 40)
+    monkeypatch.setattr(outgoing_requests, "MAX_ENTRIES_AHEAD", 40)
     bodies = some(200)
     gate = Gate()
     back.behave = lambda request: gate(request) if request.body == bodies[3] else TAKE
@@ -419,7 +419,7 @@ def test_after_many_entries_the_first_that_is_not_settled_is_waited_for(
     forwarder = bench.forward(back.url)
     until(lambda: len(back.taken) >= 40)
     time.sleep(0.2)  # were there more, they would come now
-    assert len(back.taken) <= 40 + delivery.READ_ENTRIES
+    assert len(back.taken) <= 40 + backend_exporter.READ_ENTRIES
     gate.open()
     until(lambda: bench.cursor(forwarder) == last)
 
@@ -427,9 +427,9 @@ def test_after_many_entries_the_first_that_is_not_settled_is_waited_for(
 def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
     bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(unsettled, "STRIKES", 6)
-    monkeypatch.setattr(unsettled, "TAKEN_MEANWHILE", 100)
-    monkeypatch.setattr(unsettled, "AHEAD", 150)
+    monkeypatch.setattr(outgoing_requests, "POISON_STRIKES", 6)
+    monkeypatch.setattr(outgoing_requests, "POISON_ACCEPTED_REQUESTS", 100)
+    monkeypatch.setattr(outgoing_requests, "MAX_ENTRIES_AHEAD", 150)
     bodies = some(300)
     back.behave = lambda request: UNKNOWN_TOKEN if request.body == bodies[5] else TAKE  # a firewall may do so
     last = bench.put(*bodies)
@@ -437,7 +437,7 @@ def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
     until(lambda: bench.cursor(forwarder) == last)
     assert Counter(back.bodies()) == Counter(bodies) - Counter([bodies[5]])
     assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
-    assert sum(request.body == bodies[5] for request in back.requests) > unsettled.STRIKES
+    assert sum(request.body == bodies[5] for request in back.requests) > outgoing_requests.POISON_STRIKES
 
 
 # --- how long it is left alone ----------------------------------------------------------------------------------------
@@ -663,27 +663,27 @@ def test_no_secret_is_told_to_anybody(bench: Bench, back: BackEnd, caplog: pytes
 
 
 def test_a_journal_that_fails_ends_nothing(bench: Bench, http: HttpBackEnd, caplog: pytest.LogCaptureFixture) -> None:
-    backend = backends.BackEnd.parse(http.url)
-    bench.journal.consumers(list(backend.consumers.values()), fresh_at_end=lambda _: False)
+    backend = backends.Backend.parse(http.url)
+    bench.journal.register_consumers(list(backend.consumers.values()), starts_at_end=lambda _: False)
     attached = Journal(bench.path, max_bytes=2**30, attach=True)
-    forwarder = Forwarder(backend, attached, bench.counting)
+    forwarder = BackendExporter(backend, attached, bench.counting)
     forwarder.start()
     bench.put(*some(1))
     until(lambda: http.taken)
     attached.close()
     until(lambda: "the journal cannot be read" in caplog.text)
     assert forwarder.status()["behind_bytes"] == 0
-    assert all(thread.is_alive() for each in forwarder._deliveries for thread in each._threads)
+    assert all(thread.is_alive() for each in forwarder._signal_exporters for thread in each._threads)
     forwarder.stop(60)
-    assert not any(thread.is_alive() for each in forwarder._deliveries for thread in each._threads)
+    assert not any(thread.is_alive() for each in forwarder._signal_exporters for thread in each._threads)
 
 
 def test_a_fault_of_ours_loses_nothing(bench: Bench, http: HttpBackEnd, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = [KeyError("ours"), KeyError("ours")]
     last = bench.put(*some(3))
-    backend = backends.BackEnd.parse(http.url)
-    bench.journal.consumers(list(backend.consumers.values()), fresh_at_end=lambda _: False)
-    forwarder = Forwarder(backend, bench.journal, bench.counting, chance=lambda: 0.01)
+    backend = backends.Backend.parse(http.url)
+    bench.journal.register_consumers(list(backend.consumers.values()), starts_at_end=lambda _: False)
+    forwarder = BackendExporter(backend, bench.journal, bench.counting, random_fraction=lambda: 0.01)
     send = forwarder._sender.send
 
     def faulty(*arguments: Any) -> Any:
@@ -791,4 +791,4 @@ def test_a_back_end_that_nobody_vouches_for_gets_nothing(tls_back: BackEnd, benc
 def test_a_certificate_that_does_not_belong_to_its_key_is_told_at_once(certificates: Path, scheme: str) -> None:
     files = {"certificate_file": str(certificates / "it.pem"), "key_file": str(certificates / "ca.key")}
     with pytest.raises(ConfigurationError, match="'certificate_file' and 'key_file': no PEM files that belong"):
-        backends.BackEnd.parse({"endpoint": f"{scheme}://localhost:1", **files})
+        backends.Backend.parse({"endpoint": f"{scheme}://localhost:1", **files})

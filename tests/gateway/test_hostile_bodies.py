@@ -21,16 +21,16 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goldspan.gateway.intake.answers import Refused, grpc_answer, http_answer
-from goldspan.gateway.intake.inflating import Inflater
-from goldspan.gateway.intake.reading import read
-from goldspan.gateway.limits import LIMITS, MIB, Limits
+from goldspan.gateway.decoding.decompression import Decompressor
+from goldspan.gateway.decoding.export_response import RequestRefused, grpc_response, http_response
+from goldspan.gateway.decoding.request_validation import validate_request
+from goldspan.gateway.resource_limits import LIMITS, MIB, ResourceLimits
 from otlp.payloads import add, document, logs_request, metrics_request, request, spans_of
 from otlp.strategies import logs_requests, requests
 
 BODIES = int(1_000_000 * float(os.environ.get("STRESS", "1")))
 """How many bodies the long test reads; `STRESS=0.01` shortens it."""
-STRICT = Limits(
+STRICT = ResourceLimits(
     max_body_bytes=20_000, max_inflated_bytes=40_000, max_spans=20, max_attributes=20, max_value_bytes=250,
     max_values=100,
 )  # fmt: skip
@@ -45,29 +45,33 @@ SIGNALS, MEDIA = ("traces", "logs", "metrics"), ("protobuf", "json")
 NAMES = {limit.name for limit in LIMITS}
 
 
-def outcome(signal: Any, media: Any, encoding: str | None, body: bytes, limits: Limits) -> int:
+def outcome(signal: Any, media: Any, encoding: str | None, body: bytes, limits: ResourceLimits) -> int:
     """Status of the answer to one request. Nothing but `Refused` may be raised on the way."""
     try:
-        inflater = Inflater(encoding, limits)
+        inflater = Decompressor(encoding, limits)
         pieces = [inflated for at in range(0, len(body), 4096) for inflated in inflater.feed(body[at : at + 4096])]
         whole = b"".join([*pieces, *inflater.finish()])
-        reception = read(signal, media, whole, limits, partitioned=True)
-    except Refused as refused:
-        answer = refused.answer
-        assert answer.status in (400, 413, 415)
+        reception = validate_request(signal, media, whole, limits, partitioned=True)
+    except RequestRefused as refused:
+        answer = refused.response
+        assert answer.http_status in (400, 413, 415)
         assert answer.limit is None or answer.limit in NAMES
         assert answer.retry_after is None
         assert len(answer.message) < 1000
-        http_answer(answer, signal, media)
-        grpc_answer(answer, signal)
-        return answer.status
-    assert bool(reception.body) == bool(reception.items)
-    assert reception.items or not reception.rejected
-    if reception.rejected or reception.body != whole:  # what was written anew is read as it is
-        again = read(signal, media, reception.body, limits, partitioned=True) if reception.items else reception
-        assert again.items == reception.items
+        http_response(answer, signal, media)
+        grpc_response(answer, signal)
+        return answer.http_status
+    assert bool(reception.body) == bool(reception.item_count)
+    assert reception.item_count or not reception.rejected_count
+    if reception.rejected_count or reception.body != whole:  # what was written anew is read as it is
+        again = (
+            validate_request(signal, media, reception.body, limits, partitioned=True)
+            if reception.item_count
+            else reception
+        )
+        assert again.item_count == reception.item_count
         assert again.body == reception.body
-        assert reception.items == 0 or again.rejected == 0
+        assert reception.item_count == 0 or again.rejected_count == 0
     return 200
 
 
@@ -100,7 +104,7 @@ def test_a_document_with_anything_in_any_place_is_read_or_refused(signal, value,
             part[key] = value
             break
         part = part[key]
-    outcome(signal, "json", None, json.dumps(made).encode(), Limits())
+    outcome(signal, "json", None, json.dumps(made).encode(), ResourceLimits())
 
 
 @given(requests() | logs_requests(), signals, encodings, st.data())
@@ -110,7 +114,7 @@ def test_a_damaged_request_is_read_or_refused(made, signal, encoding, data):
         if body:
             at = data.draw(st.integers(0, len(body) - 1))
             body[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    assert outcome(signal, "protobuf", encoding, PACKERS[encoding](bytes(body)), Limits()) in (200, 400)
+    assert outcome(signal, "protobuf", encoding, PACKERS[encoding](bytes(body)), ResourceLimits()) in (200, 400)
 
 
 @given(st.integers(0, 5000), st.sampled_from(['{"a":', "[", '{"resourceSpans":[', '{"arrayValue":{"values":[']))
@@ -118,7 +122,7 @@ def test_a_damaged_request_is_read_or_refused(made, signal, encoding, data):
 def test_json_of_any_depth_is_read_or_refused(depth, opening):
     closing = "".join({"{": "}", "[": "]"}[mark] for mark in reversed(opening) if mark in "{[")
     body = (opening * depth + "1" + closing * depth).encode()
-    assert outcome("traces", "json", None, body, Limits()) in (200, 400)
+    assert outcome("traces", "json", None, body, ResourceLimits()) in (200, 400)
 
 
 def seeds() -> list[tuple[str, str, bytes]]:
@@ -177,7 +181,7 @@ def read_bodies(number: int, seed: int) -> Counter[int]:
         if encoding != "identity" and chance.random() < 0.5:
             sent = damaged(sent, chance)
         encoding = chance.choice((encoding,) * 20 + ("br", "gzip", "zstd", "deflate"))
-        statuses[outcome(signal, medium, encoding, sent, chance.choice((STRICT, Limits())))] += 1
+        statuses[outcome(signal, medium, encoding, sent, chance.choice((STRICT, ResourceLimits())))] += 1
     return statuses
 
 
@@ -229,23 +233,25 @@ HEAVY: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", HEAVY)
 def test_json_that_takes_hundreds_of_megabytes_once_parsed_is_refused_before(name):
     body = HEAVY[name]()
-    assert len(body) < Limits().max_inflated_bytes
-    with pytest.raises(Refused, match=r"^the JSON takes more than 201,326,592 bytes when it is parsed$") as caught:
-        read("traces", "json", body, Limits(), partitioned=False)
-    assert (caught.value.answer.status, caught.value.answer.limit) == (413, "max_parsed_bytes")
+    assert len(body) < ResourceLimits().max_inflated_bytes
+    with pytest.raises(
+        RequestRefused, match=r"^the JSON takes more than 201,326,592 bytes when it is parsed$"
+    ) as caught:
+        validate_request("traces", "json", body, ResourceLimits(), partitioned=False)
+    assert (caught.value.response.status, caught.value.response.limit) == (413, "max_parsed_bytes")
 
 
 @pytest.mark.parametrize(("spans", "text"), [(20_000, "value"), (12_000, "\U0001f300")])
 def test_exports_of_usual_spans_are_taken(spans, text):
     body = exported(spans, text=text)
-    assert read("traces", "json", body, Limits(), partitioned=False).items == spans
+    assert validate_request("traces", "json", body, ResourceLimits(), partitioned=False).item_count == spans
 
 
 def status(body: bytes) -> int:
     try:
-        return 200 if read("traces", "json", body, Limits(), partitioned=False).items else 204
-    except Refused as refused:
-        return refused.answer.status
+        return 200 if validate_request("traces", "json", body, ResourceLimits(), partitioned=False).item_count else 204
+    except RequestRefused as refused:
+        return refused.response.http_status
 
 
 def print_growth(*paths: str) -> None:

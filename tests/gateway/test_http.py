@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gateway_doors import Doors, OpenDoors, export_request, head, until, whole
 from goldspan import _guard, semconv
-from goldspan.gateway.doors.authority import LOOPBACK_HOSTS, Authority
-from goldspan.gateway.limits import Limits
+from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, Authorizer
+from goldspan.gateway.resource_limits import ResourceLimits
+from support.gateway_receivers import Doors, OpenDoors, export_request, head, until, whole
 
 SPANS = export_request(3)
 DOCUMENT = json.dumps(
@@ -176,7 +176,7 @@ def test_routes_of_others_keep_their_own_headers_and_fail_without_telling(
     reply = doors.ask("GET", "/broken")
     assert (reply.status, reply.headers["retry-after"]) == (503, "5")
     assert b"secret" not in reply.body
-    assert _guard.failures["answer a request"] == 1
+    assert _guard.failure_counts["answer a request"] == 1
 
 
 def test_an_answer_that_had_begun_is_cut_off_where_its_route_fails(
@@ -192,7 +192,7 @@ def test_an_answer_that_had_begun_is_cut_off_where_its_route_fails(
     doors = open_doors(routes=[Route("/broken", Broken())])
     wire = doors.wire()
     wire.send(head("/broken", method="GET"))
-    until(lambda: _guard.failures["answer a request"])
+    until(lambda: _guard.failure_counts["answer a request"])
     while wire.socket.recv(100):
         pass
 
@@ -212,7 +212,7 @@ def test_a_name_that_is_not_the_gateways_is_refused(doors: Doors) -> None:
 
 
 def test_a_token_is_asked_for_in_the_media_of_the_request(open_doors: OpenDoors) -> None:
-    doors = open_doors(authority=Authority(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS))
+    doors = open_doors(authority=Authorizer(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS))
     reply = doors.post(SPANS)
     assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
     assert Status.FromString(reply.body).code == 16
@@ -254,7 +254,7 @@ def test_requests_sent_ahead_are_answered_in_their_order(doors: Doors) -> None:
 
 
 def test_who_asks_before_sending_is_told_to_go_on_or_not_to_begin(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_body_bytes=1_000))
+    doors = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
     wire = doors.wire()
     wire.send(head("/v1/traces", f"content-length: {len(SPANS)}", "expect: 100-continue"))
     assert wire.reply().status == 100
@@ -267,7 +267,7 @@ def test_who_asks_before_sending_is_told_to_go_on_or_not_to_begin(open_doors: Op
 
 
 def test_a_body_that_is_too_long_is_refused_before_it_is_sent(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_body_bytes=1_000))
+    doors = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
     wire = doors.wire()
     wire.send(head("/v1/traces", "content-length: 1001"))
     assert wire.reply().status == 413
@@ -278,7 +278,7 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_sent(open_doors: OpenDo
 
 
 def test_a_body_that_does_not_say_how_long_it_is_is_refused_once_it_is_too_long(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_body_bytes=1_000))
+    doors = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
     wire = doors.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"))
     wire.send(b"259\r\n" + b"x" * 601 + b"\r\n", b"259\r\n" + b"x" * 601 + b"\r\n")
@@ -286,13 +286,13 @@ def test_a_body_that_does_not_say_how_long_it_is_is_refused_once_it_is_too_long(
 
 
 def test_a_body_that_does_not_come_is_answered_408_and_its_connection_closed(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(body_seconds=0.2))
+    doors = open_doors(limits=ResourceLimits(body_seconds=0.2))
     wire = doors.wire()
     wire.send(head("/v1/traces", "content-length: 100"), b"x")
     reply = wire.reply()
     assert (reply.status, reply.headers["connection"]) == (408, "close")
     assert wire.is_closed()
-    assert doors.receiver.under_way == doors.receiver.bytes_held == 0
+    assert doors.receiver.requests_in_flight == doors.receiver.bytes_in_flight == 0
     doors.stop()
     assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
 
@@ -300,10 +300,10 @@ def test_a_body_that_does_not_come_is_answered_408_and_its_connection_closed(ope
 def test_a_client_that_goes_away_half_way_leaves_nothing_behind(doors: Doors) -> None:
     wire = doors.wire()
     wire.send(head("/v1/traces", "content-length: 1000"), SPANS)
-    until(lambda: doors.receiver.under_way == 1)
+    until(lambda: doors.receiver.requests_in_flight == 1)
     wire.close()
-    until(lambda: doors.receiver.under_way == 0)
-    assert doors.receiver.bytes_held == 0
+    until(lambda: doors.receiver.requests_in_flight == 0)
+    assert doors.receiver.bytes_in_flight == 0
     assert doors.entries() == []
     assert doors.post(SPANS).status == 200
 

@@ -13,13 +13,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.gateway.intake.answers import Refused
-from goldspan.gateway.intake.inflating import Inflater
-from goldspan.gateway.limits import MIB, Limits
+from goldspan.gateway.decoding.decompression import Decompressor
+from goldspan.gateway.decoding.export_response import RequestRefused
+from goldspan.gateway.resource_limits import MIB, ResourceLimits
 
 TEXT = bytes(range(256)) * 8 + b"a long text of one letter: " + b"x" * 300_000
 
-LIMITS = Limits()
+LIMITS = ResourceLimits()
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -45,16 +45,16 @@ def coding(name: str) -> str:
     return name.removeprefix("raw ")
 
 
-def inflate(encoding: str | None, body: bytes, *, step: int = 65536, limits: Limits = LIMITS) -> bytes:
-    inflater = Inflater(encoding, limits)
+def inflate(encoding: str | None, body: bytes, *, step: int = 65536, limits: ResourceLimits = LIMITS) -> bytes:
+    inflater = Decompressor(encoding, limits)
     pieces = [inflated for at in range(0, len(body), step) for inflated in inflater.feed(body[at : at + step])]
     return b"".join([*pieces, *inflater.finish()])
 
 
 def refused(encoding: str | None, body: bytes, **options) -> tuple[int, str | None]:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         inflate(encoding, body, **options)
-    return caught.value.answer.status, caught.value.answer.limit
+    return caught.value.response.status, caught.value.response.limit
 
 
 @pytest.mark.parametrize("name", PACKED)
@@ -110,15 +110,15 @@ def test_a_body_that_is_not_compressed_at_all_is_wrong(name):
 
 
 def test_only_so_many_bytes_may_be_sent():
-    limits = Limits(max_body_bytes=1000)
+    limits = ResourceLimits(max_body_bytes=1000)
     assert inflate(None, b"a" * 1000, limits=limits) == b"a" * 1000
     assert refused(None, b"a" * 1001, limits=limits) == (413, "max_body_bytes")
 
 
 @pytest.mark.parametrize("name", PACKED)
 def test_only_so_many_bytes_may_come_out(name):
-    assert inflate(coding(name), PACKED[name], limits=Limits(max_inflated_bytes=len(TEXT))) == TEXT
-    limits = Limits(max_inflated_bytes=len(TEXT) - 1)
+    assert inflate(coding(name), PACKED[name], limits=ResourceLimits(max_inflated_bytes=len(TEXT))) == TEXT
+    limits = ResourceLimits(max_inflated_bytes=len(TEXT) - 1)
     assert refused(coding(name), PACKED[name], limits=limits) == (413, "max_inflated_bytes")
 
 
@@ -144,15 +144,15 @@ def bomb(name: str) -> bytes:
 def test_a_bomb_of_a_gibibyte_takes_little_memory(name, ratio):
     body = bomb(name)
     pieces = [body[at : at + 65536] for at in range(0, len(body), 65536)]
-    inflater = Inflater(name, Limits(max_ratio=ratio))
+    inflater = Decompressor(name, ResourceLimits(max_ratio=ratio))
     tracemalloc.start()
     try:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             deque(chain.from_iterable(inflater.feed(piece) for piece in pieces), maxlen=0)  # the caller keeps nothing
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert caught.value.answer.status == 413
+    assert caught.value.response.status == 413
     assert peak < 10 * MIB
 
 

@@ -21,10 +21,9 @@ from hypothesis import strategies as st
 
 from goldspan import _guard
 from goldspan.errors import StoreError
-from goldspan.gateway.journal import entries as journal_entries
-from goldspan.gateway.journal import file as journal_file
-from goldspan.gateway.journal import writing as journal_module
-from goldspan.gateway.journal.writing import ENTRY_BYTES, Entry, Item, Journal, JournalFull
+from goldspan.gateway.journal import journal as journal_module
+from goldspan.gateway.journal import journal_entries, journal_file
+from goldspan.gateway.journal.journal import ENTRY_OVERHEAD_BYTES, Journal, JournalEntry, JournalFull, NewEntry
 
 PLENTY = 2**33
 WAIT = 60.0
@@ -45,7 +44,7 @@ def add(journal: Journal, body: bytes = b"body", **how) -> int:
     return journal.append("traces", "protobuf", body, **how).result(WAIT)
 
 
-def bodies(entries: list[Entry]) -> list[bytes]:
+def bodies(entries: list[JournalEntry]) -> list[bytes]:
     return [entry.body for entry in entries]
 
 
@@ -92,7 +91,7 @@ def test_an_entry_that_was_committed_can_be_read_as_it_came(journal: Journal, re
     key = journal.append("logs", "json", b"{}", origin="result", partitions=5).result(WAIT)
     (entry,) = reading(journal).read(0)
     assert before <= entry.arrived_ns <= time.time_ns()
-    assert entry == Entry(key, "logs", "json", "result", 5, entry.arrived_ns, b"{}")
+    assert entry == JournalEntry(key, "logs", "json", "result", 5, entry.arrived_ns, b"{}")
 
 
 def test_many_threads_add_entries_and_each_is_there_once(journal: Journal, reading) -> None:
@@ -115,7 +114,7 @@ def test_many_threads_add_entries_and_each_is_there_once(journal: Journal, readi
 
 
 def test_several_entries_are_added_as_one(journal: Journal, reading) -> None:
-    items = [Item("traces", "protobuf", b"1", "result"), Item("metrics", "protobuf", b"2", "result", 1)]
+    items = [NewEntry("traces", "protobuf", b"1", "result"), NewEntry("metrics", "protobuf", b"2", "result", 1)]
     assert journal.append_all(items).result(WAIT) == [1, 2]
     assert journal.append_all([]).result(0) == []
     read = reading(journal).read(0)
@@ -153,7 +152,7 @@ def test_no_more_is_read_at_once_than_asked_for(journal: Journal, reading) -> No
 def test_entries_that_are_no_longer_in_memory_are_read_from_disk(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_entries, "_TAIL_BYTES", 250)
+    monkeypatch.setattr(journal_entries, "_RECENT_BYTES", 250)
     for _ in range(5):
         add(journal, b"x" * 100)
     assert [entry.key for entry in journal.read(0)] == [1, 2, 3, 4, 5]
@@ -163,7 +162,7 @@ def test_entries_that_are_no_longer_in_memory_are_read_from_disk(
 
 def test_whoever_waits_is_woken_by_a_commit(journal: Journal, reading) -> None:
     read = reading(journal)
-    writer = read if journal._closing else journal
+    writer = read if journal._is_closing else journal
     assert not read.wait(0, 0.01)
     woken: list[bool] = []
     waiting = threading.Thread(target=lambda: woken.append(read.wait(0, WAIT)))
@@ -215,7 +214,7 @@ def test_what_is_cancelled_in_time_is_not_added(journal: Journal, path: Path) ->
 
 
 def test_a_cursor_never_goes_back_and_outlives_the_process(journal: Journal, open_journal) -> None:
-    journal.consumers(["score", "forward"], fresh_at_end=lambda _: False)
+    journal.register_consumers(["score", "forward"], starts_at_end=lambda _: False)
     assert journal.cursor("score") == 0
     for _ in range(3):
         add(journal)
@@ -231,7 +230,7 @@ def test_a_cursor_never_goes_back_and_outlives_the_process(journal: Journal, ope
 
 
 def test_the_cursor_of_another_process_counts(journal: Journal, open_journal) -> None:
-    journal.consumers(["score/0", "score/1"], fresh_at_end=lambda _: False)
+    journal.register_consumers(["score/0", "score/1"], starts_at_end=lambda _: False)
     attached = open_journal(attach=True)
     add(journal)
     assert attached.wait(0, WAIT)
@@ -244,16 +243,16 @@ def test_the_cursor_of_another_process_counts(journal: Journal, open_journal) ->
 
 def test_a_new_consumer_begins_with_what_is_kept_or_after_it(journal: Journal) -> None:
     add(journal)
-    journal.consumers(["old", "new"], fresh_at_end=lambda name: name == "new")
+    journal.register_consumers(["old", "new"], starts_at_end=lambda name: name == "new")
     assert (journal.cursor("old"), journal.cursor("new")) == (0, 1)
     add(journal)
-    journal.consumers(["new", "newer"], fresh_at_end=lambda _: True)
+    journal.register_consumers(["new", "newer"], starts_at_end=lambda _: True)
     assert (journal.cursor("old"), journal.cursor("new"), journal.cursor("newer")) == (None, 1, 2)
 
 
 def test_nothing_is_pruned_before_it_is_known_who_reads(open_journal) -> None:
     journal = open_journal()
-    journal.consumers(["a"], fresh_at_end=lambda _: True)
+    journal.consumers(["a"], starts_at_end=lambda _: True)
     add(journal)
     journal.advance({"a": 1})
     journal.close()
@@ -262,14 +261,14 @@ def test_nothing_is_pruned_before_it_is_known_who_reads(open_journal) -> None:
     add(journal)
     journal.advance({"a": 2})
     until(lambda: not journal._advanced)  # the file was put in order
-    assert journal.size == ENTRY_BYTES + 4
-    journal.consumers([], fresh_at_end=lambda _: True)
+    assert journal.size == ENTRY_OVERHEAD_BYTES + 4
+    journal.consumers([], starts_at_end=lambda _: True)
     until(lambda: journal.size == 0)
 
 
 def test_no_key_is_given_twice_though_all_entries_are_pruned(open_journal) -> None:
     journal = open_journal()
-    journal.consumers([], fresh_at_end=lambda _: True)
+    journal.consumers([], starts_at_end=lambda _: True)
     assert [add(journal) for _ in range(3)] == [1, 2, 3]
     until(lambda: journal.size == 0)
     assert journal.last_key == 3
@@ -282,14 +281,14 @@ def test_no_key_is_given_twice_though_all_entries_are_pruned(open_journal) -> No
 def test_entries_are_kept_until_the_last_consumer_is_past_them(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_entries, "_PRUNED_AT_ONCE", 2)
-    journal.consumers(["fast", "slow"], fresh_at_end=lambda _: False)
+    monkeypatch.setattr(journal_entries, "_PRUNE_BATCH", 2)
+    journal.register_consumers(["fast", "slow"], starts_at_end=lambda _: False)
     for _ in range(9):
         add(journal, bytes(100))
     journal.advance({"fast": 9, "slow": 7})
-    until(lambda: journal.size == 2 * (ENTRY_BYTES + 100))
-    assert journal.behind("fast") == (0, 0.0)
-    assert journal.behind("slow")[0] == journal.size
+    until(lambda: journal.size == 2 * (ENTRY_OVERHEAD_BYTES + 100))
+    assert journal.backlog("fast") == (0, 0.0)
+    assert journal.backlog("slow")[0] == journal.size
     attached = Journal(journal.path, max_bytes=PLENTY, attach=True)
     assert [entry.key for entry in attached.read(0)] == [8, 9]
     attached.close()
@@ -298,27 +297,27 @@ def test_entries_are_kept_until_the_last_consumer_is_past_them(
 def test_it_is_known_how_far_behind_a_consumer_is(open_journal) -> None:
     now = [1_000_000_000]
     journal = open_journal(clock=lambda: now[0])
-    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    journal.consumers(["a"], starts_at_end=lambda _: False)
     assert journal.behind("a") == (0, 0.0)
     add(journal, bytes(100))
     now[0] += 500_000_000
     add(journal, bytes(10))
     now[0] += 1_000_000_000
-    assert journal.behind("a") == (2 * ENTRY_BYTES + 110, 1.5)
-    assert journal.size_after(1) == ENTRY_BYTES + 10
+    assert journal.behind("a") == (2 * ENTRY_OVERHEAD_BYTES + 110, 1.5)
+    assert journal.size_after(1) == ENTRY_OVERHEAD_BYTES + 10
     assert journal.size_after(2) == 0
     assert journal.behind("nobody") == journal.behind("a")
     journal.advance({"a": 1})
-    assert journal.behind("a") == (ENTRY_BYTES + 10, 1.0)
+    assert journal.behind("a") == (ENTRY_OVERHEAD_BYTES + 10, 1.0)
     now[0] = 0  # the clock was set back
-    assert journal.behind("a") == (ENTRY_BYTES + 10, 0.0)
+    assert journal.behind("a") == (ENTRY_OVERHEAD_BYTES + 10, 0.0)
     journal.advance({"a": 2})
     assert journal.behind("a") == (0, 0.0)
 
 
 def test_a_journal_takes_no_more_than_it_may_until_there_is_room(open_journal) -> None:
-    journal = open_journal(max_bytes=2 * (ENTRY_BYTES + 1000))
-    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    journal = open_journal(max_bytes=2 * (ENTRY_OVERHEAD_BYTES + 1000))
+    journal.consumers(["a"], starts_at_end=lambda _: False)
     assert [add(journal, bytes(1000)) for _ in range(2)] == [1, 2]
     with pytest.raises(JournalFull, match="max_journal_bytes"):
         journal.append("traces", "protobuf", b"")
@@ -344,9 +343,9 @@ def test_no_more_waits_in_memory_than_may(journal: Journal, monkeypatch: pytest.
 def test_what_cannot_be_committed_is_not_acknowledged_and_it_goes_on(
     open_journal, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(journal_file, "_LOCKED_MS", 20)
+    monkeypatch.setattr(journal_file, "_LOCK_TIMEOUT_MS", 20)
     journal = open_journal()
-    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    journal.consumers(["a"], starts_at_end=lambda _: False)
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         refused = journal.append("traces", "protobuf", b"refused")
@@ -356,7 +355,7 @@ def test_what_cannot_be_committed_is_not_acknowledged_and_it_goes_on(
         until(lambda: "another process keeps it locked" in caplog.text)
         other.execute("ROLLBACK")
     other.close()
-    assert _guard.failures["keep the journal in order"] >= 1
+    assert _guard.failure_counts["keep the journal in order"] >= 1
     assert add(journal, b"taken") == 1
     assert bodies(journal.read(0)) == [b"taken"]
     until(lambda: journal.size == 0)
@@ -366,11 +365,11 @@ FULL_DISK = """
 import resource, sqlite3, sys
 from pathlib import Path
 from goldspan.errors import StoreError
-from goldspan.gateway.journal.writing import Journal
+from goldspan.gateway.journal.journal import Journal
 
 path, at_once = Path(sys.argv[1]), int(sys.argv[2])
 journal = Journal(path, max_bytes=2**33)
-journal.consumers(["a"], fresh_at_end=lambda _: False)
+journal.consumers(["a"], starts_at_end=lambda _: False)
 resource.setrlimit(resource.RLIMIT_FSIZE, (6 * 2**20, resource.RLIM_INFINITY))  # of each file, and so of the log
 taken, refused = [], []
 while len(refused) < 40:
@@ -408,10 +407,10 @@ def test_a_full_disk_loses_nothing_and_is_forgotten_when_there_is_room(path: Pat
 def test_a_journal_becomes_smaller_while_the_disk_is_almost_full(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    journal.register_consumers(["a"], starts_at_end=lambda _: False)
     add(journal)
     with monkeypatch.context() as patched:
-        patched.setattr(journal_file, "_RESERVED_BYTES", 2**62)  # more than any disk has
+        patched.setattr(journal_file, "_DISK_RESERVE_BYTES", 2**62)  # more than any disk has
         with pytest.raises(JournalFull, match="make room"):
             add(journal)
         journal.advance({"a": 1})
@@ -422,19 +421,19 @@ def test_a_journal_becomes_smaller_while_the_disk_is_almost_full(
 def test_room_within_the_file_is_used_while_the_disk_is_almost_full(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    journal.register_consumers(["a"], starts_at_end=lambda _: False)
     journal.advance({"a": add(journal, bytes(10_000_000))})
     until(lambda: journal.size == 0)
     free = shutil.disk_usage(journal.path.parent).free
     monkeypatch.setattr(journal_file, "PAGE_BYTES", free)  # what is unused in the file is more than the disk has
-    monkeypatch.setattr(journal_file, "_RESERVED_BYTES", 2 * free)
+    monkeypatch.setattr(journal_file, "_DISK_RESERVE_BYTES", 2 * free)
     assert add(journal) == 2
 
 
 def test_the_file_is_used_again(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "_TICK_BYTES", 2**20)
-    monkeypatch.setattr(journal_file, "_LOG_BYTES", 2**20)
-    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    monkeypatch.setattr(journal_module, "_MAINTENANCE_BYTES", 2**20)
+    monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
+    journal.register_consumers(["a"], starts_at_end=lambda _: False)
     for _ in range(200):
         journal.advance({"a": add(journal, bytes(200_000))})
     assert journal.path.stat().st_size < 8 * 2**20
@@ -446,11 +445,11 @@ def unused_pages(journal: Journal) -> int:
 
 
 def test_room_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_file, "_SPARE_BYTES", 2**20)
-    monkeypatch.setattr(journal_file, "_LOG_BYTES", 2**20)
-    monkeypatch.setattr(journal_file, "_GIVEN_BACK_PAGES", 100)
+    monkeypatch.setattr(journal_file, "_MAX_FREE_BYTES", 2**20)
+    monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
+    monkeypatch.setattr(journal_file, "_RELEASE_BATCH_PAGES", 100)
     journal = Journal(path, max_bytes=PLENTY)
-    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    journal.register_consumers(["a"], starts_at_end=lambda _: False)
     for future in [journal.append("traces", "protobuf", bytes(1_000_000)) for _ in range(20)]:
         future.result(WAIT)
     until(lambda: path.stat().st_size > 15_000_000)
@@ -463,10 +462,10 @@ def test_room_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_log_stays_small_beside_readers_that_never_rest(
     open_journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_file, "_LOG_BYTES", 2**20)
-    monkeypatch.setattr(journal_entries, "_TAIL_BYTES", 0)  # all of them read the file
+    monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
+    monkeypatch.setattr(journal_entries, "_RECENT_BYTES", 0)  # all of them read the file
     journal = open_journal()
-    journal.consumers(["a"], fresh_at_end=lambda _: False)
+    journal.consumers(["a"], starts_at_end=lambda _: False)
     ended = threading.Event()
 
     def read_on() -> None:
@@ -489,7 +488,7 @@ def test_the_log_stays_small_beside_readers_that_never_rest(
 def test_a_reader_that_holds_on_to_the_past_delays_nobody_for_long(
     open_journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_file, "_LOG_BYTES", 2**20)
+    monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
     journal = open_journal()
     log = path.with_name("journal.db-wal")
     add(journal)
@@ -590,10 +589,10 @@ def test_a_journal_is_a_list_that_begins_behind_its_slowest_consumer(
     wanted: list[bytes] = []
     cursors = {"a": 0, "b": 0}
     journal = Journal(path, max_bytes=PLENTY)
-    journal.consumers(cursors, fresh_at_end=lambda _: False)
+    journal.register_consumers(cursors, starts_at_end=lambda _: False)
     for step, value in taken:
         if step == "add":
-            items = [Item("traces", "protobuf", body) for body in value]
+            items = [NewEntry("traces", "protobuf", body) for body in value]
             keys = journal.append_all(items).result(WAIT)
             assert keys == list(range(len(wanted) + 1, len(wanted) + len(items) + 1))
             wanted += value
@@ -604,25 +603,25 @@ def test_a_journal_is_a_list_that_begins_behind_its_slowest_consumer(
         else:
             journal.close()
             journal = Journal(path, max_bytes=PLENTY)
-            journal.consumers(cursors, fresh_at_end=lambda _: False)
+            journal.register_consumers(cursors, starts_at_end=lambda _: False)
         assert journal.last_key == len(wanted)
         slowest = min(cursors.values())
         assert bodies(journal.read(slowest)) == wanted[slowest:]
         for name, key in cursors.items():
             assert journal.cursor(name) == key
-            assert journal.behind(name)[0] == sum(len(body) + ENTRY_BYTES for body in wanted[key:])
+            assert journal.backlog(name)[0] == sum(len(body) + ENTRY_OVERHEAD_BYTES for body in wanted[key:])
     journal.close()
     reopened = Journal(path, max_bytes=PLENTY)
-    assert reopened.size == sum(len(body) + ENTRY_BYTES for body in wanted[min(cursors.values()) :])
+    assert reopened.size == sum(len(body) + ENTRY_OVERHEAD_BYTES for body in wanted[min(cursors.values()) :])
     reopened.close()
 
 
 KILLED = """
 import hashlib, os, random, sys, threading
-from goldspan.gateway.journal.writing import Item, Journal
+from goldspan.gateway.journal.journal import Item, Journal
 
 journal = Journal(sys.argv[1], max_bytes=2**33)
-journal.consumers(["a"], fresh_at_end=lambda _: False)
+journal.consumers(["a"], starts_at_end=lambda _: False)
 
 def tell(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # at once, so that lines of threads do not mix
@@ -701,7 +700,7 @@ def test_what_comes_of_scoring_has_room_where_nothing_else_has(tmp_path: Path) -
         journal.append("traces", "protobuf", bytes(900)).result(30)
     with pytest.raises(JournalFull):
         journal.append("traces", "protobuf", bytes(900))
-    assert journal.why_full() is not None
+    assert journal.full_reason() is not None
     journal.append("traces", "protobuf", bytes(900), origin="enriched").result(30)
     journal.append("logs", "protobuf", bytes(90_000), origin="result").result(30)
     with pytest.raises(JournalFull):
@@ -711,17 +710,17 @@ def test_what_comes_of_scoring_has_room_where_nothing_else_has(tmp_path: Path) -
 
 def test_a_journal_that_turned_a_request_away_says_so_until_there_is_room_again(open_journal, path: Path) -> None:
     journal = open_journal(max_bytes=100_000)
-    journal.consumers(["a"], fresh_at_end=lambda name: False)
+    journal.consumers(["a"], starts_at_end=lambda name: False)
     for _ in range(3):
         add(journal, bytes(30_000))
     with pytest.raises(JournalFull):
         add(journal, bytes(30_000))
-    assert journal.why_full() is not None
+    assert journal.full_reason() is not None
     journal.advance({"a": journal.last_key})
     until(lambda: journal.size == 0)
-    until(lambda: journal.why_full() is None)
+    until(lambda: journal.full_reason() is None)
     add(journal, bytes(30_000))
-    assert journal.why_full() is None
+    assert journal.full_reason() is None
 
 
 def test_a_request_too_large_for_the_room_that_is_left_makes_no_full_journal_of_one_that_takes_others(
@@ -732,13 +731,13 @@ def test_a_request_too_large_for_the_room_that_is_left_makes_no_full_journal_of_
     with pytest.raises(JournalFull):
         add(journal, bytes(60_000))
     add(journal, bytes(100))
-    assert journal.why_full() is None
+    assert journal.full_reason() is None
 
 
 def test_a_request_that_is_larger_than_the_whole_journal_makes_no_full_one_of_an_empty_one(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db", max_bytes=100_000)
     with pytest.raises(JournalFull):
         journal.append("traces", "protobuf", bytes(150_000)).result(30)
-    why = journal.why_full()
+    why = journal.full_reason()
     journal.close()
     assert why is None

@@ -18,16 +18,16 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from gateway_back_ends import BackEnd, back_end
-from gateway_scoring import request
-from gateway_serving import PATIENCE_S, Gateway, eventually
-from gateway_serving import serving as started
 from goldspan import Goldens, Run, evaluate, semconv
-from goldspan.gateway.settings.fields import Settings
-from goldspan.gateway.worker import Worker
-from judge_serving import Model, failure, hang, opinion
-from judge_serving import serving as modelled
-from spans import agent, inside, tool, trace_id
+from goldspan.gateway.server import GatewayWorker
+from goldspan.gateway.settings.gateway_settings import GatewaySettings
+from support.gateway_process import PATIENCE_S, Gateway, eventually
+from support.gateway_process import serving as started
+from support.gateway_scoring_harness import request
+from support.model_endpoint import Model, failure, hang, opinion
+from support.model_endpoint import serving as modelled
+from support.recording_backend import BackEnd, back_end
+from support.span_builders import agent, inside, tool, trace_id
 
 QUICK = ("--grace", "0.2", "--idle", "1", "--goldens", "goldens.yaml")
 KEY = "sk-not-to-be-seen-anywhere"
@@ -315,8 +315,8 @@ def test_verdicts_that_come_within_the_time_for_an_orderly_end_are_stored_and_fo
 
 
 def test_a_verdict_that_comes_when_the_store_is_closed_is_counted_and_raises_nothing(tmp_path: Path) -> None:
-    worker = Worker(Settings(data=tmp_path, judge={"model": "m", "url": "http://127.0.0.1:1/v1"}))
-    worker._verdicts.put(evaluate(Run("t:s"), Goldens([])).revised(2))
+    worker = GatewayWorker(GatewaySettings(data=tmp_path, judge={"model": "m", "url": "http://127.0.0.1:1/v1"}))
+    worker._judge_verdicts.put(evaluate(Run("t:s"), Goldens([])).with_revision(2))
     worker.close()
     assert worker._judge is not None
     assert worker._judge.usage.dropped == 1

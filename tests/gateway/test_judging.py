@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from gateway_scoring import Line, asking, request
-from gateway_serving import PATIENCE_S
 from goldspan import Goldens, semconv
 from goldspan.errors import StoreError
-from goldspan.gateway.scoring import consumer, judging
-from goldspan.gateway.scoring.history import Sight
-from goldspan.gateway.scoring.traces import Patience
-from goldspan.model import ComponentSpans, Evaluation, Run, SpanRecord, Unit
+from goldspan.gateway.scoring import scoring_consumer, trace_evaluation
+from goldspan.gateway.scoring.trace_buffer import FlushPolicy
+from goldspan.gateway.scoring.trace_evaluation import VisibleRuns
+from goldspan.model import ComponentSelector, Evaluation, Run, RunUnit, SpanRecord
 from goldspan.online.pipeline import Pipeline
 from goldspan.store import sqlite as store_module
-from spans import agent, in_trace, inside, span, tool, trace_id
+from support.gateway_process import PATIENCE_S
+from support.gateway_scoring_harness import Line, asking, request
+from support.span_builders import agent, in_trace, inside, span, tool, trace_id
 
 EVENTS: dict[str, Any] = {"results": ["events"], "consumers": ["forward/x"]}
 SAID = {"gen_ai__conversation__id": "s1"}
@@ -38,7 +38,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 def _as_abroad(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails is got past, and tried again without a pause."""
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    monkeypatch.setattr(consumer, "_AFTER_FAILURE", 0.0)
+    monkeypatch.setattr(scoring_consumer, "_RETRY_SECONDS", 0.0)
 
 
 class Failing:
@@ -68,7 +68,7 @@ def stored(line: Line) -> dict[str, tuple[str, int, int, list[str]]]:
         run_id: (
             run.current.document["unit"],
             run.current.revision,
-            run.evaluations,
+            run.evaluation_count,
             run.current.document["tools_used"],
         )
         for run_id, run in line.runs().items()
@@ -134,7 +134,7 @@ def test_a_conversation_is_still_there_when_a_span_of_its_request_came_too_late(
 
 
 @pytest.mark.parametrize("units", [["request"], ["component"]])
-def test_what_is_scored_no_longer_after_a_restart_stays_as_it_was(tmp_path: Path, units: list[Unit]) -> None:
+def test_what_is_scored_no_longer_after_a_restart_stays_as_it_was(tmp_path: Path, units: list[RunUnit]) -> None:
     line = Line(tmp_path)
     line.post(request(*delegating()))
     line.wait(1.0)
@@ -171,7 +171,7 @@ def _raises(*_: object) -> Any:
 
 
 def test_a_span_that_is_a_request_and_a_component_is_both_in_the_store(tmp_path: Path) -> None:
-    line = Line(tmp_path, goldens=Goldens(components=[ComponentSpans("desk", span="invoke_agent helper")]))
+    line = Line(tmp_path, goldens=Goldens(components=[ComponentSelector("desk", span="invoke_agent helper")]))
     root, first, late = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait(1.0)
@@ -319,12 +319,12 @@ def _log_of_session(number: int, name: str, told: dict[str, str]) -> bytes:
 
 
 def test_a_trace_that_cannot_be_judged_keeps_no_other_back(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    look = judging.sight_of
+    look = trace_evaluation.visible_runs
 
-    def fails_for_one(records: Sequence[SpanRecord], runs: Sequence[Run]) -> Sight:
+    def fails_for_one(records: Sequence[SpanRecord], runs: Sequence[Run]) -> VisibleRuns:
         return _raises() if records[0].trace_id == trace_id(0) else look(records, runs)
 
-    monkeypatch.setattr(judging, "sight_of", fails_for_one)
+    monkeypatch.setattr(trace_evaluation, "visible_runs", fails_for_one)
     for number in range(3):
         line.post(request(*asking(number, "search")))
     line.wait(1.0)
@@ -385,7 +385,7 @@ def test_what_makes_way_while_the_store_is_busy_is_scored_later(
 ) -> None:
     """What keeps the journal from being let go is judged as it is, unless that cannot be done."""
     line = Line(tmp_path, max_backlog_bytes=2_000)
-    busy = Failing(monkeypatch, line.store, "knows_trace")
+    busy = Failing(monkeypatch, line.store, "has_trace")
     line.post(request(*asking(0, "search")[1:]))
     line.wait()
     busy.times = 1
@@ -404,12 +404,12 @@ def test_what_makes_way_while_the_store_is_busy_is_scored_later(
 def test_a_store_that_fails_while_it_ends_is_asked_no_more_than_a_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(tmp_path, patience=Patience(grace=1.0, idle=10.0, late=60.0, lifetime=1.0))
+    line = Line(tmp_path, patience=FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=1.0))
     for number in range(3):
         line.post(request(*asking(number, "search")))
     line.wait()
     line.now += 1.0  # so that nothing is put off any more
-    busy = Failing(monkeypatch, line.store, "knows_trace", 1_000)
+    busy = Failing(monkeypatch, line.store, "has_trace", 1_000)
     scoring = line.scoring[0]
     scoring._stopping.set()
     scoring.start()
@@ -428,8 +428,8 @@ def test_a_store_that_fails_while_it_ends_is_asked_no_more_than_a_few_times(
 def test_more_runs_of_a_trace_than_the_store_tells_at_once_are_all_known_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "MOST_AT_ONCE", 10)
-    monkeypatch.setattr("goldspan.gateway.scoring.history.MOST_AT_ONCE", 10, raising=False)
+    monkeypatch.setattr(store_module, "MAX_PAGE_SIZE", 10)
+    monkeypatch.setattr("goldspan.gateway.scoring.trace_evaluation.MOST_AT_ONCE", 10, raising=False)
     line = Line(tmp_path, **EVENTS)
     pin(line)
     server = span("server", **in_trace(0))

@@ -22,10 +22,10 @@ from pathlib import Path
 import pytest
 
 from capture.receivers import plain
-from gateway_back_ends import BackEnd, Mood, back_end
-from gateway_runs import GOLDENS, Request, request
-from gateway_serving import PATIENCE_S, Gateway, eventually
 from goldspan.store import SqliteStore, open_store
+from support.gateway_agent_runs import GOLDENS, Request, request
+from support.gateway_process import PATIENCE_S, Gateway, eventually
+from support.recording_backend import BackEnd, Mood, back_end
 
 ROUNDS = max(4, int(50 * float(os.environ.get("STRESS", "1"))))
 """How often the gateway is killed; `STRESS=0.1` makes it a tenth, and it is never less than four times."""

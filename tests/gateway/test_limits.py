@@ -8,14 +8,14 @@ from dataclasses import fields, replace
 import pytest
 
 from goldspan.errors import ConfigurationError
-from goldspan.gateway.limits import LIMITS, MAX_DEPTH, Limits
+from goldspan.gateway.resource_limits import LIMITS, MAX_DEPTH, ResourceLimits
 
 
 def test_every_limit_has_its_line_in_the_table_and_the_depth_is_no_setting():
-    assert {limit.name for limit in LIMITS} == {field.name for field in fields(Limits)} | {"max_depth"}
+    assert {limit.name for limit in LIMITS} == {field.name for field in fields(ResourceLimits)} | {"max_depth"}
     assert len(LIMITS) == len({limit.name for limit in LIMITS})
     defaults = {limit.name: limit.default for limit in LIMITS}
-    assert defaults == {field.name: field.default for field in fields(Limits)} | {"max_depth": MAX_DEPTH}
+    assert defaults == {field.name: field.default for field in fields(ResourceLimits)} | {"max_depth": MAX_DEPTH}
 
 
 def test_what_is_answered_over_http_is_answered_over_grpc():
@@ -23,14 +23,14 @@ def test_what_is_answered_over_http_is_answered_over_grpc():
     assert all(limit.unit and limit.effect for limit in LIMITS)
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+@pytest.mark.parametrize("name", [field.name for field in fields(ResourceLimits)])
 @pytest.mark.parametrize("value", [0, -1, True, "5", None, math.nan])
 def test_a_limit_is_a_positive_number(name, value):
     with pytest.raises(ConfigurationError, match=f"^{name} is a .*number .* not "):
-        replace(Limits(), **{name: value})
+        replace(ResourceLimits(), **{name: value})
 
 
 def test_seconds_may_be_fractions_and_counts_may_not():
-    assert Limits(header_seconds=0.5).header_seconds == 0.5
+    assert ResourceLimits(header_seconds=0.5).header_seconds == 0.5
     with pytest.raises(ConfigurationError, match=r"max_spans is a whole number of at least 1, not 1\.5"):
-        Limits(max_spans=1.5)  # type: ignore[arg-type]
+        ResourceLimits(max_spans=1.5)  # type: ignore[arg-type]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from api_worlds import DOCUMENT, World, serving
-from evaluations import evaluation
 from goldspan import Goldens
-from goldspan.gateway.api.openapi import OPERATIONS, REFUSALS
+from goldspan.gateway.openapi import ERROR_DESCRIPTIONS, OPERATIONS
 from goldspan.store import RunFilter, open_store
 from recipes.environments import is_there, python_of
+from support.api_server import DOCUMENT, World, serving
+from support.evaluation_builders import evaluation
 
 EXAMPLES = 40
 PATIENCE_S = 300
@@ -37,7 +37,7 @@ def test_every_refusal_is_described_and_has_the_same_form() -> None:
     for methods in DOCUMENT["paths"].values():
         for told in methods.values():
             statuses = set(told["responses"]) - {"200"}
-            assert {"400", "401", "403", "405", "503"} <= statuses <= set(map(str, REFUSALS))
+            assert {"400", "401", "403", "405", "503"} <= statuses <= set(map(str, ERROR_DESCRIPTIONS))
             for status in statuses:
                 schema = told["responses"][status]["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/Error"}

@@ -8,12 +8,16 @@ from email.utils import formatdate
 import pytest
 from google.rpc.status_pb2 import Status
 
-from gateway_destinations import Answer, GrpcBackEnd, running, traces, trailing
-from goldspan.gateway.forwarding.backends import BackEnd
-from goldspan.gateway.forwarding.grpc_sender import GrpcSender, grpc_outcome
-from goldspan.gateway.forwarding.outcomes import http_outcome, seconds_of
-from goldspan.gateway.forwarding.pacing import BARRED_SECONDS, MAX_SECONDS, Pace, pause
-from goldspan.gateway.forwarding.parts import Part
+from goldspan.gateway.exporting.backends import Backend
+from goldspan.gateway.exporting.outgoing_requests import (
+    MAX_BACKOFF_SECONDS,
+    MISCONFIGURED_BACKOFF_SECONDS,
+    Backoff,
+    OutgoingRequest,
+    backoff_seconds,
+)
+from goldspan.gateway.exporting.senders import GrpcSender, grpc_result, http_result, parse_retry_after
+from support.faulty_backends import Answer, GrpcBackEnd, running, traces, trailing
 
 
 @pytest.mark.parametrize(
@@ -30,7 +34,7 @@ from goldspan.gateway.forwarding.parts import Part
     ],
 )
 def test_http_answers_mean_what_otlp_says(status: int, kind: str) -> None:
-    assert http_outcome(status, "traces", {}, b"").kind == kind
+    assert http_result(status, "traces", {}, b"").kind == kind
 
 
 @pytest.mark.parametrize(
@@ -46,9 +50,9 @@ def test_http_answers_mean_what_otlp_says(status: int, kind: str) -> None:
     ],
 )
 def test_grpc_answers_mean_what_otlp_says(code: str, kind: str, kind_with_a_time: str) -> None:
-    assert grpc_outcome(code, "", ()).kind == kind
-    outcome = grpc_outcome(code, "", trailing(Answer(retry_seconds=1.5)))
-    assert (outcome.kind, outcome.wait) == (kind_with_a_time, 1.5)
+    assert grpc_result(code, "", ()).kind == kind
+    outcome = grpc_result(code, "", trailing(Answer(retry_seconds=1.5)))
+    assert (outcome.kind, outcome.retry_after_seconds) == (kind_with_a_time, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,7 @@ def test_grpc_answers_mean_what_otlp_says(code: str, kind: str, kind_with_a_time
     ],
 )
 def test_grpc_servers_have_many_words_for_too_large(code: str, details: str) -> None:
-    assert grpc_outcome(code, details, ()).kind == "too_large"
+    assert grpc_result(code, details, ()).kind == "too_large"
 
 
 @pytest.mark.parametrize(
@@ -73,10 +77,13 @@ def test_grpc_servers_have_many_words_for_too_large(code: str, details: str) -> 
     ],
 )
 def test_details_that_say_no_time_are_no_time(metadata: list[tuple[str, str | bytes]]) -> None:
-    assert grpc_outcome("UNAVAILABLE", "", metadata).wait is None
+    assert grpc_result("UNAVAILABLE", "", metadata).retry_after_seconds is None
     other = Status(code=8)
     other.details.add().Pack(Status(code=8))
-    assert grpc_outcome("UNAVAILABLE", "", [("grpc-status-details-bin", other.SerializeToString())]).wait is None
+    assert (
+        grpc_result("UNAVAILABLE", "", [("grpc-status-details-bin", other.SerializeToString())]).retry_after_seconds
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,23 +101,23 @@ def test_details_that_say_no_time_are_no_time(metadata: list[tuple[str, str | by
     ],
 )
 def test_times_that_are_asked_for_are_bounded(written: str | None, seconds: float | None) -> None:
-    assert seconds_of(written) == seconds
-    assert grpc_outcome("UNAVAILABLE", "", trailing(Answer(retry_seconds=86_400))).wait == 600
-    assert grpc_outcome("UNAVAILABLE", "", trailing(Answer(retry_seconds=-5))).wait == 0
+    assert parse_retry_after(written) == seconds
+    assert grpc_result("UNAVAILABLE", "", trailing(Answer(retry_seconds=86_400))).retry_after_seconds == 600
+    assert grpc_result("UNAVAILABLE", "", trailing(Answer(retry_seconds=-5))).retry_after_seconds == 0
 
 
 def test_a_date_is_so_far_from_now() -> None:
-    seconds = seconds_of(formatdate(time.time() + 300, usegmt=True))
+    seconds = parse_retry_after(formatdate(time.time() + 300, usegmt=True))
     assert seconds is not None
     assert 0 < seconds <= 300
 
 
 def test_a_sender_that_was_closed_says_so() -> None:
     with running(GrpcBackEnd()) as back:
-        sender = GrpcSender(BackEnd.parse(back.url))
-        assert sender.send("traces", Part("protobuf", traces("one"))).kind == "taken"
+        sender = GrpcSender(Backend.parse(back.url))
+        assert sender.send("traces", OutgoingRequest("protobuf", traces("one"))).kind == "taken"
         sender.close()
-        outcome = sender.send("traces", Part("protobuf", traces("two")))
+        outcome = sender.send("traces", OutgoingRequest("protobuf", traces("two")))
     assert (outcome.kind, outcome.status) == ("failed", "CANCELLED")
     assert "closed" in outcome.message
 
@@ -119,46 +126,55 @@ def test_a_sender_that_was_closed_says_so() -> None:
 
 
 def test_pauses_double_up_to_a_minute_with_full_jitter() -> None:
-    assert [pause(failures, initial=1, chance=lambda: 1.0) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert pause(10**6, initial=1, chance=lambda: 1.0) == MAX_SECONDS
-    assert pause(3, initial=1, chance=lambda: 0.25) == 1
-    assert pause(3, initial=1, chance=lambda: 0.0) == 0
+    assert [backoff_seconds(failures, initial=1, random_fraction=lambda: 1.0) for failures in range(1, 9)] == [
+        1,
+        2,
+        4,
+        8,
+        16,
+        32,
+        60,
+        60,
+    ]
+    assert backoff_seconds(10**6, initial=1, random_fraction=lambda: 1.0) == MAX_BACKOFF_SECONDS
+    assert backoff_seconds(3, initial=1, random_fraction=lambda: 0.25) == 1
+    assert backoff_seconds(3, initial=1, random_fraction=lambda: 0.0) == 0
 
 
 def test_what_fails_at_once_is_one_failure() -> None:
-    pace = Pace(chance=lambda: 1.0)
+    pace = Backoff(random_fraction=lambda: 1.0)
     for _ in range(4):
-        pace.fail(0, 100.0, wait=None, barred=False)
-    assert (pace.failures, pace.rests_until, pace.round) == (1, 101.0, 1)
-    pace.fail(1, 101.0, wait=None, barred=False)
-    assert (pace.failures, pace.rests_until) == (2, 103.0)
+        pace.record_failure(0, 100.0, retry_after_seconds=None, is_misconfigured=False)
+    assert (pace.failures, pace.retry_at, pace.round) == (1, 101.0, 1)
+    pace.record_failure(1, 101.0, retry_after_seconds=None, is_misconfigured=False)
+    assert (pace.failures, pace.retry_at) == (2, 103.0)
 
 
 def test_the_time_that_was_asked_for_is_the_least_whoever_hears_of_it() -> None:
-    pace = Pace(chance=lambda: 1.0)
-    pace.fail(0, 100.0, wait=30.0, barred=False)
-    assert pace.rests_until == 130.0
-    pace.fail(0, 100.0, wait=40.0, barred=False)  # of the same round
-    assert (pace.failures, pace.rests_until) == (1, 140.0)
-    pace.fail(1, 140.0, wait=0.5, barred=False)
-    assert pace.rests_until == 142.0
+    pace = Backoff(random_fraction=lambda: 1.0)
+    pace.record_failure(0, 100.0, retry_after_seconds=30.0, is_misconfigured=False)
+    assert pace.retry_at == 130.0
+    pace.record_failure(0, 100.0, retry_after_seconds=40.0, is_misconfigured=False)  # of the same round
+    assert (pace.failures, pace.retry_at) == (1, 140.0)
+    pace.record_failure(1, 140.0, retry_after_seconds=0.5, is_misconfigured=False)
+    assert pace.retry_at == 142.0
 
 
 def test_wrong_settings_are_asked_about_seldom() -> None:
-    pace = Pace(chance=lambda: 1.0)
-    pace.fail(0, 0.0, wait=None, barred=True)
-    assert pace.rests_until == BARRED_SECONDS
+    pace = Backoff(random_fraction=lambda: 1.0)
+    pace.record_failure(0, 0.0, retry_after_seconds=None, is_misconfigured=True)
+    assert pace.retry_at == MISCONFIGURED_BACKOFF_SECONDS
 
 
 def test_one_success_begins_anew() -> None:
-    pace = Pace(chance=lambda: 1.0)
-    assert not pace.failing
+    pace = Backoff(random_fraction=lambda: 1.0)
+    assert not pace.is_failing
     for number in range(5):
-        pace.fail(number, 0.0, wait=None, barred=False)
-    assert pace.failing
-    pace.succeed()
-    assert (pace.failing, pace.failures, pace.round) == (False, 0, 6)
-    pace.fail(5, 1_000.0, wait=None, barred=False)  # it was under way before that
-    assert not pace.failing
-    pace.succeed()
+        pace.record_failure(number, 0.0, retry_after_seconds=None, is_misconfigured=False)
+    assert pace.is_failing
+    pace.record_success()
+    assert (pace.is_failing, pace.failures, pace.round) == (False, 0, 6)
+    pace.record_failure(5, 1_000.0, retry_after_seconds=None, is_misconfigured=False)  # it was under way before that
+    assert not pace.is_failing
+    pace.record_success()
     assert pace.round == 6

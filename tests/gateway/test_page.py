@@ -16,13 +16,13 @@ import yaml
 from typer.testing import CliRunner
 
 from capture.receivers import plain
-from docs_examples import ROOT, Block, blocks, commands, matches
-from gateway_back_ends import back_end
-from gateway_serving import Gateway, eventually, serving
 from goldspan.cli.app import app
-from goldspan.gateway.forwarding.backends import BackEnd
-from goldspan.gateway.limits import LIMITS
-from goldspan.gateway.settings.configuration import load
+from goldspan.gateway.exporting.backends import Backend
+from goldspan.gateway.resource_limits import LIMITS
+from goldspan.gateway.settings.settings_loader import load_settings
+from support.docs_examples import ROOT, Block, blocks, commands, matches
+from support.gateway_process import Gateway, eventually, serving
+from support.recording_backend import back_end
 
 PAGE = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
 BLOCKS = list(blocks(PAGE))
@@ -96,12 +96,12 @@ def test_its_example_of_back_ends_is_read_and_every_key_of_one_is_told(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VENDOR_TOKEN", "secret")
     (tmp_path / "goldspan.yaml").write_text(_file("back-ends.yaml").text)
-    collector, vendor = load().back_ends
+    collector, vendor = load_settings().back_ends
     assert (collector.protocol, collector.compression) == ("grpc", "gzip")
     assert vendor.headers == {"authorization": "Bearer secret"}
     table = PAGE[PAGE.index("| `endpoint` |") :].partition("\n\n")[0]
     told = set(re.findall(r"`(\w+)`", "\n".join(line.split("|")[1] for line in table.splitlines())))
-    assert told == {field.name for field in fields(BackEnd)} - {"insecure"}
+    assert told == {field.name for field in fields(Backend)} - {"insecure"}
 
 
 def test_the_collector_that_it_shows_is_the_one_in_deploy() -> None:

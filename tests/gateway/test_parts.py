@@ -12,9 +12,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway_destinations import span_names, traces
-from goldspan.gateway.forwarding.parts import Part, as_protobuf, halves
-from goldspan.otlp.decoding import DecodeError
+from goldspan.gateway.exporting.outgoing_requests import OutgoingRequest, json_to_protobuf, split_in_half
+from goldspan.otlp.decode_results import DecodeError
+from support.faulty_backends import span_names, traces
 
 TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "eee19b7ec3c1b174"
 
@@ -24,7 +24,7 @@ def request_of(*spans: dict[str, Any]) -> bytes:
 
 
 def read(body: bytes) -> Any:
-    request = ExportTraceServiceRequest.FromString(as_protobuf("traces", body))
+    request = ExportTraceServiceRequest.FromString(json_to_protobuf("traces", body))
     return request.resource_spans[0].scope_spans[0].spans
 
 
@@ -95,13 +95,15 @@ def test_an_item_that_is_wrong_is_left_out_alone(wrong: dict[str, Any]) -> None:
 def test_logs_and_metrics_are_put_into_protobuf_too() -> None:
     log = {"traceId": TRACE, "spanId": SPAN, "eventName": "e", "body": {"stringValue": "b"}, "severityNumber": 9}
     body = json.dumps({"resourceLogs": [{"scopeLogs": [{"scope": {"name": "s"}, "logRecords": [log]}]}]})
-    logs = ExportLogsServiceRequest.FromString(as_protobuf("logs", b"\xef\xbb\xbf \n" + body.encode()))
+    logs = ExportLogsServiceRequest.FromString(json_to_protobuf("logs", b"\xef\xbb\xbf \n" + body.encode()))
     record = logs.resource_logs[0].scope_logs[0].log_records[0]
     assert (record.trace_id.hex(), record.span_id.hex(), record.event_name) == (TRACE, SPAN, "e")
     point = {"asInt": "3", "timeUnixNano": "1", "exemplars": [{"traceId": TRACE, "spanId": SPAN, "asDouble": 1.5}]}
     metric = {"name": "m", "sum": {"dataPoints": [point], "aggregationTemporality": 2, "isMonotonic": True}}
     metrics = ExportMetricsServiceRequest.FromString(
-        as_protobuf("metrics", json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}).encode())
+        json_to_protobuf(
+            "metrics", json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}).encode()
+        )
     )
     (read_point,) = metrics.resource_metrics[0].scope_metrics[0].metrics[0].sum.data_points
     assert (read_point.as_int, read_point.exemplars[0].trace_id.hex()) == (3, TRACE)
@@ -111,7 +113,7 @@ def test_what_was_called_otherwise_before_2022_is_called_as_today() -> None:
     spans = [{"traceId": TRACE, "spanId": SPAN, "name": "old"}]
     scope = {"instrumentationLibrary": {"name": "library"}, "spans": spans}
     body = json.dumps({"resourceSpans": [{"instrumentationLibrarySpans": [scope]}]}).encode()
-    request = ExportTraceServiceRequest.FromString(as_protobuf("traces", body))
+    request = ExportTraceServiceRequest.FromString(json_to_protobuf("traces", body))
     (scope_spans,) = request.resource_spans[0].scope_spans
     assert (scope_spans.scope.name, [span.name for span in scope_spans.spans]) == ("library", ["old"])
 
@@ -134,17 +136,17 @@ def test_what_was_called_otherwise_before_2022_is_called_as_today() -> None:
 )
 def test_what_is_no_request_at_all_is_told(body: bytes) -> None:
     with pytest.raises(DecodeError):
-        as_protobuf("traces", body)
+        json_to_protobuf("traces", body)
 
 
 @given(st.integers(1, 40))
 def test_halves_are_together_what_was_whole(count: int) -> None:
     names = [f"span {number}" for number in range(count)]
-    waiting = [Part("protobuf", traces(*names))]
-    alone: list[Part] = []
+    waiting = [OutgoingRequest("protobuf", traces(*names))]
+    alone: list[OutgoingRequest] = []
     while waiting:
         part = waiting.pop()
-        divided = halves("traces", part)
+        divided = split_in_half("traces", part)
         if divided is None:
             alone.append(part)
         else:
@@ -162,7 +164,7 @@ def test_halves_are_together_what_was_whole(count: int) -> None:
 
 def test_what_newer_senders_write_stays_in_both_halves() -> None:
     unknown = b"\xfa\x3e\x03new"  # a field that this version of OTLP does not have
-    divided = halves("traces", Part("protobuf", traces("one", "two") + unknown))
+    divided = split_in_half("traces", OutgoingRequest("protobuf", traces("one", "two") + unknown))
     assert divided is not None
     assert all(unknown in half.body for half in divided)
 
@@ -170,19 +172,21 @@ def test_what_newer_senders_write_stays_in_both_halves() -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        Part("protobuf", b""),
-        Part("protobuf", b"\x0a\x00"),
-        Part("protobuf", b"garbage"),
-        Part("json", b"garbage"),
-        Part("protobuf", traces("one")),
+        OutgoingRequest("protobuf", b""),
+        OutgoingRequest("protobuf", b"\x0a\x00"),
+        OutgoingRequest("protobuf", b"garbage"),
+        OutgoingRequest("json", b"garbage"),
+        OutgoingRequest("protobuf", traces("one")),
     ],
 )
-def test_what_has_no_halves_stays_whole(part: Part) -> None:
-    assert halves("traces", part) is None
+def test_what_has_no_halves_stays_whole(part: OutgoingRequest) -> None:
+    assert split_in_half("traces", part) is None
 
 
 def test_json_is_divided_in_protobuf() -> None:
     right = {"traceId": TRACE, "spanId": SPAN}
-    divided = halves("traces", Part("json", request_of({**right, "name": "one"}, {**right, "name": "two"})))
+    divided = split_in_half(
+        "traces", OutgoingRequest("json", request_of({**right, "name": "one"}, {**right, "name": "two"}))
+    )
     assert divided is not None
     assert [(half.media, span_names(half.body)) for half in divided] == [("protobuf", ["one"]), ("protobuf", ["two"])]

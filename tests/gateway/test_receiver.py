@@ -15,11 +15,21 @@ import pytest
 import uvloop
 from google.rpc.status_pb2 import Status
 
-from gateway_doors import LONG_TO_READ, PATIENCE, Doors, OpenDoors, export_request, head, readers_busy, until, whole
 from goldspan import _guard, semconv
-from goldspan.gateway.doors import receiver as receiving
-from goldspan.gateway.journal import file as journal_file
-from goldspan.gateway.limits import Limits
+from goldspan.gateway.journal import journal_file
+from goldspan.gateway.receivers import ingest as receiving
+from goldspan.gateway.resource_limits import ResourceLimits
+from support.gateway_receivers import (
+    LONG_TO_READ,
+    PATIENCE,
+    Doors,
+    OpenDoors,
+    export_request,
+    head,
+    readers_busy,
+    until,
+    whole,
+)
 
 SPANS = export_request(3)
 MIB = 2**20
@@ -32,14 +42,14 @@ def refused(doors: Doors) -> dict[str, int]:
 
 
 def test_only_so_many_requests_are_under_way(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_requests=2))
+    doors = open_doors(limits=ResourceLimits(max_requests=2))
     with readers_busy(doors):
         waiting = [doors.wire(), doors.wire(), doors.wire()]
         waiting[2].send(head("/v1/traces", f"content-length: {len(SPANS)}"))  # not complete before the others are
-        until(lambda: doors.receiver.under_way == 1)
+        until(lambda: doors.receiver.requests_in_flight == 1)
         for wire in waiting[:2]:
             wire.send(whole(LONG_TO_READ))
-        until(lambda: doors.receiver.bytes_held == 2 * len(LONG_TO_READ))
+        until(lambda: doors.receiver.bytes_in_flight == 2 * len(LONG_TO_READ))
         reply = doors.post(SPANS)
         assert (reply.status, reply.headers["retry-after"], Status.FromString(reply.body).code) == (429, "1", 8)
         waiting[2].send(SPANS)
@@ -51,11 +61,11 @@ def test_only_so_many_requests_are_under_way(open_doors: OpenDoors) -> None:
 
 
 def test_requests_that_are_not_complete_leave_room_for_those_that_are(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_requests=2))
+    doors = open_doors(limits=ResourceLimits(max_requests=2))
     slow = [doors.wire() for _ in range(20)]
     for wire in slow:
         wire.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
-    until(lambda: doors.receiver.under_way == 20)
+    until(lambda: doors.receiver.requests_in_flight == 20)
     assert [doors.post(SPANS).status for _ in range(5)] == [200] * 5
     for wire in slow:
         wire.send(SPANS[10:])
@@ -64,16 +74,16 @@ def test_requests_that_are_not_complete_leave_room_for_those_that_are(open_doors
 
 
 def test_bodies_hold_only_so_much_together(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_received_bytes=MIB))
+    doors = open_doors(limits=ResourceLimits(max_received_bytes=MIB))
     slow = doors.wire()
     slow.send(head("/v1/traces", f"content-length: {MIB}"), b"x" * (MIB - 1_000))
-    until(lambda: doors.receiver.bytes_held == MIB - 1_000)
+    until(lambda: doors.receiver.bytes_in_flight == MIB - 1_000)
     reply = doors.post(export_request(100))
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
     assert doors.post(gzip.compress(export_request(100)), content_encoding="gzip").status == 429
     assert doors.post(SPANS).status == 200
     slow.close()
-    until(lambda: doors.receiver.bytes_held == 0)
+    until(lambda: doors.receiver.bytes_in_flight == 0)
     assert doors.post(export_request(100)).status == 200
     assert refused(doors) == {"max_received_bytes": 2}
 
@@ -81,30 +91,30 @@ def test_bodies_hold_only_so_much_together(open_doors: OpenDoors) -> None:
 def test_bodies_that_do_not_become_complete_make_room_for_others(
     open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiving, "SLOW_SECONDS", 0)
-    doors = open_doors(limits=Limits(max_received_bytes=MIB))
+    monkeypatch.setattr(receiving, "SLOW_BODY_SECONDS", 0)
+    doors = open_doors(limits=ResourceLimits(max_received_bytes=MIB))
     longer, shorter = doors.wire(), doors.wire()
     for wire, length in ((shorter, 10_000), (longer, MIB - 11_000)):
-        held = doors.receiver.bytes_held
+        held = doors.receiver.bytes_in_flight
         wire.send(head("/v1/traces", f"content-length: {len(SPANS) + length}"), b"x" * length)
-        until(lambda held=held, length=length: doors.receiver.bytes_held == held + length)
+        until(lambda held=held, length=length: doors.receiver.bytes_in_flight == held + length)
     assert doors.post(export_request(100)).status == 200
     reply = longer.reply()
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
-    assert doors.receiver.bytes_held == 10_000
+    assert doors.receiver.bytes_in_flight == 10_000
     shorter.close()
-    until(lambda: doors.receiver.bytes_held == doors.receiver.under_way == 0)
+    until(lambda: doors.receiver.bytes_in_flight == doors.receiver.requests_in_flight == 0)
     assert refused(doors) == {"max_received_bytes": 1}
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_body_that_is_here_when_its_time_is_over_is_taken(open_doors: OpenDoors, loop: Any) -> None:
     """Also where the loop lags, and has seen nothing of it."""
-    doors = open_doors(limits=Limits(body_seconds=0.2), loop=loop)
+    doors = open_doors(limits=ResourceLimits(body_seconds=0.2), loop=loop)
     wire = doors.wire()
     long = export_request(3_000)
     wire.send(head("/v1/traces", f"content-length: {len(long)}"))
-    until(lambda: doors.receiver.under_way)
+    until(lambda: doors.receiver.requests_in_flight)
     lagging = threading.Event()
 
     def lag() -> None:
@@ -119,7 +129,7 @@ def test_a_body_that_is_here_when_its_time_is_over_is_taken(open_doors: OpenDoor
 
 
 def test_a_body_that_comes_drop_by_drop_is_not_waited_for_either(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(body_seconds=0.1))
+    doors = open_doors(limits=ResourceLimits(body_seconds=0.1))
     wire = doors.wire()
     wire.send(head("/v1/traces", "content-length: 1000000"))
     stopped = threading.Event()
@@ -146,21 +156,21 @@ def test_a_full_journal_is_answered_503_and_nothing_is_acknowledged(open_doors: 
     reply = doors.post(export_request(100))
     assert (reply.status, reply.headers["retry-after"], Status.FromString(reply.body).code) == (503, "5", 14)
     assert len(doors.entries()) == statuses.count(200)
-    assert doors.receiver.bytes_held == doors.receiver.under_way == 0
+    assert doors.receiver.bytes_in_flight == doors.receiver.requests_in_flight == 0
     assert refused(doors) == {"max_journal_bytes": statuses.count(503) + 1}
 
 
 def test_why_nothing_is_taken_is_logged_now_and_then_and_not_for_each_request(
     open_doors: OpenDoors, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiving, "TELLING_SECONDS", 3_600.0)
+    monkeypatch.setattr(receiving, "LOG_INTERVAL_SECONDS", 3_600.0)
     doors = open_doors(journal_bytes=1_000)
     for _ in range(20):
         assert doors.post(export_request(100)).status == 503
     (told,) = caplog.messages
     assert "requests are refused" in told
     assert "raise max_journal_bytes" in told
-    monkeypatch.setattr(receiving, "TELLING_SECONDS", 0.0)  # they are over
+    monkeypatch.setattr(receiving, "LOG_INTERVAL_SECONDS", 0.0)  # they are over
     for _ in range(2):
         assert doors.post(export_request(100)).status == 503
     assert caplog.messages == [told] * 3
@@ -172,14 +182,14 @@ def test_while_the_disk_is_almost_full_nothing_is_taken_and_it_is_said_why(
     doors = open_doors()
     with monkeypatch.context() as patched:
         free = shutil.disk_usage(doors.path.parent).free
-        patched.setattr(journal_file, "_RESERVED_BYTES", free * 3 // 2)
+        patched.setattr(journal_file, "_DISK_RESERVE_BYTES", free * 3 // 2)
         replies = [doors.post(SPANS) for _ in range(5)]
         assert {(reply.status, reply.headers["retry-after"]) for reply in replies} == {(503, "5")}
         (told,) = caplog.messages
         assert "the disk is almost full" in told
-        assert doors.journal.why_full() == "the disk is almost full"
+        assert doors.journal.full_reason() == "the disk is almost full"
         doors.journal.append("logs", "protobuf", SPANS, origin="result").result(PATIENCE)  # what scoring has to say
-    assert doors.journal.why_full() is None
+    assert doors.journal.full_reason() is None
     assert doors.post(SPANS).status == 200
     assert [entry.origin for entry in doors.entries()] == ["result", "received"]
     assert refused(doors) == {"max_journal_bytes": 5}
@@ -192,7 +202,7 @@ def test_a_disk_that_does_not_take_it_is_answered_503_until_it_does(open_doors: 
     connection.execute("ALTER TABLE entries RENAME TO gone")
     reply = doors.post(SPANS)
     assert (reply.status, reply.headers["retry-after"]) == (503, "5")
-    assert _guard.failures["write the journal"] == 1
+    assert _guard.failure_counts["write the journal"] == 1
     connection.execute("ALTER TABLE gone RENAME TO entries")
     connection.close()
     assert doors.post(SPANS).status == 200
@@ -202,7 +212,7 @@ def test_a_disk_that_does_not_take_it_is_answered_503_until_it_does(open_doors: 
 def test_while_it_drains_new_requests_are_for_somebody_else(doors: Doors) -> None:
     slow = doors.wire()
     slow.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
-    until(lambda: doors.receiver.under_way == 1)
+    until(lambda: doors.receiver.requests_in_flight == 1)
     doors.receiver.drain()
     reply = doors.post(SPANS)
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
@@ -218,12 +228,12 @@ def test_a_failure_of_ours_is_counted_and_the_client_keeps_what_it_sent(
         raise ZeroDivisionError("a secret")
 
     monkeypatch.delenv("GOLDSPAN_STRICT")
-    monkeypatch.setattr(receiving, "read", broken)
+    monkeypatch.setattr(receiving, "validate_request", broken)
     doors = open_doors()
     reply = doors.post(SPANS)
     assert (reply.status, reply.headers["retry-after"]) == (503, "5")
     assert b"secret" not in reply.body
-    assert _guard.failures["receive a request"] == 1
+    assert _guard.failure_counts["receive a request"] == 1
 
 
 def test_many_at_once_are_all_acknowledged_and_all_there(doors: Doors) -> None:
@@ -261,7 +271,7 @@ def test_a_client_that_went_away_before_its_commit_has_sent_what_it_sent(doors: 
         wire.send(whole(SPANS))
         wire.close()
     until(lambda: len(doors.entries()) == 20)
-    until(lambda: doors.receiver.under_way == 0)
+    until(lambda: doors.receiver.requests_in_flight == 0)
 
 
 def test_on_the_other_event_loop_it_is_the_same(open_doors: OpenDoors) -> None:

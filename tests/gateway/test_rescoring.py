@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
-from goldspan.gateway.api.rescoring import NotKeptError, judged_again
-from goldspan.judge.selection import Combination, limited, not_answered, with_selection
+from goldspan.gateway.api_routes import MissingRunDataError, reevaluate_stored
+from goldspan.judge.tool_selection import Combination, failed_score, with_threshold, with_tool_selection
 from goldspan.model import Judgement, Score
-from goldspan.sinks.documents import evaluation_document, to_json
+from goldspan.sinks.serialization import evaluation_document, to_json
 from goldspan.store import StoredEvaluation
-from goldspan.store.documents import stored_document
+from goldspan.store.run_records import evaluation_to_document
 
 _values = st.none() | st.booleans() | st.integers(0, 2) | st.text(max_size=2)
 _calls = st.builds(
@@ -46,7 +46,7 @@ _goldens = st.builds(
 
 
 def kept(evaluation: Evaluation, *, keep_arguments: bool) -> StoredEvaluation:
-    document = json.loads(to_json(stored_document(evaluation, keep_arguments=keep_arguments)))
+    document = json.loads(to_json(evaluation_to_document(evaluation, keep_arguments=keep_arguments)))
     return StoredEvaluation(evaluation.run.run_id, evaluation.revision, evaluation.digest, 0, document)
 
 
@@ -64,8 +64,8 @@ def test_what_is_rescored_says_what_would_have_been_said_at_first(
     first = kept(evaluate(run, Goldens([before])), keep_arguments=keep_arguments)
     outright = said(evaluate(run, Goldens([now])))
     try:
-        again = judged_again([first], lambda stored: evaluate(stored, Goldens([now])))
-    except NotKeptError:
+        again = reevaluate_stored([first], lambda stored: evaluate(stored, Goldens([now])))
+    except MissingRunDataError:
         assert not keep_arguments
         return
     if again is not None:
@@ -91,7 +91,7 @@ def judged(
     goldens: Goldens, score: Score = SAID, threshold: float | None = None, combination: Combination = "apart"
 ) -> Evaluation:
     """The run as it stands when a model was asked about it."""
-    return with_selection(evaluate(RUN, goldens), limited(score, threshold), combination=combination)
+    return with_tool_selection(evaluate(RUN, goldens), with_threshold(score, threshold), combination=combination)
 
 
 @given(_goldens, st.booleans(), st.sampled_from(("apart", "min")), st.sampled_from((None, 0.4, 0.6)))
@@ -101,8 +101,8 @@ def test_what_a_model_said_stays_and_is_weighed_as_it_would_be_now(
     first = kept(judged(BEFORE), keep_arguments=keep_arguments)
     options: dict[str, Any] = {"combination": combination, "threshold": threshold}
     try:
-        again = judged_again([first], lambda stored: evaluate(stored, Goldens([now])), **options)
-    except NotKeptError:
+        again = reevaluate_stored([first], lambda stored: evaluate(stored, Goldens([now])), **options)
+    except MissingRunDataError:
         assert not keep_arguments
         return
     outright = judged(Goldens([now]), threshold=threshold, combination=combination)
@@ -111,18 +111,20 @@ def test_what_a_model_said_stays_and_is_weighed_as_it_would_be_now(
         judgement = replace(SAID.judgement, words=None)
         outright = judged(Goldens([now]), replace(SAID, judgement=judgement), threshold, combination)
     assert again is None or (again.changes, again.revision) == (None, 2)
-    told = first.document if again is None else stored_document(again, keep_arguments=keep_arguments)
-    wanted = json.loads(to_json(stored_document(outright, keep_arguments=keep_arguments)))
+    told = first.document if again is None else evaluation_to_document(again, keep_arguments=keep_arguments)
+    wanted = json.loads(to_json(evaluation_to_document(outright, keep_arguments=keep_arguments)))
     ours = json.loads(to_json(told))
     for name in ("scores", "passed", "reason", "golden_id"):
         assert ours[name] == wanted[name]
     repeated = kept(again, keep_arguments=keep_arguments) if again else first
-    assert judged_again([first, repeated], lambda stored: evaluate(stored, Goldens([now])), **options) is None
+    assert reevaluate_stored([first, repeated], lambda stored: evaluate(stored, Goldens([now])), **options) is None
 
 
 def test_the_threshold_of_the_golden_of_now_goes_before_any_other() -> None:
     now = Goldens([Golden("g", "Money back!", (ExpectedTool("refund"),), thresholds={"tool_selection": 0.7})])
-    again = judged_again([kept(judged(BEFORE), keep_arguments=False)], lambda run: evaluate(run, now), threshold=0.1)
+    again = reevaluate_stored(
+        [kept(judged(BEFORE), keep_arguments=False)], lambda run: evaluate(run, now), threshold=0.1
+    )
     assert again is not None
     score = again.score("tool_selection")
     assert score is not None
@@ -131,9 +133,9 @@ def test_the_threshold_of_the_golden_of_now_goes_before_any_other() -> None:
 
 @pytest.mark.parametrize("keep_arguments", [True, False])
 def test_a_judge_that_failed_has_failed_still(keep_arguments: bool) -> None:
-    first = kept(judged(BEFORE, not_answered("Timeout: no answer within 30 s")), keep_arguments=keep_arguments)
-    assert judged_again([first], lambda run: evaluate(run, BEFORE)) is None
-    again = judged_again([first], lambda run: evaluate(run, Goldens([])))
+    first = kept(judged(BEFORE, failed_score("Timeout: no answer within 30 s")), keep_arguments=keep_arguments)
+    assert reevaluate_stored([first], lambda run: evaluate(run, BEFORE)) is None
+    again = reevaluate_stored([first], lambda run: evaluate(run, Goldens([])))
     assert again is not None
     score = again.score("tool_selection")
     assert score is not None

@@ -12,12 +12,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from capture.receivers import plain
-from evaluations import evaluation
 from goldspan import ExpectedTool, Golden, Goldens, Run, evaluate, semconv
 from goldspan.errors import ConfigurationError
-from goldspan.gateway.journal.writing import Item
-from goldspan.gateway.scoring import results
-from goldspan.gateway.scoring.results import Results
+from goldspan.gateway.journal.journal import NewEntry
+from goldspan.gateway.scoring import results_queue
+from goldspan.gateway.scoring.results_queue import ResultEncoder
+from support.evaluation_builders import evaluation
 
 _REQUESTS: dict[str, Any] = {
     "traces": (ExportTraceServiceRequest, "resource_spans", "scope_spans", "spans"),
@@ -26,7 +26,7 @@ _REQUESTS: dict[str, Any] = {
 }
 
 
-def scopes(item: Item) -> list[tuple[dict[str, Any], str, list[Any]]]:
+def scopes(item: NewEntry) -> list[tuple[dict[str, Any], str, list[Any]]]:
     """Each scope of a request: its resource's attributes, its name, and what is in it."""
     message, resources, scopes, items = _REQUESTS[item.signal]
     return [
@@ -37,10 +37,10 @@ def scopes(item: Item) -> list[tuple[dict[str, Any], str, list[Any]]]:
 
 
 def taken(kind: str, *evaluations: Any) -> list[Any]:
-    made = Results([kind])  # type: ignore[list-item]
+    made = ResultEncoder([kind])  # type: ignore[list-item]
     for one in evaluations:
         made.submit(one)
-    return [each for item in made.take(final=True) for _, _, items in scopes(item) for each in items]
+    return [each for item in made.drain(is_final=True) for _, _, items in scopes(item) for each in items]
 
 
 def test_events_carry_the_ids_of_the_run_that_was_judged() -> None:
@@ -63,10 +63,10 @@ def test_spans_are_children_of_the_run_that_was_judged() -> None:
 
 
 def test_metrics_count_from_the_beginning_of_the_process() -> None:
-    made = Results(["metrics"])
+    made = ResultEncoder(["metrics"])
     for number in (1, 2):
         made.submit(evaluation(number))
-        (item,) = made.take(final=True)
+        (item,) = made.drain(is_final=True)
         metrics = {metric.name: metric for _, _, items in scopes(item) for metric in items}
         (point,) = metrics[semconv.EVALUATIONS_COUNTER].sum.data_points
         assert point.as_int == number
@@ -75,19 +75,19 @@ def test_metrics_count_from_the_beginning_of_the_process() -> None:
 
 
 def test_metrics_name_the_tools_of_the_goldens_they_are_told_of() -> None:
-    made = Results(["metrics", "events"])
+    made = ResultEncoder(["metrics", "events"])
     made.adopt(Goldens([Golden("flight", tools=[ExpectedTool("search")])]))
     made.submit(evaluation(1, "search", "book"))
-    metrics = [metric for item in made.take(final=True) for _, _, items in scopes(item) for metric in items]
+    metrics = [metric for item in made.drain(is_final=True) for _, _, items in scopes(item) for metric in items]
     (tools,) = [metric for metric in metrics if getattr(metric, "name", "") == semconv.TOOLS_COUNTER]
     points = tools.sum.data_points
     assert {plain(point.attributes)[semconv.TOOL_LABEL] for point in points} == {"search", "other"}
 
 
 def test_everything_is_in_the_scope_by_which_the_gateway_knows_it_again() -> None:
-    made = Results(["events", "metrics", "spans"])
+    made = ResultEncoder(["events", "metrics", "spans"])
     made.submit(evaluation())
-    items = made.take(final=True)
+    items = made.drain(is_final=True)
     assert [item.signal for item in items] == ["logs", "traces", "metrics"]
     assert {(item.media, item.origin) for item in items} == {("protobuf", "result")}
     seen = [scope for item in items for scope in scopes(item)]
@@ -99,43 +99,47 @@ def test_everything_is_in_the_scope_by_which_the_gateway_knows_it_again() -> Non
 def test_workers_are_told_apart() -> None:
     instances = set()
     for _ in range(2):
-        made = Results(["events"])
+        made = ResultEncoder(["events"])
         made.submit(evaluation())
-        instances |= {resource["service.instance.id"] for item in made.take() for resource, _, _ in scopes(item)}
+        instances |= {resource["service.instance.id"] for item in made.drain() for resource, _, _ in scopes(item)}
     assert len(instances) == 2
 
 
 def test_what_was_taken_is_not_taken_again() -> None:
-    made = Results(["events", "spans"])
+    made = ResultEncoder(["events", "spans"])
     made.submit(evaluation(1))
-    assert len(made.take()) == 2
-    assert made.take() == []
+    assert len(made.drain()) == 2
+    assert made.drain() == []
     made.submit(evaluation(2))
-    (logs, _) = made.take()
+    (logs, _) = made.drain()
     assert {event.trace_id.hex() for _, _, events in scopes(logs) for event in events} == {f"{2:032x}"}
 
 
 def test_metrics_are_collected_as_often_as_is_said() -> None:
     now = [0.0]
-    made = Results(["metrics"], metrics_seconds=10, clock=lambda: now[0])
+    made = ResultEncoder(["metrics"], metrics_seconds=10, clock=lambda: now[0])
     made.submit(evaluation())
     found = []
     for moment in (0, 9.9, 10, 11, 19.9, 20, 45, 46):
         now[0] = moment
-        found.append(len(made.take()))
+        found.append(len(made.drain()))
     assert found == [0, 0, 1, 0, 0, 1, 1, 0]
 
 
 def test_where_nothing_was_measured_there_are_no_metrics() -> None:
-    assert Results(["metrics", "events", "spans"]).take(final=True) == []
+    assert ResultEncoder(["metrics", "events", "spans"]).drain(is_final=True) == []
 
 
 def test_no_request_is_very_large() -> None:
-    made = Results(["spans"])
+    made = ResultEncoder(["spans"])
     for number in range(1, 1_201):
         made.submit(evaluation(number))
-    counts = [len(items) for item in made.take() for _, _, items in scopes(item)]
-    assert counts == [results.MOST_ITEMS, results.MOST_ITEMS, 1_200 - 2 * results.MOST_ITEMS]
+    counts = [len(items) for item in made.drain() for _, _, items in scopes(item)]
+    assert counts == [
+        results_queue.MAX_ITEMS_PER_REQUEST,
+        results_queue.MAX_ITEMS_PER_REQUEST,
+        1_200 - 2 * results_queue.MAX_ITEMS_PER_REQUEST,
+    ]
 
 
 def test_a_run_without_a_span_is_told_of_too() -> None:
@@ -146,7 +150,7 @@ def test_a_run_without_a_span_is_told_of_too() -> None:
 
 
 def test_nothing_is_lost_between_threads() -> None:
-    made = Results(["events"])
+    made = ResultEncoder(["events"])
     one = evaluation()
     done = threading.Event()
 
@@ -155,11 +159,11 @@ def test_nothing_is_lost_between_threads() -> None:
             made.submit(one)
 
     threads = [threading.Thread(target=submit) for _ in range(4)]
-    items: list[Item] = []
+    items: list[NewEntry] = []
 
     def take() -> None:
         while not done.is_set():
-            items.extend(made.take())
+            items.extend(made.drain())
 
     taker = threading.Thread(target=take)
     for thread in (*threads, taker):
@@ -168,7 +172,7 @@ def test_nothing_is_lost_between_threads() -> None:
         thread.join()
     done.set()
     taker.join()
-    items += made.take()
+    items += made.drain()
     assert sum(len(events) for item in items for _, _, events in scopes(item)) == 800 * len(one.scores)
 
 
@@ -176,9 +180,9 @@ def test_what_an_application_has_its_sdk_do_does_not_matter(monkeypatch: pytest.
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     monkeypatch.setenv("OTEL_METRICS_EXEMPLAR_FILTER", "always_off")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.name=app")
-    made = Results(["spans", "events"])
+    made = ResultEncoder(["spans", "events"])
     made.submit(replace(evaluation(), revision=2))
-    for item in made.take():
+    for item in made.drain():
         for resource, _, items in scopes(item):
             assert items
             assert resource["service.name"] == "goldspan-gateway"
@@ -187,4 +191,4 @@ def test_what_an_application_has_its_sdk_do_does_not_matter(monkeypatch: pytest.
 
 def test_kinds_that_there_are_not_are_told_at_once() -> None:
     with pytest.raises(ConfigurationError, match="results are events, metrics or spans, not 'attributes'"):
-        Results(["attributes"])  # type: ignore[list-item]
+        ResultEncoder(["attributes"])  # type: ignore[list-item]

@@ -18,12 +18,12 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from gateway_doors import LONG_TO_READ, Doors, OpenDoors, export_request, readers_busy, until
 from goldspan import semconv
 from goldspan.errors import ConfigurationError
-from goldspan.gateway.doors import turns
-from goldspan.gateway.doors.connections import Tls
-from goldspan.gateway.limits import Limits
+from goldspan.gateway.receivers import grpc as turns
+from goldspan.gateway.receivers.http_server import TlsConfig
+from goldspan.gateway.resource_limits import ResourceLimits
+from support.gateway_receivers import LONG_TO_READ, Doors, OpenDoors, export_request, readers_busy, until
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 SPANS = export_request(3)
@@ -131,7 +131,7 @@ def test_other_methods_are_unimplemented(doors: Doors) -> None:
 
 
 def test_a_message_that_is_too_long_is_refused_for_good(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_body_bytes=1_000))
+    doors = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
     for message in (export_request(100), export_request(20_000)):
         error = refused(doors, message)
         assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
@@ -154,12 +154,12 @@ def test_a_bomb_is_refused_with_little_memory(doors: Doors) -> None:
 def test_one_that_grpc_itself_compressed_is_refused_too(doors: Doors) -> None:
     error = refused(doors, b"\0" * (300 * MIB), compression=grpc.Compression.Gzip)
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert doors.receiver.bytes_held == 0
+    assert doors.receiver.bytes_in_flight == 0
     assert export(doors, SPANS) == b""
 
 
 def test_a_message_that_does_not_come_is_not_waited_for(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(body_seconds=0.2))
+    doors = open_doors(limits=ResourceLimits(body_seconds=0.2))
     stopped = threading.Event()
 
     def never() -> Iterator[bytes]:
@@ -170,7 +170,7 @@ def test_a_message_that_does_not_come_is_not_waited_for(open_doors: OpenDoors) -
         opened.stream_unary(TRACES)(never(), timeout=30)
     stopped.set()
     assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    until(lambda: not doors.receiver.under_way)
+    until(lambda: not doors.receiver.requests_in_flight)
     assert export(doors, SPANS) == b""
     doors.stop()
     assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
@@ -184,11 +184,11 @@ def silent(stopped: threading.Event) -> Iterator[bytes]:
 
 def test_a_message_waits_for_its_turn_as_long_as_others_take_to_come(open_doors: OpenDoors) -> None:
     """How long they are is not known before they are here; what they may be together is."""
-    doors = open_doors(limits=Limits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
+    doors = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
     with channel(doors) as opened:
         slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
-        until(lambda: doors.receiver.under_way == 2)
+        until(lambda: doors.receiver.requests_in_flight == 2)
         third = opened.unary_unary(TRACES).future(SPANS, timeout=30)
         stopped.set()
         assert [call.result() for call in (*slow, third)] == [b"", b"", b""]
@@ -196,13 +196,13 @@ def test_a_message_waits_for_its_turn_as_long_as_others_take_to_come(open_doors:
 
 
 def test_who_gets_no_turn_is_told_when_to_come_again(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "WAIT_SECONDS", 0.1)
-    monkeypatch.setattr(turns, "SLOW_SECONDS", 100)
-    doors = open_doors(limits=Limits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
+    monkeypatch.setattr(turns, "SLOT_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(turns, "SLOW_MESSAGE_SECONDS", 100)
+    doors = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
     with channel(doors) as opened:
         slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
-        until(lambda: doors.receiver.under_way == 2)
+        until(lambda: doors.receiver.requests_in_flight == 2)
         error = refused(doors, SPANS)
         assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
         assert doors.post(SPANS).status == 200
@@ -213,13 +213,13 @@ def test_who_gets_no_turn_is_told_when_to_come_again(open_doors: OpenDoors, monk
 
 
 def test_calls_that_send_nothing_keep_nobody_out(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "WAIT_SECONDS", 30)
-    monkeypatch.setattr(turns, "SLOW_SECONDS", 0.1)
-    doors = open_doors(limits=Limits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
+    monkeypatch.setattr(turns, "SLOT_WAIT_SECONDS", 30)
+    monkeypatch.setattr(turns, "SLOW_MESSAGE_SECONDS", 0.1)
+    doors = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
     with channel(doors) as opened:
         idle = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
-        until(lambda: doors.receiver.under_way == 2)
+        until(lambda: doors.receiver.requests_in_flight == 2)
         assert export(doors, SPANS) == b""
         stopped.set()
         ended = [call.exception() for call in idle]
@@ -230,10 +230,10 @@ def test_calls_that_send_nothing_keep_nobody_out(open_doors: OpenDoors, monkeypa
 
 
 def test_at_the_limit_of_requests_a_client_is_told_when_to_come_again(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_requests=1))
+    doors = open_doors(limits=ResourceLimits(max_requests=1))
     with ThreadPoolExecutor(1) as pool, readers_busy(doors):
         first = pool.submit(export, doors, LONG_TO_READ)
-        until(lambda: doors.receiver.bytes_held)
+        until(lambda: doors.receiver.bytes_in_flight)
         error = refused(doors, SPANS)
         assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
         assert doors.post(SPANS).status == 429
@@ -243,16 +243,16 @@ def test_at_the_limit_of_requests_a_client_is_told_when_to_come_again(open_doors
 
 
 def test_calls_that_wait_for_their_message_leave_room_for_requests(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(max_requests=1))
+    doors = open_doors(limits=ResourceLimits(max_requests=1))
     stopped = threading.Event()
     with channel(doors) as opened:
         slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(3)]
-        until(lambda: doors.receiver.under_way == 3)
+        until(lambda: doors.receiver.requests_in_flight == 3)
         assert export(doors, SPANS) == b""
         for call in slow:
             call.cancel()
         stopped.set()
-    until(lambda: doors.receiver.under_way == 0)
+    until(lambda: doors.receiver.requests_in_flight == 0)
 
 
 def test_a_client_that_gives_up_leaves_nothing_behind(doors: Doors) -> None:
@@ -264,15 +264,15 @@ def test_a_client_that_gives_up_leaves_nothing_behind(doors: Doors) -> None:
 
     with channel(doors) as opened:
         call = opened.stream_unary(TRACES).future(never(), timeout=30)
-        until(lambda: doors.receiver.under_way == 1)
+        until(lambda: doors.receiver.requests_in_flight == 1)
         call.cancel()
-        until(lambda: doors.receiver.under_way == 0)
+        until(lambda: doors.receiver.requests_in_flight == 0)
         stopped.set()
     assert export(doors, SPANS) == b""
 
 
 def test_a_connection_that_speaks_no_http_2_is_closed(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=Limits(header_seconds=0.3))
+    doors = open_doors(limits=ResourceLimits(header_seconds=0.3))
     for sent in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP"):
         with socket.create_connection(("localhost", doors.grpc_port), timeout=30) as connection:
             connection.sendall(sent)
@@ -290,14 +290,14 @@ def test_stopping_ends_calls_after_so_long(doors: Doors) -> None:
 
     with channel(doors) as opened:
         call = opened.stream_unary(TRACES).future(never(), timeout=30)
-        until(lambda: doors.receiver.under_way == 1)
+        until(lambda: doors.receiver.requests_in_flight == 1)
         doors.stop(0.1)
         assert call.exception().code() is not grpc.StatusCode.DEADLINE_EXCEEDED
         stopped.set()
 
 
 @pytest.mark.needs("openssl")
-def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: Tls) -> None:
+def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: TlsConfig) -> None:
     doors = open_doors(tls=certificate)
     trusting = grpc.ssl_channel_credentials(certificate.cert_file.read_bytes())
     with grpc.secure_channel(f"localhost:{doors.grpc_port}", trusting) as opened:

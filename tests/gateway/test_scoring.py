@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 import goldspan
-from gateway_scoring import Line, asking, json_request, request, shuffled_posts
-from gateway_serving import PATIENCE_S
 from goldspan import ExpectedTool, Golden, Goldens, semconv
 from goldspan.errors import StoreError
-from goldspan.gateway.scoring import opening
-from goldspan.gateway.scoring.traces import Patience
+from goldspan.gateway.scoring import journal_reader
+from goldspan.gateway.scoring.trace_buffer import FlushPolicy
 from goldspan.model import Evaluation
 from goldspan.online.pipeline import Pipeline
-from spans import agent, model, span, tool, trace_id
+from support.gateway_process import PATIENCE_S
+from support.gateway_scoring_harness import Line, asking, json_request, request, shuffled_posts
+from support.span_builders import agent, model, span, tool, trace_id
 
 CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "captures").glob("*.pb.gz"))
 
@@ -112,7 +112,7 @@ def test_it_comes_to_what_files_come_to(tmp_path: Path, capture: Path) -> None:
         line.post(post)
     line.wait(1.0)
     line.wait(10.0)
-    stored = {(run.current.document["unit"], run.run_id): run.current for run in line.store.every()}
+    stored = {(run.current.document["unit"], run.run_id): run.current for run in line.store.iter_runs()}
     together = {place: each for place, each in wanted.items() if not each.run.health.stitched}
     assert {place: stored[place].digest for place in together} == {p: each.digest for p, each in together.items()}
     for place, each in together.items():
@@ -372,7 +372,7 @@ def test_what_is_not_read_yet_is_not_taken_for_rest(line: Line) -> None:
     line.post(request(second))
     line.now += 500.0
     line.wait()
-    assert {run.evaluations for run in line.runs().values()} == {1}
+    assert {run.evaluation_count for run in line.runs().values()} == {1}
     assert line.tools()[f"{root.trace_id}:{root.span_id}"] == ["search", "book"]
 
 
@@ -394,7 +394,7 @@ def test_entries_on_both_sides_of_the_cursor_take_nothing_away(tmp_path: Path) -
     again.wait(1.0)
     again.wait(10.0)
     (run,) = (run for run_id, run in again.runs().items() if run_id.startswith(root.trace_id))
-    assert (run.evaluations, run.current.document["tools_used"]) == (1, ["search"])
+    assert (run.evaluation_count, run.current.document["tools_used"]) == (1, ["search"])
     again.close()
 
 
@@ -459,7 +459,7 @@ def test_other_workers_go_on_where_these_stopped(tmp_path: Path) -> None:
 def test_at_an_orderly_end_what_has_its_root_is_scored_at_once(line: Line) -> None:
     line.post(request(*asking(0, "search")))
     line.post(request(*asking(1, "search")[1:]))
-    line.scoring[0].finish()
+    line.scoring[0].drain()
     assert [run_id.partition(":")[0] for run_id in line.runs()] == [trace_id(0)]
 
 
@@ -499,7 +499,7 @@ def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_aga
     scoring = line.scoring[0]
     line.post(b"".join(request(*asking(number, "search")) for number in range(500)))
     if due:
-        scoring.step()
+        scoring.poll()
         line.now += 1.0
         scoring.start()
     else:
@@ -556,13 +556,13 @@ def test_an_entry_that_cannot_be_read_keeps_no_other_back(line: Line) -> None:
 def test_a_trace_that_is_to_be_forgotten_is_not_scored(line: Line) -> None:
     line.post(request(*asking(0, "search")))
     line.wait()
-    line.scoring[0].forget(trace_id(0))
+    line.scoring[0].drop_trace(trace_id(0))
     line.wait(5.0)
     assert line.runs() == {}
 
 
 def test_a_trace_that_never_rests_is_scored_now_and_then(tmp_path: Path) -> None:
-    line = Line(tmp_path, patience=Patience(grace=1.0, idle=10.0, late=60.0, lifetime=5.0))
+    line = Line(tmp_path, patience=FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=5.0))
     root, *tools = asking(0, *(f"tool {number}" for number in range(20)))
     line.post(request(root))
     for each in tools:
@@ -633,9 +633,9 @@ def test_late_spans_of_many_traces_in_one_entry_are_read_once(tmp_path: Path, mo
     line.post(request(*(each for spans in requests for each in spans[:2])))
     line.wait(1.0)
     read: list[int] = []
-    opened = opening.opened
+    opened = journal_reader.split_entry
     monkeypatch.setattr(
-        opening, "opened", lambda entry, *how, **more: read.append(entry.key) or opened(entry, *how, **more)
+        journal_reader, "opened", lambda entry, *how, **more: read.append(entry.key) or opened(entry, *how, **more)
     )
     line.post(request(*(spans[2] for spans in requests)))
     line.wait(1.0)
@@ -644,7 +644,7 @@ def test_late_spans_of_many_traces_in_one_entry_are_read_once(tmp_path: Path, mo
     line.close()
 
 
-@pytest.mark.parametrize("question", ["knows_trace", "latest"])
+@pytest.mark.parametrize("question", ["has_trace", "latest"])
 def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(
     line: Line, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:

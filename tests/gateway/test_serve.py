@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from gateway_back_ends import back_end
-from gateway_scoring import request
-from gateway_serving import Gateway, eventually, serving
-from spans import agent, tool, trace_id
+from support.gateway_process import Gateway, eventually, serving
+from support.gateway_scoring_harness import request
+from support.recording_backend import back_end
+from support.span_builders import agent, tool, trace_id
 
 QUICK = ("--grace", "0.2", "--idle", "1")
 GOLDENS = """

@@ -14,14 +14,13 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from goldspan.capture import settings as of_processor
+from goldspan.capture import environment as of_processor
 from goldspan.errors import ConfigurationError, GoldspanWarning
-from goldspan.gateway.limits import Limits
-from goldspan.gateway.settings.configuration import load, variable_of
-from goldspan.gateway.settings.fields import Settings, Telemetry
-from goldspan.gateway.settings.judging import Judge
-from goldspan.gateway.settings.notices import json_schema, print_config, start_up_lines
-from goldspan.judge.settings import NAMES, JudgeSettings
+from goldspan.gateway.resource_limits import ResourceLimits
+from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeConfig, TelemetryConfig
+from goldspan.gateway.settings.settings_display import print_config, settings_json_schema, startup_lines
+from goldspan.gateway.settings.settings_loader import load_settings, variable_name
+from goldspan.judge.judge import SETTING_NAMES, JudgeSettings
 
 SECRET = "s3cr3t-of-mine"
 
@@ -56,7 +55,7 @@ def secret_file(path: Path, text: str) -> Path:
 
 def refusal(**flags: object) -> str:
     with pytest.raises(ConfigurationError) as raised:
-        load(None, flags)
+        load_settings(None, flags)
     return str(raised.value)
 
 
@@ -64,11 +63,11 @@ def refusal(**flags: object) -> str:
 
 
 def test_nothing_said_is_this_machine_only_with_nothing_forwarded() -> None:
-    settings = load()
+    settings = load_settings()
     assert (settings.host, settings.http_port, settings.grpc_port) == ("127.0.0.1", 4318, 4317)
-    assert settings.on_loopback
+    assert settings.is_loopback
     assert settings.back_ends == settings.results == settings.ingest_tokens == settings.read_tokens == ()
-    assert settings.limits == Limits()
+    assert settings.limits == ResourceLimits()
 
 
 def test_flags_go_before_the_environment_and_that_before_the_file(
@@ -78,27 +77,27 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
     monkeypatch.setenv("GOLDSPAN_GRPC_PORT", "20")
     monkeypatch.setenv("GOLDSPAN_IDLE", "30")
     monkeypatch.setenv("GOLDSPAN_LIMITS__MAX_SPANS", "40")
-    settings = load(None, {"idle": 300})
+    settings = load_settings(None, {"idle": 300})
     assert (settings.http_port, settings.grpc_port, settings.idle) == (1, 20, 300)
-    assert settings.limits == Limits(max_spans=40, max_ratio=5)
+    assert settings.limits == ResourceLimits(max_spans=40, max_ratio=5)
 
 
 def test_another_file_takes_the_place_of_goldspan_yaml(written: Written, tmp_path: Path) -> None:
     written("workers: 2\n")
     (tmp_path / "other.yaml").write_text("grace: 1\n")
-    settings = load(tmp_path / "other.yaml")
+    settings = load_settings(tmp_path / "other.yaml")
     assert (settings.workers, settings.grace) == (1, 1)
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "limits:\ntelemetry:\n", "~\n"])
 def test_a_file_may_say_nothing(written: Written, text: str) -> None:
     written(text)
-    assert dict(load()) == dict(Settings())
+    assert dict(load_settings()) == dict(GatewaySettings())
 
 
 def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_HTTP_PORT", "")
-    assert load().http_port == 4318
+    assert load_settings().http_port == 4318
 
 
 def test_making_settings_in_code_reads_neither_file_nor_environment(
@@ -106,7 +105,7 @@ def test_making_settings_in_code_reads_neither_file_nor_environment(
 ) -> None:
     written("http_port: 1\n")
     monkeypatch.setenv("GOLDSPAN_GRPC_PORT", "2")
-    assert dict(Settings()) == dict(Settings(http_port=4318, grpc_port=4317))
+    assert dict(GatewaySettings()) == dict(GatewaySettings(http_port=4318, grpc_port=4317))
 
 
 def test_lists_in_variables_are_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +122,14 @@ def test_lists_in_variables_are_written_with_commas(monkeypatch: pytest.MonkeyPa
         "NEAR": "off",
     }.items():
         monkeypatch.setenv(f"GOLDSPAN_{name}", text)
-    settings = load()
+    settings = load_settings()
     assert settings.goldens == ("a.yaml", "b.yaml")
     assert [back_end.protocol for back_end in settings.back_ends] == ["http", "grpc"]
     assert settings.results == ("events", "spans")
     assert (settings.units, settings.metrics) == (("request",), ("tool_recall",))
     assert settings.thresholds == {"tool_recall": 0.5, "passed": 1}
     assert settings.golden_id_attributes == ("case", "test")
-    assert settings.hosts == {"one.example", "two.example", "localhost", "127.0.0.1", "::1"}
+    assert settings.host_names == {"one.example", "two.example", "localhost", "127.0.0.1", "::1"}
     assert settings.telemetry.endpoint == "http://three:4318"
     assert settings.near is None
 
@@ -138,7 +137,7 @@ def test_lists_in_variables_are_written_with_commas(monkeypatch: pytest.MonkeyPa
 def test_back_ends_with_headers_may_be_said_in_json_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", SECRET)
     monkeypatch.setenv("GOLDSPAN_FORWARD", '{"endpoint": "https://one", "headers": {"x-key": "${KEY}"}}')
-    (back_end,) = load().back_ends
+    (back_end,) = load_settings().back_ends
     assert back_end.headers == {"x-key": SECRET}
 
 
@@ -159,7 +158,7 @@ def test_variables_that_the_processor_knows_mean_the_same_there(monkeypatch: pyt
     }
     for name, text in said.items():
         monkeypatch.setenv(f"GOLDSPAN_{name}", text)
-    there, here = of_processor.from_environment(), load()
+    there, here = of_processor.read_environment(), load_settings()
     judging = ("metrics", "thresholds", "units", "unknown", "budget")
     for field in ("goldens", "near", "margin", "golden_id_attributes", *judging):
         assert getattr(here, field) == getattr(there, field), field
@@ -191,15 +190,17 @@ def test_what_the_processor_is_told_of_a_judge_means_the_same_there(monkeypatch:
     }
     for name, text in said.items():
         monkeypatch.setenv(f"GOLDSPAN_JUDGE_{name}", text)
-    there = JudgeSettings(**of_processor.from_environment().said("judge"))
-    settings = load()
-    assert settings.judge.told(settings.data) == replace(there, cache=Path("answers.db"))
-    assert {name.lower() for name in said} == Judge.model_fields.keys() == set(NAMES)
+    there = JudgeSettings(**of_processor.read_environment().arguments_for("judge"))
+    settings = load_settings()
+    assert settings.judge.to_judge_settings(settings.data) == replace(there, cache=Path("answers.db"))
+    assert {name.lower() for name in said} == JudgeConfig.model_fields.keys() == set(SETTING_NAMES)
 
 
 def test_a_judge_is_what_it_is_in_the_library_where_nothing_is_said() -> None:
-    assert Judge().told(Path("data")) is None
-    assert Judge(model="m").told(Path("data")) == JudgeSettings(model="m", cache=Path("data/judge.db"))
+    assert JudgeConfig().to_judge_settings(Path("data")) is None
+    assert JudgeConfig(model="m").to_judge_settings(Path("data")) == JudgeSettings(
+        model="m", cache=Path("data/judge.db")
+    )
 
 
 def test_a_judge_of_openais_has_the_key_that_others_use(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,27 +209,30 @@ def test_a_judge_of_openais_has_the_key_that_others_use(written: Written, monkey
     told = refusal()
     assert told.startswith("goldspan.yaml, judge.model: the judge needs a key for https://api.openai.com/v1: ")
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    assert load().judge.model == "m"
+    assert load_settings().judge.model == "m"
     assert not Path("goldspan-data").exists()  # nothing was opened
 
 
 def test_the_processor_takes_none_of_the_gateways_variables_for_a_slip() -> None:
-    paths = [*Settings.model_fields, *(f"limits.{name}" for name in Limits.__dataclass_fields__)]
-    paths += [f"telemetry.{name}" for name in Telemetry.model_fields]
-    paths += [f"judge.{name}" for name in Judge.model_fields]
-    assert of_processor.mistyped({variable_of(path): "" for path in paths}) == []
+    paths = [*GatewaySettings.model_fields, *(f"limits.{name}" for name in ResourceLimits.__dataclass_fields__)]
+    paths += [f"telemetry.{name}" for name in TelemetryConfig.model_fields]
+    paths += [f"judge.{name}" for name in JudgeConfig.model_fields]
+    assert of_processor.misspelled_variables({variable_name(path): "" for path in paths}) == []
 
 
 def test_variables_of_the_processor_and_of_kubernetes_are_none_of_the_gateways_business(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own = {variable_of(path) for path in (*Settings.model_fields, *(f"judge.{name}" for name in Judge.model_fields))}
+    own = {
+        variable_name(path)
+        for path in (*GatewaySettings.model_fields, *(f"judge.{name}" for name in JudgeConfig.model_fields))
+    }
     for variable in of_processor.VARIABLES:
         if variable.name not in own:
             monkeypatch.setenv(variable.name, "whatever")
     for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_4318_TCP", "PORT_4318_TCP_ADDR"):
         monkeypatch.setenv(f"GOLDSPAN_{name}", "tcp://10.0.0.1:4318")
-    assert dict(load()) == dict(Settings())
+    assert dict(load_settings()) == dict(GatewaySettings())
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
@@ -312,7 +316,7 @@ def test_a_mistake_in_the_file_is_told_in_one_sentence_with_its_place(written: W
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^other\.yaml cannot be read: no such file or directory$"):
-        load("other.yaml")
+        load_settings("other.yaml")
     (tmp_path / "goldspan.yaml").write_bytes(b"\xff\xfe")
     assert refusal() == "goldspan.yaml is not UTF-8 text"
 
@@ -372,10 +376,10 @@ def test_a_mistake_in_a_flag_names_the_flag() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
 def test_this_machines_own_addresses_need_no_token(host: str) -> None:
-    settings = Settings(host=host)
-    assert settings.on_loopback
-    assert settings.hosts is not None
-    assert "localhost" in settings.hosts
+    settings = GatewaySettings(host=host)
+    assert settings.is_loopback
+    assert settings.host_names is not None
+    assert "localhost" in settings.host_names
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.example"])
@@ -384,16 +388,16 @@ def test_any_other_address_needs_a_token_or_to_be_called_insecure(host: str, tmp
     for way_out in ("--token-file", "GOLDSPAN_TOKEN", "--insecure"):
         assert way_out in told
     with pytest.raises(ValidationError):
-        Settings(host=host)
-    assert load(None, {"host": host, "insecure": True}).hosts is None
+        GatewaySettings(host=host)
+    assert load_settings(None, {"host": host, "insecure": True}).host_names is None
     path = secret_file(tmp_path / "tokens", f"# of the team\n\n{SECRET}\nanother==\n")
-    assert load(None, {"host": host, "token_file": str(path)}).ingest_tokens == (SECRET, "another==")
+    assert load_settings(None, {"host": host, "token_file": str(path)}).ingest_tokens == (SECRET, "another==")
 
 
 def test_tokens_come_from_files_and_variables_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_READ_TOKEN", "one\ntwo")
     path = secret_file(tmp_path / "tokens", "two\r\nthree\r\n")
-    settings = load(None, {"read_token_file": str(path)})
+    settings = load_settings(None, {"read_token_file": str(path)})
     assert settings.read_tokens == ("two", "three", "one")
     assert settings.ingest_tokens == ()
 
@@ -408,13 +412,13 @@ def test_secrets_that_others_may_read_are_warned_of(tmp_path: Path) -> None:
     path = secret_file(tmp_path / "tokens", "token")
     path.chmod(0o644)
     with pytest.warns(GoldspanWarning, match=f"everybody on this machine may read it: chmod o-r {path}"):
-        load(None, {"token_file": path})
+        load_settings(None, {"token_file": path})
 
 
 def test_certificate_and_key_are_looked_at_before_anything_starts(tmp_path: Path) -> None:
     for name in ("cert.pem", "key.pem"):
         secret_file(tmp_path / name, "...")
-    assert load(None, {"tls_cert": "cert.pem", "tls_key": "key.pem"}).tls_cert == Path("cert.pem")
+    assert load_settings(None, {"tls_cert": "cert.pem", "tls_key": "key.pem"}).tls_cert == Path("cert.pem")
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -434,7 +438,7 @@ def test_certificate_and_key_are_looked_at_before_anything_starts(tmp_path: Path
 def test_to_enrich_is_to_have_attributes_among_the_results(
     said: dict[str, object], results: tuple[str, ...], enrich: bool
 ) -> None:
-    settings = Settings(forward="http://x:4318", **said)
+    settings = GatewaySettings(forward="http://x:4318", **said)
     assert (settings.results, settings.enrich) == (results, enrich)
 
 
@@ -471,7 +475,7 @@ def test_the_printed_configuration_is_one_that_holds_the_same_but_for_secrets(
     written(EVERYTHING)
     monkeypatch.setenv("GOLDSPAN_READ_TOKEN", SECRET)
     monkeypatch.setenv("GOLDSPAN_LIMITS__MAX_RATIO", "9")
-    settings = load(None, {"grace": 1.5})
+    settings = load_settings(None, {"grace": 1.5})
     printed = print_config(settings)
     assert SECRET not in printed
     lines = printed.splitlines()
@@ -493,26 +497,26 @@ def test_the_printed_configuration_is_one_that_holds_the_same_but_for_secrets(
     monkeypatch.delenv("GOLDSPAN_READ_TOKEN")
     monkeypatch.delenv("GOLDSPAN_LIMITS__MAX_RATIO")
     monkeypatch.setenv("GOLDSPAN_TOKEN", SECRET)
-    again = load()
+    again = load_settings()
     hidden = {"token", "read_token", "forward", "telemetry", "judge"}
     assert again.judge == settings.judge.model_copy(update={"api_key": None})
-    for name in Settings.model_fields.keys() - hidden:
+    for name in GatewaySettings.model_fields.keys() - hidden:
         assert getattr(again, name) == getattr(settings, name), name
     assert [back_end.endpoint for back_end in again.back_ends] == [back_end.endpoint for back_end in settings.back_ends]
     assert again.back_ends[1].headers == {"authorization": f"Bearer {SECRET}"}
 
 
 def test_the_defaults_printed_are_the_defaults(written: Written) -> None:
-    written(print_config(Settings()))
-    assert dict(load()) == dict(Settings())
+    written(print_config(GatewaySettings()))
+    assert dict(load_settings()) == dict(GatewaySettings())
 
 
 def test_no_text_about_settings_shows_a_secret(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_KEY", SECRET)
     written(EVERYTHING)
-    settings = load()
-    shown = [repr(settings), str(settings), print_config(settings), *start_up_lines(settings, 4318, 4317)]
-    shown += [repr(settings.judge.told(settings.data)), json.dumps(json_schema())]
+    settings = load_settings()
+    shown = [repr(settings), str(settings), print_config(settings), *startup_lines(settings, 4318, 4317)]
+    shown += [repr(settings.judge.to_judge_settings(settings.data)), json.dumps(settings_json_schema())]
     assert SECRET not in "\n".join(shown)
 
 
@@ -540,7 +544,7 @@ def test_no_error_shows_what_may_be_a_secret(written: Written, text: str) -> Non
 def test_settings_go_to_other_processes_as_they_are(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_KEY", SECRET)
     written(EVERYTHING)
-    settings = load()
+    settings = load_settings()
     there = pickle.loads(pickle.dumps(settings))
     assert there == settings
     assert there.back_ends == settings.back_ends
@@ -548,19 +552,19 @@ def test_settings_go_to_other_processes_as_they_are(written: Written, monkeypatc
 
 
 def test_the_schema_knows_what_holds_and_what_does_not() -> None:
-    schema = json_schema()
+    schema = settings_json_schema()
     json.dumps(schema)
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
-    assert list(validator.iter_errors(yaml.safe_load(print_config(Settings())))) == []
+    assert list(validator.iter_errors(yaml.safe_load(print_config(GatewaySettings())))) == []
     assert list(validator.iter_errors(yaml.safe_load(EVERYTHING.replace(": off", ": 'off'")))) == []
     for wrong in ({"http_prt": 1}, {"workers": 0}, {"limits": {"max_span": 1}}, {"forward": [{"nmae": "x"}]}):
         assert list(validator.iter_errors(wrong))
 
 
 def test_the_schema_says_what_each_setting_means() -> None:
-    schema = json_schema()
-    limits = schema["$defs"]["Limits"]["properties"]
+    schema = settings_json_schema()
+    limits = schema["$defs"]["ResourceLimits"]["properties"]
     assert [name for name, field in schema["properties"].items() if not field.get("description")] == []
     assert [name for name, field in limits.items() if not field.get("description")] == []
 
@@ -569,10 +573,10 @@ def test_the_schema_says_what_each_setting_means() -> None:
 
 
 def test_the_first_lines_say_what_listens_where_and_what_is_off() -> None:
-    assert start_up_lines(Settings(), 4318, 4317)[0].endswith(
+    assert startup_lines(GatewaySettings(), 4318, 4317)[0].endswith(
         "listens on http://127.0.0.1:4318 (the page, OTLP/HTTP, API, /metrics)"
     )
-    assert start_up_lines(Settings(), 4318, 4317)[1:] == [
+    assert startup_lines(GatewaySettings(), 4318, 4317)[1:] == [
         "OTLP/gRPC on 127.0.0.1:4317",
         "access: this machine only, without a token",
         "goldens: none; runs are found and stored, and judged by nothing",
@@ -585,7 +589,7 @@ def test_the_first_lines_say_what_listens_where_and_what_is_off() -> None:
 
 
 def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None:
-    settings = Settings(
+    settings = GatewaySettings(
         host="::",
         token="one\ntwo",
         read_token="three",
@@ -602,7 +606,7 @@ def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None
         telemetry={"endpoint": "http://c:4318"},
     )
     store = Path("goldspan-data/goldspan.db")
-    first, *others = start_up_lines(settings, 1, None)
+    first, *others = startup_lines(settings, 1, None)
     assert "https://[::]:1" in first
     assert others == [
         "access: everybody who reaches this address, with a token (2 that may send and 1 that may read)",
@@ -618,8 +622,8 @@ def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None
         "2 workers",
         "off: gRPC (grpc_port)",
     ]
-    partly = Settings(token="one", max_store_bytes=5, forward="http://x:1", tls_cert="a", tls_key="b")
-    lines = start_up_lines(partly, 1, 2)
+    partly = GatewaySettings(token="one", max_store_bytes=5, forward="http://x:1", tls_cert="a", tls_key="b")
+    lines = startup_lines(partly, 1, 2)
     assert "OTLP/gRPC on 127.0.0.1:2 (TLS)" in lines
     assert "access: this machine only, with a token (1 that may send; nobody may read)" in lines
     assert "results to it: events and metrics" in lines
@@ -632,4 +636,4 @@ def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None
     assert (
         "judge: m at models:1 is asked about 100 % of the runs, within no budget; requests and answers of agents leave "
         "for there, and of their calls names of tools"
-    ) in start_up_lines(Settings(judge=judge), 1, 2)
+    ) in startup_lines(GatewaySettings(judge=judge), 1, 2)

@@ -16,13 +16,11 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 from payloads import SPANS, payload_a
 
-from goldspan.gateway.scoring import splitting
-from goldspan.gateway.scoring.splitting import split, split_logs
-from goldspan.gateway.signals import partition_of
-from goldspan.otlp.decoding import DecodeError, checked_ids
-from goldspan.otlp.protobuf import decode_traces
-from goldspan.otlp.protobuf_logs import decode_logs
-from goldspan.otlp.schema import trace_message
+from goldspan.gateway.resource_limits import partition_of
+from goldspan.gateway.scoring import trace_splitting
+from goldspan.gateway.scoring.trace_splitting import split_logs, split_traces
+from goldspan.otlp.decode_results import DecodeError, validated_ids
+from goldspan.otlp.otlp_protobuf import decode_logs, decode_traces, trace_message
 from otlp.payloads import as_varint, logs_request, request
 from otlp.strategies import logs_requests
 
@@ -30,7 +28,7 @@ CAPTURES = sorted((Path(__file__).parents[1] / "fixtures" / "captures").glob("*.
 TRACES = [bytes([number]) * 16 for number in (1, 2, 3)]
 SPAN, PARENT = b"spanspan", b"parent.."
 
-Envelopes = trace_message("TracesData", unread=["spans"])
+Envelopes = trace_message("TracesData", raw_fields=["spans"])
 
 
 def field(number: int, content: bytes, *, padding: int = 0) -> bytes:
@@ -122,7 +120,7 @@ def ids_of(span: bytes) -> tuple[bytes, bytes] | None:
     """The ids of trace and parent, by another parser; none for a span that is invalid."""
     try:
         parsed = Span.FromString(span)
-        checked_ids(parsed.trace_id, parsed.span_id)
+        validated_ids(parsed.trace_id, parsed.span_id)
     except (ProtobufError, DecodeError):
         return None
     return parsed.trace_id, parsed.parent_span_id
@@ -135,7 +133,7 @@ def is_valid_in_front(span: bytes) -> bool:
 
 @given(requests)
 def test_every_valid_span_is_in_the_piece_of_its_trace_with_all_it_stood_in(body: bytes) -> None:
-    pieces = split(body)
+    pieces = split_traces(body)
 
     before = {entry: count for entry, count in told(body).items() if not is_valid_in_front(entry[2])}
     wanted = {entry: count for entry, count in before.items() if ids_of(entry[2])}
@@ -145,8 +143,8 @@ def test_every_valid_span_is_in_the_piece_of_its_trace_with_all_it_stood_in(body
         sound = {entry: ids for entry in there if (ids := ids_of(entry[2])) is not None}
         assert {trace for trace, _ in sound.values()} <= {trace_id}
         if len(sound) == len(there):
-            assert piece.spans == sum(there.values())
-            assert piece.rooted == any(not any(parent) for _, parent in sound.values())
+            assert piece.span_count == sum(there.values())
+            assert piece.has_root == any(not any(parent) for _, parent in sound.values())
         got += Counter({entry: there[entry] for entry in sound})
     assert got == Counter(wanted)
 
@@ -154,24 +152,24 @@ def test_every_valid_span_is_in_the_piece_of_its_trace_with_all_it_stood_in(body
 @given(requests)
 def test_the_partitions_of_a_request_are_those_of_its_pieces(body: bytes) -> None:
     mask = 0
-    for trace_id in split(body):
+    for trace_id in split_traces(body):
         mask |= 1 << partition_of(trace_id)
-    assert splitting.partitions(body) & mask == mask
+    assert trace_splitting.partition_mask(body) & mask == mask
     if not any(is_valid_in_front(span) for *_, span in told(body)):
-        assert splitting.partitions(body) == mask
+        assert trace_splitting.partition_mask(body) == mask
 
 
 @given(requests)
 def test_pieces_beside_each_other_are_a_request(body: bytes) -> None:
-    together = b"".join(piece.body for piece in split(body).values())
-    assert set(split(together)) == set(split(body))
+    together = b"".join(piece.body for piece in split_traces(body).values())
+    assert set(split_traces(together)) == set(split_traces(body))
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
 def test_the_pieces_of_what_was_recorded_hold_the_same_spans(path: Path) -> None:
     body = gzip.decompress(path.read_bytes())
     wanted = decode_traces(body).spans
-    got = [span for piece in split(body).values() for span in decode_traces(piece.body).spans]
+    got = [span for piece in split_traces(body).values() for span in decode_traces(piece.body).spans]
 
     def by_id(span):
         return span.trace_id, span.span_id
@@ -180,25 +178,25 @@ def test_the_pieces_of_what_was_recorded_hold_the_same_spans(path: Path) -> None
 
 
 def test_a_busy_service_s_request_is_divided_into_its_traces() -> None:
-    pieces = split(payload_a())
+    pieces = split_traces(payload_a())
     assert len(pieces) == 16
-    assert sum(piece.spans for piece in pieces.values()) == SPANS
-    assert all(piece.rooted for piece in pieces.values())
+    assert sum(piece.span_count for piece in pieces.values()) == SPANS
+    assert all(piece.has_root for piece in pieces.values())
     for trace_id, piece in pieces.items():
         assert {span.trace_id for span in decode_traces(piece.body).spans} == {trace_id.hex()}
 
 
 def test_a_request_with_one_trace_is_its_only_piece() -> None:
     body = request("one", "two").SerializeToString()
-    (piece,) = split(body).values()
+    (piece,) = split_traces(body).values()
     assert piece.body is body
-    assert (piece.spans, piece.rooted) == (2, True)
+    assert (piece.span_count, piece.has_root) == (2, True)
 
 
 def test_invalid_spans_are_not_in_the_only_piece() -> None:
     body = around(span_of(0, NAME), field(2, field(1, bytes(16)) + field(2, SPAN)))
-    (piece,) = split(body).values()
-    assert piece.spans == 1
+    (piece,) = split_traces(body).values()
+    assert piece.span_count == 1
     assert piece.body == around(span_of(0, NAME))
 
 
@@ -219,13 +217,13 @@ def test_invalid_spans_are_not_in_the_only_piece() -> None:
     ],
 )
 def test_whether_a_span_has_a_parent_is_known_however_it_is_written(span: bytes, rooted: bool) -> None:
-    pieces = split(around(span, span_of(1, NAME)))
-    assert pieces[TRACES[0]].rooted is rooted
+    pieces = split_traces(around(span, span_of(1, NAME)))
+    assert pieces[TRACES[0]].has_root is rooted
     assert pieces[TRACES[0]].body == around(span)
     assert pieces[TRACES[1]].body == around(span_of(1, NAME))
 
 
-@pytest.mark.parametrize("read", [split, splitting.partitions])
+@pytest.mark.parametrize("read", [split_traces, trace_splitting.partition_mask])
 def test_a_span_that_claims_more_than_there_is_is_no_request(read: Callable[[bytes], object]) -> None:
     whole = Span(trace_id=TRACES[0], span_id=SPAN, parent_span_id=PARENT, name="n" * 200)
     cut = ScopeSpans(spans=[whole]).SerializeToString()[:-1]
@@ -233,7 +231,7 @@ def test_a_span_that_claims_more_than_there_is_is_no_request(read: Callable[[byt
         read(field(1, field(2, cut)))
 
 
-@pytest.mark.parametrize("read", [split, split_logs, splitting.partitions])
+@pytest.mark.parametrize("read", [split_traces, split_logs, trace_splitting.partition_mask])
 @pytest.mark.parametrize(
     "body",
     [
@@ -256,7 +254,7 @@ def test_what_is_no_protobuf_is_said_to_be_none(body: bytes, read: Callable[[byt
 
 @given(requests | st.binary(max_size=60), st.integers(0, 300))
 def test_whatever_is_cut_or_is_garbage_is_divided_or_refused(body: bytes, cut: int) -> None:
-    for read in (split, split_logs, splitting.partitions):
+    for read in (split_traces, split_logs, trace_splitting.partition_mask):
         for part in (body[cut:], body[: max(len(body) - cut, 0)]):
             with suppress(DecodeError):
                 read(part)
@@ -271,8 +269,8 @@ def test_every_log_record_that_can_be_read_is_in_the_piece_of_its_trace(made: Ex
     for trace_id, piece in pieces.items():
         logs = decode_logs(piece.body).records
         assert {log.trace_id for log in logs} == {trace_id.hex() or None}
-        assert piece.spans == len(logs) or len(pieces) == 1
-        assert not piece.rooted
+        assert piece.span_count == len(logs) or len(pieces) == 1
+        assert not piece.has_root
         got += logs
     assert sorted(map(repr, got)) == sorted(map(repr, decode_logs(body).records))
 

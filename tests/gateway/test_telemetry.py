@@ -24,17 +24,16 @@ from starlette.applications import Starlette
 
 from goldspan import semconv
 from goldspan.errors import GoldspanWarning
-from goldspan.gateway import telemetry
-from goldspan.gateway.counting import COUNTERS, Counting
-from goldspan.gateway.log_lines import write_logs
-from goldspan.gateway.settings.fields import Settings
-from goldspan.gateway.telemetry import Telemetry
+from goldspan.gateway import internal_telemetry
+from goldspan.gateway.gateway_counters import COUNTERS, GatewayCounters
+from goldspan.gateway.internal_telemetry import InternalTelemetry, configure_logging
+from goldspan.gateway.settings.gateway_settings import GatewaySettings
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
-def of_worker(data: Path, worker: int = 0, workers: int = 1, **more: object) -> Telemetry:
-    return Telemetry(Settings(data=data, workers=workers, **more), worker)
+def of_worker(data: Path, worker: int = 0, workers: int = 1, **more: object) -> InternalTelemetry:
+    return InternalTelemetry(GatewaySettings(data=data, workers=workers, **more), worker)
 
 
 def samples(text: bytes) -> dict[tuple[str, str], float]:
@@ -46,7 +45,7 @@ def samples(text: bytes) -> dict[tuple[str, str], float]:
     }
 
 
-def asked(gateway: Telemetry, accept: str = "") -> tuple[str, bytes]:
+def asked(gateway: InternalTelemetry, accept: str = "") -> tuple[str, bytes]:
     """What the route answers, over ASGI."""
     sent: list[dict[str, object]] = []
 
@@ -73,7 +72,7 @@ def asked(gateway: Telemetry, accept: str = "") -> tuple[str, bytes]:
 
 def test_everything_counted_is_there_under_a_name_that_prometheus_knows(tmp_path: Path) -> None:
     gateway = of_worker(tmp_path)
-    counting = Counting(gateway.meter_provider)
+    counting = GatewayCounters(gateway.meter_provider)
     for counted in COUNTERS:
         counting.add(counted.name, 2, signal="traces")
     media, body = asked(gateway)
@@ -90,7 +89,7 @@ def test_the_process_tells_of_its_work_and_its_memory(tmp_path: Path) -> None:
     if not Path("/proc/self/stat").exists():
         pytest.skip("for want of /proc")
     gateway = of_worker(tmp_path)
-    found = samples(gateway.text()[0])
+    found = samples(gateway.render()[0])
     assert found["process_resident_memory_bytes", "0"] > 1_000_000
     assert found["process_open_fds", "0"] > 2
     assert ("process_cpu_seconds_total", "0") in found
@@ -99,7 +98,7 @@ def test_the_process_tells_of_its_work_and_its_memory(tmp_path: Path) -> None:
 
 def test_openmetrics_is_answered_to_whoever_asks_for_it(tmp_path: Path) -> None:
     gateway = of_worker(tmp_path)
-    Counting(gateway.meter_provider).add(semconv.GATEWAY_BYTES, 3, signal="traces")
+    GatewayCounters(gateway.meter_provider).add(semconv.GATEWAY_BYTES, 3, signal="traces")
     media, body = asked(gateway, OPENMETRICS)
     assert media.startswith("application/openmetrics-text")
     families = {family.name: family for family in openmetrics_families(body.decode())}
@@ -109,26 +108,26 @@ def test_openmetrics_is_answered_to_whoever_asks_for_it(tmp_path: Path) -> None:
 
 def test_labels_are_those_of_the_counter_and_the_worker_and_nothing_else(tmp_path: Path) -> None:
     gateway = of_worker(tmp_path)
-    Counting(gateway.meter_provider).add(semconv.GATEWAY_REFUSED, 1, limit="max_spans")
-    lines = [line for line in gateway.text()[0].decode().splitlines() if line.startswith("goldspan_gateway_refused")]
+    GatewayCounters(gateway.meter_provider).add(semconv.GATEWAY_REFUSED, 1, limit="max_spans")
+    lines = [line for line in gateway.render()[0].decode().splitlines() if line.startswith("goldspan_gateway_refused")]
     assert lines == ['goldspan_gateway_refused_total{goldspan_limit="max_spans",worker="0"} 1.0']
     gateway.stop()
 
 
 def test_one_process_may_have_several_and_each_has_its_own_figures(tmp_path: Path) -> None:
     one, other = of_worker(tmp_path), of_worker(tmp_path)
-    Counting(one.meter_provider).add(semconv.GATEWAY_SHED, 5)
-    assert ("goldspan_gateway_scoring_shed_total", "0") in samples(one.text()[0])
-    assert ("goldspan_gateway_scoring_shed_total", "0") not in samples(other.text()[0])
+    GatewayCounters(one.meter_provider).add(semconv.GATEWAY_SHED, 5)
+    assert ("goldspan_gateway_scoring_shed_total", "0") in samples(one.render()[0])
+    assert ("goldspan_gateway_scoring_shed_total", "0") not in samples(other.render()[0])
     one.stop()
     other.stop()
 
 
 def test_scrapes_at_once_each_get_all_figures_once(tmp_path: Path) -> None:
     gateway = of_worker(tmp_path)
-    Counting(gateway.meter_provider).add(semconv.GATEWAY_SHED, 5)
+    GatewayCounters(gateway.meter_provider).add(semconv.GATEWAY_SHED, 5)
     with ThreadPoolExecutor(8) as pool:
-        texts = list(pool.map(lambda _: gateway.text()[0].decode(), range(64)))
+        texts = list(pool.map(lambda _: gateway.render()[0].decode(), range(64)))
     assert [text.count("goldspan_gateway_scoring_shed_total{") for text in texts] == [1] * 64
     gateway.stop()
 
@@ -141,10 +140,10 @@ def until(what: str, path: Path) -> None:
 
 
 def test_any_worker_answers_with_the_figures_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "_WRITTEN_EVERY", 0.01)
+    monkeypatch.setattr(internal_telemetry, "_WRITE_INTERVAL_SECONDS", 0.01)
     workers = [of_worker(tmp_path, worker, 3) for worker in range(3)]
     for number, each in enumerate(workers, start=1):
-        counting = Counting(each.meter_provider)
+        counting = GatewayCounters(each.meter_provider)
         counting.add(semconv.GATEWAY_REQUESTS, number, status=200, signal="traces")
         each.meter_provider.get_meter("goldspan").create_histogram("waited", unit="s").record(number)
         each.start()
@@ -159,7 +158,7 @@ def test_any_worker_answers_with_the_figures_of_all(tmp_path: Path, monkeypatch:
             assert found["waited_seconds_sum", str(worker)] == worker + 1
         types = re.findall(r"^# TYPE (\S+)", body.decode(), re.MULTILINE)
         assert len(types) == len(set(types))
-        assert list(openmetrics_families(each.text(OPENMETRICS)[0].decode()))
+        assert list(openmetrics_families(each.render(OPENMETRICS)[0].decode()))
     for each in workers:
         each.stop()
 
@@ -175,11 +174,11 @@ def test_figures_of_workers_that_are_gone_and_damaged_files_are_left_out(tmp_pat
     (folder / "3.prom").write_text(f"# goldspan {now}\n# TYPE x counter\nx_total{{a=")
     (folder / "4.prom").write_bytes(b"\xff\xff")
     (folder / "7.prom").write_text(f"# goldspan {now}\n{figures}")
-    found = {worker: value for (name, worker), value in samples(gateway.text()[0]).items() if name == "x_total"}
+    found = {worker: value for (name, worker), value in samples(gateway.render()[0]).items() if name == "x_total"}
     assert found == {"1": 1}
-    telemetry.clear(tmp_path)
+    internal_telemetry.remove_worker_metrics(tmp_path)
     assert list(folder.glob("*.prom")) == []
-    telemetry.clear(tmp_path / "nowhere")
+    internal_telemetry.remove_worker_metrics(tmp_path / "nowhere")
     gateway.stop()
 
 
@@ -214,7 +213,7 @@ def collector() -> Iterator[ThreadingHTTPServer]:
 def test_figures_are_sent_over_otlp_where_that_is_asked_for(tmp_path: Path, collector: ThreadingHTTPServer) -> None:
     sending = {"endpoint": f"http://127.0.0.1:{collector.server_port}/otlp/", "headers": {"x-key": "k"}}
     gateway = of_worker(tmp_path, 1, 2, telemetry=sending)
-    Counting(gateway.meter_provider).add(semconv.GATEWAY_SHED, 5)
+    GatewayCounters(gateway.meter_provider).add(semconv.GATEWAY_SHED, 5)
     gateway.stop(30)
     path, headers, body = collector.got[-1]  # type: ignore[attr-defined]
     assert path == "/otlp/v1/metrics"
@@ -228,7 +227,7 @@ def test_figures_are_sent_over_otlp_where_that_is_asked_for(tmp_path: Path, coll
 
 def test_the_environment_may_give_the_gateway_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "our-gateway")
-    assert telemetry._resource(0).attributes["service.name"] == "our-gateway"
+    assert internal_telemetry._create_resource(0).attributes["service.name"] == "our-gateway"
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -247,7 +246,7 @@ def root() -> Iterator[logging.Logger]:
 
 def test_a_line_of_the_log_is_one_json_object(root: logging.Logger) -> None:
     stream = io.StringIO()
-    write_logs("json", "info", worker=3, stream=stream)
+    configure_logging("json", "info", worker=3, stream=stream)
     log = logging.getLogger("goldspan.gateway")
     log.debug("not heard")
     try:
@@ -264,7 +263,7 @@ def test_a_line_of_the_log_is_one_json_object(root: logging.Logger) -> None:
 
 def test_what_others_wrote_begins_no_line_of_text_and_steers_no_terminal(root: logging.Logger) -> None:
     stream = io.StringIO()
-    write_logs("text", "warning", worker=1, stream=stream)
+    configure_logging("text", "warning", worker=1, stream=stream)
     logging.getLogger("goldspan").warning("said: %s", "a\n2026-01-01 error forged\x1b[2J")
     try:
         raise ValueError("\x1b[2J")
@@ -277,7 +276,7 @@ def test_what_others_wrote_begins_no_line_of_text_and_steers_no_terminal(root: l
 
 def test_warnings_are_logged_and_who_asked_for_what_is_not(root: logging.Logger) -> None:
     stream = io.StringIO()
-    write_logs("json", "info", stream=stream)
+    configure_logging("json", "info", stream=stream)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("some were left out", GoldspanWarning, stacklevel=1)
@@ -291,7 +290,7 @@ def test_warnings_are_logged_and_who_asked_for_what_is_not(root: logging.Logger)
 
 
 def test_the_log_goes_to_standard_error(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
-    write_logs("text", "info")
+    configure_logging("text", "info")
     logging.getLogger("goldspan.gateway").info("here")
     said = capsys.readouterr()
     assert said.out == ""

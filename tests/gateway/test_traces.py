@@ -10,33 +10,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goldspan.gateway.scoring.traces import Bundle, Bundles, Patience, Room
+from goldspan.gateway.scoring.trace_buffer import FlushPolicy, TraceBuffer, TraceBufferLimits, TraceGroup
 
-PATIENCE = Patience(grace=1.0, idle=10.0, late=60.0, lifetime=100.0)
+PATIENCE = FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=100.0)
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 
 
-def bundles(patience: Patience = PATIENCE, **room: int) -> Bundles:
-    return Bundles(patience, Room(**room))
+def bundles(patience: FlushPolicy = PATIENCE, **room: int) -> TraceBuffer:
+    return TraceBuffer(patience, TraceBufferLimits(**room))
 
 
 def add(
-    held: Bundles, key: Any, entry: int, now: float, *, rooted: bool = False, journal: int = 0, **more: Any
+    held: TraceBuffer, key: Any, entry: int, now: float, *, rooted: bool = False, journal: int = 0, **more: Any
 ) -> None:
     size, spans = more.get("size", 10), more.get("spans", 1)
-    held.add(journal, entry, key, b"part", now, size=size, spans=spans, rooted=rooted)
+    held.add(journal, entry, key, b"part", now, size=size, span_count=spans, has_root=rooted)
 
 
-def due(held: Bundles, now: float) -> list[Bundle]:
+def due(held: TraceBuffer, now: float) -> list[TraceGroup]:
     """What is due, each scored on the way, as it is by whoever asks."""
     found = []
-    for bundle in held.due(now):
+    for bundle in held.pop_due(now):
         found.append(bundle)
-        held.scored(bundle)
+        held.mark_scored(bundle)
     return found
 
 
-def keys(found: list[Bundle]) -> list[Any]:
+def keys(found: list[TraceGroup]) -> list[Any]:
     return [bundle.keys[0] for bundle in found]
 
 
@@ -66,10 +66,10 @@ def test_a_late_span_makes_it_due_again_and_its_spans_are_no_longer_in_memory() 
     held = bundles()
     add(held, A, 1, 0.0, rooted=True)
     (bundle,) = due(held, 1.0)
-    assert (bundle.parts, bundle.whole, held.bytes) == ([], False, 0)
+    assert (bundle.chunks, bundle.is_in_memory, held.memory_bytes) == ([], False, 0)
     add(held, A, 7, 30.0)
     assert keys(due(held, 31.0)) == [A]
-    assert bundle.places == {0: [1, 7]}
+    assert bundle.entries_by_journal == {0: [1, 7]}
 
 
 def test_what_comes_when_it_was_let_go_opens_it_anew() -> None:
@@ -78,22 +78,22 @@ def test_what_comes_when_it_was_let_go_opens_it_anew() -> None:
     due(held, 1.0)
     due(held, 61.0)
     assert len(held) == 0
-    assert held.oldest(0) is None
+    assert held.oldest_entry(0) is None
     add(held, A, 9, 62.0)
     (bundle,) = due(held, 72.0)
-    assert (bundle.places, bundle.known) == ({0: [9]}, {})
+    assert (bundle.entries_by_journal, bundle.revisions) == ({0: [9]}, {})
 
 
 def test_what_could_not_be_scored_is_not_scored_in_parts_later() -> None:
     held = bundles()
-    held.shed(0, 1, A, 0.0, spans=3)
+    held.shed(0, 1, A, 0.0, span_count=3)
     due(held, 10.0)
     due(held, 100.0)
     assert len(held) == 0
     add(held, A, 9, 101.0, rooted=True)
     (bundle,) = due(held, 102.0)
-    assert bundle.lost
-    assert held.unscored == 4
+    assert bundle.is_lost
+    assert held.unscored_spans == 4
 
 
 def test_a_trace_without_its_root_is_held_for_longer() -> None:
@@ -111,9 +111,9 @@ def test_a_journal_is_needed_from_the_first_entry_of_what_is_held() -> None:
     add(held, A, 4, 0.0, rooted=True)
     add(held, B, 5, 0.0)
     add(held, A, 6, 0.0, journal=1)
-    assert (held.oldest(0), held.oldest(1), held.oldest(2)) == (4, 6, None)
-    held.let_go(held.find(A))  # type: ignore[arg-type]
-    assert (held.oldest(0), held.oldest(1)) == (5, None)
+    assert (held.oldest_entry(0), held.oldest_entry(1), held.oldest_entry(2)) == (4, 6, None)
+    held.release(held.find(A))  # type: ignore[arg-type]
+    assert (held.oldest_entry(0), held.oldest_entry(1)) == (5, None)
 
 
 def test_two_bundles_become_one_with_the_places_of_both() -> None:
@@ -124,24 +124,24 @@ def test_two_bundles_become_one_with_the_places_of_both() -> None:
     first, second = held.find(A), held.find(B)
     assert first is not None
     assert second is not None
-    joined = held.join([second, first], ("session", "s"))
+    joined = held.join_groups([second, first], ("session", "s"))
     assert joined is held.find(A) is held.find(B) is held.find(("session", "s"))
-    assert (joined.places, joined.spans, len(held)) == ({0: [1, 2], 1: [3]}, 3, 1)
-    assert held.oldest(0) == 1
+    assert (joined.entries_by_journal, joined.span_count, len(held)) == ({0: [1, 2], 1: [3]}, 3, 1)
+    assert held.oldest_entry(0) == 1
     assert keys(due(held, 2.0)) == [B]
     add(held, C, 9, 5.0)
-    held.let_go(joined)
-    assert (held.oldest(0), held.oldest(1)) == (9, None)
+    held.release(joined)
+    assert (held.oldest_entry(0), held.oldest_entry(1)) == (9, None)
 
 
 def test_more_than_may_be_in_memory_is_let_out_of_it_and_nothing_else() -> None:
     held = bundles(max_bytes=25)
     for entry, key in enumerate((A, B, C), start=1):
         add(held, key, entry, 0.0, rooted=True)
-    assert held.bytes == 20
+    assert held.memory_bytes == 20
     found = due(held, 1.0)
     assert keys(found) == [A, B, C]
-    assert [bundle.places for bundle in found] == [{0: [1]}, {0: [2]}, {0: [3]}]
+    assert [bundle.entries_by_journal for bundle in found] == [{0: [1]}, {0: [2]}, {0: [3]}]
 
 
 def test_more_bundles_than_may_be_are_scored_as_they_are_the_oldest_first() -> None:
@@ -157,19 +157,19 @@ def test_a_trace_with_too_many_spans_is_not_scored_and_each_of_its_spans_is_coun
     add(held, A, 1, 0.0, spans=3, rooted=True)
     add(held, A, 2, 0.0, spans=3)
     add(held, A, 3, 0.0, spans=2)
-    assert (held.unscored, held.bytes) == (8, 0)
+    assert (held.unscored_spans, held.memory_bytes) == (8, 0)
     (bundle,) = due(held, 1.0)
-    assert bundle.lost
+    assert bundle.is_lost
 
 
 def test_what_is_shed_takes_the_rest_of_its_trace_with_it() -> None:
     held = bundles()
     add(held, A, 1, 0.0, spans=3, rooted=True)
-    held.shed(0, 2, A, 0.5, spans=2)
-    held.shed(0, 3, B, 0.5, spans=4)
+    held.shed(0, 2, A, 0.5, span_count=2)
+    held.shed(0, 3, B, 0.5, span_count=4)
     add(held, A, 4, 0.6, spans=1)
-    assert held.unscored == 10
-    assert all(bundle.lost for bundle in due(held, 20.0))
+    assert held.unscored_spans == 10
+    assert all(bundle.is_lost for bundle in due(held, 20.0))
 
 
 def test_at_the_end_only_what_has_its_root_is_complete() -> None:
@@ -177,15 +177,15 @@ def test_at_the_end_only_what_has_its_root_is_complete() -> None:
     add(held, A, 1, 0.0, rooted=True)
     add(held, B, 2, 0.0)
     add(held, C, 3, 0.0, rooted=True)
-    held.wait_on(held.find(C))  # type: ignore[arg-type]
-    assert keys(held.complete()) == [A]
+    held.await_session(held.find(C))  # type: ignore[arg-type]
+    assert keys(held.complete_groups()) == [A]
 
 
 def test_nothing_is_due_that_nobody_knows_the_time_of() -> None:
     held = bundles()
-    assert held.next_time() is None
+    assert held.next_due_time() is None
     add(held, A, 1, 0.0)
-    assert held.next_time() == 10.0
+    assert held.next_due_time() == 10.0
 
 
 @given(
@@ -202,16 +202,16 @@ def test_every_entry_is_scored_with_its_trace_and_needed_until_then(
         now += pause
         add(held, key, entry, now, rooted=rooted)
         waiting = {place for place in range(1, entry + 1) if place not in seen}
-        oldest = held.oldest(0)
+        oldest = held.oldest_entry(0)
         assert not waiting or (oldest is not None and oldest <= min(waiting))
-        for bundle in held.due(now):
-            seen.update(bundle.places[0])
-            held.scored(bundle)
-        assert held.bytes <= max_bytes
+        for bundle in held.pop_due(now):
+            seen.update(bundle.entries_by_journal[0])
+            held.mark_scored(bundle)
+        assert held.memory_bytes <= max_bytes
         assert len(held) <= max_bundles
-    for bundle in held.due(now + 1_000):
-        seen.update(bundle.places[0])
-        held.scored(bundle)
+    for bundle in held.pop_due(now + 1_000):
+        seen.update(bundle.entries_by_journal[0])
+        held.mark_scored(bundle)
     assert seen == set(range(1, len(steps) + 1))
 
 
@@ -225,7 +225,7 @@ def test_behind_what_is_held_for_long_others_come_and_go_and_leave_nothing() -> 
         return entry
 
     def go(entry: int) -> None:
-        held.let_go(held.find(entry.to_bytes(16, "big")))  # type: ignore[arg-type]
+        held.release(held.find(entry.to_bytes(16, "big")))  # type: ignore[arg-type]
 
     entries = count(1)
     kept = {come() for _ in range(1_000)}
@@ -233,10 +233,10 @@ def test_behind_what_is_held_for_long_others_come_and_go_and_leave_nothing() -> 
         for entry in chance.sample(sorted(kept), min(len(kept), 200)):
             go(entry)
             kept.remove(entry)
-            assert held.oldest(0) == min(kept, default=None)
+            assert held.oldest_entry(0) == min(kept, default=None)
         for _ in range(10_000):
             go(come())
-            assert len(held._firsts[0]) <= _most_kept(len(kept) + 1)
+            assert len(held._first_entries[0]) <= _most_kept(len(kept) + 1)
 
 
 @given(
@@ -270,18 +270,18 @@ def test_a_journal_is_needed_from_the_first_entry_of_what_is_held_however_much_c
                 model[key].setdefault(journal, entry)
             elif what == "join":
                 one, other = _one_of(model, "go", chance), _one_of(model, "go last", chance)
-                held.join([held.find(one), held.find(other)], one)  # type: ignore[list-item]
+                held.join_groups([held.find(one), held.find(other)], one)  # type: ignore[list-item]
                 for journal, entry in model.pop(other).items() if one != other else ():
                     model[one][journal] = min(entry, model[one].get(journal, entry))
             if "go" in what:
                 key = _one_of(model, "go last" if what == "come and go" else what, chance)
-                held.let_go(held.find(key))  # type: ignore[arg-type]
+                held.release(held.find(key))  # type: ignore[arg-type]
                 del model[key]
         assert len(held) == len(model)
         for journal in range(2):
-            assert len(held._firsts.get(journal, ())) <= _most_kept(most)
+            assert len(held._first_entries.get(journal, ())) <= _most_kept(most)
             needed = [firsts[journal] for firsts in model.values() if journal in firsts]
-            assert held.oldest(journal) == min(needed, default=None)
+            assert held.oldest_entry(journal) == min(needed, default=None)
 
 
 def test_a_session_of_many_traces_costs_no_more_each_time() -> None:
@@ -291,9 +291,9 @@ def test_a_session_of_many_traces_costs_no_more_each_time() -> None:
     for entry in range(2, 1_500):
         key = entry.to_bytes(16, "big")
         add(held, key, entry, 0.0)
-        held.join([held.find(session), held.find(key)], session)  # type: ignore[list-item]
-        assert len(held._firsts[0]) <= _most_kept(2)
-    assert (len(held), held.oldest(0)) == (1, 1)
+        held.join_groups([held.find(session), held.find(key)], session)  # type: ignore[list-item]
+        assert len(held._first_entries[0]) <= _most_kept(2)
+    assert (len(held), held.oldest_entry(0)) == (1, 1)
 
 
 def test_bundles_fit_together_as_long_as_they_are_not_too_much_together() -> None:
@@ -301,31 +301,31 @@ def test_bundles_fit_together_as_long_as_they_are_not_too_much_together() -> Non
     for entry, key in enumerate((A, B, C), start=1):
         add(held, key, entry, 0.0, spans=2)
     a, b, c = (held.find(key) for key in (A, B, C))
-    assert held.fit(a, b)  # type: ignore[arg-type]
-    assert held.fit(a, a, b)  # type: ignore[arg-type]
-    assert not held.fit(a, b, c)  # type: ignore[arg-type]
+    assert held.can_join(a, b)  # type: ignore[arg-type]
+    assert held.can_join(a, a, b)  # type: ignore[arg-type]
+    assert not held.can_join(a, b, c)  # type: ignore[arg-type]
 
 
 def test_what_was_shed_of_a_session_is_not_scored_with_the_rest_of_it() -> None:
     held = bundles()
     session = ("session", "s")
-    held.shed(0, 1, session, 0.0, spans=0)
+    held.shed(0, 1, session, 0.0, span_count=0)
     due(held, 10.0)
     due(held, 100.0)
     assert len(held) == 0
     add(held, A, 2, 101.0)
-    held.join([held.find(A)], session)  # type: ignore[list-item]
+    held.join_groups([held.find(A)], session)  # type: ignore[list-item]
     (bundle,) = due(held, 111.0)
-    assert bundle.lost
-    assert held.unscored == 1
+    assert bundle.is_lost
+    assert held.unscored_spans == 1
 
 
 def test_what_came_long_ago_is_held_only_until_it_is_known_what_came_with_it() -> None:
-    held = Bundles(PATIENCE, Room(), held_until=1_002.0)
-    held.add(0, 1, A, b"part", 1_000.0, size=1, spans=1, rooted=False, arrived=1.0)
-    held.add(0, 2, B, b"part", 1_000.0, size=1, spans=1, rooted=True, arrived=999.0)
+    held = TraceBuffer(PATIENCE, TraceBufferLimits(), held_until=1_002.0)
+    held.add(0, 1, A, b"part", 1_000.0, size=1, span_count=1, has_root=False, arrived=1.0)
+    held.add(0, 2, B, b"part", 1_000.0, size=1, span_count=1, has_root=True, arrived=999.0)
     assert keys(due(held, 1_001.0)) == [B]
-    held.scored(held.find(A))  # type: ignore[arg-type]
+    held.mark_scored(held.find(A))  # type: ignore[arg-type]
     assert due(held, 1_001.9) == []
     assert len(held) == 2
     assert due(held, 1_002.0) == []

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
-from gateway_scoring import Line, asking, request
-from gateway_serving import PATIENCE_S, eventually
 from goldspan import ExpectedTool, Golden, Goldens, evaluate, semconv
-from goldspan.judge import Judge, Opinion, Question
+from goldspan.judge import Assessment, Judge, JudgePrompt
 from goldspan.model import SpanRecord
-from goldspan.store.documents import run_of
-from spans import tool, trace_id
+from goldspan.store.run_records import run_from_document
+from support.gateway_process import PATIENCE_S, eventually
+from support.gateway_scoring_harness import Line, asking, request
+from support.span_builders import tool, trace_id
 
 OFFERED = json.dumps([{"type": "function", "name": name} for name in ("search", "book")])
 GOLDENS = Goldens([Golden("g", "Book a trip", (ExpectedTool("search"), ExpectedTool("book")))])
@@ -31,12 +31,12 @@ class Asked:
     """A judge that says the same of every run, and may be held up."""
 
     def __init__(self, score: float = 0.25) -> None:
-        self.questions: list[Question] = []
+        self.questions: list[JudgePrompt] = []
         self.free = threading.Event()
         self.free.set()
-        self._opinion = Opinion(score, "There was another one.", "book")
+        self._opinion = Assessment(score, "There was another one.", "book")
 
-    async def __call__(self, question: Question) -> Opinion:
+    async def __call__(self, question: JudgePrompt) -> Assessment:
         self.questions.append(question)
         while not self.free.is_set():
             await asyncio.sleep(0.005)
@@ -44,7 +44,7 @@ class Asked:
 
     def judge(self, **options: Any) -> Judge:
         """Made anew for each process that a test plays; it waits for as long as a test does."""
-        return Judge(self, model="tiny", drain=PATIENCE_S, **options)
+        return Judge(self, model="tiny", drain_timeout=PATIENCE_S, **options)
 
 
 @pytest.fixture
@@ -315,8 +315,8 @@ def test_a_run_that_was_rescored_meanwhile_keeps_what_was_said_last(line: Line, 
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
     (run,) = line.runs().values()
-    told = evaluate(run_of(run.current.document), Goldens([Golden("other", "Book a trip")]))
-    assert line.store.supersede(replace(told, revision=2), (1, run.current.digest))
+    told = evaluate(run_from_document(run.current.document), Goldens([Golden("other", "Book a trip")]))
+    assert line.store.replace_if_current(replace(told, revision=2), (1, run.current.digest))
     asked.free.set()
     line.answered()
     assert [each.document["golden_id"] for each in line.store.evaluations(run.run_id)] == ["g", "other"]

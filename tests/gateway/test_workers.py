@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 import pytest
 
 from goldspan.errors import ConfigurationError
-from goldspan.gateway import workers
-from goldspan.gateway.settings.fields import Settings
-from goldspan.gateway.workers import holding
+from goldspan.gateway import supervisor
+from goldspan.gateway.settings.gateway_settings import GatewaySettings
+from goldspan.gateway.supervisor import lock_data_folder
 
 pytestmark = pytest.mark.skipif(
     not hasattr(socket, "SO_REUSEPORT"), reason="where only one process can listen on a port"
 )
 
-PROGRAM = Path(__file__).parent.parent / "gateway_supervised.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "supervised_program.py"
 
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ def test_nothing_remains_when_whoever_looks_after_the_workers_is_killed(gateway:
     status, _ = program.told(signal.SIGKILL)
     assert status == -signal.SIGKILL
     until(lambda: all(map(is_gone, pids)))
-    with holding(program.data):
+    with lock_data_folder(program.data):
         pass  # another may begin
 
 
@@ -196,10 +196,10 @@ def test_without_ports_that_are_shared_several_workers_are_refused(
 ) -> None:
     monkeypatch.delattr(socket, "SO_REUSEPORT")
     with pytest.raises(ConfigurationError, match="workers: this system lets only one process listen on a port"):
-        workers.supervise(Settings(data=tmp_path / "data", workers=2), _unused)
+        supervisor.supervise(GatewaySettings(data=tmp_path / "data", workers=2), _unused)
 
 
-def _unused(settings: Settings, index: int) -> int:
+def _unused(settings: GatewaySettings, index: int) -> int:
     raise AssertionError
 
 
@@ -220,32 +220,35 @@ def test_two_gateways_do_not_work_on_one_folder(gateway: Make) -> None:
     told = f"another gateway is at work in {first.data}: stop that one, or name another folder with --data"
     assert logged == f"error: {told}\n"
     assert first.told()[0] == 0
-    with holding(first.data):
+    with lock_data_folder(first.data):
         pass
 
 
 def test_a_folder_is_made_for_nobody_else_to_read(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data"
-    with holding(data):
+    with lock_data_folder(data):
         assert data.stat().st_mode & 0o077 == 0
-        with pytest.raises(ConfigurationError, match="another gateway is at work"), holding(data):
+        with pytest.raises(ConfigurationError, match="another gateway is at work"), lock_data_folder(data):
             pass
 
 
 def test_a_folder_that_cannot_be_had_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match=r"file cannot be made: file exists"), holding(tmp_path / "file"):
+    with (
+        pytest.raises(ConfigurationError, match=r"file cannot be made: file exists"),
+        lock_data_folder(tmp_path / "file"),
+    ):
         pass
     (tmp_path / "data" / "lock").mkdir(parents=True)
-    with pytest.raises(ConfigurationError, match=r"lock cannot be used: "), holding(tmp_path / "data"):
+    with pytest.raises(ConfigurationError, match=r"lock cannot be used: "), lock_data_folder(tmp_path / "data"):
         pass
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "lock").write_bytes(b"no database at all" * 100)
-    with pytest.raises(ConfigurationError, match=r"lock cannot be used: "), holding(tmp_path / "other"):
+    with pytest.raises(ConfigurationError, match=r"lock cannot be used: "), lock_data_folder(tmp_path / "other"):
         pass
 
 
 def test_how_a_process_ended_is_told_by_the_name_of_the_signal() -> None:
-    assert workers._how(-signal.SIGSEGV) == "SIGSEGV"
-    assert workers._how(-500) == "signal 500"
-    assert workers._how(0) == "exit status 0"
+    assert supervisor._describe_exit(-signal.SIGSEGV) == "SIGSEGV"
+    assert supervisor._describe_exit(-500) == "signal 500"
+    assert supervisor._describe_exit(0) == "exit status 0"

@@ -11,8 +11,8 @@ import pytest
 
 from goldspan.errors import GoldenError
 from goldspan.goldens import Goldens, load_goldens
-from goldspan.model import ComponentSpans, ExpectedTool, Golden, Run, When, same_value
-from goldspan.model.matchers import Contains, Equal, Folded, OneOf, Regex, Similar
+from goldspan.model import ComponentSelector, ExpectedTool, Golden, Run, When, is_same_value
+from goldspan.model.value_matchers import Contains, Equal, Folded, OneOf, Regex, Similar
 
 
 def written(folder: Path, content: Any, name: str = "g.json") -> Path:
@@ -56,7 +56,7 @@ def test_conditions_are_read_as_they_are_meant(tmp_path: Path, when: dict[str, A
 
 def test_a_golden_says_which_component_and_an_expected_call_which_agent(tmp_path: Path) -> None:
     golden = loaded(tmp_path, {"tools": [{"name": "a", "agent": "clerk"}], "component": "retriever"})
-    assert (golden.component, golden.calls) == ("retriever", (ExpectedTool("a", agent="clerk"),))
+    assert (golden.component, golden.expected_calls) == ("retriever", (ExpectedTool("a", agent="clerk"),))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_a_file_forbids_by_default_makes_no_golden_a_policy(tmp_path: Path)
 
 # --- components of other instrumentations -----------------------------------------------------------------------------
 
-RETRIEVER = ComponentSpans("retriever", "vector*", {"db.system": "qdrant"})
+RETRIEVER = ComponentSelector("retriever", "vector*", {"db.system": "qdrant"})
 
 
 def test_a_head_declares_which_spans_are_components(tmp_path: Path) -> None:
@@ -166,14 +166,14 @@ def test_a_head_declares_which_spans_are_components(tmp_path: Path) -> None:
     two = written(tmp_path, {"components": {"retriever": said["retriever"]}}, "two.json")
     assert load_goldens(one, two).components == (
         RETRIEVER,
-        ComponentSpans("ranker", "rank", {"regex": "a name"}),
+        ComponentSelector("ranker", "rank", {"regex": "a name"}),
     )
 
 
 def test_a_first_line_of_json_may_declare_components(tmp_path: Path) -> None:
     path = tmp_path / "g.jsonl"
     path.write_text('{"components": {"a": {"span": "x"}}}\n{"id": "g", "tools": []}')
-    assert load_goldens(path).components == (ComponentSpans("a", "x"),)
+    assert load_goldens(path).components == (ComponentSelector("a", "x"),)
 
 
 def test_two_files_cannot_declare_a_component_differently(tmp_path: Path) -> None:
@@ -216,11 +216,11 @@ def test_a_span_is_a_component_where_everything_holds(name: str, attributes: dic
 
 
 def test_values_of_attributes_are_equal_by_what_they_are() -> None:
-    assert same_value(1, 1.0)
-    assert same_value(("a", 1), ["a", 1])
-    assert not same_value(1, True)
-    assert not same_value([1], [1, 2])
-    assert not same_value("1", 1)
+    assert is_same_value(1, 1.0)
+    assert is_same_value(("a", 1), ["a", 1])
+    assert not is_same_value(1, True)
+    assert not is_same_value([1], [1, 2])
+    assert not is_same_value("1", 1)
 
 
 # --- what the conditions mean -----------------------------------------------------------------------------------------

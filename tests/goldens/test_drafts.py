@@ -14,9 +14,15 @@ from hypothesis import strategies as st
 
 from goldspan import AnyOf, Evaluation, ExpectedTool, Golden, Goldens, Parallel, Run, Times, ToolCall, When, evaluate
 from goldspan.goldens import load_goldens
-from goldspan.goldens.drafts import draft_of_run, slug, whole, written
-from goldspan.goldens.writing import UnwritableError, as_yaml
-from goldspan.model.matchers import (
+from goldspan.goldens.golden_files.golden_writer import (
+    UnwritableError,
+    draft_golden,
+    draft_to_yaml,
+    golden_id_for_text,
+    goldens_to_yaml,
+    replace_lone_surrogates,
+)
+from goldspan.model.value_matchers import (
     Anything,
     Approx,
     Contains,
@@ -120,7 +126,7 @@ runs = st.builds(
 
 
 def _has_halves(text: str) -> bool:
-    return whole(text) != text
+    return replace_lone_surrogates(text) != text
 
 
 def loaded(text: str) -> Goldens:
@@ -149,12 +155,12 @@ def test_a_draft_reads_like_what_a_person_writes() -> None:
             ToolCall("refund", arguments={"order_id": 7, "note": "it broke: sorry", "filter": {"regex": "x"}}),
         ),
     )
-    assert written(draft_of_run(run)) == (
+    assert draft_to_yaml(draft_golden(run)) == (
         "  - id: i-want-my-money-back-for-order-7\n"
         "    input: I want my money back for order 7.\n"
         "    tools: [find_order, refund]\n"
     )
-    assert written(draft_of_run(run, arguments=True)) == (
+    assert draft_to_yaml(draft_golden(run, arguments=True)) == (
         "  - id: i-want-my-money-back-for-order-7\n"
         "    input: I want my money back for order 7.\n"
         "    tools:\n"
@@ -165,28 +171,28 @@ def test_a_draft_reads_like_what_a_person_writes() -> None:
 
 
 def test_a_draft_may_be_pasted_into_a_file_beneath_its_goldens() -> None:
-    pasted = f"version: 1\ngoldens:\n{written(draft_of_run(Run('a', input='Hello?')))}{written(draft_of_run(Run('b')))}"
-    assert [golden.id for golden in loaded(pasted)] == ["hello", slug("", "b")]
+    pasted = f"version: 1\ngoldens:\n{draft_to_yaml(draft_golden(Run('a', input='Hello?')))}{draft_to_yaml(draft_golden(Run('b')))}"
+    assert [golden.id for golden in loaded(pasted)] == ["hello", golden_id_for_text("", "b")]
 
 
 @given(runs, st.booleans())
 def test_a_draft_is_read_back_and_the_run_that_it_came_from_passes_it(run: Run, arguments: bool) -> None:
-    (golden,) = loaded(written(draft_of_run(run, arguments=arguments)))
-    assert golden.input == (whole(run.input) if run.input and run.input.strip() else None)
+    (golden,) = loaded(draft_to_yaml(draft_golden(run, arguments=arguments)))
+    assert golden.input == (replace_lone_surrogates(run.input) if run.input and run.input.strip() else None)
     assert golden.id.isascii()
     assert passed(evaluate(run, golden))
 
 
 def test_an_agent_by_the_name_of_a_servers_tool_is_expected_as_well() -> None:
     run = Run("a", tool_calls=(ToolCall("book", kind="agent"), ToolCall("book", arguments={}, server="orders")))
-    (golden,) = loaded(written(draft_of_run(run, arguments=True)))
+    (golden,) = loaded(draft_to_yaml(draft_golden(run, arguments=True)))
     assert [tool.arguments for tool in golden.tools if isinstance(tool, ExpectedTool)] == [None, {}]
     assert passed(evaluate(run, golden))
 
 
 @given(runs)
 def test_a_draft_is_found_for_the_next_run_with_the_same_request(run: Run) -> None:
-    goldens = loaded(written(draft_of_run(run)))
+    goldens = loaded(draft_to_yaml(draft_golden(run)))
     if run.input and run.input.strip() and not _has_halves(run.input):
         assert evaluate(run, goldens).match is not None
 
@@ -194,7 +200,7 @@ def test_a_draft_is_found_for_the_next_run_with_the_same_request(run: Run) -> No
 @given(st.lists(st.tuples(halves | texts, halves | st.dictionaries(halves | texts, halves | scalars)), max_size=3))
 def test_what_no_file_can_say_is_left_out_or_replaced(told: Sequence[tuple[str, Any]]) -> None:
     made = tuple(ToolCall(name, arguments=arguments) for name, arguments in told)
-    (golden,) = loaded(written(draft_of_run(Run("r", tool_calls=made), arguments=True)))
+    (golden,) = loaded(draft_to_yaml(draft_golden(Run("r", tool_calls=made), arguments=True)))
     assert len(golden.tools) == len([name for name, _ in told if name])
 
 
@@ -211,8 +217,8 @@ def test_what_no_file_can_say_is_left_out_or_replaced(told: Sequence[tuple[str, 
 )
 def test_arguments_that_cannot_be_said_are_left_out_and_the_rest_stays(arguments: Mapping[Any, Any]) -> None:
     run = Run("r", tool_calls=(ToolCall("odd", arguments=arguments), ToolCall("fine", arguments={"a": 1})))
-    (golden,) = loaded(written(draft_of_run(run, arguments=True)))
-    odd, fine = golden.calls
+    (golden,) = loaded(draft_to_yaml(draft_golden(run, arguments=True)))
+    odd, fine = golden.expected_calls
     assert odd.arguments in (None, arguments)
     assert fine.arguments == {"a": 1}
     assert passed(evaluate(run, golden))
@@ -223,12 +229,12 @@ def test_arguments_that_are_nested_without_end_are_left_out() -> None:
     for _ in range(90):
         deep = {"a": [deep]}
     run = Run("r", tool_calls=(ToolCall("odd", arguments={"deep": deep}),))
-    assert written(draft_of_run(run, arguments=True)).endswith("tools: [odd]\n")
+    assert draft_to_yaml(draft_golden(run, arguments=True)).endswith("tools: [odd]\n")
 
 
 def test_the_same_attempt_is_expected_once_and_the_last_failure_too() -> None:
     made = tuple(ToolCall(name, error=error) for name, error in (("a", "E"), ("b", None), ("A", None), ("c", "E")))
-    assert [tool.name for tool in draft_of_run(Run("r", tool_calls=made)).calls] == ["b", "A", "c"]
+    assert [tool.name for tool in draft_golden(Run("r", tool_calls=made)).expected_calls] == ["b", "A", "c"]
 
 
 def test_an_agent_by_the_name_of_a_tool_is_expected_with_it() -> None:
@@ -238,20 +244,20 @@ def test_an_agent_by_the_name_of_a_tool_is_expected_with_it() -> None:
         ToolCall("x", kind="agent"),
     )
     run = Run("r", tool_calls=made)
-    assert [tool.name for tool in draft_of_run(run).calls] == ["Plan"]
-    assert passed(evaluate(run, draft_of_run(run, arguments=True)))
+    assert [tool.name for tool in draft_golden(run).expected_calls] == ["Plan"]
+    assert passed(evaluate(run, draft_golden(run, arguments=True)))
 
 
 def test_a_draft_of_a_component_is_for_that_component() -> None:
     run = Run("r", unit="component", component="retriever", input="x", tool_calls=(ToolCall("vector_search"),))
-    goldens = loaded(written(draft_of_run(run)))
+    goldens = loaded(draft_to_yaml(draft_golden(run)))
     assert evaluate(run, goldens).match is not None
     assert evaluate(Run("q", input="x"), goldens).match is None
 
 
 def test_of_a_request_that_is_cut_off_the_beginning_decides() -> None:
     whole_text = "tell me everything " * 200
-    goldens = loaded(written(draft_of_run(Run("r", input=whole_text[:2000]), cut_off=True)))
+    goldens = loaded(draft_to_yaml(draft_golden(Run("r", input=whole_text[:2000]), is_input_truncated=True)))
     match = evaluate(Run("s", input=whole_text), goldens).match
     assert match is not None
     assert match.how == "when"
@@ -271,15 +277,15 @@ def test_of_a_request_that_is_cut_off_the_beginning_decides() -> None:
     ],
 )
 def test_the_id_of_a_draft_is_made_of_the_words_of_the_request(text: str, made: str) -> None:
-    assert slug(text, "run").startswith(made)
-    assert len(slug(text, "run")) < 60
-    (golden,) = loaded(written(draft_of_run(Run("run", input=text))))
-    assert golden.id == slug(text, "run")
+    assert golden_id_for_text(text, "run").startswith(made)
+    assert len(golden_id_for_text(text, "run")) < 60
+    (golden,) = loaded(draft_to_yaml(draft_golden(Run("run", input=text))))
+    assert golden.id == golden_id_for_text(text, "run")
 
 
 def test_requests_of_which_only_the_end_differs_have_ids_of_their_own() -> None:
-    assert slug("word " * 30 + "a", "r") != slug("word " * 30 + "b", "r")
-    assert slug("予約", "r1") != slug("予約", "r2")
+    assert golden_id_for_text("word " * 30 + "a", "r") != golden_id_for_text("word " * 30 + "b", "r")
+    assert golden_id_for_text("予約", "r1") != golden_id_for_text("予約", "r2")
 
 
 # --- goldens as they are written --------------------------------------------------------------------------------------
@@ -344,7 +350,7 @@ goldens = st.builds(
 @given(goldens)
 @pytest.mark.filterwarnings("ignore:.*kept as metadata")
 def test_a_golden_is_written_as_it_would_be_read(golden: Golden) -> None:
-    (found,) = loaded(as_yaml(golden))
+    (found,) = loaded(goldens_to_yaml(golden))
     assert (found.id, found.input, found.when, found.component) == (
         golden.id,
         golden.input,
@@ -356,13 +362,13 @@ def test_a_golden_is_written_as_it_would_be_read(golden: Golden) -> None:
 
 
 def test_a_policy_is_written_as_one() -> None:
-    (found,) = loaded(as_yaml(Golden("no-deletes", forbid=("delete_*",), policy=True)))
+    (found,) = loaded(goldens_to_yaml(Golden("no-deletes", forbid=("delete_*",), policy=True)))
     assert found.policy
 
 
 def test_a_result_that_is_null_is_not_the_same_as_none_that_is_asked_for() -> None:
     golden = Golden("g", tools=(ExpectedTool("a", result=None), ExpectedTool("b")))
-    (found,) = loaded(as_yaml(golden))
+    (found,) = loaded(goldens_to_yaml(golden))
     assert found.tools == golden.tools
 
 
@@ -372,10 +378,10 @@ def test_what_yaml_cannot_say_is_refused() -> None:
         deep = [deep]
     for value in ("\ud800", {"a": {1, 2}}, deep, Equal([[deep]]), {"x": b"bytes"}):
         with pytest.raises(UnwritableError):
-            as_yaml(Golden("g", tools=(ExpectedTool("a", {"x": value}),)))
+            goldens_to_yaml(Golden("g", tools=(ExpectedTool("a", {"x": value}),)))
 
 
 @given(texts)
 def test_nothing_in_a_written_golden_is_hidden(text: str) -> None:
-    whole_text = as_yaml(Golden(text or "g", input=text, tools=(ExpectedTool(text or "t", {text: text}),)))
+    whole_text = goldens_to_yaml(Golden(text or "g", input=text, tools=(ExpectedTool(text or "t", {text: text}),)))
     assert all(character.isprintable() or character == "\n" for character in whole_text)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from goldspan.errors import GoldenError
 from goldspan.goldens import load_goldens
-from goldspan.goldens.expectations import MAX_CALLS, MAX_NESTING
-from goldspan.goldens.yaml_values import EMPTY, YamlError, values
+from goldspan.goldens.golden_files.golden_formats import EMPTY_DOCUMENT, YamlError, parse_yaml
+from goldspan.goldens.schema.expected_tools import MAX_CALLS, MAX_NESTING
 
 
 def written(folder: Path, name: str, content: str) -> Path:
@@ -44,7 +44,7 @@ def nested(levels: int) -> Any:
 
 def test_alternatives_may_be_nested_so_far_and_no_further(tmp_path: Path) -> None:
     (golden,) = load_goldens(written(tmp_path, "g.json", json.dumps([{"id": "g", "tools": [nested(MAX_NESTING)]}])))
-    assert len(golden.calls) == 1
+    assert len(golden.expected_calls) == 1
     for levels in (MAX_NESTING + 1, 90):
         for key, value in (("tools", [nested(levels)]), ("any_of", [[nested(levels)]])):
             path = written(tmp_path, "g.json", json.dumps([{"id": "g", key: value}]))
@@ -69,7 +69,7 @@ def test_alternatives_may_be_nested_so_far_and_no_further(tmp_path: Path) -> Non
 def test_a_golden_expects_so_many_calls_and_no_more(tmp_path: Path, tools: list[Any], fits: bool) -> None:
     path = written(tmp_path, "g.json", json.dumps([{"id": "g", "tools": tools}]))
     if fits:
-        assert load_goldens(path)["g"].calls
+        assert load_goldens(path)["g"].expected_calls
     else:
         assert complaint(path) == "g.json, golden 'g': expects more than 10,000 calls."
 
@@ -140,7 +140,7 @@ def test_json_that_is_not_a_number_is_a_value_and_no_threshold(tmp_path: Path) -
     (golden,) = load_goldens(
         written(tmp_path, "g.json", '[{"id": "g", "tools": [{"name": "t", "args": {"x": NaN, "y": -Infinity}}]}]')
     )
-    (tool,) = golden.calls
+    (tool,) = golden.expected_calls
     assert tool.arguments is not None
     assert math.isnan(tool.arguments["x"])
     assert tool.arguments["y"] == -math.inf
@@ -168,14 +168,14 @@ def test_json_that_is_not_a_number_is_a_value_and_no_threshold(tmp_path: Path) -
 )  # fmt: skip
 def test_yaml_that_cannot_be_meant_says_so(text: str, problem: str, line: int) -> None:
     with pytest.raises(YamlError) as caught:
-        values(text)
+        parse_yaml(text)
     assert (caught.value.problem, caught.value.line) == (problem, line)
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        pytest.param("", EMPTY, id="nothing"),
+        pytest.param("", EMPTY_DOCUMENT, id="nothing"),
         pytest.param("---\n", None, id="an empty document"),
         pytest.param("- !!str 12\n- ! 12\n- '12'\n- |\n  12\n", ["12", "12", "12", "12\n"], id="text"),
         pytest.param("- !!int 12\n- !!float 1\n- !!map {}\n- !!seq []", [12, 1.0, {}, []], id="types that are said"),
@@ -189,7 +189,7 @@ def test_yaml_that_cannot_be_meant_says_so(text: str, problem: str, line: int) -
     ],
 )  # fmt: skip
 def test_yaml_is_read_as_it_is_meant(text: str, value: Any) -> None:
-    assert values(text) == value
+    assert parse_yaml(text) == value
 
 
 # YAML does not put two escapes together to one character, as JSON does beyond U+FFFF.
@@ -204,7 +204,7 @@ plain = st.recursive(
 @given(plain)
 def test_json_is_yaml(value: Any) -> None:
     text = json.dumps(value)
-    assert values(text) == json.loads(text)
+    assert parse_yaml(text) == json.loads(text)
 
 
 # --- the price --------------------------------------------------------------------------------------------------------

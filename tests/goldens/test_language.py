@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from goldspan.errors import GoldenError
 from goldspan.goldens import load_goldens
-from goldspan.goldens.expectations import MAX_NESTING
-from goldspan.goldens.language import items
-from goldspan.model import AnyOf, ExpectedTool, Golden, Item, Parallel, Times
-from goldspan.model.matchers import Regex
+from goldspan.goldens.schema.expected_tools import MAX_NESTING
+from goldspan.goldens.schema.golden_parser import parse_expected_tools
+from goldspan.model import AnyOf, ExpectedItem, ExpectedTool, Golden, Parallel, Times
+from goldspan.model.value_matchers import Regex
 
 A, B, C = map(ExpectedTool, "abc")
 
@@ -91,9 +91,9 @@ def complaint(folder: Path, content: Any) -> str:
         ),
     ],
 )
-def test_an_item_of_tools_in_files_and_in_python(tmp_path: Path, item: Any, meant: Item) -> None:
+def test_an_item_of_tools_in_files_and_in_python(tmp_path: Path, item: Any, meant: ExpectedItem) -> None:
     assert loaded(tmp_path, {"tools": [item]}).tools == (meant,)
-    assert items([item], "expected") == (meant,)
+    assert parse_expected_tools([item], "expected") == (meant,)
 
 
 def test_any_of_may_stand_in_place_of_tools(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_any_of_may_stand_in_place_of_tools(tmp_path: Path) -> None:
 def test_an_item_that_can_mean_nothing_says_where_and_why(tmp_path: Path, item: Any, sentence: str) -> None:
     assert complaint(tmp_path, [{"id": "g", "tools": ["x", item]}]) == f"golden 'g', tools[1]{sentence}"
     with pytest.raises(GoldenError) as caught:
-        items(["x", item], "expected")
+        parse_expected_tools(["x", item], "expected")
     assert str(caught.value) == f"expected[1]{sentence}"
 
 
@@ -195,7 +195,7 @@ def test_a_golden_says_a_rule_or_its_file_does(tmp_path: Path, rule: str) -> Non
 def test_match_is_for_all_calls_of_a_golden_that_do_not_say_otherwise(tmp_path: Path) -> None:
     tools = ["a", {"name": "b", "match": "exact"}, {"any_of": ["c"]}]
     golden = loaded(tmp_path, {"tools": tools, "match": "subset"})
-    assert [tool.match for tool in golden.calls] == ["subset", "exact", "subset"]
+    assert [tool.match for tool in golden.expected_calls] == ["subset", "exact", "subset"]
     assert golden == loaded(tmp_path, {"tools": tools}, defaults={"match": "subset"})
 
 
@@ -308,7 +308,7 @@ def test_what_is_declared_of_arguments_reaches_every_expected_call_of_the_tool(t
     vocabulary = {"search": {"aliases": "find", "ignore": ["trace_id"], "defaults": {"limit": 10, "lang": "en"}}}
     calls = ["find", {"name": "search", "ignore": ["page", "trace_id"], "defaults": {"limit": 5}}, "other"]
     golden = loaded(tmp_path, {"tools": [calls[0], {"any_of": calls[1:]}]}, tools=vocabulary)
-    assert golden.calls == (
+    assert golden.expected_calls == (
         ExpectedTool("find", ignore=("trace_id",), defaults={"limit": 10, "lang": "en"}),
         ExpectedTool("search", ignore=("trace_id", "page"), defaults={"limit": 5, "lang": "en"}),
         ExpectedTool("other"),
@@ -326,14 +326,14 @@ def test_a_name_that_may_mean_two_tools_gets_what_is_declared_of_neither(tmp_pat
 
 def test_values_of_the_model_may_stand_among_dictionaries() -> None:
     given_ = [{"any_of": (A, [B, {"name": "c"}])}, {"parallel": (A, AnyOf(((B,),)))}, MappingProxyType({"name": "c"})]
-    assert items(given_, "expected") == (AnyOf(((A,), (B, C))), Parallel((A, AnyOf(((B,),)))), C)
+    assert parse_expected_tools(given_, "expected") == (AnyOf(((A,), (B, C))), Parallel((A, AnyOf(((B,),)))), C)
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:
     endless: list[Any] = ["a"]
     endless.append({"any_of": endless})
     with pytest.raises(GoldenError, match=f"expected: alternatives are nested more than {MAX_NESTING} levels deep"):
-        items(endless, "expected")
+        parse_expected_tools(endless, "expected")
 
 
 # --- laws -------------------------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ whole = st.builds(
 )
 
 
-def as_written(item: Item) -> dict[str, Any]:
+def as_written(item: ExpectedItem) -> dict[str, Any]:
     """An item as a person would write it."""
     if isinstance(item, Parallel):
         return {"parallel": [as_written(each) for each in item.items]}
@@ -372,5 +372,5 @@ def as_written(item: Item) -> dict[str, Any]:
 
 
 @given(st.lists(calls | single | groups | whole, max_size=4).map(tuple))
-def test_what_is_written_is_what_is_read(meant: tuple[Item, ...]) -> None:
-    assert items([as_written(item) for item in meant], "expected") == meant
+def test_what_is_written_is_what_is_read(meant: tuple[ExpectedItem, ...]) -> None:
+    assert parse_expected_tools([as_written(item) for item in meant], "expected") == meant

@@ -15,7 +15,7 @@ import goldspan
 from goldspan.errors import ConfigurationError, GoldenError
 from goldspan.goldens import Goldens, load_goldens
 from goldspan.model import AnyOf, ExpectedTool, Golden, Run, Tool, Vocabulary, When
-from goldspan.model.matchers import Regex
+from goldspan.model.value_matchers import Regex
 
 BOOK = Golden("book", input="Book the cheapest hotel.", tools=(ExpectedTool("book_hotel"),))
 REFUND = Golden("refund", input="Refund my order.", tools=(ExpectedTool("refund"),))
@@ -232,7 +232,7 @@ def test_what_a_run_expects_is_read_with_the_vocabulary_of_the_goldens(item: Any
     vocabulary = Vocabulary((Tool("search_hotels", aliases=("hotel.search",), ignore=("trace_id",)),))
     match = Goldens(vocabulary=vocabulary).find(asked(expected_tools=(item,)))
     assert match is not None
-    assert (match.golden.vocabulary, match.golden.calls[0].ignore) == (vocabulary, ("trace_id",))
+    assert (match.golden.vocabulary, match.golden.expected_calls[0].ignore) == (vocabulary, ("trace_id",))
 
 
 @pytest.mark.parametrize(
@@ -538,7 +538,7 @@ def test_the_index_can_be_made_beforehand(settings: dict[str, Any]) -> None:
 def test_a_lookup_by_id_or_input_loads_neither_rapidfuzz_nor_pydantic() -> None:
     program = """
 import sys
-from goldspan.goldens.lookup import Goldens
+from goldspan.goldens.lookup.golden_lookup import Goldens
 from goldspan.model import Golden, Run
 goldens = Goldens([Golden("g", input="Hi")])
 assert goldens.find(Run("r", input="hi")) and goldens.find(Run("r", golden_id="g"))

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.errors import GoldenError
-from goldspan.goldens.matchers import MAX_DEPTH, MAX_PATTERN, MAX_VALUES, check_plain, read
-from goldspan.model.matchers import (
+from goldspan.goldens.schema.matchers import (
+    MAX_CONTAINERS,
+    MAX_REGEX_LENGTH,
+    MAX_VALUE_DEPTH,
+    check_plain_data,
+    parse_matchers,
+)
+from goldspan.model.value_matchers import (
     JSON_TYPES,
     MATCHERS,
     Anything,
@@ -51,13 +57,13 @@ from goldspan.model.matchers import (
     ],
 )
 def test_a_matcher_is_read_at_any_depth(written: dict[str, Any], meant: Matcher) -> None:
-    assert read({"x": written}, "here", "arguments") == {"x": meant}
-    assert read({"x": [1, {"y": written}]}, "here", "arguments") == {"x": [1, {"y": meant}]}
-    assert read(written, "here", "result") == meant
+    assert parse_matchers({"x": written}, "here", "arguments") == {"x": meant}
+    assert parse_matchers({"x": [1, {"y": written}]}, "here", "arguments") == {"x": [1, {"y": meant}]}
+    assert parse_matchers(written, "here", "result") == meant
 
 
 def test_there_is_a_way_to_write_every_matcher() -> None:
-    assert {type(read(one, "here", "result")) for one in WRITTEN} == set(MATCHERS)
+    assert {type(parse_matchers(one, "here", "result")) for one in WRITTEN} == set(MATCHERS)
 
 
 WRITTEN: list[dict[str, Any]] = [
@@ -88,19 +94,19 @@ WRITTEN: list[dict[str, Any]] = [
 )
 def test_plain_data_stays_the_very_same(data: Any) -> None:
     arguments = {"x": data, "y": [data, ({"z": data},)]}
-    assert read(arguments, "here", "arguments") is arguments
-    assert read(data, "here", "result") is data
+    assert parse_matchers(arguments, "here", "arguments") is arguments
+    assert parse_matchers(data, "here", "result") is data
 
 
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda written: next(iter(written)))
 def test_the_arguments_as_a_whole_are_no_matcher(written: dict[str, Any]) -> None:
-    assert read(written, "here", "arguments") is written
+    assert parse_matchers(written, "here", "arguments") is written
 
 
 def test_what_has_no_matcher_in_it_is_not_copied() -> None:
     plain = {"deep": [1, 2]}
     arguments = {"plain": plain, "list": [plain, {"any": True}]}
-    read_ = read(arguments, "here", "arguments")
+    read_ = parse_matchers(arguments, "here", "arguments")
     assert read_ == {"plain": plain, "list": [plain, Anything()]}
     assert read_["plain"] is plain
     assert read_["list"][0] is plain
@@ -129,7 +135,7 @@ def test_what_has_no_matcher_in_it_is_not_copied() -> None:
                      "look-around, including look-ahead and look-behind, is not supported.", id="look-around"),
         pytest.param({"x": {"regex": "a)|(b"}}, ", arguments.x: regex 'a)|(b' cannot be used: unopened group.",
                      id="a pattern that is none until something stands around it"),
-        pytest.param({"x": {"regex": "a" * (MAX_PATTERN + 1)}},
+        pytest.param({"x": {"regex": "a" * (MAX_REGEX_LENGTH + 1)}},
                      f", arguments.x: regex '{'a' * 27}...{'a' * 28}' is longer than 10,000 characters.", id="long"),
         pytest.param({"x": {"equal": {1: 2}}}, ": the key 1 in the arguments must be text.", id="a number for a key"),
         pytest.param({"x": Regex("(")}, ", arguments.x: regex '(' cannot be used: unclosed group.", id="from Python"),
@@ -139,31 +145,33 @@ def test_what_has_no_matcher_in_it_is_not_copied() -> None:
 )  # fmt: skip
 def test_a_wrong_matcher_says_where_and_why(arguments: dict[Any, Any], sentence: str) -> None:
     with pytest.raises(GoldenError) as caught:
-        read(arguments, "here", "arguments")
+        parse_matchers(arguments, "here", "arguments")
     assert str(caught.value) == f"here{sentence}"
 
 
 def test_values_that_hold_themselves_are_refused() -> None:
     endless: dict[str, Any] = {}
     endless["x"] = [endless, endless]
-    with pytest.raises(GoldenError, match=f"here: the result is nested more than {MAX_DEPTH} levels deep"):
-        read(endless, "here", "result")
-    with pytest.raises(GoldenError, match=f"here: the defaults are nested more than {MAX_DEPTH} levels deep"):
-        check_plain(endless, "here", "defaults")
+    with pytest.raises(GoldenError, match=f"here: the result is nested more than {MAX_VALUE_DEPTH} levels deep"):
+        parse_matchers(endless, "here", "result")
+    with pytest.raises(GoldenError, match=f"here: the defaults are nested more than {MAX_VALUE_DEPTH} levels deep"):
+        check_plain_data(endless, "here", "defaults")
 
 
 def test_values_that_stand_for_far_more_than_they_are_are_refused() -> None:
     bomb: Any = "x"
     for _ in range(12):
         bomb = [bomb] * 10
-    with pytest.raises(GoldenError, match=f"here: more than {MAX_VALUES:,} lists and mappings are in the arguments"):
-        read({"x": bomb}, "here", "arguments")
+    with pytest.raises(
+        GoldenError, match=f"here: more than {MAX_CONTAINERS:,} lists and mappings are in the arguments"
+    ):
+        parse_matchers({"x": bomb}, "here", "arguments")
 
 
 def test_a_value_that_stands_in_two_places_is_read_in_both() -> None:
     shared = {"any": True}
     arguments = {"a": {"y": shared}, "b": [{"equal": [shared]}], "c": [shared], "d": {"equal": shared}}
-    assert read(arguments, "here", "arguments") == {
+    assert parse_matchers(arguments, "here", "arguments") == {
         "a": {"y": Anything()},
         "b": [Equal([{"any": True}])],
         "c": [Anything()],
@@ -215,4 +223,4 @@ def by_recursion(value: Any) -> Any:
 
 @given(written)
 def test_reading_without_recursion_finds_what_recursion_finds(value: Any) -> None:
-    assert read(value, "here", "result") == by_recursion(value)
+    assert parse_matchers(value, "here", "result") == by_recursion(value)

@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz import fuzz, process
 
-from goldspan.goldens import nearness
-from goldspan.goldens.nearness import Near, NearTexts
-from goldspan.goldens.trigrams import Band, at_least, greatest, kinds, places
+from goldspan.goldens.lookup import similarity_index
+from goldspan.goldens.lookup.similarity_index import (
+    NearestText,
+    SimilarityIndex,
+    TrigramBand,
+    greatest_count,
+    set_bit_positions,
+    trigram_buckets,
+    with_count_at_least,
+)
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz "
 
@@ -25,7 +32,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _count_few(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"_FEW": 0, "_WORTH": 0, "_BAND": 5, "_AT_ONCE": 4}.items():
-        monkeypatch.setattr(nearness, name, value)
+        monkeypatch.setattr(similarity_index, name, value)
 
 
 def brute_force(text: str, texts: list[str], cutoff: float) -> tuple[int, float] | None:
@@ -33,7 +40,7 @@ def brute_force(text: str, texts: list[str], cutoff: float) -> tuple[int, float]
     return (found[2], found[1]) if found else None
 
 
-def assert_same(near_texts: NearTexts, text: str, texts: list[str], cutoff: float, margin: float = 0.0) -> None:
+def assert_same(near_texts: SimilarityIndex, text: str, texts: list[str], cutoff: float, margin: float = 0.0) -> None:
     near = near_texts.nearest(text, cutoff, margin=margin)
     assert (near and (near.index, near.similarity)) == brute_force(text, texts, cutoff)
     if near is None:
@@ -60,10 +67,10 @@ cutoffs = st.floats(0, 100) | st.sampled_from([0.0, 50.0, 60.0, 75.0, 80.0, 90.0
 def test_the_answer_is_always_that_of_comparing_with_all_texts(
     texts: list[str], text: str, cutoff: float, margin: float
 ) -> None:
-    assert_same(NearTexts(texts), text, texts, cutoff, margin)
+    assert_same(SimilarityIndex(texts), text, texts, cutoff, margin)
     with pytest.MonkeyPatch.context() as patch:
         _count_few(patch)
-        assert_same(NearTexts(texts), text, texts, cutoff, margin)
+        assert_same(SimilarityIndex(texts), text, texts, cutoff, margin)
 
 
 @given(st.data(), cutoffs)
@@ -77,7 +84,7 @@ def test_the_answer_is_the_same_for_what_is_a_few_edits_away_from_one_of_the_tex
         text[at : at + data.draw(st.integers(0, 2))] = data.draw(st.text(ALPHABET, max_size=2))
     with pytest.MonkeyPatch.context() as patch:
         _count_few(patch)
-        assert_same(NearTexts(texts), "".join(text), texts, cutoff, margin=5.0)
+        assert_same(SimilarityIndex(texts), "".join(text), texts, cutoff, margin=5.0)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +100,7 @@ def test_the_answer_is_the_same_among_thousands_of_texts(shape: tuple[int, int, 
     shortest, longest, alphabet = shape
     chance = random.Random("nearness")
     texts = ["".join(chance.choices(alphabet, k=chance.randint(shortest, longest))) for _ in range(4_000)]
-    near_texts = NearTexts(texts)
+    near_texts = SimilarityIndex(texts)
     for near in chance.sample(texts, 8):
         text = "".join(character for character in near if chance.random() > 0.04)
         for cutoff, margin in ((90.0, 0.0), (90.0, 4.0), (60.0, 0.0), (100.0, 0.0)):
@@ -106,18 +113,20 @@ def test_the_answer_is_the_same_among_thousands_of_texts(shape: tuple[int, int, 
 
 def test_the_first_of_the_same_texts_is_the_answer_and_the_others_are_no_rivals() -> None:
     texts = ["cancel it", "refund my order", "refund my order", "refund my older"]
-    near = NearTexts(texts).nearest("refund my order", 90, margin=10)
-    assert near == Near(1, 100.0, fuzz.ratio("refund my order", "refund my older"), 3)
+    near = SimilarityIndex(texts).nearest("refund my order", 90, margin=10)
+    assert near == NearestText(1, 100.0, fuzz.ratio("refund my order", "refund my older"), 3)
 
 
 def test_a_rival_is_told_only_within_the_margin() -> None:
-    near_texts = NearTexts(["refund my order", "refund my older"])
-    assert near_texts.nearest("refund my order", 90) == Near(0, 100.0)
-    assert near_texts.nearest("refund my order", 90, margin=50) == Near(0, 100.0, pytest.approx(93.33, abs=0.01), 1)
+    near_texts = SimilarityIndex(["refund my order", "refund my older"])
+    assert near_texts.nearest("refund my order", 90) == NearestText(0, 100.0)
+    assert near_texts.nearest("refund my order", 90, margin=50) == NearestText(
+        0, 100.0, pytest.approx(93.33, abs=0.01), 1
+    )
 
 
 def test_a_rival_may_lie_below_the_cutoff() -> None:
-    near = NearTexts(["refund my order", "refund me"]).nearest("refund my order", 95, margin=60)
+    near = SimilarityIndex(["refund my order", "refund me"]).nearest("refund my order", 95, margin=60)
     assert near is not None
     assert near.runner_up is not None
     assert near.runner_up < 95
@@ -125,25 +134,25 @@ def test_a_rival_may_lie_below_the_cutoff() -> None:
 
 @pytest.mark.parametrize("texts", [pytest.param([], id="no texts"), pytest.param(["refund"], id="other texts")])
 def test_nothing_near_is_no_answer(texts: list[str]) -> None:
-    assert NearTexts(texts).nearest("what is the weather", 90) is None
-    assert len(NearTexts(texts)) == len(texts)
+    assert SimilarityIndex(texts).nearest("what is the weather", 90) is None
+    assert len(SimilarityIndex(texts)) == len(texts)
 
 
 def test_an_empty_text_is_near_to_an_empty_one_only(counting: None) -> None:
-    near_texts = NearTexts(["refund", "", "order"])
-    assert near_texts.nearest("", 1) == Near(1, 100.0)
-    assert NearTexts(["refund", "order"]).nearest("", 1) is None
+    near_texts = SimilarityIndex(["refund", "", "order"])
+    assert near_texts.nearest("", 1) == NearestText(1, 100.0)
+    assert SimilarityIndex(["refund", "order"]).nearest("", 1) is None
 
 
 def test_a_text_that_is_too_long_to_be_remembered_is_found_all_the_same() -> None:
     text = "refund my order " * 500
-    assert NearTexts([text, "refund"]).nearest(text[:-1], 90) == Near(0, pytest.approx(99.99, abs=0.01))
+    assert SimilarityIndex([text, "refund"]).nearest(text[:-1], 90) == NearestText(0, pytest.approx(99.99, abs=0.01))
 
 
 def test_threads_that_ask_at_once_are_answered_alike() -> None:
     chance = random.Random("threads")
     texts = ["".join(chance.choices(ALPHABET, k=60)) for _ in range(3_000)]
-    near_texts = NearTexts(texts)
+    near_texts = SimilarityIndex(texts)
     asked = [text[:-3] for text in chance.sample(texts, 50)] * 4
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda text: near_texts.nearest(text, 90), asked))
@@ -153,8 +162,8 @@ def test_threads_that_ask_at_once_are_answered_alike() -> None:
 
 
 def test_prepared_texts_go_to_another_process() -> None:
-    again = pickle.loads(pickle.dumps(NearTexts(["refund", "order"])))
-    assert again.nearest("ordre", 70) == NearTexts(["refund", "order"]).nearest("ordre", 70)
+    again = pickle.loads(pickle.dumps(SimilarityIndex(["refund", "order"])))
+    assert again.nearest("ordre", 70) == SimilarityIndex(["refund", "order"]).nearest("ordre", 70)
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------
@@ -164,26 +173,26 @@ def test_prepared_texts_go_to_another_process() -> None:
     st.lists(st.text(ALPHABET, max_size=30), min_size=1, max_size=20), st.text(ALPHABET, max_size=60), st.integers(1, 9)
 )
 def test_texts_are_counted_together_as_one_by_one(texts: list[str], text: str, at_once: int) -> None:
-    wanted = sorted(kinds(text))
-    band = Band(texts)
+    wanted = sorted(trigram_buckets(text))
+    band = TrigramBand(texts)
     counts: list[int] = []
     for start in range(0, len(wanted), at_once):
         counts = band.counts(wanted[start : start + at_once], counts)
-    shared = [len(kinds(text) & kinds(other)) for other in texts]
+    shared = [len(trigram_buckets(text) & trigram_buckets(other)) for other in texts]
     everything = (1 << len(texts)) - 1
-    most, having = greatest(counts, everything)
+    most, having = greatest_count(counts, everything)
     assert most == max(shared)
-    assert places(having) == [at for at, count in enumerate(shared) if count == most]
+    assert set_bit_positions(having) == [at for at, count in enumerate(shared) if count == most]
     for least in range(-1, len(wanted) + 3):
-        enough = at_least(counts, least, everything)
-        assert places(enough) == [at for at, count in enumerate(shared) if count >= least]
+        enough = with_count_at_least(counts, least, everything)
+        assert set_bit_positions(enough) == [at for at, count in enumerate(shared) if count >= least]
 
 
 def test_a_kind_depends_on_three_characters_in_a_row_and_on_nothing_else() -> None:
-    assert kinds("a text and order") - kinds("ABC order") <= kinds("a text and o")
-    assert len(kinds("xyzxyzxyzxyz")) == len(kinds("xyzxyz"))
+    assert trigram_buckets("a text and order") - trigram_buckets("ABC order") <= trigram_buckets("a text and o")
+    assert len(trigram_buckets("xyzxyzxyzxyz")) == len(trigram_buckets("xyzxyz"))
 
 
 @pytest.mark.parametrize("bits", [0, 1, 1 << 3000, (1 << 3000) - 1, int("10" * 900, 2), (1 << 2000) + (1 << 7) + 1])
 def test_places_are_those_of_the_bits_that_are_set(bits: int) -> None:
-    assert places(bits) == [at for at in range(bits.bit_length()) if bits >> at & 1]
+    assert set_bit_positions(bits) == [at for at in range(bits.bit_length()) if bits >> at & 1]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from forks import fork, forking
 from goldspan import _guard
 from goldspan.errors import ConfigurationError, GoldenError
 from goldspan.goldens import Goldens
-from goldspan.goldens.reloading import ReloadingGoldens
+from goldspan.goldens.golden_files.hot_reload import ReloadingGoldens
+from support.forked_children import fork, forking
 
 NEVER = 3600.0
 """An interval that no test outlasts: these look when they are told to."""
@@ -215,7 +215,7 @@ def test_what_a_listener_raises_is_counted_and_goes_no_further(file: Path) -> No
     write(file, "")
     assert not goldens.check_now()
     assert ids(goldens.current) == ["b"]
-    assert _guard.failures["tell that goldens were read again"] == 2
+    assert _guard.failure_counts["tell that goldens were read again"] == 2
     goldens.close()
 
 
@@ -299,7 +299,7 @@ def test_a_process_that_can_start_no_thread_keeps_its_goldens(file: Path, monkey
     goldens = ReloadingGoldens([file], interval=SOON)
     assert ids(goldens.current) == ["a"]
     assert ids(goldens.current) == ["a"]
-    assert _guard.failures["watch golden files"] == 1
+    assert _guard.failure_counts["watch golden files"] == 1
 
 
 @forking

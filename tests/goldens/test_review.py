@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from goldspan.goldens.files import Library, read_files
+from goldspan.goldens.golden_files.golden_loader import GoldenLibrary, read_golden_files
 from goldspan.model import Run, ToolCall, ToolDefinition
-from goldspan.scoring.review import Beside, Finding, by_themselves
+from goldspan.scoring.golden_lint import LintFinding, RunCoverage, lint_goldens
 
 
-def library(folder: Path, goldens: Sequence[dict[str, Any]], **head: Any) -> Library:
+def library(folder: Path, goldens: Sequence[dict[str, Any]], **head: Any) -> GoldenLibrary:
     path = folder / "g.json"
     path.write_text(json.dumps({**head, "goldens": [{"tools": [], **golden} for golden in goldens]}))
-    return read_files([path], lambda error: pytest.fail(str(error)))
+    return read_golden_files([path], lambda error: pytest.fail(str(error)))
 
 
-def alone(folder: Path, goldens: Sequence[dict[str, Any]], **head: Any) -> list[Finding]:
-    return list(by_themselves(library(folder, goldens, **head).entries))
+def alone(folder: Path, goldens: Sequence[dict[str, Any]], **head: Any) -> list[LintFinding]:
+    return list(lint_goldens(library(folder, goldens, **head).entries))
 
 
-def beside(read: Library, *runs: Run) -> list[Finding]:
-    judge = Beside(read.entries, read.vocabulary)
+def beside(read: GoldenLibrary, *runs: Run) -> list[LintFinding]:
+    judge = RunCoverage(read.entries, read.vocabulary)
     for run in runs:
-        judge.look_at(run)
+        judge.add_run(run)
     return list(judge.findings())
 
 
@@ -93,7 +93,7 @@ def test_goldens_are_odd_by_themselves(tmp_path: Path, goldens: list[dict[str, A
 )
 def test_goldens_for_the_same_runs_should_not_disagree(tmp_path: Path, common: dict[str, Any], sentence: str) -> None:
     (finding,) = alone(tmp_path, [{"id": "a", **common}, {"id": "b", **common, "tools": ["t"]}])
-    assert finding == Finding("disagreement", sentence, ("a", "b"))
+    assert finding == LintFinding("disagreement", sentence, ("a", "b"))
 
 
 def test_policies_for_the_same_runs_should_not_disagree(tmp_path: Path) -> None:
@@ -101,26 +101,26 @@ def test_policies_for_the_same_runs_should_not_disagree(tmp_path: Path) -> None:
     path.write_text(
         json.dumps([{"id": "a", "forbid": ["x"]}, {"id": "b", "forbid": ["x"]}, {"id": "c", "max_calls": 1}])
     )
-    entries = read_files([path], lambda error: pytest.fail(str(error))).entries
-    (finding,) = by_themselves(entries)
+    entries = read_golden_files([path], lambda error: pytest.fail(str(error))).entries
+    (finding,) = lint_goldens(entries)
     told = (
         "goldens 'a', 'b' and 'c' are policies for all other runs and disagree in forbid and max_calls: none is found."
     )
     assert finding.sentence == told
-    (finding,) = by_themselves(entries[:2])
+    (finding,) = lint_goldens(entries[:2])
     assert finding.sentence == "goldens 'a' and 'b' are policies for all other runs and demand the same."
 
 
 def test_a_golden_belongs_to_the_runs_that_it_says_it_is_for(tmp_path: Path) -> None:
     read = library(tmp_path, [{"id": "a", "when": {"agent": "x"}}, {"id": "b", "when": {"agent": "y"}}])
     (finding,) = beside(read, Run("r", agent="x"), Run("s"))
-    assert finding == Finding("unmatched", "golden 'b' belongs to none of these runs.", ("b",))
+    assert finding == LintFinding("unmatched", "golden 'b' belongs to none of these runs.", ("b",))
 
 
 def test_a_disagreement_says_in_what(tmp_path: Path) -> None:
     goldens = [{"id": n, "input": "x"} for n in "abcd"] + [{"id": "e", "input": "x", "tools": ["t"], "order": "exact"}]
     (finding,) = alone(tmp_path, goldens)
-    assert finding == Finding(
+    assert finding == LintFinding(
         "disagreement",
         "goldens 'a', 'b', 'c' and 2 more have the same input and disagree in tools and order: by input none is found.",
         ("a", "b", "c", "d", "e"),
@@ -227,8 +227,8 @@ def test_an_alias_that_somebody_uses_is_fine(tmp_path: Path, golden: dict[str, A
 
 def test_it_is_known_when_no_golden_is_left_without_a_run(tmp_path: Path) -> None:
     read = library(tmp_path, [{"id": "a"}, {"id": "b"}])
-    judge = Beside(read.entries, read.vocabulary)
-    judge.look_at(called(golden_id="a"))
+    judge = RunCoverage(read.entries, read.vocabulary)
+    judge.add_run(called(golden_id="a"))
     assert not judge.all_matched
-    judge.look_at(called(golden_id="b"))
+    judge.add_run(called(golden_id="b"))
     assert judge.all_matched

@@ -8,9 +8,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from docs_examples import ROOT, blocks
-from goldspan.goldens.json_schema import schema
-from goldspan.goldens.yaml_values import values
+from goldspan.goldens.golden_files.golden_formats import parse_yaml
+from goldspan.goldens.schema.golden_models import golden_json_schema
+from support.docs_examples import ROOT, blocks
 
 PUBLISHED = ROOT / "docs" / "goldens.schema.json"
 
@@ -24,7 +24,7 @@ def validator() -> jsonschema.Draft202012Validator:
 
 def test_the_published_schema_is_that_of_the_language() -> None:
     """Written anew by `goldspan goldens schema > docs/goldens.schema.json`."""
-    assert essence(json.loads(PUBLISHED.read_text(encoding="utf-8"))) == essence(schema())
+    assert essence(json.loads(PUBLISHED.read_text(encoding="utf-8"))) == essence(golden_json_schema())
 
 
 def essence(told: Any) -> Any:
@@ -60,7 +60,7 @@ WRONG = ("slip.yaml", "wrong.yaml", "back-ends.yaml", "goldspan.yaml", "judged.y
 def test_the_schema_accepts_every_golden_file_of_the_documentation(
     validator: jsonschema.Draft202012Validator, text: str
 ) -> None:
-    validator.validate(values(text))
+    validator.validate(parse_yaml(text))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.goldens.texts import normalized
+from goldspan.goldens.text_matching import normalize_text
 
 E_ACUTE, ACUTE = "\N{LATIN SMALL LETTER E WITH ACUTE}", "\N{COMBINING ACUTE ACCENT}"
 
@@ -24,18 +24,18 @@ E_ACUTE, ACUTE = "\N{LATIN SMALL LETTER E WITH ACUTE}", "\N{COMBINING ACUTE ACCE
     ],
 )
 def test_texts_that_are_the_same(one: str, other: str, same: bool) -> None:
-    assert (normalized(one) == normalized(other)) is same
+    assert (normalize_text(one) == normalize_text(other)) is same
 
 
 def test_no_text_is_empty() -> None:
-    assert normalized(None) == ""
+    assert normalize_text(None) == ""
 
 
 def test_ten_megabytes_of_accents_are_left_as_they_are() -> None:
     accents = "a" + f"{ACUTE}\N{COMBINING CEDILLA}" * 5_000_000
-    assert normalized(accents) == accents
+    assert normalize_text(accents) == accents
 
 
 @given(st.text())
 def test_normalizing_twice_changes_nothing_more(text: str) -> None:
-    assert normalized(normalized(text)) == normalized(text)
+    assert normalize_text(normalize_text(text)) == normalize_text(text)

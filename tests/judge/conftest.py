@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from goldspan.judge import sessions
+from goldspan.judge import judge_session
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr(sessions, "_FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(judge_session, "_INITIAL_BACKOFF_S", 0.02)

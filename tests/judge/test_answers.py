@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.judge import AskingError, Opinion, Prices
-from goldspan.judge.opinions import LONGEST_REASON, opinion_in
-from goldspan.judge.questions import Question
-from judge_asking import evaluation, judging, score, verdict
-from judge_serving import content, cut, failure, opinion, raw, serving
+from goldspan.judge import Assessment, ModelRequestError, Prices
+from goldspan.judge.model_replies import MAX_REASON_LENGTH, parse_assessment
+from goldspan.judge.prompts import JudgePrompt
+from support.judge_clients import evaluation, judging, score, verdict
+from support.model_endpoint import content, cut, failure, opinion, raw, serving
 
-QUESTION = Question("<run>\n{}\n</run>", ("search", "T1"))
+QUESTION = JudgePrompt("<run>\n{}\n</run>", ("search", "T1"))
 
 
 def answered(reply, **options):
@@ -139,7 +139,7 @@ def test_half_an_answer_is_none():
 def test_tokens_that_nobody_tells_are_unknown_and_count_as_what_was_set_aside(usage):
     with serving([content(members(), usage=usage)]) as model, judging(model, prices=Prices(1, 1)) as judge:
         judgement = score(judge).judgement
-        assert judge.ledger.spent().tokens > 1000
+        assert judge.cache.spending_last_day().tokens > 1000
     assert (judgement.input_tokens, judgement.output_tokens, judgement.cost) == (None, None, None)
     assert (judge.usage.input_tokens, judge.usage.output_tokens, judge.usage.cost) == (0, 0, 0.0)
 
@@ -147,7 +147,7 @@ def test_tokens_that_nobody_tells_are_unknown_and_count_as_what_was_set_aside(us
 def test_half_of_the_tokens_is_no_sum():
     with serving([content(members(), usage={"prompt_tokens": 7})]) as model, judging(model, max_tokens=500) as judge:
         judgement = score(judge).judgement
-        assert judge.ledger.spent().tokens == 7 + 500
+        assert judge.cache.spending_last_day().tokens == 7 + 500
     assert (judgement.input_tokens, judgement.output_tokens) == (None, None)
     assert judge.usage.input_tokens == 7
 
@@ -155,7 +155,7 @@ def test_half_of_the_tokens_is_no_sum():
 def test_a_malformed_answer_is_asked_for_again_and_every_attempt_counts():
     with serving([content("{"), opinion(0.5)]) as model, judging(model) as judge:
         assert score(judge).value == 0.5
-        assert judge.ledger.spent().tokens == 2 * 120
+        assert judge.cache.spending_last_day().tokens == 2 * 120
     assert (judge.usage.requests, judge.usage.input_tokens, judge.usage.judged, judge.usage.failed) == (2, 200, 1, 0)
 
 
@@ -176,7 +176,7 @@ def test_reasons_are_short_readable_lines():
     told = "a\x00b\n\u2028c\u202e\u200b\U000e0041d " + "<b>x</b> " * 600_000
     with serving([opinion(0.5, None, told[:900_000])]) as model, judging(model, explain=True) as judge:
         found = score(judge)
-    assert len(found.judgement.words) == LONGEST_REASON
+    assert len(found.judgement.words) == MAX_REASON_LENGTH
     assert found.judgement.words.startswith("a b cd <b>x</b> ")
     assert found.judgement.words.isprintable()
     assert found.judgement.words[:-1] in found.reason
@@ -213,8 +213,8 @@ def test_an_error_of_the_endpoint_is_one_short_line():
 
 
 def test_an_id_goes_before_a_tool_that_is_called_like_one():
-    assert opinion_in({"score": 1, "reason": "", "better_tool": "T1"}, QUESTION).better_tool == "search"
-    assert opinion_in({"score": 1, "reason": "", "better_tool": "T2"}, QUESTION).better_tool == "T1"
+    assert parse_assessment({"score": 1, "reason": "", "better_tool": "T1"}, QUESTION).better_tool == "search"
+    assert parse_assessment({"score": 1, "reason": "", "better_tool": "T2"}, QUESTION).better_tool == "T1"
 
 
 anything = st.recursive(
@@ -224,12 +224,12 @@ anything = st.recursive(
 )
 
 
-@given(anything | st.builds(Opinion, anything, anything, anything) | anything.map(json.dumps))
+@given(anything | st.builds(Assessment, anything, anything, anything) | anything.map(json.dumps))
 def test_whatever_is_answered_is_an_opinion_or_an_error_that_is_told_apart(answer):
-    kind, found = "none", Opinion(0)
+    kind, found = "none", Assessment(0)
     try:
-        found = opinion_in(answer, QUESTION)
-    except AskingError as error:
+        found = parse_assessment(answer, QUESTION)
+    except ModelRequestError as error:
         kind = error.kind
     assert kind in ("none", "MalformedAnswer")
     assert 0 <= found.score <= 1

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway_serving import eventually
-from goldspan.judge import judged
-from goldspan.judge.threads import JudgeThread
-from judge_asking import data, evaluation, judging
-from judge_serving import after, failure, hang, opinion, serving
+from goldspan.judge import judge_evaluations
+from goldspan.judge.background_judge import JudgeThread
+from support.gateway_process import eventually
+from support.judge_clients import data, evaluation, judging
+from support.model_endpoint import after, failure, hang, opinion, serving
 
 
 def runs(number):
@@ -54,7 +54,7 @@ def _every_thread_ends():
 @pytest.mark.parametrize("concurrency", [1, 3, 16])
 def test_they_come_in_their_order_and_never_more_are_asked_about_at_once(concurrency):
     with serving(by_request) as model, judging(model, concurrency=concurrency) as judge:
-        left = [each.score("tool_selection").value for each in judged(runs(60), judge)]
+        left = [each.score("tool_selection").value for each in judge_evaluations(runs(60), judge)]
     assert left == [number / 1000 for number in range(60)]
     assert model.most_at_once <= concurrency
     assert model.most_at_once > 1 or concurrency == 1
@@ -71,7 +71,7 @@ def test_whatever_comes_back_every_evaluation_is_handed_on_and_counted(replies, 
         return replies[int(data(request)["request"])]
 
     with serving(behaviour) as model, judging(model, retries=1, concurrency=concurrency) as judge:
-        left = list(judged(runs(len(replies)), judge))
+        left = list(judge_evaluations(runs(len(replies)), judge))
     assert [each.run.input for each in left] == [str(number) for number in range(len(replies))]
     values = [each.score("tool_selection").value for each in left]
     assert values == [0.5 if reply == opinion(0.5) else None for reply in replies]
@@ -91,7 +91,7 @@ def test_they_are_handed_on_as_they_come_and_not_all_are_taken_beforehand():
             yield evaluation(input=str(len(taken)))
 
     with serving([opinion(0.5)]) as model, judging(model, concurrency=2) as judge:
-        left = judged(endless(), judge)
+        left = judge_evaluations(endless(), judge)
         for _ in range(10):
             assert next(left).score("tool_selection").value == 0.5
         left.close()
@@ -100,7 +100,7 @@ def test_they_are_handed_on_as_they_come_and_not_all_are_taken_beforehand():
 
 def test_closed_early_it_cancels_what_is_under_way():
     with serving(only_the_first) as model, judging(model, concurrency=4) as judge:
-        left = judged(runs(50), judge)
+        left = judge_evaluations(runs(50), judge)
         next(left)
         eventually(lambda: len(model.requests) == 5, "nothing is under way")
         started = time.monotonic()
@@ -113,7 +113,7 @@ def test_closed_early_it_cancels_what_is_under_way():
 
 def test_nothing_to_judge_is_nothing():
     with serving([opinion(0.5)]) as model, judging(model) as judge:
-        assert list(judged([], judge)) == []
+        assert list(judge_evaluations([], judge)) == []
     assert model.requests == []
 
 
@@ -123,13 +123,13 @@ def test_what_goes_wrong_in_the_evaluations_themselves_is_raised():
         raise LookupError("no more")
 
     with serving([hang()]) as model, judging(model) as judge, pytest.raises(LookupError):
-        list(judged(broken(), judge))
+        list(judge_evaluations(broken(), judge))
 
 
 INTERRUPTED = """
 import sys
 from goldspan.judge import Judge, ModelEndpoint, judged
-from judge_asking import evaluation
+from support.judge_clients import evaluation
 judge = Judge(ModelEndpoint("tiny", base_url=sys.argv[1]), timeout=60)
 try:
     for each in judged((evaluation(input=str(number)) for number in range(50)), judge):
@@ -160,7 +160,7 @@ def test_memory_does_not_grow_with_their_number():
     with serving([opinion(0.5)]) as model, judging(model, concurrency=2) as judge:
         model.requests = _Nothing()
         tracemalloc.start()
-        for _ in judged(large(), judge):
+        for _ in judge_evaluations(large(), judge):
             pass
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -184,11 +184,11 @@ class _Nothing(list):
 def test_what_is_asked_of_a_thread_that_was_stopped_is_cancelled():
     with serving([opinion(0.5)]) as model, judging(model) as judge:
         thread = JudgeThread(judge)
-        assert thread.evaluate(evaluation()).result(30).score("tool_selection").value == 0.5
+        assert thread.submit(evaluation()).result(30).score("tool_selection").value == 0.5
         thread.stop(30)
         thread.stop(30)
         assert not thread.is_alive
-        assert thread.evaluate(evaluation()).cancelled()
+        assert thread.submit(evaluation()).cancelled()
     assert judge.usage.requests == 1
 
 
@@ -201,7 +201,7 @@ def test_stopping_leaves_nobody_waiting_whoever_asks_meanwhile():
 
             def ask(thread=thread, asked=asked, going=going):
                 while not asked or not asked[-1].cancelled():
-                    asked.append(thread.evaluate(evaluation()))
+                    asked.append(thread.submit(evaluation()))
                     going.set()
 
             asking = threading.Thread(target=ask)
@@ -217,8 +217,8 @@ def test_an_error_in_the_machinery_itself_is_a_score(monkeypatch):
     def broken(judge, question, number):
         raise ZeroDivisionError("no key")
 
-    monkeypatch.setattr("goldspan.judge.sessions._key", broken)
+    monkeypatch.setattr("goldspan.judge.judge_session._cache_key", broken)
     with serving([opinion(0.5)]) as model, judging(model) as judge:
-        (left,) = judged([evaluation()], judge)
+        (left,) = judge_evaluations([evaluation()], judge)
     assert left.score("tool_selection").error == "ZeroDivisionError: no key"
     assert judge.usage.failed == 1

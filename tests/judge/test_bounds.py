@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from goldspan.judge import judged
-from judge_asking import evaluation, judging, score
-from judge_serving import after, drip, failure, gzip_bomb, hang, huge, opinion, serving
+from goldspan.judge import judge_evaluations
+from support.judge_clients import evaluation, judging, score
+from support.model_endpoint import after, drip, failure, gzip_bomb, hang, huge, opinion, serving
 
 MANY = 300 << 20
 BUFFERS = 24 << 20
@@ -23,7 +23,7 @@ def timed_out(reply, **options):
         started = time.monotonic()
         assert score(judge).error == "Timeout: no answer within 1.5 s"
         seconds = time.monotonic() - started
-        assert judge.ledger.spent().tokens > 1000  # nobody knows what it cost
+        assert judge.cache.spending_last_day().tokens > 1000  # nobody knows what it cost
     assert (judge.usage.requests, judge.usage.failed) == (len(model.requests), 1)
     return seconds, model
 
@@ -107,7 +107,7 @@ def test_packed_answers_are_not_unpacked():
 PROGRAM = """
 import resource, sys
 from goldspan.judge import Judge, ModelEndpoint, judged
-from judge_asking import evaluation
+from support.judge_clients import evaluation
 judge = Judge(ModelEndpoint("tiny", base_url=sys.argv[1]), retries=1)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 runs = [evaluation(input=str(number), output="x" * 1000) for number in range(12)]
@@ -137,6 +137,6 @@ def test_a_slow_answer_holds_up_only_one_place():
 
     with serving(behaviour) as model, judging(model, concurrency=2, timeout=3) as judge:
         runs = [evaluation(input=str(number)) for number in range(20)]
-        values = [each.score("tool_selection").value for each in judged(runs, judge)]
+        values = [each.score("tool_selection").value for each in judge_evaluations(runs, judge)]
     assert values == [None, *[0.5] * 19]
     assert (judge.usage.judged, judge.usage.failed, judge.usage.requests) == (19, 1, 20)

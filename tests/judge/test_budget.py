@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goldspan.judge import Budget, Opinion, Prices, Question, judged
-from goldspan.judge.ledger import DAY, Known, Ledger, Spent
-from goldspan.judge.sessions import _most_input
-from judge_asking import endpoint, evaluation, judging, score
-from judge_serving import after, content, failure, hang, opinion, serving
+from goldspan.judge import Assessment, Budget, JudgePrompt, Prices, judge_evaluations
+from goldspan.judge.cache import SECONDS_PER_DAY, CachedAssessment, JudgeCache, Spending
+from goldspan.judge.judge_session import _max_input_tokens
+from support.judge_clients import endpoint, evaluation, judging, score
+from support.model_endpoint import after, content, failure, hang, opinion, serving
 
-OPINION = Opinion(0.5, "Because.", "faq")
+OPINION = Assessment(0.5, "Because.", "faq")
 RUNS = [evaluation(input=f"{number:04}") for number in range(40)]
 OVER = "OverBudget: the judge's budget of the last 24 hours is spent"
 
@@ -27,7 +27,7 @@ def most(model, **options):
     """The tokens that are set aside for one of those runs."""
     with judging(model, **options) as judge:
         score(judge, RUNS[0])
-        return judge.ledger.spent().tokens
+        return judge.cache.spending_last_day().tokens
 
 
 def test_what_a_question_may_cost_at_most_is_set_aside_before_it_is_asked():
@@ -39,8 +39,8 @@ def test_what_a_question_may_cost_at_most_is_set_aside_before_it_is_asked():
 
 @given(st.text(st.characters(codec=None), max_size=300))
 def test_a_question_has_no_more_tokens_than_bytes(text):
-    question = Question(text, ())
-    assert _most_input(question) >= len(text.encode("utf-8", "replace"))
+    question = JudgePrompt(text, ())
+    assert _max_input_tokens(question) >= len(text.encode("utf-8", "replace"))
 
 
 @pytest.mark.parametrize("concurrency", [1, 16])
@@ -48,8 +48,8 @@ def test_the_budget_of_tokens_is_never_passed(concurrency):
     with serving([after(0.01, opinion(0.5, prompt_tokens=1500, completion_tokens=500))]) as model:
         budget = Budget(tokens=30_000)
         with judging(model, concurrency=concurrency, budget=budget) as judge:
-            errors = [each.score("tool_selection").error for each in judged(RUNS, judge)]
-            spent = judge.ledger.spent().tokens
+            errors = [each.score("tool_selection").error for each in judge_evaluations(RUNS, judge)]
+            spent = judge.cache.spending_last_day().tokens
     assert spent == judge.usage.input_tokens + judge.usage.output_tokens == 2000 * judge.usage.requests
     assert (20_000 if concurrency == 1 else 2_000) <= spent <= 30_000  # what is set aside for others is not used
     assert set(errors) == {None, OVER}
@@ -61,8 +61,8 @@ def test_the_budget_of_money_is_never_passed():
     reply = after(0.01, opinion(0.5, prompt_tokens=1000, completion_tokens=500))
     options = {"budget": Budget(cost=0.1), "prices": Prices(2, 10)}
     with serving([reply]) as model, judging(model, concurrency=8, **options) as judge:
-        list(judged(RUNS, judge))
-        spent = judge.ledger.spent()
+        list(judge_evaluations(RUNS, judge))
+        spent = judge.cache.spending_last_day()
     assert spent.cost == pytest.approx(judge.usage.cost) == pytest.approx(0.007 * judge.usage.requests)
     assert 0.05 <= spent.cost <= 0.1 + 1e-9
     assert judge.usage.over_budget == 40 - judge.usage.judged > 0
@@ -95,7 +95,7 @@ def test_what_is_known_costs_nothing_and_needs_no_budget(tmp_path):
 def test_what_may_have_cost_something_stays_set_aside(reply, timeout, kept):
     with serving([reply]) as model, judging(model, retries=0, timeout=timeout) as judge:
         score(judge)
-        spent = judge.ledger.spent().tokens
+        spent = judge.cache.spending_last_day().tokens
         assert (spent > 2000) == kept
         assert kept or spent == judge.usage.input_tokens + judge.usage.output_tokens
 
@@ -111,9 +111,11 @@ def test_several_judges_share_the_budget_of_a_file(tmp_path):
     with serving([opinion(0.5, prompt_tokens=1500, completion_tokens=500)]) as model:
         options = {"budget": Budget(tokens=20_000), "cache": tmp_path / "judge.db"}
         with judging(model, **options) as one, judging(model, **options) as other, ThreadPoolExecutor(2) as pool:
-            parts = pool.map(lambda each: list(judged(each[0], each[1])), [(RUNS[:20], one), (RUNS[20:], other)])
+            parts = pool.map(
+                lambda each: list(judge_evaluations(each[0], each[1])), [(RUNS[:20], one), (RUNS[20:], other)]
+            )
             assert sum(map(len, parts)) == 40
-            spent = one.ledger.spent().tokens
+            spent = one.cache.spending_last_day().tokens
     assert spent == 2000 * (one.usage.requests + other.usage.requests) <= 20_000
     assert one.usage.over_budget + other.usage.over_budget > 0
 
@@ -123,61 +125,61 @@ def test_several_judges_share_the_budget_of_a_file(tmp_path):
 
 def test_what_was_spent_counts_for_24_hours():
     now = [1_000_000.0]
-    with_clock = Ledger(clock=lambda: now[0])
+    with_clock = JudgeCache(clock=lambda: now[0])
     budget = Budget(tokens=100)
-    assert with_clock.spend(60, 1.0, budget.allows) is not None
-    now[0] += DAY / 2
-    assert with_clock.spend(41, 1.0, budget.allows) is None
-    assert with_clock.spend(40, 1.0, budget.allows) is not None
-    assert with_clock.spent() == Spent(100, 2.0)
-    now[0] += DAY / 2 - 61
-    assert with_clock.spend(1, 0.0, budget.allows) is None
+    assert with_clock.reserve(60, 1.0, budget.allows) is not None
+    now[0] += SECONDS_PER_DAY / 2
+    assert with_clock.reserve(41, 1.0, budget.allows) is None
+    assert with_clock.reserve(40, 1.0, budget.allows) is not None
+    assert with_clock.spending_last_day() == Spending(100, 2.0)
+    now[0] += SECONDS_PER_DAY / 2 - 61
+    assert with_clock.reserve(1, 0.0, budget.allows) is None
     now[0] += 61
-    assert with_clock.spent() == Spent(40, 1.0)
-    assert with_clock.spend(60, 1.0, budget.allows) is not None
-    now[0] += 2 * DAY
-    assert with_clock.spent() == Spent()
+    assert with_clock.spending_last_day() == Spending(40, 1.0)
+    assert with_clock.reserve(60, 1.0, budget.allows) is not None
+    now[0] += 2 * SECONDS_PER_DAY
+    assert with_clock.spending_last_day() == Spending()
 
 
 def test_what_is_put_right_later_does_not_make_room_twice():
     now = [1_000_000.0]
-    kept = Ledger(clock=lambda: now[0])
-    minute = kept.spend(100, 1.0)
-    now[0] += 2 * DAY
-    kept.settle(minute, -100, -1.0)
-    assert kept.spent() == Spent()
-    assert kept.spend(10, 0.0, Budget(tokens=9).allows) is None
+    kept = JudgeCache(clock=lambda: now[0])
+    minute = kept.reserve(100, 1.0)
+    now[0] += 2 * SECONDS_PER_DAY
+    kept.adjust_reservation(minute, -100, -1.0)
+    assert kept.spending_last_day() == Spending()
+    assert kept.reserve(10, 0.0, Budget(tokens=9).allows) is None
 
 
 def test_small_amounts_add_up_to_the_budget():
-    kept = Ledger()
-    assert [kept.spend(1, 0.1, Budget(cost=0.3).allows) is not None for _ in range(4)] == [True, True, True, False]
+    kept = JudgeCache()
+    assert [kept.reserve(1, 0.1, Budget(cost=0.3).allows) is not None for _ in range(4)] == [True, True, True, False]
 
 
-amounts = st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 3 * DAY))
+amounts = st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 3 * SECONDS_PER_DAY))
 
 
 @settings(max_examples=60)
 @given(st.lists(amounts, max_size=30), st.integers(0, 200))
 def test_within_no_24_hours_more_is_spent_than_allowed(attempts, tokens):
     now = [1_000_000.0]
-    kept = Ledger(clock=lambda: now[0])
+    kept = JudgeCache(clock=lambda: now[0])
     took = []
     for aside, used, seconds in attempts:
-        minute = kept.spend(aside, 0.0, Budget(tokens=tokens).allows)
+        minute = kept.reserve(aside, 0.0, Budget(tokens=tokens).allows)
         if minute is not None:
-            kept.settle(minute, min(used, aside) - aside, 0.0)
+            kept.adjust_reservation(minute, min(used, aside) - aside, 0.0)
             took.append((now[0], min(used, aside)))
         now[0] += seconds
     kept.close()
     for start, _ in took:
-        assert sum(used for at, used in took if start <= at < start + DAY - 60) <= tokens
+        assert sum(used for at, used in took if start <= at < start + SECONDS_PER_DAY - 60) <= tokens
 
 
 SPENDING = """
 import sys, time
 from goldspan.judge import Budget
-from goldspan.judge.ledger import Ledger
+from goldspan.judge.cache import Ledger
 kept = Ledger(sys.argv[1])
 def allows(spent):
     time.sleep(0.001)  # time for the others to come in between
@@ -190,7 +192,7 @@ print(sum(kept.spend(7, 0.25, allows) is not None for _ in range(60)))
 
 
 def test_threads_and_processes_never_pass_it_together(tmp_path):
-    kept = Ledger(tmp_path / "judge.db")
+    kept = JudgeCache(tmp_path / "judge.db")
     command = [sys.executable, "-c", SPENDING, str(tmp_path / "judge.db")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen(command, **pipes) for _ in range(3)]
@@ -199,28 +201,28 @@ def test_threads_and_processes_never_pass_it_together(tmp_path):
         process.stdin.write("go\n")
         process.stdin.flush()
     with ThreadPoolExecutor(4) as pool:
-        here = sum(pool.map(lambda _: kept.spend(7, 0.25, Budget(tokens=700).allows) is not None, range(60)))
+        here = sum(pool.map(lambda _: kept.reserve(7, 0.25, Budget(tokens=700).allows) is not None, range(60)))
     there = sum(int(process.communicate(timeout=60)[0]) for process in processes)
     assert here + there == 100
-    assert kept.spent() == Spent(700, 25.0)
+    assert kept.spending_last_day() == Spending(700, 25.0)
     kept.close()
 
 
 def test_many_may_open_a_new_file_at_once(tmp_path):
     for number in range(10):
         with ThreadPoolExecutor(8) as pool:
-            kept = [Ledger(tmp_path / f"{number}.db") for _ in range(8)]
-            list(pool.map(Ledger.check, kept))
+            kept = [JudgeCache(tmp_path / f"{number}.db") for _ in range(8)]
+            list(pool.map(JudgeCache.check, kept))
             list(pool.map(lambda each: each.spend(1, 0.5), kept))
-        assert {each.spent() for each in kept} == {Spent(8, 4.0)}
+        assert {each.spending_last_day() for each in kept} == {Spending(8, 4.0)}
         for each in kept:
             each.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_opens_the_file_anew(tmp_path):
-    kept = Ledger(tmp_path / "judge.db")
-    kept.keep("a", OPINION, "m")
+    kept = JudgeCache(tmp_path / "judge.db")
+    kept.put("a", OPINION, "m")
     held = threading.Event()
     over = threading.Event()
 
@@ -236,15 +238,15 @@ def test_a_forked_child_opens_the_file_anew(tmp_path):
     if child == 0:
         status = 1
         try:
-            known = kept.find("a") == Known(OPINION, "m")
-            kept.spend(7, 0.0)
-            kept.keep("b", OPINION, "child")
+            known = kept.get("a") == CachedAssessment(OPINION, "m")
+            kept.reserve(7, 0.0)
+            kept.put("b", OPINION, "child")
             status = 0 if known else 2
         finally:
             os._exit(status)
     over.set()
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert kept.find("b") == Known(OPINION, "child")
-    assert kept.spent().tokens == 7
+    assert kept.get("b") == CachedAssessment(OPINION, "child")
+    assert kept.spending_last_day().tokens == 7
     kept.close()

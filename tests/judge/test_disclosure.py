@@ -9,8 +9,8 @@ import pytest
 
 from goldspan import Run, ToolCall, ToolDefinition, evaluate
 from goldspan.sinks import ArgumentFilter
-from judge_asking import data, judging, score
-from judge_serving import opinion, serving
+from support.judge_clients import data, judging, score
+from support.model_endpoint import opinion, serving
 
 CALL = ToolCall(
     "search",

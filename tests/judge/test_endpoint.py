@@ -10,12 +10,11 @@ import pytest
 from goldspan import semconv
 from goldspan._version import __version__
 from goldspan.errors import ConfigurationError
-from goldspan.judge import Judge, ModelEndpoint, judged
-from goldspan.judge.questions import Question
-from goldspan.judge.rubric import INSTRUCTIONS, REMINDER, SCHEMA
-from judge_asking import KEY, asked, counted, endpoint, evaluation, judging, score, verdict
-from judge_serving import failure, opinion, raw, redirect, serving
-from meters import Meter
+from goldspan.judge import Judge, ModelEndpoint, judge_evaluations
+from goldspan.judge.prompts import ANSWER_SCHEMA, INSTRUCTIONS, REMINDER, JudgePrompt
+from support.judge_clients import KEY, asked, counted, endpoint, evaluation, judging, score, verdict
+from support.metric_readers import Meter
+from support.model_endpoint import failure, opinion, raw, redirect, serving
 
 DATA = (
     '{"request": "What if these shoes don\'t fit?", "answer": "We offer a 30-day full refund at no extra cost.", '
@@ -49,7 +48,7 @@ def test_the_request_is_exactly_this():
         "max_tokens": 321,
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "tool_selection", "strict": True, "schema": dict(SCHEMA)},
+            "json_schema": {"name": "tool_selection", "strict": True, "schema": dict(ANSWER_SCHEMA)},
         },
     }
 
@@ -95,7 +94,7 @@ def test_headers_of_ones_own_are_sent_once():
 def test_connections_are_kept_from_question_to_question():
     with serving([opinion(1.0)]) as model, judging(model, concurrency=1) as judge:
         runs = [evaluation(input=str(number)) for number in range(5)]
-        assert [each.score("tool_selection").value for each in judged(runs, judge)] == [1.0] * 5
+        assert [each.score("tool_selection").value for each in judge_evaluations(runs, judge)] == [1.0] * 5
         assert len(model._server._clients) == 1
 
 
@@ -113,7 +112,7 @@ def test_nobody_listens():
         server = f"127.0.0.1:{taken.getsockname()[1]}"
         with judging(ModelEndpoint("tiny", base_url=f"http://{server}/private/v1"), retries=2) as judge:
             judged_run = score(judge)
-            assert judge.ledger.spent().tokens == 0
+            assert judge.cache.spending_last_day().tokens == 0
     assert judged_run.error == f"Unreachable: All connection attempts failed ({server})"
     assert (judged_run.value, judged_run.passed, judged_run.label) == (None, None, "not_evaluated")
     assert (judge.usage.requests, judge.usage.failed) == (3, 1)
@@ -158,7 +157,7 @@ def test_an_asker_whose_connections_cannot_be_opened_fails_as_a_value():
 
     with judging(Broken(), retries=0) as judge:
         judged_run = verdict(judge)
-        assert judge.ledger.spent().tokens == 0
+        assert judge.cache.spending_last_day().tokens == 0
     assert judged_run.score("tool_selection").error == "OSError: no certificates"
     assert judged_run.passed is True
     assert judge.usage.failed == 1
@@ -179,7 +178,7 @@ def test_the_key_is_in_no_text_and_no_log_even_where_the_endpoint_repeats_it(cap
         ask = endpoint(model, headers={"x-own": "secret-in-header"})
         with judging(ask, retries=0, explain=True) as judge:
             runs = [verdict(judge, evaluation(input=str(number))) for number in range(len(told))]
-            kept = "\n".join(judge.ledger._connection.iterdump())
+            kept = "\n".join(judge.cache._connection.iterdump())
     said = "\n".join([*map(repr, [*runs, judge, ask, vars(judge)]), kept, *(f"{each}" for each in runs)])
     logged = "\n".join(f"{record.name} {record.getMessage()} {record.exc_text}" for record in caplog.records)
     assert "[key]" in said
@@ -218,7 +217,7 @@ def test_the_question_tells_nothing_but_the_run():
         assert score(judge).value == 1.0
     text = asked(model.requests[0])
     assert text.count("<") == 2
-    question = Question("<run>\n{}\n</run>", ("search",))
+    question = JudgePrompt("<run>\n{}\n</run>", ("search",))
     assert [message["role"] for message in question.messages] == ["system", "user"]
 
 

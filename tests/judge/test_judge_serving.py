@@ -12,8 +12,21 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway_serving import eventually
-from judge_serving import after, content, cut, drip, failure, gzip_bomb, hang, huge, opinion, raw, redirect, serving
+from support.gateway_process import eventually
+from support.model_endpoint import (
+    after,
+    content,
+    cut,
+    drip,
+    failure,
+    gzip_bomb,
+    hang,
+    huge,
+    opinion,
+    raw,
+    redirect,
+    serving,
+)
 
 
 def connect(model, timeout=10.0):

@@ -9,10 +9,10 @@ import pytest
 import goldspan
 from goldspan import Golden, Judgement, Run, ToolCall, ToolDefinition
 from goldspan.errors import ConfigurationError
-from goldspan.judge import Budget, Judge, Prices, judged
-from goldspan.scoring.calls import as_golden
-from judge_asking import evaluation, judging, score, verdict
-from judge_serving import content, failure, opinion, serving
+from goldspan.judge import Budget, Judge, Prices, judge_evaluations
+from goldspan.scoring.coercion import as_golden
+from support.judge_clients import evaluation, judging, score, verdict
+from support.model_endpoint import content, failure, opinion, serving
 
 
 def given(value, of=None, reply=None, **options):
@@ -173,7 +173,7 @@ def test_of_a_run_of_which_too_little_is_known_nobody_is_asked(said, why):
     found = after.score("tool_selection")
     assert (found.value, found.passed, found.reason, found.error) == (None, None, why, None)
     assert (after.passed, after.scores[:-1]) == (before.passed, before.scores)
-    assert (len(model.requests), judge.usage.requests, judge.usage.not_asked) == (0, 0, 1)
+    assert (len(model.requests), judge.usage.requests, judge.usage.record_not_asked) == (0, 0, 1)
 
 
 def test_tools_may_be_given_where_runs_do_not_show_them():
@@ -244,10 +244,10 @@ def test_the_example_of_deepeval_has_the_lower_of_both_numbers(metric, said, exp
     name = metric if isinstance(metric, str) else metric.name
     evaluations = goldspan.evaluate_cases(rows, metrics=[metric])
     with serving([opinion(said)]) as model, judging(model, combination="min", combined_with=name) as judge:
-        without, with_tools = judged(evaluations, judge)
+        without, with_tools = judge_evaluations(evaluations, judge)
     assert (without.score(name).value, with_tools.score(name).value) == (1.0, expected)
     assert (without.score("tool_selection").value, with_tools.score("tool_selection").value) == (None, said)
-    assert (judge.usage.requests, judge.usage.judged, judge.usage.not_asked) == (1, 1, 1)
+    assert (judge.usage.requests, judge.usage.judged, judge.usage.record_not_asked) == (1, 1, 1)
     run = Run(
         "r",
         input=SHOES["input"],

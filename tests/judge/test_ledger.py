@@ -18,21 +18,22 @@ import pytest
 
 from goldspan import ToolDefinition
 from goldspan.errors import ConfigurationError, StoreError
-from goldspan.judge import Judge, ModelEndpoint, Opinion, Prices, Usage, judged, ledger
-from goldspan.judge.ledger import Known, Ledger
-from judge_asking import endpoint, evaluation, judging, score
-from judge_serving import content, failure, opinion, serving
+from goldspan.judge import Assessment, Judge, ModelEndpoint, Prices, Usage, judge_evaluations
+from goldspan.judge import cache as ledger
+from goldspan.judge.cache import CachedAssessment, JudgeCache
+from support.judge_clients import endpoint, evaluation, judging, score
+from support.model_endpoint import content, failure, opinion, serving
 
 RUNS = [evaluation(input=str(number)) for number in range(5)]
-OPINION = Opinion(0.5, "Because.", "faq")
+OPINION = Assessment(0.5, "Because.", "faq")
 
 
 def test_what_was_answered_is_not_asked_again(tmp_path):
     with serving([opinion(0.5, "T2", "Because.")]) as model:
         for times in range(3):
             with judging(model, cache=tmp_path / "judge.db", prices=Prices(1, 10)) as judge:
-                found = [each.score("tool_selection") for each in judged(RUNS, judge)]
-                assert judge.ledger.spent().tokens == 5 * 120
+                found = [each.score("tool_selection") for each in judge_evaluations(RUNS, judge)]
+                assert judge.cache.spending_last_day().tokens == 5 * 120
             assert {(each.value, each.judgement.better_tool, each.judgement.words) for each in found} == {
                 (0.5, "faq", "Because.")
             }
@@ -52,15 +53,15 @@ def test_without_a_file_answers_last_as_long_as_the_judge():
     with serving([opinion(0.5)]) as model:
         for _ in range(2):
             with judging(model) as judge:
-                list(judged(RUNS, judge))
-                list(judged(RUNS, judge))
+                list(judge_evaluations(RUNS, judge))
+                list(judge_evaluations(RUNS, judge))
             assert (judge.usage.requests, judge.usage.judged, judge.usage.cached) == (5, 10, 5)
 
 
 PROGRAM = """
 import sys
 from goldspan.judge import Judge, ModelEndpoint, judged
-from judge_asking import KEY, evaluation
+from support.judge_clients import KEY, evaluation
 judge = Judge(ModelEndpoint("tiny", base_url=sys.argv[1], api_key=KEY), cache=sys.argv[2])
 runs = [evaluation(input=str(number)) for number in range(5)]
 print(*[each.score("tool_selection").value for each in judged(runs, judge)], judge.usage.requests, judge.usage.cached)
@@ -79,7 +80,7 @@ def test_another_process_knows_the_answers(tmp_path):
         assert elsewhere(model, tmp_path / "judge.db") == ["0.5"] * 5 + ["5", "0"]
         assert elsewhere(model, tmp_path / "judge.db") == ["0.5"] * 5 + ["0", "5"]
         with judging(model, cache=tmp_path / "judge.db") as judge:
-            list(judged(RUNS, judge))
+            list(judge_evaluations(RUNS, judge))
         assert (judge.usage.requests, judge.usage.cached) == (0, 5)
 
 
@@ -110,7 +111,7 @@ def test_a_question_that_is_asked_otherwise_is_another(tmp_path, other):
 )
 def test_another_run_is_another_question(said):
     with serving([opinion(0.5)]) as model, judging(model, concurrency=1) as judge:
-        list(judged([evaluation(), evaluation(**said), evaluation(), evaluation(session_id="t")], judge))
+        list(judge_evaluations([evaluation(), evaluation(**said), evaluation(), evaluation(session_id="t")], judge))
     assert (judge.usage.requests, judge.usage.cached) == (2, 2)
 
 
@@ -158,8 +159,8 @@ def test_of_a_question_nothing_but_a_hash_is_kept(tmp_path):
 
 
 def test_files_beside_it_are_as_closed(tmp_path):
-    kept = Ledger(tmp_path / "judge.db")
-    kept.keep("a", OPINION, "m")
+    kept = JudgeCache(tmp_path / "judge.db")
+    kept.put("a", OPINION, "m")
     files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     assert files == {"judge.db": 0o600, "judge.db-wal": 0o600, "judge.db-shm": 0o600}
     kept.close()
@@ -168,15 +169,15 @@ def test_files_beside_it_are_as_closed(tmp_path):
 @pytest.mark.parametrize(("file", "bound"), [("judge.db", "MOST_ANSWERS"), (None, "MOST_IN_MEMORY")])
 def test_answers_that_were_given_first_go_first(file, bound, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, bound, 100)
-    monkeypatch.setattr(ledger, "_LOOK_EVERY", 10)
-    kept = Ledger(file and tmp_path / file)
+    monkeypatch.setattr(ledger, "_EVICT_EVERY", 10)
+    kept = JudgeCache(file and tmp_path / file)
     for number in range(1000):
-        kept.keep(str(number), OPINION, None)
-        kept.keep(str(number), Opinion(1.0), "later")
-    assert kept.find("999") == Known(OPINION, None)
+        kept.put(str(number), OPINION, None)
+        kept.put(str(number), Assessment(1.0), "later")
+    assert kept.get("999") == CachedAssessment(OPINION, None)
     assert 100 <= kept._connection.execute("SELECT count(*) FROM answers").fetchone()[0] <= 110
     kept.close()
-    assert kept.find("880") is None
+    assert kept.get("880") is None
     kept.close()
 
 
@@ -190,7 +191,7 @@ def something_else(file):
 
 
 def of_another_version(file):
-    Ledger(file).check()
+    JudgeCache(file).check()
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
 
@@ -201,7 +202,7 @@ def claimed(file):
 
 
 def cut_off(file):
-    with closing(Ledger(file)) as kept:
+    with closing(JudgeCache(file)) as kept:
         kept.check()
     file.write_bytes(file.read_bytes()[:3000])
 
@@ -255,7 +256,7 @@ def test_where_nothing_may_be_written_is_said_at_once(as_nobody):
 
 
 def test_a_file_that_somebody_holds_makes_errors_and_is_used_again_afterwards(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(ledger, "_LOCK_TIMEOUT_S", 0.1)
     with serving([opinion(0.5)]) as model, judging(model, cache=tmp_path / "judge.db") as judge:
         with closing(sqlite3.connect(tmp_path / "judge.db", isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
@@ -269,7 +270,7 @@ def test_a_file_that_somebody_holds_makes_errors_and_is_used_again_afterwards(tm
 def test_a_file_that_is_damaged_later_makes_errors(tmp_path):
     file = tmp_path / "judge.db"
     with serving([opinion(0.5)]) as model, judging(model, cache=file) as judge:
-        judge.ledger.close()
+        judge.cache.close()
         file.write_bytes(b"x" * 4096)
         found = score(judge)
     assert found.error.startswith(f"StoreError: {file}: the judge's answers cannot be kept there: ")
@@ -277,15 +278,15 @@ def test_a_file_that_is_damaged_later_makes_errors(tmp_path):
 
 
 def test_a_transaction_that_could_not_end_is_not_in_the_way_of_the_next(tmp_path):
-    kept = Ledger(tmp_path / "judge.db")
+    kept = JudgeCache(tmp_path / "judge.db")
 
     def fail(spent):
         raise sqlite3.OperationalError("disk I/O error")
 
     with pytest.raises(StoreError, match="disk I/O error"):
-        kept.spend(5, 0.0, fail)
-    assert kept.spend(5, 0.0) is not None
-    assert kept.spent().tokens == 5
+        kept.reserve(5, 0.0, fail)
+    assert kept.reserve(5, 0.0) is not None
+    assert kept.spending_last_day().tokens == 5
     kept.close()
 
 

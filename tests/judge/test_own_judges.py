@@ -11,8 +11,16 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from goldspan.judge import Answer, AskingError, Judge, Opinion, Question, judged, session_of
-from judge_asking import evaluation, judging, score, verdict
+from goldspan.judge import (
+    Assessment,
+    Judge,
+    JudgePrompt,
+    ModelReply,
+    ModelRequestError,
+    judge_evaluations,
+    open_session,
+)
+from support.judge_clients import evaluation, judging, score, verdict
 
 OPINION = {"score": 0.25, "reason": "Because.", "better_tool": "faq"}
 
@@ -20,17 +28,17 @@ OPINION = {"score": 0.25, "reason": "Because.", "better_tool": "faq"}
 @pytest.mark.parametrize(
     "answer",
     [
-        Opinion(0.25, "Because.", "faq"),
+        Assessment(0.25, "Because.", "faq"),
         OPINION,
         json.dumps(OPINION),
-        Answer(json.dumps(OPINION)),
-        Answer(json.dumps(OPINION), "mine", 5, 6),
+        ModelReply(json.dumps(OPINION)),
+        ModelReply(json.dumps(OPINION), "mine", 5, 6),
     ],
 )
 def test_it_may_answer_in_several_ways(answer):
     seen = []
 
-    async def mine(question: Question):
+    async def mine(question: JudgePrompt):
         seen.append(question)
         return answer
 
@@ -38,7 +46,7 @@ def test_it_may_answer_in_several_ways(answer):
         found = score(judge)
     assert (found.value, found.judgement.better_tool, found.judgement.words) == (0.25, "faq", "Because.")
     assert found.judgement.model == "mine"
-    assert found.judgement.input_tokens == (5 if isinstance(answer, Answer) and answer.model else None)
+    assert found.judgement.input_tokens == (5 if isinstance(answer, ModelReply) and answer.model else None)
     assert (judge.usage.requests, judge.usage.judged) == (1, 1)
     (question,) = seen
     assert (question.tools, question.temperature, question.seed, question.max_tokens) == (("search", "faq"), 0, 0, 1000)
@@ -51,7 +59,20 @@ async def returns(value):
 
 @pytest.mark.parametrize(
     "answer",
-    [None, 5, [], "no", b"{}", object(), {}, Opinion(2), Opinion(0.5, None), Answer("x"), Opinion("1"), Opinion],
+    [
+        None,
+        5,
+        [],
+        "no",
+        b"{}",
+        object(),
+        {},
+        Assessment(2),
+        Assessment(0.5, None),
+        ModelReply("x"),
+        Assessment("1"),
+        Assessment,
+    ],
 )
 def test_what_it_answers_may_be_none(answer):
     with judging(lambda question: returns(answer), retries=0) as judge:
@@ -79,7 +100,7 @@ def raising(error):
         (TimeoutError("slow"), "TimeoutError: slow"),
         (asyncio.CancelledError(), "CancelledError: the judge gave up by itself"),
         (SystemExit(3), "SystemExit: 3"),
-        (AskingError("Mine", "not now"), "Mine: not now"),
+        (ModelRequestError("Mine", "not now"), "Mine: not now"),
         (StopAsyncIteration("x"), "StopAsyncIteration: x"),
         (KeyError("k"), "KeyError: 'k'"),
     ],
@@ -100,7 +121,7 @@ def test_it_may_say_itself_that_asking_again_helps():
     async def mine(question):
         attempts.append(question)
         if len(attempts) < 3:
-            raise AskingError("Busy", "wait", again=True, retry_after=0.05)
+            raise ModelRequestError("Busy", "wait", is_retryable=True, retry_after=0.05)
         return OPINION
 
     with judging(mine) as judge:
@@ -135,7 +156,10 @@ def test_who_hangs_is_not_waited_for(mine):
     started = time.monotonic()
     with judging(mine, timeout=0.2, concurrency=2) as judge:
         threading.Timer(3, stopped.set).start()
-        found = [each.score("tool_selection").error for each in judged([evaluation(), evaluation(input="b")], judge)]
+        found = [
+            each.score("tool_selection").error
+            for each in judge_evaluations([evaluation(), evaluation(input="b")], judge)
+        ]
     assert found == ["Timeout: no answer within 0.2 s"] * 2
     assert time.monotonic() - started < 15
     assert judge.usage.failed == 2
@@ -150,8 +174,8 @@ def test_in_an_event_loop_of_ones_own_it_is_asked_there():
         return OPINION
 
     async def main(judge):
-        async with session_of(judge) as session:
-            return await asyncio.gather(*(session.evaluate(evaluation(input=str(number))) for number in range(9)))
+        async with open_session(judge) as session:
+            return await asyncio.gather(*(session.judge(evaluation(input=str(number))) for number in range(9)))
 
     with judging(mine) as judge:
         left = asyncio.run(main(judge))
@@ -161,8 +185,8 @@ def test_in_an_event_loop_of_ones_own_it_is_asked_there():
 
 def test_to_cancel_who_waits_ends_the_question_and_counts_it():
     async def main(judge):
-        async with session_of(judge) as session:
-            task = asyncio.ensure_future(session.evaluate(evaluation()))
+        async with open_session(judge) as session:
+            task = asyncio.ensure_future(session.judge(evaluation()))
             await asyncio.sleep(0.1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -172,7 +196,7 @@ def test_to_cancel_who_waits_ends_the_question_and_counts_it():
 
     with judging(sleeping) as judge:
         asyncio.run(main(judge))
-        assert judge.ledger.spent().tokens > 1000
+        assert judge.cache.spending_last_day().tokens > 1000
     assert (judge.usage.requests, judge.usage.failed, judge.usage.judged) == (1, 0, 0)
 
 
@@ -207,6 +231,6 @@ def test_who_interrupts_the_judges_thread_leaves_nobody_waiting(caplog):
     for _ in range(2):
         judge = Judge(lambda question: returns(OPINION), redact=redact)
         with pytest.raises((KeyboardInterrupt, CancelledError)):
-            list(judged([evaluation(input=str(number)) for number in range(30)], judge))
+            list(judge_evaluations([evaluation(input=str(number)) for number in range(30)], judge))
         judge.close()
     assert "goldspan could not end the judge's thread" in caplog.text

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan import Run, ToolCall, ToolDefinition
-from goldspan.judge.questions import LONGEST_EVIDENCE, SHOWN, evidence_of, offered
+from goldspan.judge.prompts import CALL_DETAILS, MAX_EVIDENCE_LENGTH, build_evidence, relevant_tools
 
 UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
 HOSTILE = [
@@ -73,13 +73,13 @@ runs = st.builds(
 
 def shown(run, show="all"):
     """The evidence, when it was seen to be one block of JSON in which nothing is hidden; and the data in it."""
-    evidence = evidence_of(run, run.available_tools, show)
+    evidence = build_evidence(run, run.available_tools, show)
     start, line, end = evidence.split("\n")
     assert (start, end) == ("<run>", "</run>")
     assert "<" not in line
     assert "[INST]" not in line
     assert not {unicodedata.category(each) for each in line} & UNSEEN
-    assert len(evidence) <= LONGEST_EVIDENCE + 20
+    assert len(evidence) <= MAX_EVIDENCE_LENGTH + 20
     return evidence, json.loads(line)
 
 
@@ -88,7 +88,7 @@ def whole(text):
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-@given(runs, st.sampled_from(SHOWN))
+@given(runs, st.sampled_from(CALL_DETAILS))
 def test_whatever_a_run_holds_it_is_one_line_of_data_that_can_be_read_back(run, show):
     evidence, data = shown(run, show)
     assert data["request"] == whole(run.input)
@@ -96,7 +96,7 @@ def test_whatever_a_run_holds_it_is_one_line_of_data_that_can_be_read_back(run, 
     assert [tool["id"] for tool in data["tools"]] == [f"T{number + 1}" for number in range(len(data["tools"]))]
     assert [tool["name"] for tool in data["tools"]] == [whole(tool.name) for tool in run.available_tools]
     assert [call["tool"] for call in data["calls"]] == [whole(call.name) for call in run.tool_calls]
-    assert evidence == evidence_of(run, run.available_tools, show)
+    assert evidence == build_evidence(run, run.available_tools, show)
     evidence.encode()  # no surrogate is left
 
 
@@ -211,13 +211,13 @@ def test_much_is_cut_until_all_of_it_fits():
 def test_of_a_thousand_tools_two_hundred_are_shown_and_those_that_were_called_are_among_them():
     tools = tuple(ToolDefinition(f"tool {number}", "d" * 3000, {"a": "b" * 3000}) for number in range(1000))
     run = Run("r", input="q", tool_calls=(ToolCall("Tool_999"), ToolCall("tool 500")), available_tools=tools)
-    chosen = offered(tools, run)
+    chosen = relevant_tools(tools, run)
     assert len(chosen) == 200
     assert {"tool 999", "tool 500", "tool 0", "tool 197"} <= {tool.name for tool in chosen}
-    evidence = evidence_of(run, chosen, further_tools=800)
-    assert len(evidence) <= LONGEST_EVIDENCE + 20
+    evidence = build_evidence(run, chosen, omitted_tools=800)
+    assert len(evidence) <= MAX_EVIDENCE_LENGTH + 20
     data = json.loads(evidence.split("\n")[1])
-    assert data["further_tools"] == 800
+    assert data["omitted_tools"] == 800
     assert [tool["name"] for tool in data["tools"]] == [tool.name for tool in chosen]
 
 
@@ -229,13 +229,13 @@ def test_of_five_thousand_calls_two_hundred_are_shown_and_it_is_said_how_many_ar
 
 def test_a_run_of_which_not_even_the_names_fit_is_not_shown():
     tools = tuple(ToolDefinition("\u202e" * 200 + str(number)) for number in range(200))
-    assert evidence_of(Run("r", input="q"), tools) is None
+    assert build_evidence(Run("r", input="q"), tools) is None
 
 
 def test_a_run_is_shown_alike_in_every_process():
     program = """
 from goldspan import Run, ToolCall
-from goldspan.judge.questions import evidence_of
+from goldspan.judge.prompts import evidence_of
 class Thing: pass
 run = Run("r", input="q", tool_calls=(ToolCall("t", arguments={"a": Thing(), "b": set("abcdefgh")}),))
 print(evidence_of(run, ()))

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from goldspan import Evaluation, Run, ToolCall, ToolDefinition, evaluate
-from goldspan.judge import Judge, ModelEndpoint, session_of, sessions
-from judge_serving import failure, opinion, serving
+from goldspan.judge import Judge, ModelEndpoint, judge_session, open_session
+from support.model_endpoint import failure, opinion, serving
 
 
 def evaluation(number: int, **thresholds: float) -> Evaluation:
@@ -21,7 +21,7 @@ def errors_of(judge: Judge, numbers: range, *, pause: float = 0.0) -> list[str |
 
     async def ask() -> list[str | None]:
         found = []
-        async with session_of(judge) as session:
+        async with open_session(judge) as session:
             for number in numbers:
                 found.append((await session.score(evaluation(number))).error)
                 await asyncio.sleep(pause)
@@ -38,11 +38,11 @@ def test_after_three_refusals_in_a_row_the_endpoint_is_spared(status: int) -> No
     assert set(errors) == {f"EndpointRefused: the endpoint answered {status}: no such model"}
     assert len(model.requests) == 3
     assert (judge.usage.requests, judge.usage.failed) == (3, 50)
-    assert judge.ledger.path == ":memory:"
+    assert judge.cache.path == ":memory:"
 
 
 def test_it_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_SPARED_S", 0.05)
+    monkeypatch.setattr(judge_session, "_CIRCUIT_OPEN_S", 0.05)
     with serving(lambda _, number: failure(401) if number < 3 else opinion(1)) as model:
         errors = errors_of(Judge(ModelEndpoint("tiny", base_url=model.url)), range(5), pause=0.1)
     assert [error is None for error in errors] == [False, False, False, True, True]
@@ -64,8 +64,8 @@ def test_a_threshold_of_whoever_evaluates_is_that_of_the_score() -> None:
         return {"score": 0.5, "reason": ""}
 
     async def scored(judge: Judge, **thresholds: float) -> Evaluation:
-        async with session_of(judge) as session:
-            return await session.evaluate(evaluation(1, **thresholds))
+        async with open_session(judge) as session:
+            return await session.judge(evaluation(1, **thresholds))
 
     judged = asyncio.run(scored(Judge(half, threshold=0.2), tool_selection=0.9))
     score = judged.score("tool_selection")
@@ -74,8 +74,8 @@ def test_a_threshold_of_whoever_evaluates_is_that_of_the_score() -> None:
 
 
 def test_the_limit_of_an_answer_is_called_as_the_endpoint_knows_it() -> None:
-    from goldspan.judge.questions import Question
+    from goldspan.judge.prompts import JudgePrompt
 
-    question = Question("<run>\n{}\n</run>", ("a",))
-    assert "max_completion_tokens" in ModelEndpoint("m")._request(question)
-    assert "max_tokens" in ModelEndpoint("m", base_url="http://127.0.0.1:1/v1")._request(question)
+    question = JudgePrompt("<run>\n{}\n</run>", ("a",))
+    assert "max_completion_tokens" in ModelEndpoint("m")._request_body(question)
+    assert "max_tokens" in ModelEndpoint("m", base_url="http://127.0.0.1:1/v1")._request_body(question)

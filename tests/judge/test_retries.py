@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.judge import judged, sessions
-from goldspan.judge.endpoint import retry_after
-from judge_asking import evaluation, judging, score
-from judge_serving import failure, opinion, raw, serving
+from goldspan.judge import judge_evaluations, judge_session
+from goldspan.judge.model_endpoint import parse_retry_after
+from support.judge_clients import evaluation, judging, score
+from support.model_endpoint import failure, opinion, raw, serving
 
 
 def replied(*replies, **options):
     """The score, the judge and the requests that some replies lead to."""
     with serving([*replies]) as model, judging(model, **options) as judge:
         found = score(judge)
-        spent = judge.ledger.spent().tokens
+        spent = judge.cache.spending_last_day().tokens
     usage = judge.usage
     assert usage.requests == len(model.requests)
     assert usage.judged + usage.failed == 1
@@ -66,14 +66,14 @@ def test_after_so_many_attempts_it_is_an_error(retries):
 
 
 def test_attempts_are_ever_further_apart(monkeypatch):
-    monkeypatch.setattr(sessions, "_FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr(judge_session, "_INITIAL_BACKOFF_S", 0.1)
     _, _, requests = replied(failure(500), retries=3)
     gaps = [later.at - earlier.at for earlier, later in pairwise(requests)]
     assert all(least <= gap for least, gap in zip((0.05, 0.1, 0.2), gaps, strict=True))
 
 
 def test_there_is_no_pause_for_which_no_time_is_left(monkeypatch):
-    monkeypatch.setattr(sessions, "_FIRST_PAUSE_S", 100.0)
+    monkeypatch.setattr(judge_session, "_INITIAL_BACKOFF_S", 100.0)
     found, judge, _ = replied(failure(500), timeout=2)
     assert found.error == "EndpointError: the endpoint answered 500: The model has failed."
     assert judge.usage.requests == 1
@@ -110,7 +110,7 @@ def test_an_endpoint_that_wants_too_long_a_rest_is_not_waited_for_and_nobody_els
         with judging(model, patience=1.0, concurrency=1) as judge:
             started = time.monotonic()
             runs = [evaluation(input=str(number)) for number in range(20)]
-            found = [each.score("tool_selection") for each in judged(runs, judge)]
+            found = [each.score("tool_selection") for each in judge_evaluations(runs, judge)]
             assert time.monotonic() - started < 30
         assert len(model.requests) == judge.usage.requests == 1
     assert {each.error[:54] for each in found} == {"RateLimited: the endpoint wants to be left alone for 1"}
@@ -118,7 +118,7 @@ def test_an_endpoint_that_wants_too_long_a_rest_is_not_waited_for_and_nobody_els
 
 
 def test_nobody_is_left_alone_for_ever(monkeypatch):
-    monkeypatch.setattr(sessions, "_LONGEST_LEFT_ALONE_S", 0.2)
+    monkeypatch.setattr(judge_session, "_MAX_RETRY_AFTER_S", 0.2)
     found, _, requests = replied(failure(429, retry_after="1e300"), opinion(0.5))
     assert found.value == 0.5
     assert gap(requests) >= 0.19
@@ -127,8 +127,8 @@ def test_nobody_is_left_alone_for_ever(monkeypatch):
 def test_many_runs_wait_together_and_all_are_judged():
     with serving([failure(429, retry_after="0.3"), opinion(0.5)]) as model, judging(model, concurrency=8) as judge:
         runs = [evaluation(input=str(number)) for number in range(30)]
-        assert [each.score("tool_selection").value for each in judged(runs, judge)] == [0.5] * 30
-        assert judge.ledger.spent().tokens == 30 * 120
+        assert [each.score("tool_selection").value for each in judge_evaluations(runs, judge)] == [0.5] * 30
+        assert judge.cache.spending_last_day().tokens == 30 * 120
     assert judge.usage.requests == 31
     assert judge.usage.judged == 30
 
@@ -143,5 +143,5 @@ def test_an_error_page_of_a_proxy_means_what_its_status_says():
 @given(st.text(max_size=40) | st.floats().map(str) | st.integers().map(str) | st.datetimes().map(format_datetime))
 def test_whatever_stands_in_the_header_is_a_number_of_seconds_or_nothing(said):
     for name in ("retry-after", "retry-after-ms"):
-        seconds = retry_after({name: said})
+        seconds = parse_retry_after({name: said})
         assert seconds is None or (seconds >= 0 and math.isfinite(seconds))

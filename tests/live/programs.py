@@ -14,7 +14,7 @@ from opentelemetry.trace import Tracer
 
 import goldspan
 from goldspan import Evaluation, Goldens
-from goldspan.model import Unit
+from goldspan.model import RunUnit
 
 AGENT = {"gen_ai.operation.name": "invoke_agent"}
 TOOL = {"gen_ai.operation.name": "execute_tool"}
@@ -45,7 +45,7 @@ class Program:
         """What it is judged by."""
         return self.processor.goldens
 
-    def latest(self, *units: Unit) -> dict[Place, Evaluation]:
+    def latest(self, *units: RunUnit) -> dict[Place, Evaluation]:
         """What was said last of each run, when everything has been scored."""
         assert self.processor.force_flush()
         in_order = sorted(self.evaluations, key=lambda each: each.revision)
@@ -56,7 +56,7 @@ class Program:
         assert self.processor.force_flush()
         return list(self.exporter.get_finished_spans())
 
-    def from_file(self, path: Path, *units: Unit, shuffled: random.Random | None = None) -> dict[Place, Evaluation]:
+    def from_file(self, path: Path, *units: RunUnit, shuffled: random.Random | None = None) -> dict[Place, Evaluation]:
         """What is said of each run when the exported spans are written to a file and read from there."""
         spans = self.exported()
         if shuffled is not None:
@@ -69,9 +69,9 @@ class Program:
         self.provider.shutdown()
 
 
-def evaluated(path: Path, goldens: Goldens, *units: Unit) -> dict[Place, Evaluation]:
+def evaluated(path: Path, goldens: Goldens, *units: RunUnit) -> dict[Place, Evaluation]:
     """The evaluations of the runs in a file."""
-    found: Iterable[Unit] = units or ("request", "component")
+    found: Iterable[RunUnit] = units or ("request", "component")
     runs = [run for unit in found for run in goldspan.load_runs(path, unit=unit, components=goldens.components)]
     return {place_of(each): each for each in (goldspan.evaluate(run, goldens) for run in runs)}
 

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import Span
 from opentelemetry.trace import StatusCode, Tracer, set_span_in_context
 
 from goldspan import Evaluation, ExpectedTool, Golden
-from goldspan.online import Counts
+from goldspan.online import AssemblyCounts
 from live.programs import AGENT, TOOL, Program, place_of
 
 GOLDENS = [
@@ -122,7 +122,7 @@ def test_what_is_said_last_of_each_run_is_what_its_exported_spans_say(
     assert live == {place: _told(each) for place, each in filed.items()}
     _revisions_are_numbered(program.evaluations)
     counts = program.processor._scorer.counts
-    assert counts == Counts(late=counts.late)
+    assert counts == AssemblyCounts(late=counts.late)
     assert len(program.processor._scorer) == 0
     program.close()
 

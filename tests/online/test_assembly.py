@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan import ConfigurationError, Evaluation, Run, SpanRecord, evaluate, extract
-from goldspan.model import Unit
-from goldspan.online import Assembly, Counts, Limits, Pipeline, Portion
-from spans import span
+from goldspan.model import RunUnit
+from goldspan.online import AssembledSpans, Assembly, AssemblyCounts, Limits, Pipeline
+from support.span_builders import span
 
 TRACE = int("0" * 31 + "1", 16)
 OTHER = 2
@@ -27,7 +27,7 @@ ROLES = {
     "aside": {"gen_ai.operation.name": "create_agent"},
     "model": {"gen_ai.operation.name": "chat"},
 }
-UNITS: tuple[Unit, ...] = ("request", "component")
+UNITS: tuple[RunUnit, ...] = ("request", "component")
 HANDOFF = {"gen_ai.operation.name": "handoff", "gen_ai.handoff.to_agent": "billing"}
 
 
@@ -55,7 +55,7 @@ class Process:
         self.now = 1_000
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> AssemblyCounts:
         return self.assembly.counts
 
     def start(
@@ -64,22 +64,22 @@ class Process:
         self.now += 1
         record = made(number, role, parent, start=self.now, trace=trace)
         self.live[trace, number] = record
-        self.assembly.started(trace, number, parent, record, self.now, remote=remote)
+        self.assembly.start_span(trace, number, parent, record, self.now, remote=remote)
 
     def end(self, number: int, *, trace: int = TRACE) -> list[str]:
         """End a span; the runs that came to their end with it, by unit and span."""
         self.now += 1
         record = replace(self.live.pop((trace, number)), end_ns=self.now)
         self.ended.append(record)
-        return self._take(self.assembly.ended(trace, number, record, self.now))
+        return self._take(self.assembly.end_span(trace, number, record, self.now))
 
     def wait(self, seconds: float = 0, *, everything: bool = False) -> list[str]:
         """Let time pass, and take what it brings about."""
         self.now += int(seconds)
-        return self._take(self.assembly.due(self.now, everything=everything))
+        return self._take(self.assembly.collect_due(self.now, everything=everything))
 
-    def _take(self, portions: list[Portion]) -> list[str]:
-        new = [evaluation for portion in portions for evaluation in self.pipeline.conclude(portion)]
+    def _take(self, portions: list[AssembledSpans]) -> list[str]:
+        new = [evaluation for portion in portions for evaluation in self.pipeline.evaluate_spans(portion)]
         self.evaluations += new
         return [_told(evaluation) for evaluation in new]
 
@@ -205,7 +205,7 @@ def test_spans_that_end_after_their_run_make_a_revision_of_it() -> None:
     assert process.wait() == []  # more may follow
     assert process.wait(1) == ["request 2: 2 (revision 2)"]
     assert process.evaluations[-1].run.health.unended == 0
-    assert process.counts == Counts(late=3)
+    assert process.counts == AssemblyCounts(late=3)
     assert len(process.assembly) == 0
 
 
@@ -231,7 +231,7 @@ def test_a_request_that_begins_when_what_stands_around_it_has_ended_is_one_of_it
     assert process.end(4) == ["request 4: 1"]
     process.end(3)
     assert process.wait(3) == []
-    assert process.counts == Counts()
+    assert process.counts == AssemblyCounts()
 
 
 def test_a_span_that_ends_twice_is_a_duplicate() -> None:
@@ -241,15 +241,15 @@ def test_a_span_that_ends_twice_is_a_duplicate() -> None:
     process.end(2)
     process.end(1)
     for number in (2, 1):
-        assert process.assembly.ended(TRACE, number, made(number, "tool"), 2_000) == []
+        assert process.assembly.end_span(TRACE, number, made(number, "tool"), 2_000) == []
     assert process.wait(5) == []
-    assert process.counts == Counts(duplicates=2)
+    assert process.counts == AssemblyCounts(duplicates=2)
 
 
 def test_a_span_whose_start_was_never_seen_is_too_late() -> None:
     process = Process()
-    assert process.assembly.ended(TRACE, 1, made(1, "agent")) == []
-    assert process.counts == Counts(too_late=1)
+    assert process.assembly.end_span(TRACE, 1, made(1, "agent")) == []
+    assert process.counts == AssemblyCounts(too_late=1)
 
 
 def test_what_ends_when_its_run_is_forgotten_is_too_late() -> None:
@@ -261,7 +261,7 @@ def test_what_ends_when_its_run_is_forgotten_is_too_late() -> None:
     process.start(2, "tool", 1)
     process.end(2)
     assert process.wait(61) == []
-    assert process.counts == Counts(too_late=1)
+    assert process.counts == AssemblyCounts(too_late=1)
 
 
 def test_a_run_in_which_nothing_happens_any_more_is_scored_as_it_is_and_again_when_it_goes_on() -> None:
@@ -281,7 +281,7 @@ def test_a_run_in_which_nothing_happens_any_more_is_scored_as_it_is_and_again_wh
     assert process.wait(1) == ["request 2: 3 (revision 2)"]
     process.start(5, "agent", 1)  # a server's span, below which the next request begins
     assert process.end(5) == ["request 5: 0"]
-    assert process.counts == Counts(unended=1, late=3)
+    assert process.counts == AssemblyCounts(unended=1, late=3)
 
 
 def test_work_below_a_root_that_lives_on_is_one_run_however_often_it_pauses() -> None:
@@ -294,7 +294,7 @@ def test_work_below_a_root_that_lives_on_is_one_run_however_often_it_pauses() ->
     assert process.end(1) == []
     assert process.wait(2) == []
     assert process.runs[0].tool_calls == extract(process.ended)[0].tool_calls
-    assert process.counts == Counts(unended=3)
+    assert process.counts == AssemblyCounts(unended=3)
 
 
 def test_what_lives_for_too_long_is_let_go_even_if_it_is_busy() -> None:
@@ -316,8 +316,8 @@ def test_a_bare_span_that_never_ends_is_let_go_in_the_end() -> None:
     for _ in range(10):
         assert process.wait(300) == []
     assert len(process.assembly) == 0
-    assert not process.assembly.waits
-    assert process.counts == Counts()
+    assert not process.assembly.has_deadlines
+    assert process.counts == AssemblyCounts()
 
 
 def test_the_trace_idle_for_longest_is_given_up_first() -> None:
@@ -356,7 +356,7 @@ def test_at_the_limit_of_bytes_what_was_scored_is_forgotten_before_anything_in_f
     for trace in range(1, 50):
         request(trace, ends=True)
     assert process.assembly.bytes_in_flight < 600
-    assert process.counts == Counts()
+    assert process.counts == AssemblyCounts()
     for trace in range(50, 100):
         request(trace, ends=False)
     assert process.assembly.bytes_in_flight < 600
@@ -399,12 +399,12 @@ def test_what_is_not_taken_in_makes_its_trace_unscored_whatever_else_comes() -> 
     process.start(1, "agent")
     process.start(2, "tool", 1)
     process.end(2)
-    process.assembly.lose(TRACE, process.now)
+    process.assembly.mark_incomplete(TRACE, process.now)
     assert process.end(1) == []
-    process.assembly.lose(OTHER, process.now)
+    process.assembly.mark_incomplete(OTHER, process.now)
     process.start(1, "agent", trace=OTHER)
     assert process.end(1, trace=OTHER) == []
-    assert process.counts == Counts(unscored=3)  # what was in flight, and what came afterwards
+    assert process.counts == AssemblyCounts(unscored=3)  # what was in flight, and what came afterwards
     assert len(process.assembly) == 0
 
 
@@ -413,11 +413,11 @@ def test_a_late_span_of_a_trace_that_is_lost_meanwhile_counts_as_not_scored() ->
     process.start(1, "agent")
     process.start(2, "tool", 1)
     assert process.end(1) == ["request 1: 1"]
-    process.assembly.lose(TRACE, process.now)
+    process.assembly.mark_incomplete(TRACE, process.now)
     assert process.end(2) == []
     assert process.wait(400) == process.wait(400) == []
-    assert process.counts == Counts(unscored=1)
-    assert not process.assembly.waits
+    assert process.counts == AssemblyCounts(unscored=1)
+    assert not process.assembly.has_deadlines
 
 
 def test_a_run_of_a_trace_that_is_lost_meanwhile_is_not_scored_again() -> None:
@@ -428,9 +428,9 @@ def test_a_run_of_a_trace_that_is_lost_meanwhile_is_not_scored_again() -> None:
     assert process.end(1) == ["request 1: 2"]
     process.start(4, "tool", 1)
     process.end(4)
-    process.assembly.lose(TRACE, process.now)  # a fifth, perhaps
+    process.assembly.mark_incomplete(TRACE, process.now)  # a fifth, perhaps
     assert process.wait(400) == process.wait(0, everything=True) == []
-    assert process.counts == Counts(late=1, unscored=2)
+    assert process.counts == AssemblyCounts(late=1, unscored=2)
 
 
 def test_an_agent_that_takes_over_beside_the_first_continues_its_request() -> None:

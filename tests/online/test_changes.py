@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.online.changes import MINIMUM, ChangeDetector, Shift
+from goldspan.online.pass_rate_statistics import MIN_BASELINE_RUNS, ChangeDetector, PassRateShift
 
 
-def _fed(detector: ChangeDetector, *parts: tuple[float, int], seed: int = 1) -> list[Shift]:
+def _fed(detector: ChangeDetector, *parts: tuple[float, int], seed: int = 1) -> list[PassRateShift]:
     """What is found in so many runs of each pass rate; the time is the number of the run."""
     draw = random.Random(seed).random
     outcomes = [draw() < rate for rate, runs in parts for _ in repeat(None, runs)]
@@ -54,7 +54,7 @@ def test_a_change_is_found_soon_and_in_its_direction(before: float, after: float
     assert found[rounds // 2] <= median
 
 
-@pytest.mark.parametrize("before", [MINIMUM, 10_000, 1_000_000])
+@pytest.mark.parametrize("before", [MIN_BASELINE_RUNS, 10_000, 1_000_000])
 def test_one_failure_is_no_change_however_many_passed_before(before: int) -> None:
     detector = ChangeDetector()
     for _ in range(before):
@@ -72,7 +72,7 @@ def test_a_break_down_is_found_within_a_few_failures() -> None:
 
 def test_nothing_is_called_a_change_before_the_baseline_is_learned() -> None:
     detector = ChangeDetector()
-    assert not any(detector.add(at < MINIMUM // 2, 0.0) for at in range(MINIMUM))
+    assert not any(detector.add(at < MIN_BASELINE_RUNS // 2, 0.0) for at in range(MIN_BASELINE_RUNS))
 
 
 def test_a_change_is_told_once_and_so_is_the_recovery() -> None:

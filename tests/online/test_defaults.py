@@ -6,19 +6,19 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
 from goldspan import ExpectedTool, Golden, Goldens
-from goldspan.online import Ended, Pipeline
-from goldspan.online.defaults import usual_sinks
-from meters import Meter
-from spans import agent, inside, tool
+from goldspan.capture.processor_options import default_sinks
+from goldspan.online import CompletedSpans, Pipeline
+from support.metric_readers import Meter
+from support.span_builders import agent, inside, tool
 
 
 def test_events_metrics_and_figures_go_through_the_providers_given_and_tools_have_their_names() -> None:
     meter, exporter, logs = Meter(), InMemoryLogRecordExporter(), LoggerProvider()
     logs.add_log_record_processor(SimpleLogRecordProcessor(exporter))
     goldens = Goldens([Golden("g", tools=(ExpectedTool("search"),))])
-    pipeline = Pipeline(goldens, sinks=usual_sinks(logs, meter.provider))
+    pipeline = Pipeline(goldens, sinks=default_sinks(logs, meter.provider))
     root = agent(goldspan__golden__id="g")
-    (evaluation,) = pipeline.conclude(Ended("request", (root, tool("search", **inside(root)))))
+    (evaluation,) = pipeline.evaluate_spans(CompletedSpans("request", (root, tool("search", **inside(root)))))
     assert len(exporter.get_finished_logs()) == len(evaluation.scores)
     assert meter.counts("goldspan.tools", "goldspan.tool") == {("search",): 1}
     assert meter.counts("goldspan.pass_rate", "goldspan.metric", "goldspan.golden.id")["verdict", "g"] == 1.0
@@ -26,8 +26,8 @@ def test_events_metrics_and_figures_go_through_the_providers_given_and_tools_hav
 
 
 def test_where_nobody_receives_anything_nothing_is_observed() -> None:
-    sinks = usual_sinks()
+    sinks = default_sinks()
     observed: list[object] = []
     sinks[-1]._read = observed.append  # type: ignore[attr-defined]
-    Pipeline(sinks=sinks).conclude(Ended("request", (agent(),)))
+    Pipeline(sinks=sinks).evaluate_spans(CompletedSpans("request", (agent(),)))
     assert observed == []

@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
-from forks import fork, forking
 from goldspan import ConfigurationError, Evaluation, Golden, Match, Run, Score
-from goldspan.online.figure_sink import FigureSink
-from goldspan.online.figures import VERDICT, Figures, Series
-from goldspan.online.tallies import Counts
+from goldspan.online.pass_rate_sink import RUN_VERDICT, PassRates, PassRateSeries, PassRateSink
+from goldspan.online.pass_rate_statistics import OutcomeCounts
 from goldspan.scoring import compare
-from meters import Meter
+from support.forked_children import fork, forking
+from support.metric_readers import Meter
 
 HOUR = 3600.0
 GOLDEN = Golden("refund")
-SERIES = Series("refund", "support", "request", "production")
+SERIES = PassRateSeries("refund", "support", "request", "production")
 
 
 def _evaluation(
@@ -37,8 +36,8 @@ def _evaluation(
     )
 
 
-def _counted(figures: Figures, now: float = 0.0) -> dict[tuple[Series, str], Counts]:
-    return {(figure.series, figure.metric): figure.counts for figure in figures.figures(now)}
+def _counted(figures: PassRates, now: float = 0.0) -> dict[tuple[PassRateSeries, str], OutcomeCounts]:
+    return {(figure.series, figure.metric): figure.counts for figure in figures.pass_rates(now)}
 
 
 class Telemetry:
@@ -46,29 +45,29 @@ class Telemetry:
         self.meter, self.exporter, logs = Meter(), InMemoryLogRecordExporter(), LoggerProvider()
         logs.add_log_record_processor(SimpleLogRecordProcessor(self.exporter))
         self.now = 0.0
-        self.sink = FigureSink(self.meter.provider, logs, clock=lambda: self.now, **options)
+        self.sink = PassRateSink(self.meter.provider, logs, clock=lambda: self.now, **options)
 
     def events(self) -> list[Any]:
         return [data.log_record for data in self.exporter.get_finished_logs()]
 
 
 def test_passes_failures_and_what_was_not_evaluated_are_counted_with_the_mean() -> None:
-    figures = Figures()
+    figures = PassRates()
     for run, (passed, value) in enumerate([(True, 0.75), (True, 1.0), (False, 0.25), (None, None)]):
         figures.add(_evaluation(run, passed, value=value), 0.0)
     counts = _counted(figures)[SERIES, "recall"]
-    assert counts == Counts(2, 1, 1, measured=3, total=2.0)
+    assert counts == OutcomeCounts(2, 1, 1, measured=3, value_sum=2.0)
     assert (counts.pass_rate, counts.mean) == (pytest.approx(2 / 3), pytest.approx(2 / 3))
-    assert counts.interval == pytest.approx((0.2077, 0.9385), abs=1e-4)
-    assert _counted(figures)[SERIES, VERDICT] == Counts(2, 1, 1, measured=3, total=2.0)
+    assert counts.pass_rate_interval == pytest.approx((0.2077, 0.9385), abs=1e-4)
+    assert _counted(figures)[SERIES, RUN_VERDICT] == OutcomeCounts(2, 1, 1, measured=3, value_sum=2.0)
 
 
 def test_what_was_never_judged_has_no_rate() -> None:
-    assert (Counts().pass_rate, Counts().interval, Counts().mean) == (None, None, None)
+    assert (OutcomeCounts().pass_rate, OutcomeCounts().pass_rate_interval, OutcomeCounts().mean) == (None, None, None)
 
 
 def test_a_metric_without_a_threshold_has_a_mean_and_no_rate() -> None:
-    figures = Figures()
+    figures = PassRates()
     evaluation = replace(_evaluation(1, True), scores=(Score("tool_f1", 0.5),))
     figures.add(evaluation, 0.0)
     counts = _counted(figures)[SERIES, "tool_f1"]
@@ -79,57 +78,59 @@ def test_a_metric_without_a_threshold_has_a_mean_and_no_rate() -> None:
     "other", [{"environment": "test"}, {"environment": None}, {"unit": "component"}, {"agent": "sales"}]
 )
 def test_runs_of_another_kind_are_never_counted_together(other: dict[str, Any]) -> None:
-    figures = Figures()
+    figures = PassRates()
     figures.add(_evaluation(1, True), 0.0)
     figures.add(_evaluation(2, False, **other), 0.0)
-    rates = {series: counts.pass_rate for (series, metric), counts in _counted(figures).items() if metric == VERDICT}
+    rates = {
+        series: counts.pass_rate for (series, metric), counts in _counted(figures).items() if metric == RUN_VERDICT
+    }
     assert rates[SERIES] == 1.0
     assert sorted(rates.values(), key=str) == [0.0, 1.0]
 
 
 def test_a_run_without_a_golden_is_a_series_of_its_own() -> None:
-    figures = Figures()
+    figures = PassRates()
     figures.add(replace(_evaluation(1, None), match=None), 0.0)
     assert {series.golden for series, _ in _counted(figures)} == {None}
 
 
 def test_recent_figures_forget_and_those_of_all_time_do_not() -> None:
-    figures = Figures(window=24 * HOUR)
+    figures = PassRates(window=24 * HOUR)
     figures.add(_evaluation(1, False), 0.0)
     figures.add(_evaluation(2, True), 23 * HOUR)
 
     def recent(now: float) -> float | None:
-        return next(figure.recent.pass_rate for figure in figures.figures(now) if figure.metric == VERDICT)
+        return next(figure.recent.pass_rate for figure in figures.pass_rates(now) if figure.metric == RUN_VERDICT)
 
     assert [recent(hour * HOUR) for hour in (23, 24, 46, 47)] == [0.5, 1.0, 1.0, None]
     figures.add(_evaluation(3, True), 100 * HOUR)
     assert recent(100 * HOUR) == 1.0
-    assert _counted(figures)[SERIES, VERDICT] == Counts(2, 1, 0, measured=3, total=2.0)
+    assert _counted(figures)[SERIES, RUN_VERDICT] == OutcomeCounts(2, 1, 0, measured=3, value_sum=2.0)
 
 
 def test_a_clock_that_goes_back_loses_nothing() -> None:
-    figures = Figures()
+    figures = PassRates()
     for run, hour in enumerate([100, 1, 99, 100]):
         figures.add(_evaluation(run, True), hour * HOUR)
-    (figure,) = [figure for figure in figures.figures(100 * HOUR) if figure.metric == VERDICT]
+    (figure,) = [figure for figure in figures.pass_rates(100 * HOUR) if figure.metric == RUN_VERDICT]
     assert (figure.counts.passed, figure.recent.passed) == (4, 3)
 
 
 def test_a_revision_takes_the_place_of_what_was_said_before() -> None:
-    figures = Figures()
+    figures = PassRates()
     figures.add(_evaluation(1, False), 0.0)
     figures.add(_evaluation(1, True, revision=3), 100 * HOUR)
     figures.add(_evaluation(1, False, revision=2), 100 * HOUR)  # overtaken
-    assert _counted(figures)[SERIES, VERDICT] == Counts(1, 0, 0, measured=1, total=1.0)
+    assert _counted(figures)[SERIES, RUN_VERDICT] == OutcomeCounts(1, 0, 0, measured=1, value_sum=1.0)
 
 
 def test_a_revision_of_a_run_that_is_no_longer_remembered_is_not_counted_twice() -> None:
-    figures = Figures(max_runs=1)
+    figures = PassRates(max_runs=1)
     figures.add(_evaluation(1, False), 0.0)
     figures.add(_evaluation(2, True), 0.0)
     figures.add(_evaluation(1, True, revision=2), 0.0)
-    assert _counted(figures)[SERIES, VERDICT] == Counts(1, 1, 0, measured=2, total=1.0)
-    assert figures.forgotten == 1
+    assert _counted(figures)[SERIES, RUN_VERDICT] == OutcomeCounts(1, 1, 0, measured=2, value_sum=1.0)
+    assert figures.untracked_revisions == 1
 
 
 submissions = st.lists(
@@ -147,40 +148,40 @@ submissions = st.lists(
 
 @given(submissions, st.integers(1, 12))
 def test_whatever_is_folded_and_revised_the_counts_add_up(submitted: list[Any], max_series: int) -> None:
-    figures = Figures(max_series=max_series)
+    figures = PassRates(max_series=max_series)
     latest: dict[int, tuple[int, bool | None, str | None]] = {}
     for run, passed, agent, environment, revision, hour in submitted:
         figures.add(_evaluation(run, passed, revision=revision, agent=agent, environment=environment), hour * HOUR)
         if (run in latest and latest[run][0] <= revision) or (run not in latest and revision == 1):
             latest[run] = (revision, passed, environment)
         assert len(figures) <= max_series + 2
-    held = [figure for figure in figures.figures(0.0) if figure.metric == "recall"]
+    held = [figure for figure in figures.pass_rates(0.0) if figure.metric == "recall"]
     totals = Counter(passed for _, passed, _ in latest.values())
-    assert sum(figure.counts.passed for figure in held) == totals[True] == sum(f.counts.total for f in held)
+    assert sum(figure.counts.passed for figure in held) == totals[True] == sum(f.counts.value_sum for f in held)
     assert sum(figure.counts.failed for figure in held) == totals[False]
     assert sum(figure.counts.not_evaluated for figure in held) == totals[None]
     assert all(min(f.counts.passed, f.counts.failed, f.counts.not_evaluated) >= 0 for f in held)
     for environment in ("production", "test", None):  # what is folded stays apart, or is labelled `other`
-        mine = sum(f.counts.judged + f.counts.not_evaluated for f in held if f.series.environment == environment)
+        mine = sum(f.counts.decided + f.counts.not_evaluated for f in held if f.series.environment == environment)
         assert mine <= sum(where == environment for _, _, where in latest.values())
 
 
 def test_the_series_that_was_idle_for_longest_is_folded_first() -> None:
-    figures = Figures(max_series=6)  # two metrics each
+    figures = PassRates(max_series=6)  # two metrics each
     for run, agent in enumerate(["a", "b", "c", "a", "d", "e"]):
         figures.add(_evaluation(run, True, agent=agent), 0.0)
     assert {series.agent for series, _ in _counted(figures)} == {"other", "d", "e"}
-    assert _counted(figures)[Series("other", "other", "request", "production"), VERDICT].passed == 4
+    assert _counted(figures)[PassRateSeries("other", "other", "request", "production"), RUN_VERDICT].passed == 4
 
 
 @pytest.mark.parametrize("bound", ["max_series", "max_runs", "window", "buckets", "run_length"])
 def test_a_bound_that_is_not_positive_is_refused(bound: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{bound} is a number of more than 0, not 0"):
-        Figures(**{bound: 0})
+        PassRates(**{bound: 0})
 
 
 def test_many_different_outcomes_are_remembered_within_bounds() -> None:
-    figures = Figures()
+    figures = PassRates()
     for run in range(3_000):
         figures.add(_evaluation(run, True, value=run / 3_000), 0.0)
     assert len(figures._patterns) <= 1_024
@@ -258,7 +259,7 @@ def test_revisions_are_no_news_for_the_detection_of_changes() -> None:
     for run in range(500):
         telemetry.sink.submit(_evaluation(run, False, revision=2))
     assert telemetry.events() == []
-    assert telemetry.sink.snapshot().figures[0].counts.failed == 500
+    assert telemetry.sink.snapshot().pass_rates[0].counts.failed == 500
 
 
 def test_a_snapshot_holds_plain_values() -> None:
@@ -267,10 +268,10 @@ def test_a_snapshot_holds_plain_values() -> None:
     for run, revision in ((1, 1), (2, 1), (1, 2)):
         telemetry.sink.submit(_evaluation(run, True, revision=revision))
     snapshot = telemetry.sink.snapshot()
-    assert [(figure.metric, figure.series, figure.counts.passed) for figure in snapshot.figures] == [
+    assert [(figure.metric, figure.series, figure.counts.passed) for figure in snapshot.pass_rates] == [
         ("verdict", SERIES, 2), ("recall", SERIES, 2)
     ]  # fmt: skip
-    assert (snapshot.changes, snapshot.forgotten, snapshot.taken) == ((), 1, 5.0)
+    assert (snapshot.changes, snapshot.untracked_revisions, snapshot.taken_at) == ((), 1, 5.0)
 
 
 def test_threads_that_submit_and_read_at_once_lose_nothing() -> None:
@@ -287,14 +288,14 @@ def test_threads_that_submit_and_read_at_once_lose_nothing() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    counts = [figure.counts.passed for figure in telemetry.sink.snapshot().figures if figure.metric == VERDICT]
+    counts = [figure.counts.passed for figure in telemetry.sink.snapshot().pass_rates if figure.metric == RUN_VERDICT]
     assert sum(counts) == 8 * 200
 
 
 def test_figures_that_are_folded_while_they_are_read_are_left_out() -> None:
-    figures = Figures(max_series=2)
+    figures = PassRates(max_series=2)
     figures.add(_evaluation(1, True), 0.0)
-    reading = figures.figures(0.0)
+    reading = figures.pass_rates(0.0)
     assert next(reading).series == SERIES
     figures.add(_evaluation(2, True, agent="sales"), 0.0)
     assert list(reading) == []
@@ -307,9 +308,9 @@ def test_a_forked_child_counts_only_its_own_runs() -> None:
 
     def counts_its_own() -> bool:
         telemetry.sink.submit(_evaluation(2, True))
-        return [figure.counts.passed for figure in telemetry.sink.snapshot().figures] == [1, 1]
+        return [figure.counts.passed for figure in telemetry.sink.snapshot().pass_rates] == [1, 1]
 
     with telemetry.sink._lock:  # as if another thread were submitting
         child_did = fork(counts_its_own)
     assert child_did()
-    assert [figure.counts.failed for figure in telemetry.sink.snapshot().figures] == [1, 1]
+    assert [figure.counts.failed for figure in telemetry.sink.snapshot().pass_rates] == [1, 1]

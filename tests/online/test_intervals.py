@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.online.intervals import lasting_limits, wilson_interval
+from goldspan.online.pass_rate_statistics import confidence_sequence, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,14 @@ def test_the_wilson_interval_is_the_published_one(passed: int, judged: int, low:
 
 def test_where_nothing_was_judged_nothing_is_known() -> None:
     assert wilson_interval(0, 0) is None
-    assert lasting_limits(0, 0, 0.05) == (0.0, 1.0)
+    assert confidence_sequence(0, 0, 0.05) == (0.0, 1.0)
 
 
 @given(st.integers(1, 10**6), st.floats(0, 1))
 def test_the_rate_lies_within_both_and_the_lasting_limits_are_the_wider(judged: int, share: float) -> None:
     passed = round(judged * share)
     low, high = wilson_interval(passed, judged) or (1.0, 0.0)
-    lowest, highest = lasting_limits(passed, judged, 0.05)
+    lowest, highest = confidence_sequence(passed, judged, 0.05)
     assert 0 <= low <= passed / judged <= high <= 1
     assert 0 <= lowest <= passed / judged <= highest <= 1
     assert highest - lowest > high - low
@@ -47,7 +47,7 @@ def test_lasting_limits_hold_at_every_moment_as_often_as_they_say(rate: float) -
         passed = 0
         for judged in range(1, 301):
             passed += draw() < rate
-            low, high = lasting_limits(passed, judged, 0.05) if judged % 10 == 0 else (0.0, 1.0)
+            low, high = confidence_sequence(passed, judged, 0.05) if judged % 10 == 0 else (0.0, 1.0)
             if not low <= rate <= high:
                 broken += 1
                 break

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.model import SpanEvent, SpanRecord
-from goldspan.online import packing
-from goldspan.online.packing import Packer, count, holds, ids
+from goldspan.online import assembled_spans
+from goldspan.online.assembled_spans import SpanPacker, contains_span, count_spans, iter_span_ids
 
 TRACE = "0" * 31 + "1"
 KEYS = st.sampled_from(["gen_ai.tool.name", "gen_ai.operation.name", "city", "", "gen_ai.tool.call.arguments"])
@@ -48,23 +48,23 @@ def records(draw: st.DrawFn) -> SpanRecord:
 
 @given(spans=st.lists(records(), max_size=6), shared=st.integers(0, 4))
 def test_what_is_packed_comes_back(spans: list[SpanRecord], shared: int) -> None:
-    before, packing._MAX_SHAPES = packing._MAX_SHAPES, shared
+    before, assembled_spans._MAX_SHAPES = assembled_spans._MAX_SHAPES, shared
     try:
-        packer = Packer()
+        packer = SpanPacker()
         rows = b"".join(packer.pack(span) for span in spans)
         assert list(packer.unpack(TRACE, rows)) == spans
-        assert [f"{span_id:016x}" for span_id in ids(rows)] == [span.span_id for span in spans]
-        assert count(rows) == len(spans)
-        assert all(holds(rows, int(span.span_id, 16)) for span in spans)
-        assert not holds(rows, 0)
+        assert [f"{span_id:016x}" for span_id in iter_span_ids(rows)] == [span.span_id for span in spans]
+        assert count_spans(rows) == len(spans)
+        assert all(contains_span(rows, int(span.span_id, 16)) for span in spans)
+        assert not contains_span(rows, 0)
     finally:
-        packing._MAX_SHAPES = before
+        assembled_spans._MAX_SHAPES = before
 
 
 def test_what_telemetry_cannot_hold_cannot_be_packed() -> None:
     odd: Any = object()
     span = SpanRecord(TRACE, "0" * 15 + "1", None, "a", {"what": odd}, 1, 2)
     with pytest.raises(ValueError, match="unmarshallable"):
-        Packer().pack(span)
-    assert Packer().pack_if_possible(span) == b""
-    assert Packer().pack_if_possible(SpanRecord(TRACE, "0" * 15 + "1", None, "a", {}, -1, 2)) == b""
+        SpanPacker().pack(span)
+    assert SpanPacker().try_pack(span) == b""
+    assert SpanPacker().try_pack(SpanRecord(TRACE, "0" * 15 + "1", None, "a", {}, -1, 2)) == b""

@@ -24,14 +24,14 @@ from goldspan import (
     evaluate,
     extract,
 )
-from goldspan.goldens.reloading import ReloadingGoldens
+from goldspan.goldens.golden_files.hot_reload import ReloadingGoldens
 from goldspan.model import SpanRecord
-from goldspan.online import Ended, Pipeline, Revised, check_units
-from goldspan.online.portions import Known, Portion
+from goldspan.online import CompletedSpans, Pipeline, RevisedSpans, check_units
+from goldspan.online.assembled_spans import AssembledSpans, RunRevisions
+from goldspan.online.pipeline import SessionRequests
 from goldspan.online.sampling import Sampling, SamplingRule
-from goldspan.online.sessions import Sessions
 from goldspan.sinks import BackgroundSink
-from spans import agent, in_trace, inside, model, says, span, tool, trace_id
+from support.span_builders import agent, in_trace, inside, model, says, span, tool, trace_id
 
 GOLDENS = Goldens([Golden("g", tools=(ExpectedTool("search"),))])
 RUN = Run(run_id="r", golden_id="g", tool_calls=(ToolCall("search"),))
@@ -57,19 +57,19 @@ class Raising:
 def test_every_sink_gets_the_evaluation_even_where_another_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     before, after = Kept(), Kept()
-    evaluation = Pipeline(GOLDENS, sinks=[before, Raising(), after]).evaluate(RUN)
+    evaluation = Pipeline(GOLDENS, sinks=[before, Raising(), after]).evaluate_and_submit(RUN)
     assert evaluation.passed
     assert before.evaluations == after.evaluations == [evaluation]
-    assert _guard.failures == {"submit to Raising": 1}
+    assert _guard.failure_counts == {"submit to Raising": 1}
 
 
 def test_only_the_metrics_asked_for_are_read() -> None:
-    evaluation = Pipeline(GOLDENS, metrics=["tool_recall"], thresholds={"tool_recall": 1.0}).evaluate(RUN)
+    evaluation = Pipeline(GOLDENS, metrics=["tool_recall"], thresholds={"tool_recall": 1.0}).evaluate_and_submit(RUN)
     assert [(score.metric, score.passed) for score in evaluation.scores] == [("tool_recall", True)]
 
 
 def test_without_goldens_a_run_is_not_evaluated_but_told() -> None:
-    evaluation = Pipeline().evaluate(RUN)
+    evaluation = Pipeline().evaluate_and_submit(RUN)
     assert (evaluation.status, evaluation.run.tools_used) == ("not_evaluated", ("search",))
 
 
@@ -95,12 +95,14 @@ def test_a_wrong_metric_is_found_when_the_pipeline_is_made() -> None:
 def test_a_run_that_was_given_out_before_is_not_judged_again(given: frozenset[str], told: int) -> None:
     root = agent(span_id="0" * 15 + "a")
     spans = (root, tool("search", parent_id=root.span_id))
-    assert len(Pipeline(GOLDENS).conclude(Ended("request", spans, given=given))) == told
+    assert len(Pipeline(GOLDENS).evaluate_spans(CompletedSpans("request", spans, released_span_ids=given))) == told
 
 
 def test_the_attribute_that_names_the_golden_can_be_chosen() -> None:
     root = agent(my__case="g")
-    (evaluation,) = Pipeline(GOLDENS, golden_id_attributes=["my.case"]).conclude(Ended("request", (root,)))
+    (evaluation,) = Pipeline(GOLDENS, golden_id_attributes=["my.case"]).evaluate_spans(
+        CompletedSpans("request", (root,))
+    )
     assert evaluation.match is not None
     assert evaluation.match.how == "id"
 
@@ -125,29 +127,29 @@ def test_what_may_not_leave_reaches_nobody_and_is_known_to_the_pipeline(
     seen: list[Run] = []
     pipeline = Pipeline(GOLDENS, sinks=[kept], redact=redact)
     root = agent(asked="a secret")
-    assert pipeline.conclude(Ended("request", (root,)), seen.append) == kept.evaluations == []
+    assert pipeline.evaluate_spans(CompletedSpans("request", (root,)), seen.append) == kept.evaluations == []
     assert [run.input for run in seen] == ["a secret"]
-    assert sum(_guard.failures.values()) == (redact is stumble)
+    assert sum(_guard.failure_counts.values()) == (redact is stumble)
 
 
 def test_a_revision_of_what_may_not_leave_may_not_leave_either() -> None:
     kept = Kept()
     pipeline = Pipeline(sinks=[kept], redact=withhold)
     root = agent()
-    late = Revised((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), Known())
-    assert pipeline.conclude(late) == kept.evaluations == []
+    late = RevisedSpans((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), RunRevisions())
+    assert pipeline.evaluate_spans(late) == kept.evaluations == []
 
 
 def test_runs_that_the_sampling_leaves_out_are_counted_once_each() -> None:
     kept = Kept()
     pipeline = Pipeline(sinks=[kept], sampling=Sampling(1, [SamplingRule(0, agent="tester")]))
-    known = Known()
+    known = RunRevisions()
     for root in (agent("tester"), agent("helper"), agent("tester")):
-        pipeline.conclude(Ended("request", (root,), known=known))
+        pipeline.evaluate_spans(CompletedSpans("request", (root,), revisions=known))
     assert [evaluation.run.agent for evaluation in kept.evaluations] == ["helper"]
     assert pipeline.sampled_out == 2
-    late = Revised((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), known)
-    assert pipeline.conclude(late) == []
+    late = RevisedSpans((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), known)
+    assert pipeline.evaluate_spans(late) == []
     assert pipeline.sampled_out == 2
 
 
@@ -158,7 +160,7 @@ def slow(comparison: Comparison) -> float:
 
 def test_metrics_for_which_no_time_is_left_say_so_and_are_counted() -> None:
     pipeline = Pipeline(GOLDENS, metrics=[slow, "tool_recall"], budget=0.01)
-    evaluation = pipeline.evaluate(RUN)
+    evaluation = pipeline.evaluate_and_submit(RUN)
     assert evaluation is not None
     assert [(score.metric, score.value, score.error) for score in evaluation.scores] == [
         ("slow", 1.0, None),
@@ -166,7 +168,7 @@ def test_metrics_for_which_no_time_is_left_say_so_and_are_counted() -> None:
     ]
     assert evaluation.scores[1].reason == "the time budget of the evaluation was used up"
     assert pipeline.over_budget == 1
-    assert Pipeline(GOLDENS, metrics=["tool_recall"], budget=60).evaluate(RUN) is not None
+    assert Pipeline(GOLDENS, metrics=["tool_recall"], budget=60).evaluate_and_submit(RUN) is not None
 
 
 def test_runs_whose_calls_do_not_show_are_counted_and_told_once_for_the_same_conventions(
@@ -175,9 +177,11 @@ def test_runs_whose_calls_do_not_show_are_counted_and_told_once_for_the_same_con
     pipeline = Pipeline()
     for number in range(3):
         root = agent(**in_trace(number))
-        pipeline.conclude(Ended("request", (root,)))
+        pipeline.evaluate_spans(CompletedSpans("request", (root,)))
         seen = tool("search", **inside(root))
-        pipeline.conclude(Revised((root,), (root, seen), frozenset({root.span_id, seen.span_id}), Known()))
+        pipeline.evaluate_spans(
+            RevisedSpans((root,), (root, seen), frozenset({root.span_id, seen.span_id}), RunRevisions())
+        )
     assert pipeline.invisible == 3
     (record,) = caplog.records
     assert record.levelname == "WARNING"
@@ -186,7 +190,7 @@ def test_runs_whose_calls_do_not_show_are_counted_and_told_once_for_the_same_con
     )
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in record.getMessage()
     health = Health(calls_invisible=True, without_content=("pydantic_ai",))
-    pipeline.evaluate(Run("other", conventions=("pydantic_ai",), health=health))
+    pipeline.evaluate_and_submit(Run("other", conventions=("pydantic_ai",), health=health))
     assert "include_content=True" in caplog.records[-1].getMessage()
     assert len(caplog.records) == 2
 
@@ -207,12 +211,12 @@ def test_only_components_where_only_these_are_asked_for() -> None:
     found = tool("search", **inside(step))
     spans = (root, step, found)
     seen: list[Run] = []
-    assert pipeline.conclude(Ended("request", spans, root.span_id), seen.append) == seen == []
-    known = Known()
-    (judged,) = pipeline.conclude(Ended("component", spans[:2], step.span_id, known=known))
+    assert pipeline.evaluate_spans(CompletedSpans("request", spans, root.span_id), seen.append) == seen == []
+    known = RunRevisions()
+    (judged,) = pipeline.evaluate_spans(CompletedSpans("component", spans[:2], step.span_id, revisions=known))
     assert (judged.run.component, judged.run.tools_used) == ("ranking", ())
-    revised = Revised(spans[:2], spans, frozenset(each.span_id for each in spans), known)
-    assert [(each.run.unit, each.revision) for each in pipeline.conclude(revised)] == [("component", 2)]
+    revised = RevisedSpans(spans[:2], spans, frozenset(each.span_id for each in spans), known)
+    assert [(each.run.unit, each.revision) for each in pipeline.evaluate_spans(revised)] == [("component", 2)]
 
 
 @pytest.mark.parametrize("units", [("conversation",), ("request", "conversation")])
@@ -223,7 +227,7 @@ def test_each_request_makes_a_revision_of_its_conversation_and_the_last_is_the_o
     for number, tools in ((1, ("search",)), (2, ("search", "book")), (3, ("search",))):
         request = of_a_session(number, *tools)
         spans += request
-        told = pipeline.conclude(Ended("request", request, request[0].span_id))
+        told = pipeline.evaluate_spans(CompletedSpans("request", request, request[0].span_id))
         assert [each.run.unit for each in told] == ["request"] * ("request" in units)
     said = [each for each in kept.evaluations if each.run.unit == "conversation"]
     assert [each.revision for each in said] == [1, 2, 3]
@@ -237,13 +241,13 @@ def test_each_request_makes_a_revision_of_its_conversation_and_the_last_is_the_o
 def test_a_request_that_became_more_makes_a_revision_of_its_conversation_and_one_that_did_not_makes_none(
     units: Any,
 ) -> None:
-    kept, known = Kept(), Known()
+    kept, known = Kept(), RunRevisions()
     pipeline = Pipeline(sinks=[kept], units=check_units(units))
     spans = of_a_session(1, "search", "book")
     there = frozenset(each.span_id for each in spans)
-    pipeline.conclude(Ended("request", spans[:2], spans[0].span_id, unended=1, known=known))
+    pipeline.evaluate_spans(CompletedSpans("request", spans[:2], spans[0].span_id, unended=1, revisions=known))
     for _ in range(2):
-        pipeline.conclude(Revised(spans[:2], spans, there, known))
+        pipeline.evaluate_spans(RevisedSpans(spans[:2], spans, there, known))
     said = [(each.revision, each.run.tools_used) for each in kept.evaluations if each.run.unit == "conversation"]
     assert said == [(1, ("search",)), (2, ("search", "book"))]
 
@@ -254,7 +258,7 @@ def test_a_conversation_has_all_its_requests_whatever_the_sampling_says_of_these
     pipeline = Pipeline(sinks=[kept], units=["request", "conversation"], sampling=sampling)
     for number in (1, 2):
         spans = of_a_session(number, "search")
-        assert pipeline.conclude(Ended("request", spans, spans[0].span_id)) == []
+        assert pipeline.evaluate_spans(CompletedSpans("request", spans, spans[0].span_id)) == []
     assert [(each.run.unit, len(each.run.tool_calls)) for each in kept.evaluations] == [
         ("conversation", 1),
         ("conversation", 2),
@@ -268,22 +272,24 @@ def test_a_conversation_may_be_left_out_by_itself_and_counts_once() -> None:
     pipeline = Pipeline(sinks=[kept], units=["request", "conversation"], sampling=sampling)
     for number in (1, 2):
         spans = of_a_session(number, "search")
-        pipeline.conclude(Ended("request", spans, spans[0].span_id))
+        pipeline.evaluate_spans(CompletedSpans("request", spans, spans[0].span_id))
     assert [each.run.unit for each in kept.evaluations] == ["request", "request"]
     assert pipeline.sampled_out == 1
 
 
 def test_a_request_of_no_session_is_no_conversation() -> None:
     kept = Kept()
-    Pipeline(sinks=[kept], units=["conversation"]).conclude(Ended("request", (agent(),)))
+    Pipeline(sinks=[kept], units=["conversation"]).evaluate_spans(CompletedSpans("request", (agent(),)))
     assert kept.evaluations == []
 
 
 def test_of_very_many_sessions_and_requests_the_latest_are_kept() -> None:
-    sessions = Sessions(max_sessions=2)
+    sessions = SessionRequests(max_sessions=2)
 
     def added(session: str, number: int) -> tuple[int, int]:
-        conversation = sessions.add(Run(f"{session} {number}", session_id=session, tool_calls=(ToolCall("search"),)))
+        conversation = sessions.add_request(
+            Run(f"{session} {number}", session_id=session, tool_calls=(ToolCall("search"),))
+        )
         assert conversation is not None
         return len(conversation[0].tool_calls), conversation[1]
 
@@ -324,7 +330,7 @@ def test_goldens_that_were_read_again_are_taken_up_with_the_next_run_and_told_to
     assert plain.adopted == [["g"]]
     root = agent(goldspan__golden__id="g")
     with pytest.raises(OSError, match="disk full"):  # sinks fail aloud here
-        pipeline.conclude(Ended("request", (root, model(answered=[says("Done.")], **inside(root)))))
+        pipeline.evaluate_spans(CompletedSpans("request", (root, model(answered=[says("Done.")], **inside(root)))))
     assert plain.adopted == behind.adopted == [["g"], ["g", "other"]]
     assert plain.evaluations[0].score("tool_recall").value == 0.0  # type: ignore[union-attr]
     assert len(plain.evaluations[0].golden.tools) == 2  # type: ignore[union-attr]
@@ -342,7 +348,7 @@ def test_goldens_that_cannot_be_used_are_counted_and_the_earlier_ones_stay(
         written(path, broken)
         source.check_now()
         for _ in range(2):
-            pipeline.conclude(Ended("request", (agent(),)))
+            pipeline.evaluate_spans(CompletedSpans("request", (agent(),)))
     assert [golden.id for golden in pipeline.goldens] == ["g"]
     assert (pipeline.reload_failures, kept.adopted) == (2, [["g"]])
     assert "goldspan goes on with the goldens that it had" in caplog.text
@@ -359,9 +365,9 @@ def test_a_sink_that_stumbles_over_goldens_is_counted_and_gets_evaluations_all_t
             raise KeyError("search")
 
     kept = Stumbling()
-    Pipeline(GOLDENS, sinks=[kept]).evaluate(RUN)
+    Pipeline(GOLDENS, sinks=[kept]).evaluate_and_submit(RUN)
     assert len(kept.evaluations) == 1
-    assert _guard.failures == {"tell Stumbling of goldens": 1}
+    assert _guard.failure_counts == {"tell Stumbling of goldens": 1}
 
 
 def test_threads_that_find_new_goldens_at_once_take_them_up_once(tmp_path: Path) -> None:
@@ -375,7 +381,7 @@ def test_threads_that_find_new_goldens_at_once_take_them_up_once(tmp_path: Path)
 
     def work() -> None:
         together.wait()
-        pipeline.conclude(Ended("request", (agent(),)))
+        pipeline.evaluate_spans(CompletedSpans("request", (agent(),)))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for each in threads:
@@ -388,15 +394,15 @@ def test_threads_that_find_new_goldens_at_once_take_them_up_once(tmp_path: Path)
 
 
 def test_what_was_seen_earlier_changes_nothing_that_another_thread_has_concluded_meanwhile() -> None:
-    pipeline, known = Pipeline(), Known()
+    pipeline, known = Pipeline(), RunRevisions()
     root = agent()
     tools = tool("search", **inside(root)), tool("book", **inside(root))
     there = frozenset(each.span_id for each in (root, *tools))
-    early = Revised((root,), (root, tools[0]), there, known, number=1)
-    later = Revised((root, tools[0]), (root, *tools), there, known, number=2)
-    assert [each.run.tools_used for each in pipeline.conclude(later)] == [("search", "book")]
-    assert pipeline.conclude(early) == []
-    assert pipeline.conclude(Ended("request", (root,), root.span_id, known=known)) == []
+    early = RevisedSpans((root,), (root, tools[0]), there, known, sequence=1)
+    later = RevisedSpans((root, tools[0]), (root, *tools), there, known, sequence=2)
+    assert [each.run.tools_used for each in pipeline.evaluate_spans(later)] == [("search", "book")]
+    assert pipeline.evaluate_spans(early) == []
+    assert pipeline.evaluate_spans(CompletedSpans("request", (root,), root.span_id, revisions=known)) == []
 
 
 class Meanwhile:
@@ -414,12 +420,12 @@ class Meanwhile:
         return 1.0
 
 
-def concluded_while_judging(slow_one: Portion, other: Portion) -> list[tuple[int, tuple[str, ...]]]:
+def concluded_while_judging(slow_one: AssembledSpans, other: AssembledSpans) -> list[tuple[int, tuple[str, ...]]]:
     """What the sinks get where one portion is concluded while runs of the other are judged."""
     kept, meanwhile = Kept(), Meanwhile()
     pipeline = Pipeline(GOLDENS, sinks=[kept], metrics=["tool_correctness", ("meanwhile", meanwhile)])
-    meanwhile.what = lambda: pipeline.conclude(other)
-    pipeline.conclude(slow_one)
+    meanwhile.what = lambda: pipeline.evaluate_spans(other)
+    pipeline.evaluate_spans(slow_one)
     assert meanwhile.what is None
     return [(each.revision, each.run.tools_used) for each in kept.evaluations]
 
@@ -432,23 +438,23 @@ def of_a_request() -> tuple[SpanRecord, SpanRecord, SpanRecord, frozenset[str]]:
 
 @pytest.mark.parametrize("unended", [0, 1])
 def test_what_came_late_while_a_run_was_judged_is_all_that_is_given_out(unended: int) -> None:
-    (root, search, book, there), known = of_a_request(), Known()
-    first = Ended("request", (root, search), root.span_id, unended=unended, known=known)
-    late = Revised((root, search), (root, search, book), there, known, number=1)
+    (root, search, book, there), known = of_a_request(), RunRevisions()
+    first = CompletedSpans("request", (root, search), root.span_id, unended=unended, revisions=known)
+    late = RevisedSpans((root, search), (root, search, book), there, known, sequence=1)
     assert concluded_while_judging(first, late) == [(1, ("search", "book"))]
 
 
 @pytest.mark.parametrize("unended", [0, 1])
 def test_a_run_that_turns_out_the_same_while_it_is_judged_is_given_out_all_the_same(unended: int) -> None:
-    (root, search, _, there), known = of_a_request(), Known()
-    first = Ended("request", (root, search), root.span_id, unended=unended, known=known)
-    late = Revised((root, search), (root, search), there, known, number=1)
+    (root, search, _, there), known = of_a_request(), RunRevisions()
+    first = CompletedSpans("request", (root, search), root.span_id, unended=unended, revisions=known)
+    late = RevisedSpans((root, search), (root, search), there, known, sequence=1)
     assert concluded_while_judging(first, late) == [(1, ("search",))]
 
 
 @pytest.mark.parametrize("unended", [0, 1])
 def test_a_run_that_is_given_out_while_more_of_it_is_judged_makes_that_the_next_revision(unended: int) -> None:
-    (root, search, book, there), known = of_a_request(), Known()
-    first = Ended("request", (root, search), root.span_id, unended=unended, known=known)
-    late = Revised((root, search), (root, search, book), there, known, number=1)
+    (root, search, book, there), known = of_a_request(), RunRevisions()
+    first = CompletedSpans("request", (root, search), root.span_id, unended=unended, revisions=known)
+    late = RevisedSpans((root, search), (root, search, book), there, known, sequence=1)
     assert concluded_while_judging(late, first) == [(1, ("search",)), (2, ("search", "book"))]

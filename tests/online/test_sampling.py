@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
 from goldspan import ConfigurationError, Run
-from goldspan.online.sampling import ExportSampling, Sampling, SamplingRule, sampling_from_text
+from goldspan.online.sampling import ExportSampling, Sampling, SamplingRule, parse_sampling
 
 ids = st.integers(1, (1 << 128) - 1)
 rates = st.floats(0, 1)
@@ -23,19 +23,19 @@ def _run(trace_id: int = 1 << 63, **fields: str) -> Run:
 @given(ids, rates, rates)
 def test_what_a_lower_rate_keeps_a_higher_one_keeps_as_well(trace_id: int, one: float, other: float) -> None:
     lower, higher = sorted((one, other))
-    assert Sampling(higher).keeps(_run(trace_id)) >= Sampling(lower).keeps(_run(trace_id))
+    assert Sampling(higher).should_sample(_run(trace_id)) >= Sampling(lower).should_sample(_run(trace_id))
 
 
 @given(ids, rates)
 def test_the_decision_is_that_of_opentelemetry(trace_id: int, rate: float) -> None:
     sampled = TraceIdRatioBased(rate).should_sample(None, trace_id, "span").decision.is_sampled()
-    assert Sampling(rate).keeps(_run(trace_id)) == ExportSampling(rate).exports(trace_id) == sampled
+    assert Sampling(rate).should_sample(_run(trace_id)) == ExportSampling(rate).should_export(trace_id) == sampled
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.01, 0.1, 0.5, 0.9, 1.0])
 def test_the_share_that_is_kept_is_the_rate(rate: float) -> None:
     draw = random.Random(3)
-    kept = sum(ExportSampling(rate).exports(draw.getrandbits(128)) for _ in range(20_000))
+    kept = sum(ExportSampling(rate).should_export(draw.getrandbits(128)) for _ in range(20_000))
     assert kept / 20_000 == pytest.approx(rate, abs=0.015)
     assert rate not in (0.0, 1.0) or kept == rate * 20_000
 
@@ -44,7 +44,7 @@ def test_the_share_that_is_kept_is_the_rate(rate: float) -> None:
 def test_the_first_rule_that_matches_decides(given_rules: list[tuple[str | None, float]]) -> None:
     rules = [SamplingRule(rate, agent=agent) for agent, rate in given_rules]
     expected = next((rate for agent, rate in given_rules if agent in (None, "a")), 1.0)
-    assert Sampling(1.0, rules).keeps(_run(agent="a")) == bool(expected)
+    assert Sampling(1.0, rules).should_sample(_run(agent="a")) == bool(expected)
 
 
 @pytest.mark.parametrize(
@@ -53,20 +53,20 @@ def test_the_first_rule_that_matches_decides(given_rules: list[tuple[str | None,
 )
 def test_a_rule_looks_at_each_thing_it_names(rule: str, field: str) -> None:
     sampling = Sampling(1.0, [SamplingRule(0.0, **{rule: "x"})])  # type: ignore[arg-type]
-    assert not sampling.keeps(_run(**{field: "x"}))
-    assert sampling.keeps(_run(**{field: "y"}))
-    assert sampling.keeps(_run())
+    assert not sampling.should_sample(_run(**{field: "x"}))
+    assert sampling.should_sample(_run(**{field: "y"}))
+    assert sampling.should_sample(_run())
 
 
 def test_a_rule_wants_everything_it_names() -> None:
     sampling = Sampling(1.0, [SamplingRule(0.0, agent="a", unit="component")])
-    assert sampling.keeps(_run(agent="a"))
-    assert not sampling.keeps(_run(agent="a", unit="component"))
+    assert sampling.should_sample(_run(agent="a"))
+    assert not sampling.should_sample(_run(agent="a", unit="component"))
 
 
 def test_a_run_without_a_trace_is_kept_unless_nothing_is() -> None:
-    assert Sampling(0.001).keeps(Run("case-1"))
-    assert not Sampling(0.0).keeps(Run("case-1"))
+    assert Sampling(0.001).should_sample(Run("case-1"))
+    assert not Sampling(0.0).should_sample(Run("case-1"))
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), True, "0.5", None])
@@ -96,15 +96,15 @@ def test_a_unit_that_does_not_exist_is_refused() -> None:
     ],
 )  # fmt: skip
 def test_rules_are_read_from_text(text: str | None, rules: list[SamplingRule]) -> None:
-    sampling = sampling_from_text("0.1", text)
+    sampling = parse_sampling("0.1", text)
     assert (sampling.rate, list(sampling.rules)) == (0.1, rules)
 
 
 @pytest.mark.parametrize("rate", [None, ""])
 def test_everything_is_scored_where_nothing_is_said(rate: str | None) -> None:
-    assert sampling_from_text(rate).rate == 1.0
-    assert sampling_from_text(0.25).rate == 0.25
-    assert sampling_from_text(0).rate == 0.0
+    assert parse_sampling(rate).rate == 1.0
+    assert parse_sampling(0.25).rate == 0.25
+    assert parse_sampling(0).rate == 0.0
 
 
 @pytest.mark.parametrize(
@@ -129,5 +129,5 @@ def test_text_that_cannot_be_read_is_refused_with_what_is_wrong(
     rate: str | None, rules: str | None, complaint: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        sampling_from_text(rate, rules)
+        parse_sampling(rate, rules)
     assert complaint in str(caught.value)

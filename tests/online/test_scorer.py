@@ -13,12 +13,12 @@ import pytest
 
 from goldspan import Evaluation, Run, extract
 from goldspan.model import SpanRecord
-from goldspan.online import Counts, Limits, Pipeline, Scorer, Worker
+from goldspan.online import AssemblyCounts, BackgroundWorker, Limits, Pipeline, Scorer
 from goldspan.online.sampling import Sampling, SamplingRule
 from goldspan.otlp import read_records
-from goldspan.sinks import Losses
-from meters import Meter
-from spans import agent, inside, span, tool, trace_id
+from goldspan.sinks import DropCounters
+from support.metric_readers import Meter
+from support.span_builders import agent, inside, span, tool, trace_id
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 STITCHED = {
@@ -50,7 +50,7 @@ class Live:
         self.evaluations: list[Evaluation] = []
         self.pipeline = Pipeline(sinks=[self], **options)
         self.scorer: Scorer[SpanRecord] = Scorer(
-            self.pipeline, lambda live: live, limits or Limits(), Losses(self.meter.provider)
+            self.pipeline, lambda live: live, limits or Limits(), DropCounters(self.meter.provider)
         )
 
     def submit(self, evaluation: Evaluation) -> None:
@@ -59,10 +59,10 @@ class Live:
     def start(self, record: SpanRecord) -> None:
         parent = None if record.parent_id is None else int(record.parent_id, 16)
         live = replace(record, end_ns=None)
-        self.scorer.started(int(record.trace_id, 16), int(record.span_id, 16), parent, live)
+        self.scorer.start_span(int(record.trace_id, 16), int(record.span_id, 16), parent, live)
 
     def end(self, record: SpanRecord) -> list[Evaluation]:
-        return self.scorer.ended(int(record.trace_id, 16), int(record.span_id, 16), record)
+        return self.scorer.end_span(int(record.trace_id, 16), int(record.span_id, 16), record)
 
     def replay(self, records: Iterable[SpanRecord]) -> None:
         """Start and end spans in the order of their times; at one time, parents start first and end last."""
@@ -95,11 +95,11 @@ def _depth(record: SpanRecord, by_id: dict[str, SpanRecord]) -> int:
 def test_a_recorded_application_gives_the_same_runs_while_it_runs_as_from_its_file(name: str) -> None:
     live, records = Live(units=("request",)), list(read_records([RECORDED[name]]))
     live.replay([record for record in records if isinstance(record, SpanRecord)])
-    live.scorer.release()
+    live.scorer.release_all()
     from_file = {run.run_id: (run.tool_calls, run.input, run.output) for run in extract(records)}
     assert {run.run_id: (run.tool_calls, run.input, run.output) for run in live.latest} == from_file
     counts = live.scorer.counts
-    assert counts == Counts(late=counts.late)
+    assert counts == AssemblyCounts(late=counts.late)
 
 
 def handed_over() -> list[SpanRecord]:
@@ -129,12 +129,12 @@ def handed_over() -> list[SpanRecord]:
 def test_a_hand_off_is_seen_whatever_becomes_of_the_run(options: dict[str, Any]) -> None:
     seen: list[Run] = []
     live, spans = Live(units=("request",), **options), handed_over()
-    conclude = live.pipeline.conclude
+    conclude = live.pipeline.evaluate_spans
 
     def listening(portion: Any, tell: Callable[[Run], object]) -> list[Evaluation]:
         return conclude(portion, lambda run: (tell(run), seen.append(run)))
 
-    live.pipeline.conclude = listening  # type: ignore[method-assign,assignment]
+    live.pipeline.evaluate_spans = listening  # type: ignore[method-assign,assignment]
     live.replay(spans)
     (whole,) = extract(spans)
     assert {run.run_id for run in seen} == {whole.run_id}
@@ -160,11 +160,11 @@ def test_what_did_not_come_as_it_should_is_counted_once() -> None:
     tested = agent("tester", trace_id=trace_id(1))
     live.start(tested)
     live.end(tested)  # sampled out
-    live.scorer.shed(int(trace_id(2), 16))  # unscored
-    live.scorer.look()
+    live.scorer.record_shed(int(trace_id(2), 16))  # unscored
+    live.scorer.check_deadlines()
     for number in range(3, 8):  # one too many
         live.start(agent(trace_id=trace_id(number)))
-    live.scorer.look(everything=True)
+    live.scorer.check_deadlines(everything=True)
     expected = {
         "goldspan.spans.late": 1,
         "goldspan.spans.duplicate": 1,
@@ -177,10 +177,10 @@ def test_what_did_not_come_as_it_should_is_counted_once() -> None:
     for _ in range(2):
         assert {name: live.meter.counts(name)[()] for name in expected} == expected
         assert set(live.meter.metrics()) == set(expected)
-        live.scorer.look(everything=True)
+        live.scorer.check_deadlines(everything=True)
     assert live.scorer.counts.late == 1
     assert len(live.scorer) == 4
-    live.scorer.release()
+    live.scorer.release_all()
     assert live.meter.counts("goldspan.runs.unended") == {(): 4}
     assert len(live.scorer) == 0
 
@@ -189,10 +189,10 @@ def test_in_a_forked_child_everything_begins_anew() -> None:
     live = Live(units=("conversation",))
     request = agent(gen_ai__conversation__id="c")
     live.start(request)
-    assert live.scorer.knows(int(request.trace_id, 16), int(request.span_id, 16))
-    with live.scorer._lock, live.pipeline._adopting, live.pipeline._sessions._lock:  # type: ignore[union-attr]
-        live.scorer.forget()  # as in a child of a process in which other threads are in the middle of things
-    assert not live.scorer.knows(int(request.trace_id, 16), int(request.span_id, 16))
+    assert live.scorer.is_in_flight(int(request.trace_id, 16), int(request.span_id, 16))
+    with live.scorer._lock, live.pipeline._reload_lock, live.pipeline._sessions._lock:  # type: ignore[union-attr]
+        live.scorer.reset()  # as in a child of a process in which other threads are in the middle of things
+    assert not live.scorer.is_in_flight(int(request.trace_id, 16), int(request.span_id, 16))
     live.start(request)
     live.end(request)
     assert [evaluation.revision for evaluation in live.evaluations] == [1]
@@ -205,7 +205,7 @@ def test_a_run_that_never_ends_is_scored_as_it_is_by_whoever_looks_at_deadlines(
     live = Live(limits=Limits(idle=0.2))
     told = threading.Event()
     live.submit = lambda evaluation: (live.evaluations.append(evaluation), told.set())  # type: ignore[method-assign,assignment,func-returns-value]
-    worker: Worker[SpanRecord] = Worker(live.start, live.scorer.look)
+    worker: BackgroundWorker[SpanRecord] = BackgroundWorker(live.start, live.scorer.check_deadlines)
     request = agent()
     worker.put(request)
     worker.put(tool("search", **inside(request)))

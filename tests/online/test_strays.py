@@ -14,7 +14,7 @@ from opentelemetry.trace import Span
 
 import goldspan
 from goldspan import Evaluation, Limits, semconv
-from goldspan.capture.records import record_of
+from goldspan.capture.processor import to_span_record
 
 
 class Application:
@@ -50,7 +50,7 @@ class Application:
     @property
     def filed(self) -> list[tuple[str, tuple[str, ...], int]]:
         """The same as a file of all its spans shows it."""
-        runs = goldspan.extract([record_of(span) for span in self.exporter.get_finished_spans()])
+        runs = goldspan.extract([to_span_record(span) for span in self.exporter.get_finished_spans()])
         return [(str(run.agent), run.tools_used, run.health.stitched) for run in runs]
 
 

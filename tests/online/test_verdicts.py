@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forks import fork, forking
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, ToolDefinition, _guard, evaluate, sinks
-from goldspan.judge import BackgroundJudge, Budget, Judge, Opinion, Question
+from goldspan.judge import Assessment, BackgroundJudge, Budget, Judge, JudgePrompt
+from goldspan.online.judge_revisions import JudgeRevisions
 from goldspan.online.pipeline import Pipeline
 from goldspan.online.sampling import Sampling
-from goldspan.online.verdicts import Verdicts
-from meters import Meter
+from support.forked_children import fork, forking
+from support.metric_readers import Meter
 
 GOLDENS = Goldens([Golden("g", tools=(ExpectedTool("search"),))])
 RUN = Run(
@@ -54,24 +54,24 @@ class Asked:
     """Answers as a judge when it is let."""
 
     def __init__(self, score: float = 0.5, *, waits: bool = False) -> None:
-        self.questions: list[Question] = []
+        self.questions: list[JudgePrompt] = []
         self.threads: set[str] = set()
         self.let = threading.Event()
         self.score = score
         if not waits:
             self.let.set()
 
-    async def __call__(self, question: Question) -> Opinion:
+    async def __call__(self, question: JudgePrompt) -> Assessment:
         self.questions.append(question)
         self.threads.add(threading.current_thread().name)
         while not self.let.is_set():
             await asyncio.sleep(0.005)
-        return Opinion(self.score, "it repeats secret", "look_up")
+        return Assessment(self.score, "it repeats secret", "look_up")
 
 
 def judge_of(ask: Any, *, drain: float = WAIT_MS / 1000, **options: Any) -> Judge:
     """A judge that is waited for as long as a slow machine takes."""
-    return Judge(ask, drain=drain, **options)
+    return Judge(ask, drain_timeout=drain, **options)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_verdict_about_what_was_before_is_thrown_away_and_counted(pipelines: A
 
 def test_runs_that_are_not_sampled_are_neither_asked_about_nor_renumbered(pipelines: Any) -> None:
     kept, asked = Kept(), Asked()
-    pipeline = pipelines(judge_of(asked, samples=Sampling(0.0).keeps), kept)
+    pipeline = pipelines(judge_of(asked, samples=Sampling(0.0).should_sample), kept)
     pipeline.evaluate(RUN)
     pipeline.revise(LATER, (1, kept.evaluations[0].digest))
     assert pipeline.flush_verdicts(WAIT_MS)
@@ -161,7 +161,7 @@ def test_a_run_of_which_too_little_is_known_gets_no_revision(pipelines: Any, run
     pipeline.evaluate(run)
     assert pipeline.flush_verdicts(WAIT_MS)
     assert kept.told == [(1, None)]
-    assert (judge.usage.not_asked, judge.usage.requests) == (1, 0)
+    assert (judge.usage.record_not_asked, judge.usage.requests) == (1, 0)
 
 
 def test_a_spent_budget_makes_no_revisions(pipelines: Any) -> None:
@@ -175,7 +175,7 @@ def test_a_spent_budget_makes_no_revisions(pipelines: Any) -> None:
 
 
 def test_a_judge_that_fails_is_an_error_in_a_score_and_changes_no_verdict(pipelines: Any) -> None:
-    async def failing(question: Question) -> Opinion:
+    async def failing(question: JudgePrompt) -> Assessment:
         raise RuntimeError("secret")
 
     kept = Kept()
@@ -243,7 +243,7 @@ def test_a_sink_that_fails_with_a_verdict_costs_the_others_nothing(
     pipeline.evaluate(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     assert kept.told == [(1, None), (2, 0.5)]
-    assert sum(_guard.failures.values()) == 2
+    assert sum(_guard.failure_counts.values()) == 2
 
 
 def test_a_sample_may_be_left_to_chance(pipelines: Any) -> None:
@@ -267,7 +267,7 @@ def test_a_sample_that_fails_costs_the_verdict_alone(pipelines: Any, monkeypatch
     pipeline.evaluate(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     assert (kept.told, asked.questions) == ([(1, None)], [])
-    assert _guard.failures["say whether the judge is asked about a run"] == 1
+    assert _guard.failure_counts["say whether the judge is asked about a run"] == 1
 
 
 def test_flushing_waits_no_longer_than_the_judge_may_at_the_end(pipelines: Any) -> None:
@@ -283,15 +283,15 @@ def test_flushing_waits_no_longer_than_the_judge_may_at_the_end(pipelines: Any) 
 @given(st.lists(st.sampled_from(["revised", "verdict"]), max_size=12))
 def test_no_number_is_given_twice_and_none_is_less_than_the_one_before(steps: list[str]) -> None:
     numbers: list[int] = []
-    verdicts = Verdicts(judge_of(Asked()), lambda each: numbers.append(each.revision))
+    verdicts = JudgeRevisions(judge_of(Asked()), lambda each: numbers.append(each.revision))
     evaluation = evaluate(RUN, GOLDENS)
     base = 1
-    latest = verdicts.numbered(evaluation, wanted=True)
+    latest = verdicts.assign_revision(evaluation, is_judged=True)
     numbers.append(latest.revision)
     for step in steps:
         if step == "revised":
             base += 1
-            latest = verdicts.numbered(evaluation.revised(base), wanted=True)
+            latest = verdicts.assign_revision(evaluation.with_revision(base), is_judged=True)
             numbers.append(latest.revision)
         else:
             asyncio.run(_answer(verdicts, latest))
@@ -299,10 +299,10 @@ def test_no_number_is_given_twice_and_none_is_less_than_the_one_before(steps: li
     verdicts.close()
 
 
-async def _answer(verdicts: Verdicts, evaluation: Evaluation) -> None:
-    verdicts._answered(replace(evaluation, scores=(*evaluation.scores, replace(evaluation.scores[0], metric="x"))))
+async def _answer(verdicts: JudgeRevisions, evaluation: Evaluation) -> None:
+    verdicts._on_judged(replace(evaluation, scores=(*evaluation.scores, replace(evaluation.scores[0], metric="x"))))
     judged = replace(evaluation.scores[0], metric="tool_selection", value=0.5)
-    verdicts._answered(replace(evaluation, scores=(*evaluation.scores, judged)))
+    verdicts._on_judged(replace(evaluation, scores=(*evaluation.scores, judged)))
 
 
 def test_the_thread_may_ask_for_what_would_wait_for_itself() -> None:
@@ -329,7 +329,7 @@ def test_a_verdict_whose_delivery_raises_is_reported_and_the_next_one_comes(monk
         assert background.force_flush(WAIT_MS)
     background.shutdown(1.0)
     assert len(got) == 2
-    assert _guard.failures["deliver a verdict"] == 1
+    assert _guard.failure_counts["deliver a verdict"] == 1
 
 
 @forking
@@ -337,13 +337,13 @@ def test_a_verdict_whose_delivery_raises_is_reported_and_the_next_one_comes(monk
 def test_a_forked_child_judges_for_itself_and_the_parent_goes_on() -> None:
     kept, asked = Kept(), Asked(waits=True)
     pipeline = Pipeline(GOLDENS, sinks=[kept], judge=judge_of(asked))
-    pipeline.evaluate(RUN)
+    pipeline.evaluate_and_submit(RUN)
 
     def judges() -> bool:
-        pipeline.forget()
+        pipeline.reset()
         asked.let.set()
         kept.evaluations.clear()
-        pipeline.evaluate(replace(RUN, run_id="child"))
+        pipeline.evaluate_and_submit(replace(RUN, run_id="child"))
         pipeline.flush_verdicts(WAIT_MS)
         return kept.told == [(1, None), (2, 0.5)]
 

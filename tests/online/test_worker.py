@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from forks import fork, forking
 from goldspan import _guard
-from goldspan.online import Worker
-from goldspan.online.clock import AwakeClock
+from goldspan.online import BackgroundWorker
+from goldspan.online.worker import AwakeClock
+from support.forked_children import fork, forking
 
 
 class Work:
@@ -24,7 +24,7 @@ class Work:
         self.wants_more = False
         self.go = threading.Event()
         self.go.set()
-        self.worker: Worker[int] = Worker(self.work, self.look, max_queue=max_queue)
+        self.worker: BackgroundWorker[int] = BackgroundWorker(self.work, self.look, max_queue=max_queue)
 
     def work(self, item: int) -> None:
         self.go.wait(30)
@@ -60,7 +60,7 @@ def test_items_are_done_in_order_without_anybody_waiting(work: Work) -> None:
     until(lambda: len(work.done) == 100)
     assert work.done == list(range(100))
     until(lambda: work.looked)
-    until(lambda: work.worker.asleep)
+    until(lambda: work.worker.is_asleep)
 
 
 def test_a_flush_waits_for_what_was_put_before(work: Work) -> None:
@@ -96,16 +96,16 @@ def test_what_fails_is_counted_and_the_rest_is_done(work: Work, monkeypatch: pyt
         work.worker.put(number)
     assert work.worker.flush(30)
     assert work.done == [1, 2]
-    assert _guard.failures["work in the background"] == 1
+    assert _guard.failure_counts["work in the background"] == 1
 
 
 def test_it_goes_on_looking_for_as_long_as_there_is_something_to_look_for(work: Work) -> None:
     work.wants_more = True
     work.worker.wake()
     until(lambda: work.looked >= 3)
-    assert not work.worker.asleep
+    assert not work.worker.is_asleep
     work.wants_more = False
-    until(lambda: work.worker.asleep)
+    until(lambda: work.worker.is_asleep)
     seen = work.looked
     time.sleep(1.2)
     assert work.looked == seen
@@ -150,13 +150,13 @@ def test_a_flush_from_the_work_itself_does_not_wait_for_itself() -> None:
     def work(item: int) -> None:
         flushed.append(True)
 
-    worker: Worker[int] = Worker(work, lambda: False)
+    worker: BackgroundWorker[int] = BackgroundWorker(work, lambda: False)
 
     def look() -> bool:
         flushed.append(worker.flush(30))
         return False
 
-    worker._look = look
+    worker._check_deadlines = look
     worker.put(1)
     until(lambda: len(flushed) == 2)
     worker.stop(30)
@@ -166,7 +166,7 @@ def test_a_flush_from_the_work_itself_does_not_wait_for_itself() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_begins_anew_with_a_thread_of_its_own(work: Work) -> None:
     def begins_anew() -> bool:
-        work.worker.forget()
+        work.worker.reset()
         work.go = threading.Event()
         work.go.set()
         work.worker.put(2)

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 from goldspan.errors import TraceFileError
 from goldspan.otlp import read_records
-from goldspan.otlp.delimited import begins_big_endian, begins_varint, big_endian, messages
-from goldspan.otlp.lengths import varint
+from goldspan.otlp.wire_format import (
+    read_big_endian,
+    read_varint,
+    split_messages,
+    starts_with_big_endian_length,
+    starts_with_varint_length,
+)
 from otlp import payloads
 from otlp.payloads import document, line, logs_request, metrics_request, request
 
@@ -122,21 +127,21 @@ def test_a_file_of_one_message_without_a_whole_record_is_an_error_that_says_so(r
     ],
 )
 def test_text_is_not_taken_for_a_length(text):
-    assert not begins_big_endian(text)
-    assert not begins_varint(text)
+    assert not starts_with_big_endian_length(text)
+    assert not starts_with_varint_length(text)
 
 
 @given(st.lists(st.sampled_from(["a", "b" * 200, ""]), max_size=3), st.integers(0, 2**63))
 def test_plain_protobuf_is_not_taken_for_a_length(names, trace):
     made = request(*names, trace=trace, service="s" * (trace % 20))
     for data in (made.SerializeToString(), b"\x0a\x00" + made.SerializeToString()):
-        assert not begins_big_endian(data)
-        assert not begins_varint(data)
+        assert not starts_with_big_endian_length(data)
+        assert not starts_with_varint_length(data)
 
 
 @given(
     st.lists(st.binary(max_size=300), max_size=5),
-    st.sampled_from([(payloads.big_endian, big_endian), (payloads.varint, varint)]),
+    st.sampled_from([(payloads.big_endian, read_big_endian), (payloads.varint, read_varint)]),
     st.data(),
 )
 def test_messages_come_out_as_they_went_in_whatever_the_pieces_and_wherever_they_end(parts, framing, data):
@@ -145,7 +150,7 @@ def test_messages_come_out_as_they_went_in_whatever_the_pieces_and_wherever_they
     size = data.draw(st.integers(0, len(written)))
     cuts = sorted(data.draw(st.lists(st.integers(0, size), max_size=4)))
     pieces = [written[start:end] for start, end in zip([0, *cuts], [*cuts, size], strict=True)]
-    found = list(messages(pieces, length_at))
+    found = list(split_messages(pieces, length_at))
     whole = [message for message, missing in found if not missing]
     assert whole == parts[: len(whole)]
     if size == len(written):
@@ -156,7 +161,7 @@ def test_messages_come_out_as_they_went_in_whatever_the_pieces_and_wherever_they
 
 
 def test_a_length_without_end_is_a_cut_message_and_no_endless_one():
-    ((message, missing),) = messages([b"\x80" * 5000] * 20, varint)
+    ((message, missing),) = split_messages([b"\x80" * 5000] * 20, read_varint)
     assert message == b""
     assert missing > 0
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from goldspan.errors import GoldspanWarning, MissingExtraError, TraceFileError
 from goldspan.otlp import Loss, read_records
-from goldspan.otlp.files import total_bytes
+from goldspan.otlp.trace_files import total_bytes
 from otlp.payloads import document, line, logs_request, metrics_request, request, spans_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "otlp"

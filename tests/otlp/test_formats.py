@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goldspan.errors import GoldspanError
-from goldspan.otlp import protobuf, read_records, shapes
-from goldspan.otlp.decoding import DecodeError
+from goldspan.otlp import json_documents, otlp_protobuf, read_records
+from goldspan.otlp.decode_results import DecodeError
 from otlp import payloads
 from otlp.payloads import document, line, logs_request, request
 from otlp.strategies import requests
@@ -72,7 +72,7 @@ def read(path, data):
 @given(made=requests(plain=True))
 def test_the_same_spans_come_out_of_every_format(tmp_path_factory, name, made):
     path = tmp_path_factory.getbasetemp() / "same"
-    assert read(path, FORMATS[name](made)) == protobuf.decode_traces(made.SerializeToString()).spans
+    assert read(path, FORMATS[name](made)) == otlp_protobuf.decode_traces(made.SerializeToString()).spans
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -111,7 +111,7 @@ def test_documents_with_anything_in_any_place_are_read_or_refused(sample, data):
         part, key = data.draw(st.sampled_from(list(places(made))))
         part[key] = data.draw(json_values)
     try:
-        batch = shapes.decode(made)
+        batch = json_documents.decode_document(made)
     except DecodeError:
         return
     assert batch is None or len(batch.records) + batch.rejected <= 4

@@ -10,8 +10,8 @@ import pytest
 
 from goldspan.model import SpanEvent, SpanRecord
 from goldspan.otlp import load_runs, read_records
-from goldspan.otlp.decoding import DecodeError
-from goldspan.otlp.jaeger import decode_traces, is_answer, is_trace
+from goldspan.otlp.decode_results import DecodeError
+from goldspan.otlp.jaeger_json import decode_traces, is_api_response, is_trace_document
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "otlp"
 
@@ -216,7 +216,7 @@ def test_a_span_with_a_wrong_field_is_rejected_alone_with_the_reason(fields, rea
     ],
 )
 def test_jaegers_documents_are_known_from_their_shape(document, known):
-    assert (is_answer(document) or is_trace(document)) is known
+    assert (is_api_response(document) or is_trace_document(document)) is known
 
 
 def test_a_trace_whose_processes_are_no_objects_is_refused():

@@ -9,8 +9,8 @@ from hypothesis import given
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from goldspan.model import LogRecord
-from goldspan.otlp import otlp_json, protobuf_logs
-from goldspan.otlp.decoding import DecodeError
+from goldspan.otlp import otlp_json, otlp_protobuf
+from goldspan.otlp.decode_results import DecodeError
 from otlp.payloads import START, TRACE_ID, add, any_value, document, logs_request
 from otlp.strategies import logs_requests
 
@@ -19,7 +19,7 @@ from otlp.strategies import logs_requests
 def decode(request):
     """Decodes a request from one of both wire formats."""
     if request.param == "protobuf":
-        return lambda made: protobuf_logs.decode_logs(made.SerializeToString())
+        return lambda made: otlp_protobuf.decode_logs(made.SerializeToString())
     return lambda made: otlp_json.decode_logs(document(made))
 
 
@@ -57,7 +57,7 @@ def test_a_log_record_comes_out_as_it_was_written(decode):
 @given(logs_requests())
 def test_a_request_decodes_to_equal_records_from_json_and_from_protobuf(made):
     from_json = otlp_json.decode_logs(json.loads(json.dumps(document(made))))
-    from_protobuf = protobuf_logs.decode_logs(made.SerializeToString())
+    from_protobuf = otlp_protobuf.decode_logs(made.SerializeToString())
     assert from_json.records == from_protobuf.records
     assert from_json.rejected == from_protobuf.rejected
 
@@ -115,7 +115,7 @@ def test_a_record_with_an_invalid_id_is_rejected_alone(decode, field, value, rea
 
 def test_a_record_with_broken_text_is_rejected_alone():
     data = logs_request("good", "badly broken", "fine").SerializeToString().replace(b"badly", b"bad\xff\xfe")
-    batch = protobuf_logs.decode_logs(data)
+    batch = otlp_protobuf.decode_logs(data)
     assert [record.name for record in batch.records] == ["good", "fine"]
     assert (batch.rejected, batch.reason) == (1, "a log record is broken, or text in it is not UTF-8")
 
@@ -135,4 +135,4 @@ def test_no_records_are_no_error(decode):
 @pytest.mark.parametrize("data", [b"\xff" * 50, b"\x7a\x02hi", b"\x0a\x05hello"], ids=["noise", "unknown", "text"])
 def test_bytes_that_are_something_else_are_refused(data):
     with pytest.raises(DecodeError):
-        protobuf_logs.decode_logs(data)
+        otlp_protobuf.decode_logs(data)

@@ -11,9 +11,9 @@ from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.otlp import protobuf
-from goldspan.otlp.decoding import DecodeError
-from goldspan.otlp.json_fields import parse
+from goldspan.otlp import otlp_protobuf
+from goldspan.otlp.decode_results import DecodeError
+from goldspan.otlp.json_fields import parse_json
 from goldspan.otlp.otlp_json import decode_traces
 from otlp.payloads import START, document, request
 from otlp.strategies import requests
@@ -22,8 +22,8 @@ from otlp.strategies import requests
 @given(requests(), st.booleans())
 def test_a_request_decodes_to_equal_spans_from_json_and_from_protobuf(made, enum_names):
     text = json.dumps(document(made, enum_names=enum_names))
-    from_json = decode_traces(parse(text)[0])
-    from_protobuf = protobuf.decode_traces(made.SerializeToString())
+    from_json = decode_traces(parse_json(text)[0])
+    from_protobuf = otlp_protobuf.decode_traces(made.SerializeToString())
     assert from_json == from_protobuf
 
 
@@ -226,7 +226,7 @@ def test_a_value_nested_three_thousand_deep_rejects_its_span_only(kind):
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" + "9" * 5000 + "]", "{"], ids=len)
 def test_hostile_text_is_a_value_error_and_nothing_worse(text):
     with pytest.raises(ValueError, match=r"nested too deeply|digits|Expecting"):
-        parse(text)
+        parse_json(text)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_hostile_text_is_a_value_error_and_nothing_worse(text):
     ],
 )
 def test_half_a_surrogate_pair_is_replaced_so_that_the_text_can_be_sent_on(text, value):
-    parsed, end = parse("  " + text, 2)
+    parsed, end = parse_json("  " + text, 2)
     assert parsed == value
     assert end == 2 + len(text)
     parsed.encode()

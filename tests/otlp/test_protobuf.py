@@ -20,9 +20,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from goldspan.model import SpanEvent, SpanRecord
-from goldspan.otlp.decoding import DecodeError
-from goldspan.otlp.lengths import whole_part
-from goldspan.otlp.protobuf import decode_traces
+from goldspan.otlp.decode_results import DecodeError
+from goldspan.otlp.otlp_protobuf import decode_traces
+from goldspan.otlp.wire_format import complete_prefix
 from otlp.payloads import START, TRACE_ID, add, request, spans_of
 
 
@@ -201,7 +201,7 @@ def test_which_attributes_a_span_has_is_known_without_reading_them():
     add(spans_of(made)[0], {"gen_ai.tool.name": "search", "city": "Paris"})
     (decoded,) = decode_traces(made.SerializeToString()).spans
     for record in (decoded, replace(decoded, name="renamed"), SpanRecord("", "", None, "", {"city": 1})):
-        assert record.keys() >= {"city"}
+        assert record.attribute_names() >= {"city"}
 
 
 def test_some_attributes_can_be_asked_for_at_once():
@@ -209,7 +209,7 @@ def test_some_attributes_can_be_asked_for_at_once():
     add(spans_of(made)[0], {"gen_ai.tool.name": "search", "city": "Paris"})
     (decoded,) = decode_traces(made.SerializeToString()).spans
     for record in (decoded, decoded, replace(decoded, name="renamed"), SpanRecord("", "", None, "", {"city": "Paris"})):
-        assert record.values_of(["city"])["city"] == "Paris"
+        assert record.decode_attributes(["city"])["city"] == "Paris"
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_request_cut_off_anywhere_gives_its_whole_spans(data):
     written = [field(0x12, span.SerializeToString()) for span in spans_of(made)]
     ends = [len(whole) - sum(map(len, written[number:])) for number in range(1, 7)]
     size = data.draw(st.integers(0, len(whole) - 1))
-    assert decode_traces(whole_part(whole[:size])).spans == everything[: sum(end <= size for end in ends)]
+    assert decode_traces(complete_prefix(whole[:size])).spans == everything[: sum(end <= size for end in ends)]
 
 
 @given(st.binary(max_size=60))

@@ -31,7 +31,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, set_s
 
 from goldspan.errors import TraceFileError
 from goldspan.model import LogRecord, SpanEvent, SpanRecord
-from goldspan.otlp import load_runs, protobuf, read_records, sdk_json, shapes
+from goldspan.otlp import json_documents, load_runs, otlp_protobuf, read_records, sdk_json
 from otlp.strategies import keys, span_ids, texts, trace_ids
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "otlp"
@@ -75,8 +75,8 @@ LOG = {"resource": {"attributes": {}}, "timestamp": START // 1000, "body": "text
 
 def one(document):
     """The record of a document that is nothing but a record."""
-    assert sdk_json.is_record(document)
-    batch = sdk_json.decode(document)
+    assert sdk_json.is_sdk_record(document)
+    batch = sdk_json.decode_record(document)
     assert batch.rejected == 0, batch.reason
     (record,) = batch.records
     return record
@@ -184,7 +184,7 @@ def sdk_spans(draw):
 
 @given(sdk_spans())
 def test_a_span_of_pythons_sdk_is_the_same_in_json_and_in_protobuf_but_for_its_scope(span):
-    (sent,) = protobuf.decode_traces(encode_spans([span]).SerializeToString()).spans
+    (sent,) = otlp_protobuf.decode_traces(encode_spans([span]).SerializeToString()).spans
     sent.scope = ""
     assert one(json.loads(span.to_json())) == sent
 
@@ -297,7 +297,7 @@ def test_what_is_written_differently_is_read_as_what_it_is(changes, fields):
     ],
 )
 def test_a_span_with_a_wrong_field_is_rejected_with_the_reason(changes, reason):
-    batch = sdk_json.decode(SPAN | changes)
+    batch = sdk_json.decode_record(SPAN | changes)
     assert (batch.records, batch.rejected) == ([], 1)
     assert reason in batch.reason
 
@@ -311,7 +311,7 @@ def test_values_nest_as_deep_as_in_otlp_and_no_deeper(field):
         return value
 
     assert one({**LOG, field: nested(99)})
-    assert sdk_json.decode({**LOG, field: nested(100)}).reason == f"{field} is nested too deeply"
+    assert sdk_json.decode_record({**LOG, field: nested(100)}).reason == f"{field} is nested too deeply"
 
 
 def test_logs_of_pythons_console_exporter_are_read(tmp_path):
@@ -376,7 +376,7 @@ def test_metrics_of_pythons_console_exporter_are_passed_over(tmp_path):
 
 
 def test_metrics_of_javascripts_sdk_are_passed_over():
-    assert shapes.decode({"resource": {"attributes": {}}, "scopeMetrics": []}).records == []
+    assert json_documents.decode_document({"resource": {"attributes": {}}, "scopeMetrics": []}).records == []
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_metrics_of_javascripts_sdk_are_passed_over():
     ],
 )
 def test_other_documents_are_told_from_the_sdks(other):
-    assert not sdk_json.is_record(other)
+    assert not sdk_json.is_sdk_record(other)
 
 
 def test_what_javascripts_console_exporter_prints_is_no_json_and_an_error(tmp_path):

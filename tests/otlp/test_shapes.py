@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from goldspan.otlp import shapes
-from goldspan.otlp.decoding import DecodeError
+from goldspan.otlp import json_documents
+from goldspan.otlp.decode_results import DecodeError
 from otlp.payloads import (
     START,
     document,
@@ -22,7 +22,7 @@ from otlp.payloads import (
 )
 
 MADE = request("a1", "a2")
-SPANS = shapes.decode(document(MADE)).records
+SPANS = json_documents.decode_document(document(MADE)).records
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ SPANS = shapes.decode(document(MADE)).records
     ],
 )
 def test_otlp_is_found_under_every_head(written):
-    assert shapes.is_whole(written)
-    assert shapes.decode(written).records == SPANS
+    assert json_documents.is_complete_document(written)
+    assert json_documents.decode_document(written).records == SPANS
     assert len(SPANS) == 2
 
 
@@ -47,14 +47,14 @@ def test_jaegers_own_documents_are_read_but_one_trace_may_be_a_part_of_another()
     answer = jaeger(MADE)
     (trace,) = answer["data"]
     for written in (answer, trace):
-        assert [span.name for span in shapes.decode(written).records] == ["a1", "a2"]
-    assert shapes.is_whole(answer)
-    assert not shapes.is_whole(trace)
+        assert [span.name for span in json_documents.decode_document(written).records] == ["a1", "a2"]
+    assert json_documents.is_complete_document(answer)
+    assert not json_documents.is_complete_document(trace)
 
 
 def test_one_document_may_hold_spans_and_logs():
     both = {**document(logs_request("asked")), **document(MADE)}
-    assert [record.name for record in shapes.decode(both).records] == ["a1", "a2", "asked"]
+    assert [record.name for record in json_documents.decode_document(both).records] == ["a1", "a2", "asked"]
 
 
 @pytest.mark.parametrize("alphabet", [base64.b64encode, base64.urlsafe_b64encode])
@@ -66,7 +66,7 @@ def test_ids_in_base64_are_the_bytes_they_stand_for(alphabet):
     (plain,) = written["resourceSpans"][0]["scopeSpans"][0]["spans"]
     for field, value in (("traceId", span.trace_id), ("spanId", span.span_id), ("parentSpanId", span.parent_span_id)):
         plain[field] = alphabet(value).decode()
-    (record,) = shapes.decode(written).records
+    (record,) = json_documents.decode_document(written).records
     assert (record.trace_id, record.span_id, record.parent_id) == ("fbff" * 8, "fbff" * 4, "fbfe" * 4)
 
 
@@ -74,14 +74,14 @@ def test_ids_in_base64_are_the_bytes_they_stand_for(alphabet):
 def test_ids_in_neither_notation_reject_their_span(wrong):
     made = tempo(MADE)
     made["batches"][0]["scopeSpans"][0]["spans"][0]["traceId"] = wrong
-    batch = shapes.decode(made)
+    batch = json_documents.decode_document(made)
     assert [span.name for span in batch.records] == ["a2"]
     assert batch.rejected == 1
 
 
 def test_logs_may_have_ids_in_base64_too():
     log = {"traceId": base64.b64encode(b"\x01" * 16).decode(), "timeUnixNano": START}
-    batch = shapes.decode({"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]})
+    batch = json_documents.decode_document({"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]})
     assert batch.records[0].trace_id == "01" * 16
 
 
@@ -91,7 +91,7 @@ def test_logs_may_have_ids_in_base64_too():
     ids=str,
 )
 def test_what_is_known_and_holds_nothing_is_no_error(written):
-    assert shapes.decode(written).records == []
+    assert json_documents.decode_document(written).records == []
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_what_is_known_and_holds_nothing_is_no_error(written):
     ids=str,
 )
 def test_other_documents_are_told_from_ours(other):
-    assert shapes.decode(other) is None
-    assert not shapes.is_whole(other)
+    assert json_documents.decode_document(other) is None
+    assert not json_documents.is_complete_document(other)
 
 
 def test_a_document_that_begins_like_ours_and_goes_on_differently_is_refused():
     with pytest.raises(DecodeError, match="scopeSpans is not a list"):
-        shapes.decode({"batches": [{"scopeSpans": "x"}]})
+        json_documents.decode_document({"batches": [{"scopeSpans": "x"}]})

@@ -12,8 +12,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from goldspan.model import LogRecord, SpanRecord
-from goldspan.otlp.decoding import DecodeError
-from goldspan.otlp.protobuf_signals import decode
+from goldspan.otlp.decode_results import DecodeError
+from goldspan.otlp.protobuf_signals import decode_signals
 from otlp.payloads import any_value, logs_request, metrics_request, request, spans_of
 from otlp.strategies import logs_requests, requests
 
@@ -25,21 +25,21 @@ def nothing_lost(where, what):
 
 
 def found(data, report=nothing_lost):
-    batch = decode(data, report)
+    batch = decode_signals(data, report)
     return [(type(record).__name__.removesuffix("OnTheWire").lstrip("_"), record.name) for record in batch.records]
 
 
 @given(requests())
 def test_spans_are_never_taken_for_logs(made):
     """Whatever is in them: invalid ids, no times, no attributes."""
-    batch = decode(made.SerializeToString(), nothing_lost)
+    batch = decode_signals(made.SerializeToString(), nothing_lost)
     assert all(isinstance(record, SpanRecord) for record in batch.records)
     assert len(batch.records) + batch.rejected == len(spans_of(made))
 
 
 @given(logs_requests())
 def test_logs_are_never_taken_for_spans(made):
-    batch = decode(made.SerializeToString(), nothing_lost)
+    batch = decode_signals(made.SerializeToString(), nothing_lost)
     assert all(isinstance(record, LogRecord) for record in batch.records)
     assert len(batch.records) + batch.rejected == len(made.resource_logs[0].scope_logs[0].log_records)
 
@@ -48,7 +48,7 @@ def test_a_log_of_nothing_but_a_body_is_a_log():
     """Its one field has the number and the type of a span's name and of a metric's gauge."""
     made = ExportLogsServiceRequest()
     made.resource_logs.add().scope_logs.add().log_records.add().body.CopyFrom(any_value("hello"))
-    assert [record.body for record in decode(made.SerializeToString(), nothing_lost).records] == ["hello"]
+    assert [record.body for record in decode_signals(made.SerializeToString(), nothing_lost).records] == ["hello"]
 
 
 def test_metrics_are_neither_even_where_their_texts_are_as_long_as_ids():
@@ -80,7 +80,7 @@ def test_spans_without_ids_and_times_are_rejected_spans_and_no_logs():
         span.ClearField("trace_id")
         span.ClearField("start_time_unix_nano")
         span.ClearField("end_time_unix_nano")
-    batch = decode(made.SerializeToString(), nothing_lost)
+    batch = decode_signals(made.SerializeToString(), nothing_lost)
     assert (batch.records, batch.rejected) == ([], 2)
 
 
@@ -123,4 +123,4 @@ def test_one_broken_part_does_not_cost_the_others():
 )
 def test_what_is_no_signal_of_otlp_is_refused(data):
     with pytest.raises(DecodeError, match="neither JSON nor OTLP in protobuf"):
-        decode(data, nothing_lost)
+        decode_signals(data, nothing_lost)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from capture.receivers import Received, http_receiver, plain
-from docs_examples import ROOT, blocks
 from recipes.environments import REQUIREMENTS, is_there, python_of
+from support.docs_examples import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 

@@ -10,18 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.model import ToolCall
-from goldspan.scoring.pairing.alignment import TOO_MANY_TO_ALIGN, align, longest_chain
-from goldspan.scoring.pairing.effort import Effort
-from goldspan.scoring.pairing.sweep import sweep
-from goldspan.scoring.pairing.timeline import Timeline, timeline
+from goldspan.scoring.matching.alignment import (
+    TOO_MANY_TO_ALIGN,
+    CallIntervals,
+    align,
+    call_intervals,
+    longest_chain,
+    sweep_alignment,
+)
+from goldspan.scoring.matching.assignment import WorkBudget
 
 GAIN = 1_000
 
-Problem = tuple[dict[int, dict[int, int]], list[int], Timeline]
+Problem = tuple[dict[int, dict[int, int]], list[int], CallIntervals]
 
 
 @st.composite
-def timelines(draw: st.DrawFn, *, shape: str) -> Timeline:
+def timelines(draw: st.DrawFn, *, shape: str) -> CallIntervals:
     """Calls one after the other, in groups that overlap, or overlapping in any way that time allows."""
     calls = draw(st.integers(0, 5))
     ended: list[int] = []
@@ -29,7 +34,7 @@ def timelines(draw: st.DrawFn, *, shape: str) -> Timeline:
         at = len(ended)
         end = at + 1 if shape == "sequence" else draw(st.integers(at + 1, calls))
         ended += [end] * (end - at) if shape == "groups" else [end]
-    return Timeline(tuple(range(0, 2 * calls, 2)), tuple(ended))
+    return CallIntervals(tuple(range(0, 2 * calls, 2)), tuple(ended))
 
 
 @st.composite
@@ -59,8 +64,8 @@ def pairings(gains: Mapping[int, Mapping[int, int]]) -> Iterator[dict[int, int]]
                 yield {**rest, last: call}
 
 
-def is_in_order(pairs: Mapping[int, int], stages: Sequence[int], line: Timeline) -> bool:
-    ended = dict(zip(line.calls, line.ended, strict=True))
+def is_in_order(pairs: Mapping[int, int], stages: Sequence[int], line: CallIntervals) -> bool:
+    ended = dict(zip(line.calls, line.first_after_end, strict=True))
     begins = {call: at for at, call in enumerate(line.calls)}
     return not any(
         stages[one] < stages[other] and ended[pairs[other]] <= begins[pairs[one]] for one in pairs for other in pairs
@@ -79,11 +84,11 @@ ANY_PROBLEM = st.one_of(
 @given(ANY_PROBLEM)
 def test_the_alignment_is_as_good_as_the_best_of_all(problem: Problem) -> None:
     gains, stages, line = problem
-    effort = Effort()
+    effort = WorkBudget()
     pairs = align(gains, stages, line, effort)
     assert is_in_order(pairs, stages, line)
     assert line.is_in_order(pairs, stages)
-    assert effort.given_up is None
+    assert effort.incomplete_reason is None
     assert len(set(pairs.values())) == len(pairs)
     assert worth(pairs, gains) == max(worth(one, gains) for one in pairings(gains) if is_in_order(one, stages, line))
 
@@ -91,36 +96,36 @@ def test_the_alignment_is_as_good_as_the_best_of_all(problem: Problem) -> None:
 @given(ANY_PROBLEM)
 def test_one_sweep_finds_what_every_special_way_finds(problem: Problem) -> None:
     gains, stages, line = problem
-    swept, whole = sweep(list(gains.values()), stages, line, Effort())
+    swept, whole = sweep_alignment(list(gains.values()), stages, line, WorkBudget())
     assert whole
-    assert worth(swept, gains) == worth(align(gains, stages, line, Effort()), gains)
+    assert worth(swept, gains) == worth(align(gains, stages, line, WorkBudget()), gains)
 
 
 @given(ANY_PROBLEM, st.integers(0, 4_000))
 def test_with_little_effort_the_alignment_is_still_one_and_says_what_it_is(problem: Problem, steps: int) -> None:
     gains, stages, line = problem
-    effort = Effort(steps)
+    effort = WorkBudget(steps)
     pairs = align(gains, stages, line, effort)
     assert is_in_order(pairs, stages, line)
-    best = worth(align(gains, stages, line, Effort()), gains)
-    assert worth(pairs, gains) == best or effort.given_up == TOO_MANY_TO_ALIGN
+    best = worth(align(gains, stages, line, WorkBudget()), gains)
+    assert worth(pairs, gains) == best or effort.incomplete_reason == TOO_MANY_TO_ALIGN
 
 
 @given(ANY_PROBLEM)
 def test_nothing_is_given_up_where_the_order_costs_nothing(problem: Problem) -> None:
     gains, stages, line = problem
     best = max(pairings(gains), key=lambda pairs: worth(pairs, gains))
-    effort = Effort()
+    effort = WorkBudget()
     pairs = align(gains, stages, line, effort, unordered=best)
-    assert worth(pairs, gains) == worth(align(gains, stages, line, Effort()), gains)
-    assert effort.given_up is None
+    assert worth(pairs, gains) == worth(align(gains, stages, line, WorkBudget()), gains)
+    assert effort.incomplete_reason is None
 
 
 @given(ANY_PROBLEM, st.data())
 def test_the_longest_chain_of_given_pairs_is_as_long_as_the_best_of_all(problem: Problem, data: st.DataObject) -> None:
     gains, stages, line = problem
     pairs = data.draw(st.sampled_from(list(pairings(gains))))
-    chain = longest_chain(pairs, stages, line, Effort())
+    chain = longest_chain(pairs, stages, line, WorkBudget())
     assert chain.items() <= pairs.items()
     assert is_in_order(chain, stages, line)
     sizes = (
@@ -133,15 +138,15 @@ def test_the_longest_chain_of_given_pairs_is_as_long_as_the_best_of_all(problem:
 
 
 def test_of_equal_alignments_the_earliest_calls_are_taken() -> None:
-    line = Timeline((0, 1, 2), (1, 2, 3))
+    line = CallIntervals((0, 1, 2), (1, 2, 3))
     gains = {0: {0: GAIN, 1: GAIN, 2: GAIN}, 1: {1: GAIN, 2: GAIN}}
-    assert align(gains, [0, 1], line, Effort()) == {0: 0, 1: 1}
+    assert align(gains, [0, 1], line, WorkBudget()) == {0: 0, 1: 1}
 
 
 def test_twenty_calls_at_once_answer_twenty_slots_each_best() -> None:
-    line = Timeline(tuple(range(20)), (20,) * 20)
+    line = CallIntervals(tuple(range(20)), (20,) * 20)
     gains = {slot: {call: GAIN + (slot * 7 + call * 11) % 20 for call in range(20)} for slot in range(20)}
-    best = align(gains, list(range(20)), line, Effort())
+    best = align(gains, list(range(20)), line, WorkBudget())
     assert worth(best, gains) == 20 * (GAIN + 19)
 
 
@@ -161,21 +166,21 @@ def test_twenty_calls_at_once_answer_twenty_slots_each_best() -> None:
 def test_calls_that_all_overlap_make_a_group(
     overlaps: dict[int, tuple[int, ...]], ended: list[int], groups: list[list[int]] | None
 ) -> None:
-    line = timeline([(at, ToolCall("t", concurrent_with=overlaps.get(at, ()))) for at in range(3)])
-    assert list(line.ended) == ended
-    assert line.groups == groups
-    assert line.overlaps is bool(overlaps)
+    line = call_intervals([(at, ToolCall("t", concurrent_with=overlaps.get(at, ()))) for at in range(3)])
+    assert list(line.first_after_end) == ended
+    assert line.concurrent_groups == groups
+    assert line.has_overlaps is bool(overlaps)
 
 
 def test_no_calls_make_no_group() -> None:
-    assert timeline([]).groups == []
+    assert call_intervals([]).concurrent_groups == []
 
 
 @given(timelines(shape="any"), st.data())
-def test_some_of_the_calls_overlap_as_they_did_among_all(line: Timeline, data: st.DataObject) -> None:
+def test_some_of_the_calls_overlap_as_they_did_among_all(line: CallIntervals, data: st.DataObject) -> None:
     kept = sorted(data.draw(st.sets(st.sampled_from(line.calls or [0])))) if line.calls else []
-    fewer = line.only(kept)
-    ended, fewer_ended = (dict(zip(one.calls, one.ended, strict=True)) for one in (line, fewer))
+    fewer = line.restrict_to(kept)
+    ended, fewer_ended = (dict(zip(one.calls, one.first_after_end, strict=True)) for one in (line, fewer))
     begins, fewer_begins = ({call: at for at, call in enumerate(one.calls)} for one in (line, fewer))
     assert list(fewer.calls) == kept
     for one in kept:

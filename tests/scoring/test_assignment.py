@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.scoring.pairing.assignment import TOO_MANY_TO_ASSIGN, assign, distribute, prefix_gains
-from goldspan.scoring.pairing.effort import Effort
+from goldspan.scoring.matching.assignment import TOO_MANY_TO_ASSIGN, WorkBudget, assign, assign_multiset, prefix_gains
 
 COSTS = st.tuples(st.integers(1, 5), st.integers(1, 5)).flatmap(
     lambda shape: st.lists(
@@ -88,7 +87,7 @@ def test_equal_rows_and_columns_are_assigned_as_if_each_stood_alone(
     crowd: tuple[list[list[int | None]], list[int], list[int]],
 ) -> None:
     costs, rows, columns = crowd
-    flows = distribute(costs, rows, columns, Effort())
+    flows = assign_multiset(costs, rows, columns, WorkBudget())
     alone = [
         [cost for cost, times in zip(row, columns, strict=True) for _ in range(times)]
         for row, copies in zip(costs, rows, strict=True)
@@ -106,14 +105,14 @@ def test_equal_rows_and_columns_are_assigned_as_if_each_stood_alone(
 
 def test_a_million_equal_ones_are_assigned_at_once() -> None:
     costs = [[1, 2], [1, 5]]
-    assert distribute(costs, [10**6, 10**6], [10**6, 10**6], Effort()) == [(0, 1, 10**6), (1, 0, 10**6)]
+    assert assign_multiset(costs, [10**6, 10**6], [10**6, 10**6], WorkBudget()) == [(0, 1, 10**6), (1, 0, 10**6)]
 
 
 def test_without_effort_the_last_rows_take_what_is_left_and_that_is_said() -> None:
-    effort = Effort(2)
-    assert distribute([[1, 2], [2, 100]], [1, 1], [1, 1], effort) == [(0, 0, 1), (1, 1, 1)]
-    assert effort.given_up == TOO_MANY_TO_ASSIGN
+    effort = WorkBudget(2)
+    assert assign_multiset([[1, 2], [2, 100]], [1, 1], [1, 1], effort) == [(0, 0, 1), (1, 1, 1)]
+    assert effort.incomplete_reason == TOO_MANY_TO_ASSIGN
 
 
 def test_nothing_is_distributed_to_nothing() -> None:
-    assert distribute([], [], [], Effort()) == []
+    assert assign_multiset([], [], [], WorkBudget()) == []

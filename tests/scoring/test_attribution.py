@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import goldspan
-from goldspan.extraction.names import fold
+from goldspan.content.tools import fold_name
 from goldspan.model import AnyOf, Evaluation, ExpectedTool, Fault, Golden, Run, Times, ToolCall
-from goldspan.scoring.matching import compare
+from goldspan.scoring.run_comparison import compare
 
 
 def called(name: str, agent: str | None = None, **arguments: object) -> ToolCall:
@@ -97,7 +97,7 @@ orders = st.sampled_from(["any", "in_order", "exact"])
 
 def may_answer(tool: ExpectedTool, call: ToolCall) -> bool:
     unknown = tool.agent is None or call.agent is None
-    return tool.name == call.name and (unknown or fold(str(tool.agent)) == fold(str(call.agent)))
+    return tool.name == call.name and (unknown or fold_name(str(tool.agent)) == fold_name(str(call.agent)))
 
 
 def most_pairs(tools: list[ExpectedTool], calls: list[ToolCall]) -> int:
@@ -281,7 +281,7 @@ def test_each_missing_expectation_and_each_unexpected_call_is_in_exactly_one_fau
     assert forbidden == [row.called_at for row in seen.forbidden]
     for fault in faults:
         if fault.kind == "wrong_agent":
-            assert fault.agent is None or fold(fault.agent) != fold(str(fault.instead))
+            assert fault.agent is None or fold_name(fault.agent) != fold_name(str(fault.instead))
     assert [Fault(*told) for told in dict.fromkeys(map(_fields, faults))] == list(faults)
 
 

@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 from goldspan.model import (
     ABSENT,
     AnyOf,
-    Attempts,
     Comparison,
+    ComparisonRow,
+    CountedAttempts,
+    ExpectedItem,
     ExpectedTool,
     Golden,
-    Item,
     Parallel,
-    Row,
     Run,
     Times,
     ToolCall,
 )
 from goldspan.scoring import compare, evaluate
-from goldspan.scoring.agreement.arguments import agreement, result_agreement
-from goldspan.scoring.matching import compare_run
+from goldspan.scoring.arguments.agreement import argument_agreement, result_agreement
+from goldspan.scoring.run_comparison import compare_run
 
 # --- small worlds -----------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ TRAJECTORIES = st.builds(
 )
 
 
-def goldens(items: st.SearchStrategy[Item], *, most: int = 4) -> st.SearchStrategy[Golden]:
+def goldens(items: st.SearchStrategy[ExpectedItem], *, most: int = 4) -> st.SearchStrategy[Golden]:
     return st.builds(
         Golden,
         st.just("g"),
@@ -89,14 +89,14 @@ class Wanted:
     required: bool
 
 
-def plans(items: Sequence[Item], calls: int) -> Iterator[list[Wanted]]:
+def plans(items: Sequence[ExpectedItem], calls: int) -> Iterator[list[Wanted]]:
     """Every list of calls that a golden can be met with."""
     for ways in product(*(list(ways_of(item, calls)) for item in items)):
         stages = [stage for way in ways for stage in way]
         yield [replace(one, stage=number) for number, stage in enumerate(stages) for one in stage]
 
 
-def ways_of(item: Item, calls: int) -> Iterator[list[list[Wanted]]]:
+def ways_of(item: ExpectedItem, calls: int) -> Iterator[list[list[Wanted]]]:
     if isinstance(item, Parallel):
         inside = [next(ways_of(one, calls)) for one in item.items]
         yield [[one for way in inside for stage in way for one in stage]]
@@ -109,7 +109,9 @@ def ways_of(item: Item, calls: int) -> Iterator[list[list[Wanted]]]:
         for branch in item.options:
             for ways in product(*(list(ways_of(one, calls)) for one in branch)):
                 stages = [stage for way in ways for stage in way]
-                yield [[replace(one, required=one.required and not item.optional) for one in stage] for stage in stages]
+                yield [
+                    [replace(one, required=one.required and not item.is_optional) for one in stage] for stage in stages
+                ]
 
 
 def repeated(tools: tuple[ExpectedTool, ...], times: Times, calls: int) -> list[list[Wanted]]:
@@ -153,7 +155,7 @@ def beside(tools: Sequence[ExpectedTool], call: ToolCall) -> tuple[Fraction, int
     found = []
     for tool in tools:
         if tool.name == call.name:
-            stated = None if tool.arguments is None else agreement(tool, call)
+            stated = None if tool.arguments is None else argument_agreement(tool, call)
             both = stated, None if tool.result is ABSENT else result_agreement(tool, call)
             wrong = sum((1 - Fraction(one.share).limit_denominator(100) for one in both if one), Fraction(0))
             found.append((wrong, both.count(None)))
@@ -172,11 +174,11 @@ def of_plan(wanted: Sequence[Wanted], run: Run, order: str) -> tuple[Any, ...]:
 # --- what the engine found --------------------------------------------------------------------------------------------
 
 
-def answered(seen: Comparison) -> list[Row]:
+def answered(seen: Comparison) -> list[ComparisonRow]:
     return [row for row in seen.rows if row.expected and row.called]
 
 
-def merit_of(rows: Sequence[Row]) -> tuple[Any, ...]:
+def merit_of(rows: Sequence[ComparisonRow]) -> tuple[Any, ...]:
     required = sum(row.verdict == "paired" for row in rows)
     both = [one for row in rows for one in (row.agreement, row.result_agreement)]
     wrong = sum((1 - Fraction(one.share).limit_denominator(100) for one in both if one), Fraction(0))
@@ -195,7 +197,7 @@ def test_no_pairing_is_better(run: Run, golden: Golden) -> None:
     rows = answered(seen)
     if golden.order != "any":
         rows = [row for row in rows if row.in_order]
-    assert seen.approximate is None
+    assert seen.approximation_reason is None
     assert merit_of(rows) == of_plan(wanted, run, golden.order)
 
 
@@ -284,13 +286,13 @@ ATTEMPTS = st.sampled_from(["effective", "effective", "all", "succeeded"])
 
 @given(FAILING_RUNS, goldens(ANY_ITEM), ATTEMPTS, st.data())
 def test_a_right_call_more_never_lowers_recall(
-    run: Run, golden: Golden, attempts: Attempts, data: st.DataObject
+    run: Run, golden: Golden, attempts: CountedAttempts, data: st.DataObject
 ) -> None:
     golden = replace(golden, order="any", attempts=attempts)
     expected = compare([], golden).missing
     assume(expected)
     wanted = data.draw(st.sampled_from(expected)).expected
-    tool = data.draw(st.sampled_from(Golden("", tools=(wanted,) if wanted else ()).calls))
+    tool = data.draw(st.sampled_from(Golden("", tools=(wanted,) if wanted else ()).expected_calls))
     arguments = data.draw(st.sampled_from([tool.arguments, None]) | ARGUMENTS)
     more = one_more(run, data.draw(st.integers(0, len(run.tool_calls))), ToolCall(tool.name, arguments=arguments))
     assert (scores(more, golden)["tool_recall"] or 0) >= (scores(run, golden)["tool_recall"] or 0)
@@ -298,7 +300,7 @@ def test_a_right_call_more_never_lowers_recall(
 
 @given(FAILING_RUNS, goldens(ONE_PLAN), ATTEMPTS, st.data())
 def test_an_unexpected_call_more_never_raises_precision(
-    run: Run, golden: Golden, attempts: Attempts, data: st.DataObject
+    run: Run, golden: Golden, attempts: CountedAttempts, data: st.DataObject
 ) -> None:
     golden = replace(golden, order="any", attempts=attempts)
     at = data.draw(st.integers(0, len(run.tool_calls)))

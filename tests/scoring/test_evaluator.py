@@ -166,7 +166,7 @@ def test_a_score_that_may_be_below_its_threshold_neither_passes_nor_fails() -> N
             ),
         ),
     )
-    assert [each.about for each in result.unjudged] == ["tool_success"]
+    assert [each.about for each in result.undetermined] == ["tool_success"]
     half = evaluate(calls, ["a"], metrics=["tool_success"], thresholds={"tool_success": 0.5})
     assert half.scores == (Score("tool_success", 1.0, True, 0.5, "pass"),)
 
@@ -319,7 +319,7 @@ def test_an_account_that_raises_is_an_error_of_its_metric() -> None:
     def account(seen: Comparison) -> list[Any]:
         raise KeyError("city")
 
-    mine = Metric("mine", lambda seen: 0.5, 1.0, account=account)
+    mine = Metric("mine", lambda seen: 0.5, 1.0, explain=account)
     (score,) = evaluate([], [], metrics=[mine]).scores
     assert (score.value, score.error) == (None, "KeyError: 'city'")
 

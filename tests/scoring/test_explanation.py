@@ -19,7 +19,7 @@ from goldspan.model import (
     ToolDefinition,
 )
 from goldspan.scoring import compare, evaluate
-from goldspan.scoring.explanation import reason
+from goldspan.scoring.explanation import explain_evaluation
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ from goldspan.scoring.explanation import reason
     ],
 )
 def test_the_reason_names_what_happened(expected: Any, called: Any, more: dict[str, Any], sentence: str) -> None:
-    assert reason(compare(called, expected, **more)) == sentence
+    assert explain_evaluation(compare(called, expected, **more)) == sentence
 
 
 MESSAGE = AnyOf(((ExpectedTool("send_email"),), (ExpectedTool("send_sms"),)))
@@ -201,12 +201,12 @@ CLOSE = ExpectedTool("close", times=Times(0, 1))
 def test_the_reason_reads_well_for_every_kind_of_expectation(
     expected: Any, called: Any, more: dict[str, Any], sentence: str
 ) -> None:
-    assert reason(compare(called, expected, **more)) == sentence
+    assert explain_evaluation(compare(called, expected, **more)) == sentence
 
 
 def test_that_a_better_pairing_may_exist_is_told() -> None:
-    seen = Comparison(Golden("g"), (), approximate="so many calls that not all were tried")
-    assert reason(seen) == (
+    seen = Comparison(Golden("g"), (), approximation_reason="so many calls that not all were tried")
+    assert explain_evaluation(seen) == (
         "No tool was expected and none was called; there may be a better pairing, with so many calls that not all were "
         "tried."
     )
@@ -216,7 +216,7 @@ def test_a_failure_never_shows_what_went_wrong_as_it_may_hold_values() -> None:
     seen = compare(
         [ToolCall("pay", arguments={"card": "4242"}, error="card 4242 refused")], [ExpectedTool("pay", {"card": "1"})]
     )
-    assert "4242" not in reason(seen)
+    assert "4242" not in explain_evaluation(seen)
 
 
 @pytest.mark.parametrize(
@@ -260,19 +260,19 @@ def test_a_failure_never_shows_what_went_wrong_as_it_may_hold_values() -> None:
     ],
 )
 def test_the_reason_says_what_a_name_may_have_meant(expected: Any, called: Any, sentence: str) -> None:
-    assert reason(compare(called, expected)) == sentence
+    assert explain_evaluation(compare(called, expected)) == sentence
 
 
 def test_a_tool_that_was_offered_by_nearly_this_name_is_told() -> None:
     seen = compare([], ["search_hotels"])
-    assert reason(seen, [ToolDefinition("book_hotel"), ToolDefinition("hotel_search")]) == (
+    assert explain_evaluation(seen, [ToolDefinition("book_hotel"), ToolDefinition("hotel_search")]) == (
         "Expected search_hotels was not called; the agent has no search_hotels; did you mean hotel_search? "
         "declare it under tools as an alias of search_hotels."
     )
 
 
 def test_without_a_golden_the_reason_says_so() -> None:
-    assert reason(compare(["a"], None)) == "No golden applies to this run."
+    assert explain_evaluation(compare(["a"], None)) == "No golden applies to this run."
 
 
 @pytest.mark.parametrize(

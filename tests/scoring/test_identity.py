@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from goldspan.goldens.naming import naming
+from goldspan.goldens.tool_names import tool_name_matcher
 from goldspan.model import ExpectedTool, Golden, Tool, ToolCall, Vocabulary
 from goldspan.scoring import compare
-from goldspan.scoring.identity import is_called, is_forbidden, strangeness
+from goldspan.scoring.matching.slot_plan import is_call_of, is_forbidden, name_distance
 
 FORMS = (
     "mcp__{}__{}",
@@ -35,7 +35,7 @@ def call(raw_name: str, name: str | None = None, server: str | None = None) -> T
 
 
 def means(expected: str, called: ToolCall, *tools: Tool, servers: tuple[str, ...] = ()) -> bool:
-    return is_called(ExpectedTool(expected), called, naming(Vocabulary(tools, servers)))
+    return is_call_of(ExpectedTool(expected), called, tool_name_matcher(Vocabulary(tools, servers)))
 
 
 ADD = call("mcp__orders__add", name="add", server="orders")
@@ -90,10 +90,10 @@ def test_names_of_different_tools(expected: str, called: ToolCall) -> None:
 
 def test_an_expected_tool_may_name_its_server_beside_its_name() -> None:
     expected = ExpectedTool("add", server="orders")
-    assert is_called(expected, ADD)
-    assert is_called(expected, call("orders_add"))
-    assert is_called(expected, call("add"))
-    assert not is_called(expected, call("add", server="stock"))
+    assert is_call_of(expected, ADD)
+    assert is_call_of(expected, call("orders_add"))
+    assert is_call_of(expected, call("add"))
+    assert not is_call_of(expected, call("add", server="stock"))
 
 
 # --- decoration -------------------------------------------------------------------------------------------------------
@@ -209,11 +209,14 @@ def test_a_vocabulary_reaches_every_comparison_with_the_golden() -> None:
     ("expected", "rank"), [("add", 0), ("mcp__orders__add", 0), ("ADD", 1), ("mcp-orders-add", 1), ("orders_add", 2)]
 )
 def test_the_closest_spelling_is_the_least_strange(expected: str, rank: int) -> None:
-    assert strangeness(ExpectedTool(expected), ADD) == rank
+    assert name_distance(ExpectedTool(expected), ADD) == rank
 
 
 def test_an_alias_is_the_strangest() -> None:
-    assert strangeness(ExpectedTool("search_hotels"), call("hotel_search"), naming(Vocabulary((SEARCH,)))) == 3
+    assert (
+        name_distance(ExpectedTool("search_hotels"), call("hotel_search"), tool_name_matcher(Vocabulary((SEARCH,))))
+        == 3
+    )
 
 
 # --- forbidden tools --------------------------------------------------------------------------------------------------
@@ -252,4 +255,4 @@ def test_a_forbidden_tool_is_known_by_its_name(pattern: str, called: ToolCall, f
 
 @pytest.mark.parametrize("pattern", ["hotel_search", "search_*", "mcp__travel__*"])
 def test_a_forbidden_tool_is_forbidden_by_all_its_names(pattern: str) -> None:
-    assert is_forbidden(call("hotel.search"), [pattern], naming(Vocabulary((SEARCH,))))
+    assert is_forbidden(call("hotel.search"), [pattern], tool_name_matcher(Vocabulary((SEARCH,))))

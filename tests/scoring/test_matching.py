@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.errors import GoldspanError
-from goldspan.model import Comparison, ExpectedTool, Golden, Order, Run, Tool, ToolCall, ToolDefinition, Vocabulary
+from goldspan.model import CallOrder, Comparison, ExpectedTool, Golden, Run, Tool, ToolCall, ToolDefinition, Vocabulary
 from goldspan.scoring import compare
-from goldspan.scoring.agreement.arguments import agreement
-from goldspan.scoring.matching import compare_run
+from goldspan.scoring.arguments.agreement import argument_agreement
+from goldspan.scoring.run_comparison import compare_run
 
 NAMES = st.sampled_from(["search", "book", "pay"])
 ARGUMENTS = st.none() | st.fixed_dictionaries({}, optional={"x": st.integers(0, 1), "y": st.integers(0, 1)})
@@ -154,14 +154,16 @@ def test_every_call_and_every_expectation_is_accounted_for_once(calls: list[Tool
         pytest.param("exact", "ba", "ab", ["paired b=b", "paired a=a !"], id="exact: swapped"),
     ],
 )
-def test_order_is_as_strict_as_the_golden_wants_it(order: Order, called: str, expected: str, rows: list[str]) -> None:
+def test_order_is_as_strict_as_the_golden_wants_it(
+    order: CallOrder, called: str, expected: str, rows: list[str]
+) -> None:
     seen = compare(list(called), list(expected), order=order)
     assert story(seen) == rows
 
 
 @pytest.mark.parametrize("order", ["any", "in_order", "exact"])
 @pytest.mark.parametrize("names", ["abc", "cba", "bca"])
-def test_calls_that_overlap_in_time_may_stand_in_any_order(order: Order, names: str) -> None:
+def test_calls_that_overlap_in_time_may_stand_in_any_order(order: CallOrder, names: str) -> None:
     seen = compare(at_once(*names), list("abc"), order=order)
     assert [row.in_order for row in seen.pairs] == [True] * 3
 
@@ -396,7 +398,7 @@ def times(least: int, most: int | None = None) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_the_golden_says_what_may_be_called_otherwise(
-    order: Order, called: str, expected: Any, rows: list[str]
+    order: CallOrder, called: str, expected: Any, rows: list[str]
 ) -> None:
     assert story(compare(called.split(), expected, order=order)) == rows
 
@@ -511,7 +513,7 @@ TWINS = st.lists(st.tuples(st.sampled_from(["s", "t"]), ARGUMENTS), max_size=4)
 def merit(expected: list[Any], called: list[Any], pairs: list[tuple[int, int]]) -> tuple[int, float, int]:
     """What makes a pairing good: many pairs, little disagreement, many judged."""
     judged = [
-        agreement(ExpectedTool("s", expected[one][1]), ToolCall("s", arguments=called[other][1]))
+        argument_agreement(ExpectedTool("s", expected[one][1]), ToolCall("s", arguments=called[other][1]))
         for one, other in pairs
         if expected[one][1] is not None and called[other][1] is not None
     ]

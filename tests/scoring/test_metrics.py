@@ -13,11 +13,11 @@ from goldspan.model import (
     Agreement,
     AnyOf,
     Comparison,
+    ComparisonRow,
     Difference,
     ExpectedTool,
     Golden,
     Parallel,
-    Row,
     Run,
     Times,
     Tool,
@@ -26,9 +26,9 @@ from goldspan.model import (
     Vocabulary,
 )
 from goldspan.scoring import compare
-from goldspan.scoring.calls import as_golden
-from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric, conduct, correctness
-from goldspan.scoring.metrics.metric import alternatives
+from goldspan.scoring.coercion import as_golden
+from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric, behaviour, correctness
+from goldspan.scoring.metrics.metric import alternative_calls
 
 LETTERS = st.lists(st.sampled_from("abcd"), max_size=6)
 ARGUMENTS = st.none() | st.fixed_dictionaries({}, optional={"x": st.integers(0, 1), "y": st.integers(0, 1)})
@@ -43,9 +43,9 @@ def value(metric: str, called: Any, expected: Any, **more: Any) -> float | None:
 
 
 def parts(metric: str, seen: Comparison) -> dict[str, list[str]]:
-    account = METRICS[metric].account
+    account = METRICS[metric].explain
     assert account is not None
-    return {part.what: list(part.names) for part in account(seen)}
+    return {part.label: list(part.names) for part in account(seen)}
 
 
 # --- the cases on which the products disagree -------------------------------------------------------------------------
@@ -153,13 +153,13 @@ def test_argument_correctness(called: Any, expected: Any, share: float | None, w
     )
     metric = METRICS["argument_correctness"]
     assert metric.measure(seen) == share
-    assert share is not None or metric.unknown(seen) == why
+    assert share is not None or metric.why_missing(seen) == why
 
 
 def test_without_a_golden_no_tool_is_right_or_wrong() -> None:
     for name in ("tool_correctness", "tool_recall", "tool_precision", "tool_f1", "tool_order", "argument_correctness"):
         assert value(name, ["a"], None) is None
-    assert METRICS["argument_correctness"].unknown(compare(["a"], None)) == "the golden states no arguments"
+    assert METRICS["argument_correctness"].why_missing(compare(["a"], None)) == "the golden states no arguments"
 
 
 def test_the_account_of_a_set_is_not_about_order_and_that_of_nothing_is_about_what_was_called() -> None:
@@ -229,10 +229,16 @@ def test_a_set_is_one_of_tools_not_of_spellings() -> None:
 def test_an_alternative_that_was_called_before_is_in_the_set() -> None:
     either = AnyOf(((ExpectedTool("a"),), (ExpectedTool("b"),)))
     golden = Golden("g", tools=(ExpectedTool("a"), either), mode="set")
-    rows = (Row("paired", expected=ExpectedTool("a"), called=ToolCall("a")), Row("missing", expected=either))
+    rows = (
+        ComparisonRow("paired", expected=ExpectedTool("a"), called=ToolCall("a")),
+        ComparisonRow("missing", expected=either),
+    )
     assert METRICS["tool_correctness"].measure(Comparison(golden, rows)) == 1
     neither = replace(either, options=((ExpectedTool("c"),), (ExpectedTool("d"),)))
-    assert METRICS["tool_correctness"].measure(Comparison(golden, (rows[0], Row("missing", expected=neither)))) == 0
+    assert (
+        METRICS["tool_correctness"].measure(Comparison(golden, (rows[0], ComparisonRow("missing", expected=neither))))
+        == 0
+    )
 
 
 def test_alternatives_are_found_at_any_depth() -> None:
@@ -240,7 +246,7 @@ def test_alternatives_are_found_at_any_depth() -> None:
     for _ in range(5_000):
         deep = AnyOf(((deep,),))
     both = AnyOf(((Parallel((deep, ExpectedTool("b"))), ExpectedTool("c")),))
-    assert sorted(tool.name for tool in alternatives(both)) == ["a", "b", "c"]
+    assert sorted(tool.name for tool in alternative_calls(both)) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +264,7 @@ def test_what_no_expectation_means_may_be_changed(
     metric = correctness(idle=None, uncalled_for=1.0)
     assert correctness().measure(seen) == METRICS["tool_correctness"].measure(seen) == usual
     assert metric.measure(seen) == changed
-    assert (metric.name, metric.unknown(seen)) == ("tool_correctness", "nothing was expected")
+    assert (metric.name, metric.why_missing(seen)) == ("tool_correctness", "nothing was expected")
 
 
 # --- optional expectations --------------------------------------------------------------------------------------------
@@ -309,7 +315,7 @@ def test_result_correctness(result: Any, expected: ExpectedTool, share: float | 
     seen = compare([ToolCall("t", result=result)], [expected])
     metric = METRICS["result_correctness"]
     assert metric.measure(seen) == share
-    assert share is not None or metric.unknown(seen) == why
+    assert share is not None or metric.why_missing(seen) == why
 
 
 # --- what changed the world -------------------------------------------------------------------------------------------
@@ -457,12 +463,12 @@ def test_a_change_that_is_tolerated_or_might_have_been_a_read_is_no_fault() -> N
     either = AnyOf(((tool,), (ExpectedTool("find"),)))
     golden = Golden("g", vocabulary=SHOP)
     for row, share in [
-        (Row("tolerated", called=call, note="extra"), 1),
-        (Row("tolerated", expected=replace(tool, times=Times(0, 1)), note="optional, not called"), 1),
-        (Row("tolerated", expected=tool, called=call, agreement=Agreement(0.5), note="optional"), 0.5),
-        (Row("forbidden", called=call), 0),
-        (Row("missing", expected=either), 1),
-        (Row("missing", expected=AnyOf(((tool,), (replace(tool, name="purchase"),)))), 0),
+        (ComparisonRow("tolerated", called=call, note="extra"), 1),
+        (ComparisonRow("tolerated", expected=replace(tool, times=Times(0, 1)), note="optional, not called"), 1),
+        (ComparisonRow("tolerated", expected=tool, called=call, agreement=Agreement(0.5), note="optional"), 0.5),
+        (ComparisonRow("forbidden", called=call), 0),
+        (ComparisonRow("missing", expected=either), 1),
+        (ComparisonRow("missing", expected=AnyOf(((tool,), (replace(tool, name="purchase"),)))), 0),
     ]:
         assert METRICS["effect_correctness"].measure(Comparison(golden, (row,))) == share
 
@@ -523,12 +529,12 @@ MADE = st.builds(
 def test_repeats_are_the_same_whether_calls_are_told_apart_quickly_or_not(calls: list[ToolCall]) -> None:
     found = METRICS["redundant_calls"].measure(compare(calls, None))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(conduct, "_FEW", 0)
+        patched.setattr(behaviour, "_MAX_PAIRWISE_CALLS", 0)
         assert METRICS["redundant_calls"].measure(compare(calls, None)) == found
 
 
 def test_why_repeats_may_not_be_known() -> None:
-    unknown = METRICS["redundant_calls"].unknown
+    unknown = METRICS["redundant_calls"].why_missing
     assert unknown(compare([], None)) == "no tool was called"
     assert unknown(compare(["a", "a"], None)) == "the arguments of calls of one tool were not captured"
     perhaps = [call("a", error_guess="Error: x"), call("a")]
@@ -536,7 +542,7 @@ def test_why_repeats_may_not_be_known() -> None:
 
 
 def test_why_success_may_not_be_known() -> None:
-    unknown = METRICS["tool_success"].unknown
+    unknown = METRICS["tool_success"].why_missing
     assert unknown(compare([], None)) == "no tool was called"
     perhaps = [call("a", error_guess="Error: x"), call("b", evidence="requested"), call("c")]
     assert unknown(compare(perhaps, None)) == "whether a and b failed is not known"
@@ -560,17 +566,19 @@ def test_why_success_may_not_be_known() -> None:
 def test_unknown_tools(calls: Any, offered: list[str], share: float | None) -> None:
     calls = [ToolCall(each) if isinstance(each, str) else each for each in calls]
     run = Run("r", tool_calls=tuple(calls), available_tools=tuple(map(ToolDefinition, offered)))
-    seen = Comparison(Golden("g", vocabulary=SHOP), tuple(Row("unexpected", called=each) for each in calls), run)
+    seen = Comparison(
+        Golden("g", vocabulary=SHOP), tuple(ComparisonRow("unexpected", called=each) for each in calls), run
+    )
     metric = METRICS["unknown_tools"]
     assert metric.measure(seen) == share
     if share is None:
         why = "no tool was called" if offered else "the tools the agent was offered were not captured"
-        assert metric.unknown(seen) == why
+        assert metric.why_missing(seen) == why
 
 
 def test_without_a_golden_only_what_was_offered_is_known() -> None:
     run = Run("r", tool_calls=(ToolCall("a"), ToolCall("b")), available_tools=(ToolDefinition("a"),))
-    rows = tuple(Row("tolerated", called=each) for each in run.tool_calls)
+    rows = tuple(ComparisonRow("tolerated", called=each) for each in run.tool_calls)
     assert METRICS["unknown_tools"].measure(Comparison(None, rows, run)) == 0.5
 
 
@@ -634,9 +642,11 @@ def test_an_account_of_results_names_where_they_differ() -> None:
     golden = Golden("g")
     differences = tuple(Difference(key, 1, 2) for key in ("a", "b", "c", "d"))
     rows = [
-        Row("paired", ExpectedTool("t"), ToolCall("t"), result_agreement=Agreement(0.25, differences)),
-        Row("paired", ExpectedTool("u"), ToolCall("u"), result_agreement=Agreement(0.0, (Difference("", 1, 2),))),
-        Row("paired", ExpectedTool("v"), ToolCall("v"), result_agreement=Agreement(1.0)),
+        ComparisonRow("paired", ExpectedTool("t"), ToolCall("t"), result_agreement=Agreement(0.25, differences)),
+        ComparisonRow(
+            "paired", ExpectedTool("u"), ToolCall("u"), result_agreement=Agreement(0.0, (Difference("", 1, 2),))
+        ),
+        ComparisonRow("paired", ExpectedTool("v"), ToolCall("v"), result_agreement=Agreement(1.0)),
     ]
     assert parts("result_correctness", Comparison(golden, tuple(rows))) == {
         "result agree": ["v"],
@@ -659,12 +669,12 @@ def test_an_account_of_changes_tells_what_lacks_and_what_is_too_much() -> None:
 
 def test_an_account_of_the_agents_tools_names_those_it_has_not() -> None:
     run = Run("r", tool_calls=(ToolCall("a"), ToolCall("b")), available_tools=(ToolDefinition("a"),))
-    seen = Comparison(None, tuple(Row("tolerated", called=each) for each in run.tool_calls), run)
+    seen = Comparison(None, tuple(ComparisonRow("tolerated", called=each) for each in run.tool_calls), run)
     assert parts("unknown_tools", seen)["called but not among the agent's tools"] == ["b"]
 
 
 def test_a_part_is_never_long() -> None:
-    many = METRICS["tool_recall"].account
+    many = METRICS["tool_recall"].explain
     assert many is not None
     called, missing = many(compare(["z", "z"], ["z", "z", *"abcdef", "x" * 100]))
     assert str(called) == "expected and called: z x2"
@@ -747,5 +757,5 @@ def test_every_metric_says_what_it_means_and_why_it_may_say_nothing() -> None:
     for metric in METRICS.values():
         assert metric.measure.__doc__
         if metric.measure(seen) is None:
-            assert metric.unknown(seen)
-    assert Metric("mine", lambda seen: None).unknown(seen) == "nothing to measure"
+            assert metric.why_missing(seen)
+    assert Metric("mine", lambda seen: None).why_missing(seen) == "nothing to measure"

@@ -10,17 +10,25 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from goldspan.model import ABSENT, AnyOf, Comparison, ExpectedTool, Golden, Item, Order, Parallel, Times, ToolCall
+from goldspan.model import (
+    ABSENT,
+    AnyOf,
+    CallOrder,
+    Comparison,
+    ExpectedItem,
+    ExpectedTool,
+    Golden,
+    Parallel,
+    Times,
+    ToolCall,
+)
 from goldspan.scoring import compare
-from goldspan.scoring.alternatives import TOO_MANY_PLANS
-from goldspan.scoring.identity import PLAIN
-from goldspan.scoring.pairing import pair
-from goldspan.scoring.pairing.alignment import TOO_MANY_TO_ALIGN
-from goldspan.scoring.pairing.choosing import TOO_MANY_TO_JUDGE, TOO_MANY_TO_ORDER, by_merit
-from goldspan.scoring.pairing.effort import Effort
-from goldspan.scoring.pairing.families import by_family, plain_sailing
-from goldspan.scoring.pairing.merits import Merits
-from goldspan.scoring.plan import Chosen, Plan, layout
+from goldspan.scoring.matching.alignment import TOO_MANY_TO_ALIGN
+from goldspan.scoring.matching.assignment import WorkBudget
+from goldspan.scoring.matching.best_match import TOO_MANY_PLANS, grouped_match, pair_calls, trivial_match
+from goldspan.scoring.matching.match_costs import PairCosts
+from goldspan.scoring.matching.slot_plan import DEFAULT_NAMING, SlotPairs, SlotPlan, golden_plans
+from goldspan.scoring.matching.weighted_match import TOO_MANY_TO_COMPARE, TOO_MANY_TO_ORDER, weighted_match
 
 ARGUMENTS = st.none() | st.fixed_dictionaries({"x": st.integers(0, 1)})
 TOOLS = st.builds(
@@ -49,21 +57,23 @@ def unknown(call: ToolCall) -> None:
     """No schema is known."""
 
 
-def weighed(plan: Plan, calls: Calls, order: Order) -> Chosen:
-    return by_merit(plan, calls, order, PLAIN, unknown, Effort())
+def weighed(plan: SlotPlan, calls: Calls, order: CallOrder) -> SlotPairs:
+    return weighted_match(plan, calls, order, DEFAULT_NAMING, unknown, WorkBudget())
 
 
-def merit(plan: Plan, calls: Calls, found: Chosen, order: Order) -> Any:
+def merit(plan: SlotPlan, calls: Calls, found: SlotPairs, order: CallOrder) -> Any:
     """How good what was found is: in order, where order matters, and altogether."""
     chosen, in_order = found
-    merits = Merits(plan, calls, PLAIN, unknown)
+    merits = PairCosts(plan, calls, DEFAULT_NAMING, unknown)
     ordered = {slot: call for slot, call in chosen.items() if slot in in_order}
     worth = sum(merits.gains(slot)[call] for slot, call in (chosen if order == "any" else ordered).items())
     return worth, len(ordered), len(chosen)
 
 
-def check(quick: Callable[[Plan, Calls], Chosen | None], items: Any, called: Sequence[ToolCall], order: Order) -> None:
-    plan, calls = layout(Golden("g", tools=tuple(items))).first, list(enumerate(called))
+def check(
+    quick: Callable[[SlotPlan, Calls], SlotPairs | None], items: Any, called: Sequence[ToolCall], order: CallOrder
+) -> None:
+    plan, calls = golden_plans(Golden("g", tools=tuple(items))).first_plan, list(enumerate(called))
     found = quick(plan, calls)
     assume(found is not None)
     if found is not None:
@@ -74,23 +84,25 @@ ORDERS = st.sampled_from(["any", "in_order"])
 
 
 @given(st.lists(ITEMS, max_size=4), st.lists(CALLS, max_size=4), ORDERS)
-def test_where_there_is_nothing_to_choose_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
-    check(plain_sailing, items, called, order)
+def test_where_there_is_nothing_to_choose_weighing_brings_nothing(items: Any, called: Any, order: CallOrder) -> None:
+    check(trivial_match, items, called, order)
 
 
 @given(st.lists(NAMES_ONLY, max_size=5) | st.lists(ITEMS, max_size=4), st.lists(PLAIN_CALLS, max_size=6), ORDERS)
-def test_among_calls_of_one_tool_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
-    check(lambda plan, calls: by_family(plan, calls, order, unknown, Effort()), items, called, order)
+def test_among_calls_of_one_tool_weighing_brings_nothing(items: Any, called: Any, order: CallOrder) -> None:
+    check(lambda plan, calls: grouped_match(plan, calls, order, unknown, WorkBudget()), items, called, order)
 
 
 @given(st.lists(ITEMS, max_size=4), st.lists(CALLS, max_size=4), ORDERS)
-def test_among_any_calls_that_are_not_told_apart_weighing_brings_nothing(items: Any, called: Any, order: Order) -> None:
-    check(lambda plan, calls: by_family(plan, calls, order, unknown, Effort()), items, called, order)
+def test_among_any_calls_that_are_not_told_apart_weighing_brings_nothing(
+    items: Any, called: Any, order: CallOrder
+) -> None:
+    check(lambda plan, calls: grouped_match(plan, calls, order, unknown, WorkBudget()), items, called, order)
 
 
 @given(SAME, st.lists(CALLS, max_size=2), st.integers(0, 2), st.booleans(), ORDERS, st.randoms(use_true_random=False))
 def test_among_calls_that_hold_what_is_expected_weighing_brings_nothing(
-    same: list[tuple[str, int]], more: list[ToolCall], lost: int, together: bool, order: Order, chance: Random
+    same: list[tuple[str, int]], more: list[ToolCall], lost: int, together: bool, order: CallOrder, chance: Random
 ) -> None:
     tools = tuple(ExpectedTool(name, {"x": x}) for name, x in same)
     called = [*(ToolCall(name, arguments={"x": x}) for name, x in same), *more]
@@ -98,15 +110,15 @@ def test_among_calls_that_hold_what_is_expected_weighing_brings_nothing(
         chance.shuffle(called)
     called = called[lost:]
     items = (Parallel(tools),) if together else tools
-    check(lambda plan, calls: by_family(plan, calls, order, unknown, Effort()), items, called, order)
+    check(lambda plan, calls: grouped_match(plan, calls, order, unknown, WorkBudget()), items, called, order)
 
 
 @pytest.mark.parametrize(("number", "more"), [(5, {}), (2, {"body": "x" * 5000})], ids=["many", "large"])
 def test_only_a_few_small_calls_are_tried_in_all_ways(number: int, more: dict[str, Any]) -> None:
-    def settled(number: int, **more: Any) -> Chosen | None:
+    def settled(number: int, **more: Any) -> SlotPairs | None:
         tools = tuple(ExpectedTool("a", {"x": at, **more}) for at in range(number))
         calls = [(at, ToolCall("a", arguments={"x": at + 1, **more})) for at in range(number)]
-        return by_family(layout(Golden("g", tools=tools)).first, calls, "any", unknown, Effort())
+        return grouped_match(golden_plans(Golden("g", tools=tools)).first_plan, calls, "any", unknown, WorkBudget())
 
     assert settled(2) is not None
     assert settled(number, **more) is None
@@ -130,16 +142,16 @@ def agreeing(seen: Comparison) -> int:
 
 
 @pytest.mark.parametrize("order", ["any", "in_order"])
-def test_two_thousand_equal_calls_answer_two_thousand_equal_expectations(order: Order) -> None:
+def test_two_thousand_equal_calls_answer_two_thousand_equal_expectations(order: CallOrder) -> None:
     seen = compare(numbered("get", [1] * 2000), numbered("get", [1] * 2000), order=order)
     assert agreeing(seen) == len(seen.pairs) == 2000
-    assert seen.approximate is None
+    assert seen.approximation_reason is None
 
 
 def test_two_thousand_different_calls_answer_the_expectations_that_they_meet_exactly() -> None:
     seen = compare(numbered("get", [n * 7 % 2000 for n in range(2000)]), numbered("get", range(0, 2000, 10)))
     assert agreeing(seen) == len(seen.pairs) == 200
-    assert seen.approximate is None
+    assert seen.approximation_reason is None
 
 
 def test_among_too_many_different_calls_the_equal_ones_are_found_and_the_rest_is_said_to_be_approximate() -> None:
@@ -148,9 +160,9 @@ def test_among_too_many_different_calls_the_equal_ones_are_found_and_the_rest_is
     seen = compare(called, expected)
     assert agreeing(seen) == 900
     assert len(seen.pairs) == 1800
-    assert seen.approximate == TOO_MANY_TO_JUDGE
+    assert seen.approximation_reason == TOO_MANY_TO_COMPARE
     in_order = compare(called, expected, order="in_order")
-    assert in_order.approximate == TOO_MANY_TO_JUDGE
+    assert in_order.approximation_reason == TOO_MANY_TO_COMPARE
     assert len(in_order.pairs) == 1800
 
 
@@ -159,7 +171,7 @@ def test_what_no_equal_call_answers_is_weighed_as_far_as_can_be() -> None:
     seen = compare(called, [*numbered("get", range(1000)), {"name": "get", "arguments": {"id": 1500}}])
     row = next(row for row in seen.pairs if row.expected_at == 1000)
     assert row.called_at == 1500
-    assert seen.approximate == TOO_MANY_TO_JUDGE
+    assert seen.approximation_reason == TOO_MANY_TO_COMPARE
 
 
 def test_large_arguments_take_more_of_the_effort() -> None:
@@ -168,7 +180,7 @@ def test_large_arguments_take_more_of_the_effort() -> None:
     expected = [{"name": "put", "arguments": {"text": f"{n}{long}"}} for n in range(120)]
     seen = compare(called, expected)
     assert len(seen.pairs) == 120
-    assert seen.approximate == TOO_MANY_TO_JUDGE
+    assert seen.approximation_reason == TOO_MANY_TO_COMPARE
 
 
 def test_too_many_orders_are_not_all_tried_and_that_is_said() -> None:
@@ -179,7 +191,7 @@ def test_too_many_orders_are_not_all_tried_and_that_is_said() -> None:
     tools = tuple(ExpectedTool("ab"[at % 2], {"n": at * 3 % 7}) for at in range(60))
     groups = tuple(Parallel(tools[at : at + 12]) for at in range(0, 60, 12))
     seen = compare(calls, Golden("g", tools=groups, order="in_order"))
-    assert seen.approximate == TOO_MANY_TO_ALIGN
+    assert seen.approximation_reason == TOO_MANY_TO_ALIGN
     assert len(seen.pairs) == 60
 
 
@@ -188,7 +200,7 @@ def test_where_agreement_and_order_are_at_odds_for_many_calls_more_may_be_in_ord
     expected = tuple(ExpectedTool("a", {"x": n // 400}) for n in range(800))
     seen = compare(called, Golden("g", tools=expected))
     assert agreeing(seen) == 800
-    assert seen.approximate == TOO_MANY_TO_ORDER
+    assert seen.approximation_reason == TOO_MANY_TO_ORDER
 
 
 def test_too_many_alternatives_are_chosen_one_after_the_other_and_that_is_said() -> None:
@@ -200,24 +212,24 @@ def test_too_many_alternatives_are_chosen_one_after_the_other_and_that_is_said()
     seen = compare(called, Golden("g", tools=either, order="in_order"))
     assert len(seen.pairs) == 40
     assert not seen.missing
-    assert seen.approximate == TOO_MANY_PLANS
+    assert seen.approximation_reason == TOO_MANY_PLANS
 
 
 def test_alternatives_inside_alternatives_without_end_are_not_all_tried_and_that_is_said() -> None:
-    single: tuple[Item, ...] = (ExpectedTool("c"),)
+    single: tuple[ExpectedItem, ...] = (ExpectedTool("c"),)
     deep = AnyOf(((ExpectedTool("a"), ExpectedTool("b")), single))
     for _ in range(5):
         deep = AnyOf(((deep, deep), single))
     seen = compare(["c"], Golden("g", tools=(deep,)))
-    assert seen.approximate == TOO_MANY_PLANS
+    assert seen.approximation_reason == TOO_MANY_PLANS
     assert len(seen.pairs) == 1
 
 
 def test_a_pairing_without_effort_is_still_one() -> None:
-    plan = layout(Golden("g", tools=tuple(ExpectedTool("a", {"x": n}) for n in range(9)))).first
+    plan = golden_plans(Golden("g", tools=tuple(ExpectedTool("a", {"x": n}) for n in range(9)))).first_plan
     calls = [(at, ToolCall("a", arguments={"x": n})) for at, n in enumerate((3, 1, 2, 12, 13))]
     for order in ("any", "in_order"):
-        found = pair(plan, calls, order=order, names=PLAIN, schemas=unknown, effort=Effort(0))
+        found = pair_calls(plan, calls, order=order, names=DEFAULT_NAMING, schemas=unknown, budget=WorkBudget(0))
         assert sorted(found.rows) == [0, 1, 2, 3, 4]
         assert len({row.expected_at for row in found.rows.values()}) == 5
-        assert found.approximate == TOO_MANY_TO_JUDGE
+        assert found.approximate == TOO_MANY_TO_COMPARE

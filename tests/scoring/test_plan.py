@@ -12,17 +12,17 @@ from goldspan.model import (
     ONCE,
     Agreement,
     AnyOf,
+    ExpectedItem,
     ExpectedTool,
     Golden,
-    Item,
     Parallel,
     Times,
     Tool,
     ToolCall,
     Vocabulary,
 )
-from goldspan.scoring.matching import compare
-from goldspan.scoring.plan import MOST_SLOTS, MOST_WAYS, Layout, Plan, layout
+from goldspan.scoring.matching.slot_plan import MAX_SLOTS, MAX_TRAJECTORIES, GoldenPlans, SlotPlan, golden_plans
+from goldspan.scoring.run_comparison import compare
 
 
 def tool(name: str, *times: int | None, **more: Any) -> ExpectedTool:
@@ -33,7 +33,7 @@ def either(*names: str, times: Times | None = None) -> AnyOf:
     return AnyOf(tuple((tool(name),) for name in names), times or Times())
 
 
-def laid_out(plan: Plan) -> str:
+def laid_out(plan: SlotPlan) -> str:
     """The slots in words: stages between bars, optional ones in brackets."""
     stages: dict[int, list[str]] = {}
     for slot, number in zip(plan.slots, plan.stages, strict=True):
@@ -42,10 +42,10 @@ def laid_out(plan: Plan) -> str:
     return " | ".join(" ".join(stage) for stage in stages.values())
 
 
-def plans(*items: Item) -> list[str]:
-    asked = Layout(Golden("g", tools=items))
+def plans(*items: ExpectedItem) -> list[str]:
+    asked = GoldenPlans(Golden("g", tools=items))
     ways: list[tuple[int, ...]] = [()]
-    for choices in asked.ways:
+    for choices in asked.trajectories:
         ways = [(*taken, at) for taken in ways for at in range(len(choices))]
     return [laid_out(asked.plan(taken)) for taken in ways]
 
@@ -75,7 +75,7 @@ A, B, C = tool("a"), tool("b"), tool("c")
         ),
     ],
 )
-def test_items_become_slots_in_stages(items: tuple[Item, ...], expected: list[str]) -> None:
+def test_items_become_slots_in_stages(items: tuple[ExpectedItem, ...], expected: list[str]) -> None:
     assert plans(*items) == expected
 
 
@@ -93,39 +93,39 @@ def test_items_become_slots_in_stages(items: tuple[Item, ...], expected: list[st
     ],
 )
 def test_an_open_number_makes_as_many_slots_as_calls_could_answer(
-    items: tuple[Item, ...], called: str, expected: str
+    items: tuple[ExpectedItem, ...], called: str, expected: str
 ) -> None:
-    plan = layout(Golden("g", tools=items)).first
-    assert plan.open
-    assert laid_out(plan.opened([ToolCall(name) for name in called])) == expected
+    plan = golden_plans(Golden("g", tools=items)).first_plan
+    assert plan.has_open_slots
+    assert laid_out(plan.expand_open_slots([ToolCall(name) for name in called])) == expected
 
 
 def test_a_plan_without_open_numbers_stays_as_it_is() -> None:
-    plan = layout(Golden("g", tools=(A,))).first
-    assert plan.opened([ToolCall("a")]) is plan
+    plan = golden_plans(Golden("g", tools=(A,))).first_plan
+    assert plan.expand_open_slots([ToolCall("a")]) is plan
 
 
 def test_a_golden_is_laid_out_once() -> None:
-    assert layout(Golden("g", tools=(A,))) is layout(Golden("g", tools=(ExpectedTool("a"),)))
+    assert golden_plans(Golden("g", tools=(A,))) is golden_plans(Golden("g", tools=(ExpectedTool("a"),)))
 
 
 def test_a_call_may_answer_the_slots_of_its_tool() -> None:
-    plan = layout(Golden("g", tools=(A, either("b", "a"), B, tool("A")))).first
-    assert plan.asked(ToolCall("a")) == (0, 1, 3)
-    assert plan.asked(ToolCall("c")) == ()
+    plan = golden_plans(Golden("g", tools=(A, either("b", "a"), B, tool("A")))).first_plan
+    assert plan.candidate_slots(ToolCall("a")) == (0, 1, 3)
+    assert plan.candidate_slots(ToolCall("c")) == ()
 
 
 def test_equal_slots_are_of_one_kind() -> None:
     tools = (tool("a", arguments={"x": 1}), tool("a", arguments={"x": 1}), tool("a", arguments={"x": True}), A, A)
-    plan = layout(Golden("g", tools=(*tools, tool("a", 0, 1)))).first
+    plan = golden_plans(Golden("g", tools=(*tools, tool("a", 0, 1)))).first_plan
     assert plan.kinds == [0, 0, 1, 2, 2, 3]
     assert plan.rough_kinds == [0, 0, 0, 0, 0, 1]
 
 
 def test_the_golden_and_its_vocabulary_name_calls() -> None:
     beside = Vocabulary((Tool("helper"),))
-    asked = layout(Golden("g", tools=(AnyOf(((A, B), (C,))),), vocabulary=beside))
-    assert [asked.names_call(ToolCall(name)) for name in ("a", "c", "helper", "x")] == [True, True, True, False]
+    asked = golden_plans(Golden("g", tools=(AnyOf(((A, B), (C,))),), vocabulary=beside))
+    assert [asked.mentions_call(ToolCall(name)) for name in ("a", "c", "helper", "x")] == [True, True, True, False]
 
 
 DEEP = AnyOf(((A, B), (C,)))
@@ -134,20 +134,20 @@ for _ in range(4):
 
 
 def test_of_too_many_ways_only_some_are_known_and_that_is_said() -> None:
-    asked = layout(Golden("g", tools=(DEEP,)))
-    assert len(asked.ways[0]) == MOST_WAYS
-    assert not asked.known_whole
-    assert layout(Golden("g", tools=(A,))).known_whole
+    asked = golden_plans(Golden("g", tools=(DEEP,)))
+    assert len(asked.trajectories[0]) == MAX_TRAJECTORIES
+    assert not asked.is_complete
+    assert golden_plans(Golden("g", tools=(A,))).is_complete
 
 
 @pytest.mark.parametrize(
     ("item", "sentence"),
     [
         pytest.param(
-            tool("a", MOST_SLOTS + 1, None), "'a' is expected more than 10000 times.", id="one call without end"
+            tool("a", MAX_SLOTS + 1, None), "'a' is expected more than 10000 times.", id="one call without end"
         ),
         pytest.param(
-            Parallel((tool("a", MOST_SLOTS, MOST_SLOTS), B)),
+            Parallel((tool("a", MAX_SLOTS, MAX_SLOTS), B)),
             "golden 'g' expects more than 10000 calls.",
             id="too many together",
         ),
@@ -163,9 +163,9 @@ def test_of_too_many_ways_only_some_are_known_and_that_is_said() -> None:
         ),
     ],
 )
-def test_what_cannot_be_laid_out_is_one_sentence(item: Item, sentence: str) -> None:
+def test_what_cannot_be_laid_out_is_one_sentence(item: ExpectedItem, sentence: str) -> None:
     with pytest.raises(GoldspanError) as caught:
-        layout(Golden("g", tools=(item,), vocabulary=NO_VOCABULARY))
+        golden_plans(Golden("g", tools=(item,), vocabulary=NO_VOCABULARY))
     assert str(caught.value) == sentence
 
 

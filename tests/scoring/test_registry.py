@@ -11,17 +11,17 @@ import pytest
 
 from goldspan.errors import ConfigurationError, GoldspanWarning
 from goldspan.model import Comparison, ExpectedTool, Golden, Run
-from goldspan.scoring import evaluate, registry
-from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric
-from goldspan.scoring.registry import find, metric, registered_name, resolve
-from packages import install, run_python
+from goldspan.scoring import evaluate
+from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric, registry
+from goldspan.scoring.metrics.registry import find_metric, metric, registered_name, resolve_metrics
+from support.wheels import install, run_python
 
 
 @pytest.fixture(autouse=True)
 def _own_metrics_of_each_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(registry, "_registered", {})
     yield
-    registry._of_packages.cache_clear()
+    registry._installed_metrics.cache_clear()
 
 
 def few_calls(seen: Comparison) -> float:
@@ -72,7 +72,7 @@ def test_a_name_means_one_metric() -> None:
         metric("few_calls")(lambda seen: 1.0)
     with pytest.raises(ConfigurationError, match=r"there is a metric 'tool_f1' already: .*tool_f1"):
         metric("tool_f1")(METRICS["tool_f1"].measure)
-    assert find("few_calls").measure is few_calls
+    assert find_metric("few_calls").measure is few_calls
 
 
 def test_a_module_or_a_cell_that_runs_again_means_the_same_metric() -> None:
@@ -87,10 +87,10 @@ def test_an_object_that_can_be_called_is_a_metric_too() -> None:
         def __call__(self, seen: Comparison) -> float:
             return 0.5
 
-    metric("at_most")(AtMost())
-    assert find("at_most").measure(Comparison(None, ())) == 0.5
+    metric("max_missing")(AtMost())
+    assert find_metric("max_missing").measure(Comparison(None, ())) == 0.5
     with pytest.raises(ConfigurationError, match="AtMost"):
-        metric("at_most")(lambda seen: 1.0)
+        metric("max_missing")(lambda seen: 1.0)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_wrong_registration_is_one_sentence(name: Any, measure: Any, sentence:
 def test_a_wrong_metric_is_one_sentence(metrics: Any, thresholds: Any, sentence: str) -> None:
     metric("few_calls")(few_calls)
     with pytest.raises(ConfigurationError) as caught:
-        resolve(metrics, thresholds)
+        resolve_metrics(metrics, thresholds)
     assert str(caught.value) == sentence
 
 
@@ -207,7 +207,7 @@ print(json.dumps([[score.metric, score.value, score.passed] for score in result.
 
 
 def test_an_offer_that_cannot_be_used_is_named_and_left_out(installed_package: Path) -> None:
-    code = "from goldspan.scoring.registry import find; find('calm')"
+    code = "from goldspan.scoring.metrics.registry import find; find('calm')"
     said = run_python(code, beside=installed_package, warnings="always").stderr
     assert "the metric 'broken' cannot be loaded" in said
     assert "the entry point 'wrong' of goldspan.metrics is no metric, but 'acme_metrics'" in said
@@ -243,10 +243,10 @@ def test_the_offers_of_packages_are_sorted_out_where_they_are_read(monkeypatch: 
         Point("broken", ImportError("no acme")),
     ]
     monkeypatch.setattr(registry, "entry_points", lambda group: offers if group == "goldspan.metrics" else [])
-    registry._of_packages.cache_clear()
+    registry._installed_metrics.cache_clear()
     with pytest.warns(GoldspanWarning) as said:
-        assert find("whole").name == "whole"
-    assert find("plain").measure is few_calls
+        assert find_metric("whole").name == "whole"
+    assert find_metric("plain").measure is few_calls
     assert sorted(str(warning.message) for warning in said) == [
         "the entry point 'tool_f1' of goldspan.metrics has the name of a metric of goldspan's own",
         "the entry point 'wrong' of goldspan.metrics is no metric, but 3",
@@ -288,7 +288,7 @@ def test_a_metric_has_a_name_for_telemetry_where_it_is_registered() -> None:
     metric("few_calls")(few_calls)
     assert registered_name("whatever") == "whatever"
     assert registered_name(few_calls) == "few_calls"
-    assert registered_name(find("few_calls")) == "few_calls"
+    assert registered_name(find_metric("few_calls")) == "few_calls"
     assert registered_name(METRICS["tool_recall"]) == "tool_recall"
     for unregistered in (len, Metric("few_calls", len), ("few_calls", few_calls)):
         with pytest.raises(ConfigurationError, match=r"no registered metric: put @goldspan\.metric"):

@@ -10,10 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from goldspan.model import Comparison, ExpectedTool, Golden, Row, ToolCall
+from goldspan.model import Comparison, ComparisonRow, ExpectedTool, Golden, ToolCall
 from goldspan.model.findings import Agreement, Difference
-from goldspan.model.markup import Span, Table, html, legible, markdown
-from goldspan.model.matchers import (
+from goldspan.model.rendering import (
+    SYMBOLS,
+    Table,
+    TextSpan,
+    escape_invisible,
+    render_html,
+    render_markdown,
+    render_row,
+)
+from goldspan.model.value_matchers import (
     Anything,
     Approx,
     Contains,
@@ -24,9 +32,8 @@ from goldspan.model.matchers import (
     Regex,
     Similar,
     Unordered,
+    format_value,
 )
-from goldspan.model.rendering import MARKS, line_of
-from goldspan.model.values import said
 from goldspan.scoring import compare, evaluate
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -115,20 +122,20 @@ def test_what_was_not_asked_for_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("row", "remark"),
     [
-        pytest.param(Row("paired", ExpectedTool("pay"), pay()), "", id="as expected"),
-        pytest.param(Row("paired", ExpectedTool("pay"), pay(), in_order=False), "out of order", id="out of order"),
+        pytest.param(ComparisonRow("paired", ExpectedTool("pay"), pay()), "", id="as expected"),
+        pytest.param(ComparisonRow("paired", ExpectedTool("pay"), pay(), in_order=False), "out of order", id="out of order"),
         pytest.param(
-            Row("paired", ExpectedTool("pay"), pay(), agreement=Agreement(0, (Difference("", {}, 3),))),
+            ComparisonRow("paired", ExpectedTool("pay"), pay(), agreement=Agreement(0, (Difference("", {}, 3),))),
             "differs in arguments",
             id="arguments that are no dictionary",
         ),
         pytest.param(
-            Row("paired", ExpectedTool("pay"), pay(), result_agreement=Agreement(0, (Difference("", 1, 2),))),
+            ComparisonRow("paired", ExpectedTool("pay"), pay(), result_agreement=Agreement(0, (Difference("", 1, 2),))),
             "differs in result",
             id="another result",
         ),
         pytest.param(
-            Row(
+            ComparisonRow(
                 "paired",
                 ExpectedTool("pay"),
                 pay(error="no"),
@@ -139,27 +146,27 @@ def test_what_was_not_asked_for_is_not_shown() -> None:
             "differs in to.iban, result.total; out of order; failed",
             id="everything at once",
         ),
-        pytest.param(Row("superseded", None, pay(error="no"), note="made good"), "failed", id="retried"),
-        pytest.param(Row("tolerated", None, pay(), note="denied"), "denied", id="denied"),
-        pytest.param(Row("tolerated", None, pay()), "does not count", id="tolerated"),
-        pytest.param(Row("tolerated", ExpectedTool("pay"), note="optional, not called"), "optional, not called",
+        pytest.param(ComparisonRow("superseded", None, pay(error="no"), note="made good"), "failed", id="retried"),
+        pytest.param(ComparisonRow("tolerated", None, pay(), note="denied"), "denied", id="denied"),
+        pytest.param(ComparisonRow("tolerated", None, pay()), "does not count", id="tolerated"),
+        pytest.param(ComparisonRow("tolerated", ExpectedTool("pay"), note="optional, not called"), "optional, not called",
                      id="optional"),
-        pytest.param(Row("forbidden", None, pay()), "forbidden", id="forbidden"),
+        pytest.param(ComparisonRow("forbidden", None, pay()), "forbidden", id="forbidden"),
     ],
 )  # fmt: skip
-def test_what_is_odd_about_a_row_is_told_in_words(row: Row, remark: str) -> None:
+def test_what_is_odd_about_a_row_is_told_in_words(row: ComparisonRow, remark: str) -> None:
     seen = Comparison(None, (row,))
     _, cells = Page(seen.to_html()).cells
     assert cells[-1] == remark
 
 
 def test_every_sign_of_a_legend_is_there_once() -> None:
-    assert len({mark.sign for mark in MARKS}) == len(MARKS) == 8
-    assert all(mark.plain.isascii() for mark in MARKS)
+    assert len({mark.sign for mark in SYMBOLS}) == len(SYMBOLS) == 8
+    assert all(mark.plain.isascii() for mark in SYMBOLS)
 
 
 def test_calls_of_which_nothing_was_expected_bear_no_note() -> None:
-    assert line_of(compare(["a"], None).rows[0]).notes == ()
+    assert render_row(compare(["a"], None).rows[0]).notes == ()
     assert Comparison(None, ()).to_markdown() == "Nothing was called."
     assert compare([], []).to_markdown() == "Nothing was expected and nothing was called."
 
@@ -171,13 +178,15 @@ def test_a_long_comparison_is_cut_and_says_so() -> None:
 
 
 def test_that_a_better_pairing_may_exist_is_told() -> None:
-    page = Comparison(None, (), approximate="too many calls").to_html()
+    page = Comparison(None, (), approximation_reason="too many calls").to_html()
     assert "There may be a better pairing, with too many calls." in page
 
 
 def test_why_two_values_could_not_be_compared_is_told_beside_them() -> None:
-    row = Row("paired", ExpectedTool("a"), ToolCall("a"), agreement=Agreement(0, (Difference("x", 1, 2, "too long"),)))
-    (contrast,) = line_of(row, values=True).differences
+    row = ComparisonRow(
+        "paired", ExpectedTool("a"), ToolCall("a"), agreement=Agreement(0, (Difference("x", 1, 2, "too long"),))
+    )
+    (contrast,) = render_row(row, values=True).differences
     assert str(contrast) == "x: expected 1, called with 2 (too long)"
 
 
@@ -220,7 +229,7 @@ def test_redaction_looks_into_what_is_shown_as_a_whole() -> None:
         seen.append(path)
         return "***" if path == "to.iban" else value
 
-    row = Row(
+    row = ComparisonRow(
         "paired", ExpectedTool("pay"), pay(), agreement=Agreement(0, (Difference("to", {"iban": "DE02"}, [{"a": 1}]),))
     )
     page = Comparison(None, (row,)).to_html(values=True, redact=redact)
@@ -263,14 +272,14 @@ def test_a_redaction_that_fails_lets_nothing_out() -> None:
     ],
 )
 def test_a_value_is_shown_as_a_person_would_write_it_down(value: Any, text: str) -> None:
-    assert said(value) == text
+    assert format_value(value) == text
 
 
 def test_a_value_is_never_long_however_long_it_is() -> None:
     circle: list[Any] = []
     circle.append(circle)
     for value in ("x" * 10_000_000, circle, {str(n): {str(m): "y" * 99 for m in range(99)} for n in range(99)}):
-        assert len(said(value)) <= 200
+        assert len(format_value(value)) <= 200
 
 
 # --- text from elsewhere ----------------------------------------------------------------------------------------------
@@ -287,9 +296,14 @@ texts = st.sampled_from(HOSTILE) | st.text(st.characters(exclude_categories=()),
 
 @given(texts, texts, texts)
 def test_a_table_shows_every_text_as_it_is(name: str, other: str, words: str) -> None:
-    table = Table(("one", "two"), (((Span(name, "name"),), (Span(other, "name"), Span(": "), Span(words))),))
-    wanted = [["one", "two"], [legible(name), f"{legible(other)}: {legible(words)}".rstrip()]]
-    for page in (Page(html([table])), Page(PARSER.render(markdown([table])))):
+    table = Table(
+        ("one", "two"), (((TextSpan(name, "name"),), (TextSpan(other, "name"), TextSpan(": "), TextSpan(words))),)
+    )
+    wanted = [
+        ["one", "two"],
+        [escape_invisible(name), f"{escape_invisible(other)}: {escape_invisible(words)}".rstrip()],
+    ]
+    for page in (Page(render_html([table])), Page(PARSER.render(render_markdown([table])))):
         assert [[cell.rstrip() for cell in row] for row in page.cells] == [
             [cell.rstrip() for cell in row] for row in wanted
         ]
@@ -298,9 +312,9 @@ def test_a_table_shows_every_text_as_it_is(name: str, other: str, words: str) ->
 
 @given(st.lists(st.tuples(texts, st.sampled_from(["words", "name", "good"])), min_size=1, max_size=4))
 def test_a_paragraph_shows_every_text_as_it_is(spans: list[tuple[str, Any]]) -> None:
-    paragraph = tuple(Span(text, kind) for text, kind in spans)
-    wanted = "".join(legible(span.text) for span in paragraph).strip()
-    for page in (Page(html([paragraph])), Page(PARSER.render(markdown([paragraph])))):
+    paragraph = tuple(TextSpan(text, kind) for text, kind in spans)
+    wanted = "".join(escape_invisible(span.text) for span in paragraph).strip()
+    for page in (Page(render_html([paragraph])), Page(PARSER.render(render_markdown([paragraph])))):
         assert page.text.strip() == wanted
         assert set(page.tags) <= {"div", "p", "code", "span"}
 
@@ -317,4 +331,4 @@ def test_an_evaluation_of_whatever_names_keeps_its_shape(called: list[str], expe
 
 
 def test_what_cannot_be_seen_is_shown() -> None:
-    assert legible("a\u202eb\x1b[0m\n\ud800é") == "a\\x202eb\\x1b[0m\\x0a\\xd800é"
+    assert escape_invisible("a\u202eb\x1b[0m\n\ud800é") == "a\\x202eb\\x1b[0m\\x0a\\xd800é"

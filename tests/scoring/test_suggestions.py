@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from goldspan.model import ExpectedTool, Golden, Tool, ToolCall, ToolDefinition, Vocabulary
 from goldspan.scoring import compare, evaluate
-from goldspan.scoring.suggestions import Collision, NearMiss, collisions, difference, near_misses
+from goldspan.scoring.name_suggestions import (
+    NameCollision,
+    NearMiss,
+    find_collisions,
+    find_near_misses,
+    name_difference,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,8 +40,8 @@ from goldspan.scoring.suggestions import Collision, NearMiss, collisions, differ
     ],
 )
 def test_names_that_probably_mean_the_same_tool_are_near(one: str, other: str) -> None:
-    assert difference(one, other) is not None
-    assert difference(other, one) == difference(one, other)
+    assert name_difference(one, other) is not None
+    assert name_difference(other, one) == name_difference(one, other)
 
 
 @pytest.mark.parametrize(
@@ -57,20 +63,20 @@ def test_names_that_probably_mean_the_same_tool_are_near(one: str, other: str) -
     ],
 )
 def test_names_that_hardly_mean_the_same_tool_are_not_near(one: str, other: str) -> None:
-    assert difference(one, other) is None
-    assert difference(other, one) is None
+    assert name_difference(one, other) is None
+    assert name_difference(other, one) is None
 
 
 @given(st.text("abc_ 1", max_size=12), st.text("abc_ 1", max_size=12))
 def test_it_makes_no_difference_which_name_was_expected(one: str, other: str) -> None:
-    assert difference(one, other) == difference(other, one)
+    assert name_difference(one, other) == name_difference(other, one)
 
 
 # --- near misses ------------------------------------------------------------------------------------------------------
 
 
 def missed(called: Any, expected: Any, offered: str = "") -> list[NearMiss]:
-    return near_misses(compare(called, expected), [ToolDefinition(name) for name in offered.split()])
+    return find_near_misses(compare(called, expected), [ToolDefinition(name) for name in offered.split()])
 
 
 @pytest.mark.parametrize(
@@ -145,8 +151,8 @@ ADDS = (ToolCall("add", server="stock"), ToolCall("add", server="orders"))
 @pytest.mark.parametrize(
     ("called", "expected", "found"),
     [
-        pytest.param(ADDS, ["add"], [Collision("add", ("orders", "stock"))], id="one name, two servers"),
-        pytest.param(ADDS, ["add", "add"], [Collision("add", ("orders", "stock"))], id="expected twice, told once"),
+        pytest.param(ADDS, ["add"], [NameCollision("add", ("orders", "stock"))], id="one name, two servers"),
+        pytest.param(ADDS, ["add", "add"], [NameCollision("add", ("orders", "stock"))], id="expected twice, told once"),
         pytest.param(ADDS, ["orders_add"], [], id="the golden says which"),
         pytest.param(ADDS, ["search"], [], id="not expected"),
         pytest.param(ADDS[:1] * 2, ["add"], [], id="one server twice"),
@@ -154,12 +160,12 @@ ADDS = (ToolCall("add", server="stock"), ToolCall("add", server="orders"))
         pytest.param([ADDS[0], ToolCall("add")], ["add"], [], id="a server that is not known"),
     ],
 )
-def test_a_name_that_two_servers_share_is_told(called: Any, expected: Any, found: list[Collision]) -> None:
-    assert collisions(compare(called, expected)) == found
+def test_a_name_that_two_servers_share_is_told(called: Any, expected: Any, found: list[NameCollision]) -> None:
+    assert find_collisions(compare(called, expected)) == found
 
 
 def test_a_declared_tool_of_a_server_is_no_collision() -> None:
     golden = Golden("g", tools=(ExpectedTool("add"),), vocabulary=Vocabulary((Tool("add", server="orders"),)))
     seen = compare(ADDS, golden)
-    assert collisions(seen) == []
+    assert find_collisions(seen) == []
     assert [row.called and row.called.server for row in seen.pairs] == ["orders"]

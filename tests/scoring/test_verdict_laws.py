@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.goldens.language import items
+from goldspan.goldens.schema.golden_parser import parse_expected_tools
 from goldspan.model import ABSENT, AnyOf, ExpectedTool, Golden, Health, Parallel, Run, Times, ToolCall, Vocabulary
 from goldspan.model import Tool as Declared
 from goldspan.scoring import evaluate
@@ -86,7 +86,7 @@ def _read(tools: list[Any]) -> tuple[Any, ...]:
     kept = []
     for tool in tools:
         try:
-            kept += items([tool], "expected")
+            kept += parse_expected_tools([tool], "expected")
         except Exception:  # noqa: BLE001 - alternatives of several calls with times, and the like
             continue
     return tuple(kept)
@@ -138,7 +138,7 @@ def test_no_passed_run_speaks_of_anything_broken(run: Run, golden: Golden) -> No
         assert not seen.forbidden
         assert golden.max_calls is None or len(seen.calls) <= golden.max_calls
         assert result.broken == ()
-        assert result.unjudged == ()
+        assert result.undetermined == ()
         assert not speaks_of_a_breach(result.reason)
         assert {fault.kind for fault in result.faults} <= {"extra", "failed"}
         for row in seen.rows:
@@ -154,7 +154,7 @@ def test_every_failed_run_names_what_is_broken(run: Run, golden: Golden) -> None
     result = evaluate(run, golden)
     assert (result.passed is False) is bool(result.broken)
     if result.passed is None:
-        assert result.unjudged or golden.policy
+        assert result.undetermined or golden.policy
     if result.broken:
         assert all(each.text for each in result.broken)
         assert (
@@ -176,7 +176,7 @@ def test_what_is_broken_and_passes_is_accepted_by_a_threshold(run: Run, golden: 
 @given(runs(), goldens(), st.lists(st.sampled_from(sorted(METRICS)), unique=True, max_size=3))
 def test_the_verdict_does_not_depend_on_what_is_measured(run: Run, golden: Golden, metrics: list[str]) -> None:
     whole, some = evaluate(run, golden), evaluate(run, golden, metrics=metrics, reasons=False)
-    assert (whole.passed, whole.unjudged) == (some.passed, some.unjudged)
+    assert (whole.passed, whole.undetermined) == (some.passed, some.undetermined)
 
 
 # --- capture ----------------------------------------------------------------------------------------------------------
@@ -221,10 +221,10 @@ def test_unknown_changes_only_what_cannot_be_judged(run: Run, golden: Golden) ->
 
 
 def test_the_worlds_hold_what_they_are_to_hold() -> None:
-    assert items([{"any_of": [["a", "b"], ["c"]]}], "x") == (
+    assert parse_expected_tools([{"any_of": [["a", "b"], ["c"]]}], "x") == (
         AnyOf(((ExpectedTool("a"), ExpectedTool("b")), (ExpectedTool("c"),))),
     )
-    assert items([{"parallel": [{"name": "a", "times": 2}]}], "x") == (
+    assert parse_expected_tools([{"parallel": [{"name": "a", "times": 2}]}], "x") == (
         Parallel((ExpectedTool("a", times=Times(2, 2)),)),
     )
     assert ExpectedTool("a").result is ABSENT

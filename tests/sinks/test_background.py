@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
-from evaluations import evaluation
 from goldspan import ConfigurationError, Evaluation, _guard
 from goldspan.sinks import BackgroundSink
-from goldspan.sinks.background import BATCH
-from meters import Meter
+from goldspan.sinks.background_sink import MAX_BATCH_SIZE
+from support.evaluation_builders import evaluation
+from support.metric_readers import Meter
 
 ONE = evaluation()
 PATIENCE = 60
@@ -147,7 +147,7 @@ def test_what_the_sink_raises_is_counted_and_the_thread_goes_on(error: type[Base
     assert sink.force_flush()
     sink.shutdown()
     assert len(got) == 2
-    assert _guard.failures == {"submit to failing": 1}
+    assert _guard.failure_counts == {"submit to failing": 1}
 
 
 def test_a_sink_that_takes_many_gets_them_in_bounded_lists() -> None:
@@ -163,14 +163,14 @@ def test_a_sink_that_takes_many_gets_them_in_bounded_lists() -> None:
 
     many = Many()
     sink = BackgroundSink(many)
-    sent = [ONE] * (2 * BATCH)
+    sent = [ONE] * (2 * MAX_BATCH_SIZE)
     sink.submit(ONE)
     assert many.begun.wait(PATIENCE)
     for one in sent:
         sink.submit(one)
     many.go.set()
     assert sink.force_flush()
-    assert many.sizes == [1, BATCH, BATCH]
+    assert many.sizes == [1, MAX_BATCH_SIZE, MAX_BATCH_SIZE]
     sink.shutdown()
 
 
@@ -208,7 +208,7 @@ def test_a_coroutine_function_that_fails_costs_one_evaluation_and_what_it_leaves
     sink.submit(ONE)
     assert sink.force_flush()
     sink.shutdown()
-    assert _guard.failures == {"submit to save": 2}
+    assert _guard.failure_counts == {"submit to save": 2}
     assert [task.cancelled() for task in left] == [True, True]
 
 
@@ -257,7 +257,7 @@ def test_a_queue_without_room_is_refused() -> None:
 FORKING = """
 import os, sys, threading, asyncio
 from goldspan.sinks import BackgroundSink
-from evaluations import evaluation
+from support.evaluation_builders import evaluation
 
 begun, go, got = threading.Event(), threading.Event(), []
 
@@ -296,7 +296,7 @@ def test_after_a_fork_the_queue_stays_with_the_parent_and_the_child_has_a_thread
 
 ENDING = """
 from goldspan.sinks import BackgroundSink
-from evaluations import evaluation
+from support.evaluation_builders import evaluation
 import threading
 
 sink = BackgroundSink(lambda one: threading.Event().wait())
@@ -352,7 +352,7 @@ def test_an_asynchronous_sink_is_flushed_and_shut_down_in_its_own_loop() -> None
     assert sink.force_flush()
     assert connected.said == ["submit", "flush", "submit", "shutdown"]
     assert len(connected.loops) == 1
-    assert _guard.failures == {}
+    assert _guard.failure_counts == {}
 
 
 def test_an_asynchronous_sink_that_got_nothing_is_flushed_and_shut_down_too() -> None:
@@ -374,6 +374,6 @@ def test_an_asynchronous_flush_that_fails_or_is_not_done_says_so() -> None:
 
     connected.force_flush = fail  # type: ignore[method-assign, assignment]
     assert not sink.force_flush()
-    assert _guard.failures == {"force_flush of mine": 1}
+    assert _guard.failure_counts == {"force_flush of mine": 1}
     sink.shutdown()
     assert connected.said[-1] == "shutdown"

@@ -6,9 +6,9 @@ import functools
 
 import pytest
 
-from evaluations import evaluation
 from goldspan import ConfigurationError, Evaluation
-from goldspan.sinks import BackgroundSink, CallableSink, EventSink, as_sink
+from goldspan.sinks import BackgroundSink, EventSink, FunctionSink, as_sink
+from support.evaluation_builders import evaluation
 
 
 async def save(evaluation: Evaluation) -> None: ...
@@ -28,7 +28,7 @@ def kind(thing: object) -> str:
 
 def test_a_function_gets_every_evaluation() -> None:
     got: list[Evaluation] = []
-    sink = CallableSink(got.append)
+    sink = FunctionSink(got.append)
     for number in (1, 2):
         sink.submit(evaluation(number))
     assert [one.run.span_id for one in got] == [f"{1:016x}", f"{2:016x}"]
@@ -36,7 +36,7 @@ def test_a_function_gets_every_evaluation() -> None:
 
 def test_what_a_function_raises_is_for_the_guard() -> None:
     with pytest.raises(ZeroDivisionError):
-        CallableSink(lambda one: 1 / 0).submit(evaluation())
+        FunctionSink(lambda one: 1 / 0).submit(evaluation())
 
 
 def test_a_sink_stays_as_it_is_and_a_function_becomes_one() -> None:
@@ -57,12 +57,12 @@ def test_what_is_asynchronous_gets_a_thread_with_an_event_loop(thing: object) ->
 @pytest.mark.parametrize("function", [save, functools.partial(save), Saving()], ids=kind)
 def test_a_coroutine_function_is_refused_where_nobody_would_await_it(function: object) -> None:
     with pytest.raises(ConfigurationError, match=r"never await .*: give it to goldspan\.sinks\.BackgroundSink"):
-        CallableSink(function)  # type: ignore[arg-type]
+        FunctionSink(function)  # type: ignore[arg-type]
 
 
 def test_a_coroutine_that_a_plain_function_returns_is_not_passed_over() -> None:
     sink = as_sink(lambda one: save(one))
-    assert isinstance(sink, CallableSink)
+    assert isinstance(sink, FunctionSink)
     with pytest.raises(ConfigurationError, match=r"never await <lambda>: give it to goldspan\.sinks\.BackgroundSink"):
         sink.submit(evaluation())
 
@@ -84,4 +84,4 @@ def test_what_is_neither_a_sink_nor_a_function_is_refused(thing: object, complai
 
 def test_only_a_function_can_be_called() -> None:
     with pytest.raises(ConfigurationError, match="takes a function of an evaluation, not int"):
-        CallableSink(3)  # type: ignore[arg-type]
+        FunctionSink(3)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from goldspan import AnyOf, Comparison, ExpectedTool, Golden, Parallel, Run, Times, ToolCall, ToolDefinition, evaluate
-from goldspan.sinks.documents import evaluation_document, run_document, to_json
+from goldspan.sinks.serialization import evaluation_document, run_document, to_json
 
 EMAIL, TEXT = (ExpectedTool("send_email"),), (ExpectedTool("send_sms"), ExpectedTool("log"))
 GOLDEN = Golden(
@@ -33,7 +33,7 @@ def test_an_evaluation_holds_names_and_numbers_and_no_value_of_an_argument() -> 
 
 def test_with_arguments_it_holds_the_calls_and_what_was_asked_and_answered() -> None:
     run = replace(RUN, input="Where is my order?", output="Here.")
-    document = evaluation_document(evaluate(run, GOLDEN), arguments=True)
+    document = evaluation_document(evaluate(run, GOLDEN), include_arguments=True)
     assert (document["input"], document["output"]) == ("Where is my order?", "Here.")
     assert document["tool_calls"] == run_document(run)["tool_calls"]
     plain = evaluation_document(evaluate(run, GOLDEN))
@@ -47,7 +47,7 @@ def test_of_an_error_in_a_metric_only_the_type_is_written_unless_values_are() ->
     failed = evaluate(RUN, GOLDEN, metrics=[("mine", fails)])
     assert failed.scores[0].error == "KeyError: 'secret-8'"
     assert evaluation_document(failed)["scores"][0]["error"] == "KeyError"
-    assert evaluation_document(failed, arguments=True)["scores"][0]["error"] == "KeyError: 'secret-8'"
+    assert evaluation_document(failed, include_arguments=True)["scores"][0]["error"] == "KeyError: 'secret-8'"
 
 
 def test_scores_are_written_with_their_steps_only_where_those_were_asked_for() -> None:

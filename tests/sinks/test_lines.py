@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from evaluations import evaluation
 from goldspan import ConfigurationError, Evaluation, ExpectedTool, Golden, Run, ToolCall, evaluate
-from goldspan.sinks import JsonLinesSink, lines
+from goldspan.sinks import JsonLinesSink, serialization
+from support.evaluation_builders import evaluation
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="this system has no such files")
 
@@ -153,7 +153,7 @@ def test_threads_never_mix_their_lines(tmp_path: Path) -> None:
 FORKING = """
 import os, sys, threading
 from goldspan.sinks import JsonLinesSink
-from evaluations import evaluation
+from support.evaluation_builders import evaluation
 
 path, rotate = sys.argv[1], int(sys.argv[2]) or None
 sink = JsonLinesSink(path, rotate_bytes=rotate)
@@ -211,7 +211,7 @@ def test_a_place_where_nothing_can_be_written_is_refused_at_once(tmp_path: Path)
 
 
 def test_rotation_is_refused_where_files_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_HAS_LOCKS", False)
+    monkeypatch.setattr(serialization, "_SUPPORTS_FLOCK", False)
     with pytest.raises(ConfigurationError, match="rotate_bytes needs locks on files, which this system does not have"):
         JsonLinesSink(tmp_path / "a", rotate_bytes=1_000)
 
@@ -236,7 +236,7 @@ def test_a_full_disk_raises_each_time() -> None:
 LIMITED = """
 import os, resource, signal, sys
 from goldspan.sinks import JsonLinesSink
-from evaluations import evaluation
+from support.evaluation_builders import evaluation
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 sink = JsonLinesSink(sys.argv[1])

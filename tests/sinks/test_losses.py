@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from goldspan import _guard, semconv
-from goldspan.sinks import Losses
-from goldspan.sinks.losses import LOSSES, loss_counter
-from meters import Meter
+from goldspan.sinks import DropCounters
+from goldspan.sinks.drop_counters import DROP_COUNTERS, drop_counter
+from support.metric_readers import Meter
 
 PAGE = Path(__file__).parents[2] / "docs" / "sinks.md"
 
 
 def test_losses_are_counted_by_name() -> None:
     meter = Meter()
-    losses = Losses(meter.provider)
+    losses = DropCounters(meter.provider)
     losses.add(semconv.LATE_SPANS_COUNTER, 2)
     losses.add(semconv.LATE_SPANS_COUNTER)
     losses.add(semconv.EVICTED_COUNTER, 0)
@@ -29,14 +29,14 @@ def test_losses_are_counted_by_name() -> None:
 
 def test_a_loss_without_a_counter_is_a_mistake_of_ours() -> None:
     with pytest.raises(KeyError, match=r"goldspan\.unheard_of"):
-        Losses().add("goldspan.unheard_of", 0)
+        DropCounters().add("goldspan.unheard_of", 0)
 
 
 def test_failures_of_goldspan_are_counted_by_what_was_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     meter = Meter()
-    Losses(meter.provider)
-    with _guard.guard("test the guard"):
+    DropCounters(meter.provider)
+    with _guard.suppress_errors("test the guard"):
         raise ValueError
     assert meter.counts("goldspan.internal_errors", "goldspan.action") == {("test the guard",): 1}
 
@@ -44,17 +44,17 @@ def test_failures_of_goldspan_are_counted_by_what_was_being_done(monkeypatch: py
 def test_two_who_lose_things_share_the_counters(caplog: pytest.LogCaptureFixture) -> None:
     meter = Meter()
     for _ in range(2):
-        Losses(meter.provider).add(semconv.SINK_DROPPED_COUNTER)
-    loss_counter(semconv.SINK_DROPPED_COUNTER, meter.provider).add(1)
+        DropCounters(meter.provider).add(semconv.SINK_DROPPED_COUNTER)
+    drop_counter(semconv.SINK_DROPPED_COUNTER, meter.provider).add(1)
     assert meter.counts("goldspan.sink.dropped") == {(): 3}
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("loss", DROP_COUNTERS, ids=lambda loss: loss.name)
 def test_every_counter_says_what_it_means_and_what_to_do(loss: object) -> None:
     meter = Meter()
     name = loss.name  # type: ignore[attr-defined]
-    Losses(meter.provider).add(name)
+    DropCounters(meter.provider).add(name)
     metric = meter.metrics()[name]
     assert re.fullmatch(r"\{[a-z]+\}", metric.unit)
     meaning, advice = re.fullmatch(r"(.+?)\. (Should be (?:near )?zero: .+|As it was asked for: .+)\.",
@@ -63,7 +63,7 @@ def test_every_counter_says_what_it_means_and_what_to_do(loss: object) -> None:
     assert re.search(r"\b(let|look|lower|raise|run) ", advice)
 
 
-@pytest.mark.parametrize("name", [*(loss.name for loss in LOSSES), semconv.ERRORS_COUNTER])
+@pytest.mark.parametrize("name", [*(loss.name for loss in DROP_COUNTERS), semconv.ERRORS_COUNTER])
 def test_the_page_on_sinks_lists_every_counter(name: str) -> None:
     assert f"| `{name}` |" in PAGE.read_text(encoding="utf-8")
 
@@ -74,4 +74,4 @@ def test_every_counter_of_losses_among_the_names_is_published() -> None:
     others.add(semconv.ERRORS_COUNTER)
     others |= {semconv.JUDGE_REQUESTS_COUNTER, semconv.JUDGE_TOKENS_COUNTER}
     others |= {semconv.JUDGE_COST_COUNTER, semconv.JUDGE_RUNS_COUNTER}
-    assert {loss.name for loss in LOSSES} >= {name for name in names - others if "drift" not in name}
+    assert {loss.name for loss in DROP_COUNTERS} >= {name for name in names - others if "drift" not in name}

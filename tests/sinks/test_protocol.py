@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goldspan import Evaluation, _guard
-from goldspan.sinks import flush, shutdown
+from goldspan.sinks import flush_all, shutdown_all
 
 
 class Plain:
@@ -34,21 +34,21 @@ class Failing(Plain):
 
 
 def test_sinks_that_hold_nothing_back_are_flushed_already() -> None:
-    assert flush([])
-    assert flush([Plain(), Holding(), Holding(None)])
+    assert flush_all([])
+    assert flush_all([Plain(), Holding(), Holding(None)])
 
 
 def test_one_sink_that_is_not_done_is_enough_and_the_others_are_flushed_all_the_same() -> None:
     last = Holding()
-    assert not flush([Holding(False), Plain(), last], 1_000)
+    assert not flush_all([Holding(False), Plain(), last], 1_000)
     assert len(last.seen) == 1
 
 
 def test_all_sinks_share_the_time_that_is_given() -> None:
     first, second = Holding(), Holding()
-    flush([first, second], 0)
+    flush_all([first, second], 0)
     assert (first.seen, second.seen) == ([0], [0])
-    flush([first, second], 60_000)
+    flush_all([first, second], 60_000)
     assert 0 < first.seen[1] <= 60_000  # type: ignore[operator]
     assert second.seen[1] <= first.seen[1]  # type: ignore[operator]
 
@@ -56,7 +56,7 @@ def test_all_sinks_share_the_time_that_is_given() -> None:
 def test_a_sink_that_fails_keeps_no_other_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     last = Holding()
-    assert not flush([Failing(), last])
-    shutdown([Failing(), Plain(), last])
+    assert not flush_all([Failing(), last])
+    shutdown_all([Failing(), Plain(), last])
     assert last.seen[-1] == "shutdown"
-    assert _guard.failures == {"flush Failing": 1, "shut down Failing": 1}
+    assert _guard.failure_counts == {"flush Failing": 1, "shut down Failing": 1}

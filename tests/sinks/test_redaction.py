@@ -31,10 +31,10 @@ from goldspan import (
     _guard,
     evaluate,
 )
-from goldspan.model.matchers import Equal, OneOf
-from goldspan.sinks import ArgumentFilter, redacted, result_attributes
-from goldspan.sinks.documents import evaluation_document, to_json
-from goldspan.sinks.events import score_attributes
+from goldspan.model.value_matchers import Equal, OneOf
+from goldspan.sinks import ArgumentFilter, apply_redaction, result_attributes
+from goldspan.sinks.otel_sinks import score_attributes
+from goldspan.sinks.serialization import evaluation_document, to_json
 
 SECRET = "secret-7"
 SHOWN = "Oslo"
@@ -105,7 +105,7 @@ def test_nothing_hidden_is_left_anywhere(evaluation: Evaluation) -> None:
     copy = ArgumentFilter(texts=False)(evaluation)
     assert [text for text in texts(copy) if SECRET in text or SHOWN in text] == []
     shown = (copy.to_html(values=True), copy.to_markdown(values=True), repr(copy))
-    assert not any(SECRET in text for text in (*shown, to_json(evaluation_document(copy, arguments=True))))
+    assert not any(SECRET in text for text in (*shown, to_json(evaluation_document(copy, include_arguments=True))))
 
 
 def test_names_scores_and_rows_stay(evaluation: Evaluation) -> None:
@@ -173,7 +173,7 @@ def test_what_is_allowed_by_tool_and_path_stays(evaluation: Evaluation) -> None:
         "guest.name": HIDDEN, "guest.age": SECRET
     }  # fmt: skip
     assert copy.golden is not None
-    (booking, *_) = copy.golden.calls
+    (booking, *_) = copy.golden.expected_calls
     assert booking.arguments == {"city": SHOWN, "guest": {"name": HIDDEN}}
     assert copy.run.tool_calls[2].arguments == HIDDEN
     assert copy.run.input == RUN.input  # texts stay where nothing else is asked for
@@ -296,9 +296,9 @@ def test_only_what_stands_at_an_allowed_path_is_left(called: Any, expected: Any,
 
 
 def test_without_a_hook_everything_goes_and_a_hook_may_keep_it_all_back(evaluation: Evaluation) -> None:
-    assert redacted(evaluation, None) is evaluation
-    assert redacted(evaluation, lambda one: None) is None
-    assert redacted(evaluation, ArgumentFilter()) == ArgumentFilter()(evaluation)
+    assert apply_redaction(evaluation, None) is evaluation
+    assert apply_redaction(evaluation, lambda one: None) is None
+    assert apply_redaction(evaluation, ArgumentFilter()) == ArgumentFilter()(evaluation)
 
 
 def _raise(evaluation: Evaluation) -> Evaluation:
@@ -316,8 +316,8 @@ def test_a_hook_that_fails_lets_nothing_through_and_its_text_is_not_told(
     hook: Callable[[Evaluation], Any], told: str, evaluation: Evaluation, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "goldspan"):
-        assert redacted(evaluation, hook) is None
-    assert _guard.failures == {"redact an evaluation, which goes nowhere": 1}
+        assert apply_redaction(evaluation, hook) is None
+    assert _guard.failure_counts == {"redact an evaluation, which goes nowhere": 1}
     assert told in caplog.text
     assert SECRET not in caplog.text
 

@@ -28,8 +28,8 @@ from goldspan import (
     evaluate,
 )
 from goldspan.sinks import EventSink, MetricSink, result_attributes
-from goldspan.sinks.labels import Bounded, short
-from meters import Meter
+from goldspan.sinks.metric_sink import CardinalityLimit, short_label
+from support.metric_readers import Meter
 
 GOLDEN = Golden(
     "refund",
@@ -324,8 +324,8 @@ def test_every_revision_has_its_events(evaluation: Evaluation) -> None:
 
 def test_a_name_that_is_very_long_is_no_label_by_itself() -> None:
     long, other = "x" * 150_000, "x" * 149_999 + "y"
-    assert short("helper") == "helper"
-    assert len(short(long)) == 200
-    assert short(long) != short(other)
-    assert short(long) == short(long)
-    assert Bounded(1)(long) == short(long)
+    assert short_label("helper") == "helper"
+    assert len(short_label(long)) == 200
+    assert short_label(long) != short_label(other)
+    assert short_label(long) == short_label(long)
+    assert CardinalityLimit(1)(long) == short_label(long)

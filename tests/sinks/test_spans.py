@@ -14,11 +14,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext
 
-from evaluations import evaluation
 from goldspan import Evaluation, Golden, Goldens, Run, ScoringProcessor, evaluate, extract, load_runs, semconv
 from goldspan.model import SpanRecord
 from goldspan.sinks import SpanSink
-from spans import TRACE, agent, inside, model, tool, user
+from support.evaluation_builders import evaluation
+from support.span_builders import TRACE, agent, inside, model, tool, user
 
 
 def emitted(evaluations: Iterable[Evaluation], **options: object) -> Sequence[ReadableSpan]:
@@ -163,7 +163,7 @@ def test_live_they_are_exported_and_never_scored_themselves() -> None:
     provider.shutdown()
     spans = exporter.get_finished_spans()
     runs: dict[int, SpanContext] = {span.context.span_id: span.context for span in spans if span.name == "invoke_agent"}
-    evaluations = [span for span in spans if semconv.EVALUATION_MARK in (span.attributes or {})]
+    evaluations = [span for span in spans if semconv.IS_EVALUATION in (span.attributes or {})]
     assert len(runs) == len(evaluations) == len(judged) == 3
     for span in evaluations:
         assert span.parent is not None

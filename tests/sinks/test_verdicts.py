@@ -13,14 +13,14 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from evaluations import evaluation
 from goldspan import Evaluation, Score
-from goldspan.judge.selection import limited, with_selection
+from goldspan.judge.tool_selection import with_threshold, with_tool_selection
 from goldspan.model import Judgement
 from goldspan.sinks import ArgumentFilter, EventSink, JsonLinesSink, MetricSink, SpanSink
-from goldspan.sinks.documents import evaluation_document
+from goldspan.sinks.serialization import evaluation_document
 from goldspan.store import open_store
-from meters import Meter
+from support.evaluation_builders import evaluation
+from support.metric_readers import Meter
 
 JUDGEMENT = Judgement(
     "tiny-judge",
@@ -36,12 +36,12 @@ JUDGEMENT = Judgement(
 )
 SCORE = Score("tool_selection", 0.4, reason="tiny-judge rates the choice of tools 0.4.", judgement=JUDGEMENT)
 
-GATE = limited(SCORE, 0.5)
+GATE = with_threshold(SCORE, 0.5)
 """The same where the judge has a threshold."""
 
 
 def verdict(score: Score = SCORE, **options: Any) -> Evaluation:
-    return with_selection(evaluation(), score, **options).revised(2)
+    return with_tool_selection(evaluation(), score, **options).with_revision(2)
 
 
 def events_of(judged: Evaluation) -> list[Any]:
@@ -123,7 +123,7 @@ def test_documents_have_the_judgement_and_its_words_only_with_the_values() -> No
     assert score["judgement"]["votes"] == (0.2, 0.4, 0.9)
     assert "words" not in score["judgement"]
     assert all("judgement" not in each for each in evaluation_document(evaluation())["scores"])
-    whole = evaluation_document(verdict(), arguments=True)["scores"][-1]
+    whole = evaluation_document(verdict(), include_arguments=True)["scores"][-1]
     assert whole["judgement"]["words"] == "the argument was SECRET"
 
 
@@ -151,7 +151,7 @@ def test_a_store_keeps_both_revisions_and_finds_the_run_by_what_the_judge_said(t
         store.submit(evaluation())
         store.submit(verdict(GATE, combination="min"))
         (run,) = store.runs().items
-        assert (run.evaluations, run.current.revision) == (2, 2)
+        assert (run.evaluation_count, run.current.revision) == (2, 2)
         assert run.current.document["passed"] is False
         assert "tool_selection" in store.metrics()
         assert "SECRET" not in str(run.current.document)

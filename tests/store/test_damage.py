@@ -15,11 +15,11 @@ import pytest
 
 from goldspan import GoldspanError, Run, ToolCall, evaluate
 from goldspan.errors import StoreError
-from goldspan.store import open_store, schema
+from goldspan.store import migrations, open_store
 
 RUN = Run("t:s", trace_ids=("t",), input="Hello.", tool_calls=(ToolCall("search"),), start_ns=1)
 EVALUATION = evaluate(RUN, None)
-LATER = (*schema.STEPS, ("ALTER TABLE runs ADD COLUMN later TEXT", "CREATE INDEX runs_later ON runs (later)"))
+LATER = (*migrations.MIGRATIONS, ("ALTER TABLE runs ADD COLUMN later TEXT", "CREATE INDEX runs_later ON runs (later)"))
 
 
 def filled(path: Path, number: int = 1) -> None:
@@ -67,7 +67,7 @@ def test_damaged_pages_are_told_where_they_are_read_and_when_all_are_looked_at(p
     path.write_bytes(content)
     with open_store(path, read_only=True) as store:
         with pytest.raises(StoreError, match=r"it is damaged: `sqlite3 FILE \.recover`"):
-            list(store.every())
+            list(store.iter_runs())
         with pytest.raises(StoreError, match="it is damaged"):
             store.check()
     with open_store(path) as store, pytest.raises(StoreError, match="it is damaged"):
@@ -131,7 +131,7 @@ def test_a_full_disk_costs_what_did_not_fit_and_nothing_that_was_there(path: Pat
 
 def test_a_store_of_a_newer_goldspan_is_not_touched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as later:
-        later.setattr(schema, "STEPS", LATER)
+        later.setattr(migrations, "MIGRATIONS", LATER)
         filled(path)
     for read_only in (False, True):
         with pytest.raises(StoreError, match=r"a newer goldspan wrote it \(version 4, this one knows 3\): pip install"):
@@ -142,7 +142,7 @@ def test_a_store_of_an_older_goldspan_is_brought_up_to_date_with_all_that_is_in_
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(path, 3)
-    monkeypatch.setattr(schema, "STEPS", LATER)
+    monkeypatch.setattr(migrations, "MIGRATIONS", LATER)
     with pytest.raises(StoreError, match=r"an older goldspan wrote it \(version 3, this one reads 4\); open it once"):
         open_store(path, read_only=True)
     filled(path, 4)
@@ -155,7 +155,7 @@ def test_a_store_of_an_older_goldspan_is_brought_up_to_date_with_all_that_is_in_
 def test_a_step_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path)
     with monkeypatch.context() as later:
-        later.setattr(schema, "STEPS", (*LATER, ("DROP TABLE runs", "no sql")))
+        later.setattr(migrations, "MIGRATIONS", (*LATER, ("DROP TABLE runs", "no sql")))
         with pytest.raises(StoreError, match="SQLite refuses"):
             open_store(path)
     with open_store(path) as store:

@@ -21,7 +21,7 @@ JOINED = replace(EVALUATION, run=replace(RUN, run_id="v:s", trace_ids=("v", "t")
 
 
 def stored(store: SqliteStore) -> set[str]:
-    return {run.run_id for run in store.every()}
+    return {run.run_id for run in store.iter_runs()}
 
 
 def test_late_revisions_of_a_deleted_trace_are_left_out_and_the_rest_is_stored(store: SqliteStore) -> None:
@@ -59,7 +59,7 @@ def test_a_deletion_counts_from_the_last_time_that_it_was_asked_for(store: Sqlit
 
 
 def test_how_long_is_a_setting_and_what_is_forgotten_leaves_the_file(path: Path, clock: Any) -> None:
-    with open_store(path, retention=Retention(deletions=timedelta(minutes=1)), clock=clock) as store:
+    with open_store(path, retention=Retention(deletion_memory=timedelta(minutes=1)), clock=clock) as store:
         store.delete_trace("t")
         clock.now_ns += 61 * 10**9
         store.submit(EVALUATION)
@@ -74,9 +74,9 @@ def test_a_store_of_the_version_before_keeps_what_is_in_it_and_learns_to_remembe
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     with open_store(path) as store:
         store.check()
-        (run,) = store.every()
-        assert (run.evaluations, run.current.revision, run.current.document["passed"]) == (2, 2, True)
-        assert [each.revision for each in store.arrivals().items] == [1, 2]
+        (run,) = store.iter_runs()
+        assert (run.evaluation_count, run.current.revision, run.current.document["passed"]) == (2, 2, True)
+        assert [each.revision for each in store.evaluations_after().items] == [1, 2]
         again = replace(EVALUATION, run=replace(RUN, run_id=run.run_id, trace_ids=(trace_id,)), revision=3)
         assert store.delete_trace(trace_id) == 1
         store.submit(again)

@@ -21,7 +21,7 @@ from goldspan import ConfigurationError, ExpectedTool, Golden, MissingExtraError
 from goldspan.errors import StoreError
 from goldspan.model import Evaluation
 from goldspan.store import RunFilter, SqliteStore, StoredRun, open_store
-from store_worlds import HOSTILE, evaluations, utf8
+from support.random_evaluations import HOSTILE, evaluations, utf8
 
 GOLDEN = Golden("refund", tools=(ExpectedTool("find_order"), ExpectedTool("refund")), forbid=("drop_*",))
 RUN = Run(
@@ -72,7 +72,7 @@ def test_hostile_texts_come_back_from_every_format_and_are_never_a_formula(
         rows = rows_of((Path(name) / "out.csv").read_bytes())
         table = parquet.read_table(Path(name) / "out.parquet").to_pylist()
         lines = [json.loads(line) for line in (Path(name) / "out.jsonl").read_bytes().splitlines()]
-        runs = list(store.every())
+        runs = list(store.iter_runs())
     for run, row, values, document in zip(runs, rows, table, lines, strict=True):
         assert document == run.current.document
         assert values["input"] == utf8(document["input"])
@@ -189,7 +189,7 @@ def test_an_export_that_breaks_off_leaves_nothing_and_keeps_what_was_there(store
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.export(target, overwrite=True, watch=broken)
+        store.export(target, overwrite=True, observe=broken)
     assert target.read_text() == "mine"
     assert {file.name for file in tmp_path.iterdir()} & {".runs.csv.part"} == set()
     assert [file.name for file in tmp_path.iterdir() if file.name.endswith(".part")] == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from goldspan.store.files import Identity, identity, write_ahead
+from goldspan.store.sqlite_files import SqliteHeader, enable_wal, read_header
 
 
 def opened(path: Path) -> sqlite3.Connection:
@@ -19,16 +19,16 @@ def create(connection: sqlite3.Connection) -> None:
 
 def test_a_file_is_known_by_its_application_version_and_tables(tmp_path: Path) -> None:
     connection = opened(tmp_path / "file.db")
-    assert identity(connection) == Identity(0, 0, 0)
+    assert read_header(connection) == SqliteHeader(0, 0, 0)
     create(connection)
-    assert identity(connection) == Identity(application=7, version=3, tables=1)
+    assert read_header(connection) == SqliteHeader(application_id=7, user_version=3, table_count=1)
     connection.close()
 
 
 @pytest.mark.parametrize("statement", range(1, 6))
 def test_a_file_that_another_creates_meanwhile_is_seen_before_that_or_after_it(tmp_path: Path, statement: int) -> None:
     one, other = opened(tmp_path / "file.db"), opened(tmp_path / "file.db")
-    write_ahead(one, 1)
+    enable_wal(one, 1)
     statements: list[str] = []
 
     def meanwhile(text: str) -> None:
@@ -37,7 +37,7 @@ def test_a_file_that_another_creates_meanwhile_is_seen_before_that_or_after_it(t
             create(other)
 
     one.set_trace_callback(meanwhile)
-    assert identity(one) in (Identity(0, 0, 0), Identity(7, 3, 1))
+    assert read_header(one) in (SqliteHeader(0, 0, 0), SqliteHeader(7, 3, 1))
     one.close()
     other.close()
 
@@ -47,9 +47,9 @@ def test_who_keeps_a_file_locked_for_long_is_told_of(tmp_path: Path) -> None:
     create(one)
     one.execute("BEGIN EXCLUSIVE")
     with pytest.raises(sqlite3.OperationalError, match="locked"):
-        write_ahead(other, 0.05)
+        enable_wal(other, 0.05)
     one.execute("COMMIT")
-    write_ahead(other, 0.05)
+    enable_wal(other, 0.05)
     assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     one.close()
     other.close()

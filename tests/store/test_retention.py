@@ -59,7 +59,7 @@ def test_a_file_keeps_to_its_size_and_the_newest_runs_stay(path: Path) -> None:
         for at in range(1000):
             store.submit(replace(EVALUATION, run=replace(RUN, run_id=str(at), start_ns=at + 1)))
         store.prune()
-        kept = [int(run.run_id) for run in store.every()]
+        kept = [int(run.run_id) for run in store.iter_runs()]
         assert kept == list(range(999, 999 - len(kept), -1))
         assert len(kept) > 20
     assert limit / 2 < path.stat().st_size <= limit

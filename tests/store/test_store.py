@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from goldspan import ConfigurationError, ExpectedTool, Golden, Run, ToolCall, evaluate
 from goldspan.errors import StoreError
 from goldspan.extraction import extract
-from goldspan.model import ComponentSpans, Evaluation, Health, ToolDefinition, Unit
+from goldspan.model import ComponentSelector, Evaluation, Health, RunUnit, ToolDefinition
 from goldspan.sinks import Sink
-from goldspan.store import Arrivals, Counts, RunFilter, SqliteStore, Store, open_store
-from goldspan.store.documents import run_of
-from spans import agent
-from store_worlds import Listed, evaluations, filters, utf8
+from goldspan.store import EvaluationPage, RunFilter, SqliteStore, Store, VerdictCounts, open_store
+from goldspan.store.run_records import run_from_document
+from support.random_evaluations import Listed, evaluations, filters, utf8
+from support.span_builders import agent
 
 NOW = 1_800_000_000 * 10**9
 GOLDEN = Golden("refund", tools=(ExpectedTool("find_order", {"order": 7}), ExpectedTool("refund")))
@@ -51,11 +51,11 @@ def test_every_filter_finds_what_a_list_in_python_finds(stored: list[Evaluation]
             found = store.run(run_id)
             assert found is not None
             assert kept.current is not None
-            assert (found.evaluations, found.time_ns) == (len(kept.evaluations), kept.time_ns)
+            assert (found.evaluation_count, found.time_ns) == (len(kept.evaluations), kept.time_ns)
             assert (found.current.revision, found.current.digest) == (kept.current.revision, kept.current.digest)
             held = {(each.revision, each.digest) for each in store.evaluations(run_id)}
             assert held == set(kept.evaluations)
-            assert run_of(found.current.document).tools_used == kept.current.run.tools_used
+            assert run_from_document(found.current.document).tools_used == kept.current.run.tools_used
 
 
 @given(st.lists(evaluations(), max_size=12), st.lists(evaluations(), max_size=8), st.integers(1, 4), filters)
@@ -84,7 +84,7 @@ def test_a_store_is_a_sink_and_a_store(store: SqliteStore) -> None:
     sink: Sink = store
     kept: Store = store
     sink.submit(evaluate(RUN, GOLDEN))
-    assert kept.count() == Counts(failed=1)
+    assert kept.count() == VerdictCounts(failed=1)
 
 
 def test_the_same_evaluation_is_kept_once_however_often_it_comes(store: SqliteStore) -> None:
@@ -105,17 +105,17 @@ def test_a_later_revision_becomes_current_and_the_earlier_result_is_not_lost(sto
 
 def test_a_request_a_component_and_a_conversation_of_one_span_are_three_runs(store: SqliteStore) -> None:
     step = agent("desk", asked="Hi")
-    declared = [ComponentSpans("desk", span="* desk")]
-    units: tuple[Unit, ...] = ("request", "component", "conversation")
+    declared = [ComponentSelector("desk", span="* desk")]
+    units: tuple[RunUnit, ...] = ("request", "component", "conversation")
     runs = [run for unit in units for run in extract([step], unit=unit, components=declared)]
     for run in runs:
         store.submit(evaluate(run, None))
-    assert {stored.run_id: stored.current.document["unit"] for stored in store.every()} == {
+    assert {stored.run_id: stored.current.document["unit"] for stored in store.iter_runs()} == {
         run.run_id: run.unit for run in runs
     }
     for unit in units:
-        (only,) = store.every(RunFilter(unit=unit))
-        assert (only.evaluations, only.current.revision) == (1, 1)
+        (only,) = store.iter_runs(RunFilter(unit=unit))
+        assert (only.evaluation_count, only.current.revision) == (1, 1)
 
 
 def test_a_run_keeps_its_time_so_that_it_keeps_its_place(store: SqliteStore) -> None:
@@ -123,7 +123,7 @@ def test_a_run_keeps_its_time_so_that_it_keeps_its_place(store: SqliteStore) -> 
     store.submit(replace(evaluate(replace(RUN, start_ns=5), None), revision=2))
     found = store.run("t:s")
     assert found is not None
-    assert (found.time_ns, found.evaluations) == (1000, 2)
+    assert (found.time_ns, found.evaluation_count) == (1000, 2)
 
 
 def test_by_default_nothing_is_kept_that_was_passed_to_a_tool_or_came_back(store: SqliteStore, path: Path) -> None:
@@ -147,7 +147,7 @@ def test_with_arguments_a_run_can_be_scored_again_with_the_same_result(path: Pat
         store.submit(evaluate(RUN, GOLDEN))
         found = store.run("t:s")
     assert found is not None
-    again = run_of(found.current.document)
+    again = run_from_document(found.current.document)
     assert again == RUN
     assert evaluate(again, GOLDEN).scores == evaluate(RUN, GOLDEN).scores
     assert found.current.document["rows"][0]["differences"] == [
@@ -159,7 +159,7 @@ def test_scored_again_without_arguments_what_depends_on_them_is_not_known(store:
     store.submit(evaluate(RUN, GOLDEN))
     found = store.run("t:s")
     assert found is not None
-    again = evaluate(run_of(found.current.document), GOLDEN)
+    again = evaluate(run_from_document(found.current.document), GOLDEN)
     recall, arguments = again.score("tool_recall"), again.score("argument_correctness")
     assert recall is not None
     assert arguments is not None
@@ -180,7 +180,7 @@ def test_what_was_offered_and_asked_for_is_kept_and_of_the_schemas_those_of_call
             store.submit(evaluate(run, GOLDEN))
             kept = store.run("t:s")
             assert kept is not None
-            found.append(run_of(kept.current.document))
+            found.append(run_from_document(kept.current.document))
     names, with_values = found
     assert names.available_tools == tuple(replace(tool, parameters=None) for tool in offered)
     assert with_values.available_tools == (offered[0], replace(offered[1], parameters=None), offered[2])
@@ -196,7 +196,7 @@ def test_all_that_names_a_call_is_kept(store: SqliteStore) -> None:
     store.submit(evaluate(run, None))
     found = store.run("t:s")
     assert found is not None
-    again = run_of(found.current.document)
+    again = run_from_document(found.current.document)
     assert again.tool_calls == (replace(call, error="no"), ToolCall("x"))
     assert (again.health, again.golden_id, again.output) == (run.health, "g", None)
 
@@ -206,7 +206,7 @@ def test_a_call_that_may_have_failed_may_have_failed_without_its_text_too(store:
     store.submit(evaluate(replace(RUN, tool_calls=(call,)), None))
     found = store.run("t:s")
     assert found is not None
-    (again,) = run_of(found.current.document).tool_calls
+    (again,) = run_from_document(found.current.document).tool_calls
     assert (again.succeeded, again.error_guess, again.result) == (None, "Error", None)
 
 
@@ -285,44 +285,44 @@ def test_the_key_of_a_deleted_evaluation_is_not_given_again(path: Path) -> None:
 
 def test_whoever_asks_for_what_arrived_gets_everything_once_in_the_order_of_storing(store: SqliteStore) -> None:
     first, second = evaluate(RUN, GOLDEN), evaluate(replace(RUN, run_id="u:s", start_ns=5), None)
-    assert store.arrivals() == Arrivals((), 0)
+    assert store.evaluations_after() == EvaluationPage((), 0)
     store.submit_many([first, second])
     store.submit(replace(first, revision=2))
-    page = store.arrivals(limit=2)
+    page = store.evaluations_after(limit=2)
     assert [(each.run_id, each.revision) for each in page.items] == [("t:s", 1), ("u:s", 1)]
-    rest = store.arrivals(page.next_after)
+    rest = store.evaluations_after(page.next_after)
     assert [(each.run_id, each.revision) for each in rest.items] == [("t:s", 2)]
-    assert store.arrivals(rest.next_after) == Arrivals((), rest.next_after)
+    assert store.evaluations_after(rest.next_after) == EvaluationPage((), rest.next_after)
     store.submit_many([first, second, replace(second, revision=2)])  # two of them are there already
-    assert [(each.run_id, each.revision) for each in store.arrivals(rest.next_after).items] == [("u:s", 2)]
-    assert store.arrivals(2**70).items == ()
+    assert [(each.run_id, each.revision) for each in store.evaluations_after(rest.next_after).items] == [("u:s", 2)]
+    assert store.evaluations_after(2**70).items == ()
     with pytest.raises(ConfigurationError, match="limit must be at least 1"):
-        store.arrivals(limit=0)
+        store.evaluations_after(limit=0)
 
 
 def test_what_is_current_and_which_traces_are_known_is_told_without_documents(store: SqliteStore) -> None:
-    assert store.latest("t:s") is None
-    assert not store.knows_trace("t")
+    assert store.current_revision("t:s") is None
+    assert not store.has_trace("t")
     late = replace(evaluate(RUN, GOLDEN), revision=3)
     store.submit_many([late, evaluate(RUN, None)])
-    assert store.latest("t:s") == (3, late.digest)
-    assert (store.knows_trace("t"), store.knows_trace("\ud800")) == (True, False)
+    assert store.current_revision("t:s") == (3, late.digest)
+    assert (store.has_trace("t"), store.has_trace("\ud800")) == (True, False)
 
 
 def test_a_result_made_of_what_was_stored_does_not_replace_what_came_meanwhile(store: SqliteStore) -> None:
     first = evaluate(RUN, None)
     again = replace(evaluate(RUN, GOLDEN), revision=2)
     late = replace(evaluate(replace(RUN, tool_calls=()), None), revision=2)
-    assert not store.supersede(again, (1, first.digest))  # there is nothing yet
+    assert not store.replace_if_current(again, (1, first.digest))  # there is nothing yet
     assert store.run("t:s") is None
     store.submit(first)
-    seen = store.latest("t:s")
+    seen = store.current_revision("t:s")
     assert seen == (1, first.digest)
     store.submit(late)
-    assert not store.supersede(again, seen)
-    assert store.latest("t:s") == (2, late.digest)
-    assert store.supersede(replace(again, revision=3), (2, late.digest))
-    assert store.latest("t:s") == (3, again.digest)
+    assert not store.replace_if_current(again, seen)
+    assert store.current_revision("t:s") == (2, late.digest)
+    assert store.replace_if_current(replace(again, revision=3), (2, late.digest))
+    assert store.current_revision("t:s") == (3, again.digest)
 
 
 def test_the_names_of_metrics_are_those_of_which_there_is_a_score(store: SqliteStore) -> None:
@@ -368,4 +368,4 @@ def test_no_page_is_longer_than_a_thousand_runs(store: SqliteStore) -> None:
     store.submit_many(replace(evaluation, run=replace(RUN, run_id=str(number))) for number in range(1001))
     page = store.runs(limit=5000)
     assert (len(page.items), page.next_cursor is None) == (1000, False)
-    assert len({run.run_id for run in store.every()}) == 1001
+    assert len({run.run_id for run in store.iter_runs()}) == 1001

@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from goldspan import ConfigurationError, ExpectedTool, Golden, Run, ToolCall, evaluate
 from goldspan.model import Evaluation
 from goldspan.store import (
-    Bucket,
-    Counts,
+    GroupCounts,
     RunFilter,
     SqliteStore,
     StoredRun,
     Substitution,
-    Tally,
-    ToolTally,
+    TimeBucket,
+    ToolCounts,
+    VerdictCounts,
     open_store,
 )
-from goldspan.store.protocol import ToolRole
-from store_worlds import Listed, evaluations, filters, utf8
+from goldspan.store.store_protocol import ToolRole
+from support.random_evaluations import Listed, evaluations, filters, utf8
 
 NOW = 1_800_000_000 * 10**9
 GOLDEN = Golden("refund", tools=(ExpectedTool("find_order"), ExpectedTool("refund")))
@@ -48,21 +48,21 @@ def folded(name: str) -> str:
     return utf8(name).lower().replace("_", "").replace(" ", "")
 
 
-def counts(runs: Iterable[StoredRun]) -> Counts:
+def counts(runs: Iterable[StoredRun]) -> VerdictCounts:
     found = Counter(run.current.document["passed"] for run in runs)
-    return Counts(found[True], found[False], found[None])
+    return VerdictCounts(found[True], found[False], found[None])
 
 
-def grouped(runs: Sequence[StoredRun], by: str) -> set[Tally]:
+def grouped(runs: Sequence[StoredRun], by: str) -> set[GroupCounts]:
     key = {"golden": "golden_id"}.get(by, by)
     groups: dict[str | None, list[StoredRun]] = {}
     for run in runs:
         name = run.current.document[key]
         groups.setdefault(None if name is None else utf8(name), []).append(run)
-    return {Tally(name, counts(each), max(run.time_ns for run in each)) for name, each in groups.items()}
+    return {GroupCounts(name, counts(each), max(run.time_ns for run in each)) for name, each in groups.items()}
 
 
-def bucketed(runs: Sequence[StoredRun], wanted: RunFilter, buckets: int) -> tuple[Bucket, ...]:
+def bucketed(runs: Sequence[StoredRun], wanted: RunFilter, buckets: int) -> tuple[TimeBucket, ...]:
     if not runs:
         return ()
     times = [run.time_ns for run in runs]
@@ -70,7 +70,7 @@ def bucketed(runs: Sequence[StoredRun], wanted: RunFilter, buckets: int) -> tupl
     end = max(times) + 1 if wanted.until_ns is None else min(wanted.until_ns, 2**63 - 1)
     width = -(-(end - begin) // buckets)
     starts = range(begin, end, width)
-    return tuple(Bucket(at, counts(run for run in runs if at <= run.time_ns < at + width)) for at in starts)
+    return tuple(TimeBucket(at, counts(run for run in runs if at <= run.time_ns < at + width)) for at in starts)
 
 
 def replaced(runs: Sequence[StoredRun]) -> Counter[tuple[str, str]]:
@@ -103,25 +103,25 @@ def test_every_answer_is_what_a_count_over_the_runs_themselves_gives(
             listed.submit(evaluation)
             store.submit(evaluation)
         for each in (RunFilter(), *wanted):
-            runs = list(store.every(each))
+            runs = list(store.iter_runs(each))
             assert store.count(each) == counts(runs)
             for by in ("golden", "agent", "service", "environment", "unit"):
-                tallies = store.tallies(by, each)
+                tallies = store.count_by(by, each)
                 assert set(tallies) == grouped(runs, by)
                 totals = [tally.counts.total for tally in tallies]
                 assert totals == sorted(totals, reverse=True)
             assert store.trend(each, buckets=buckets) == bucketed(runs, each, buckets)
-            tools = {folded(tool.name): tool for tool in store.tools(each)}
+            tools = {folded(tool.name): tool for tool in store.tool_counts(each)}
             found = used(listed, (run.run_id for run in runs))
             assert {name: roles_of(tool) for name, tool in tools.items()} == found
             pairs = store.substitutions(each)
             assert {(folded(pair.expected), folded(pair.called)): pair.runs for pair in pairs} == replaced(runs)
             assert len(pairs) == len(replaced(runs))
             for limit in (2, 50):
-                assert store.counted_page(each, limit=limit) == (store.runs(each, limit=limit), counts(runs))
+                assert store.page_with_counts(each, limit=limit) == (store.runs(each, limit=limit), counts(runs))
 
 
-def roles_of(tool: ToolTally) -> Mapping[str, int]:
+def roles_of(tool: ToolCounts) -> Mapping[str, int]:
     return Counter({role: number for role in get_args(ToolRole) if (number := getattr(tool, role))})
 
 
@@ -135,15 +135,15 @@ def test_most_runs_come_first_and_equal_ones_by_name(store: SqliteStore) -> None
             evaluated(4, golden=None, start_ns=9),
         ]
     )
-    assert store.tallies("agent") == (
-        Tally(None, Counts(passed=1, not_evaluated=1), 9), Tally("a", Counts(failed=1), 7), Tally("b", Counts(1), 5)
+    assert store.count_by("agent") == (
+        GroupCounts(None, VerdictCounts(passed=1, not_evaluated=1), 9), GroupCounts("a", VerdictCounts(failed=1), 7), GroupCounts("b", VerdictCounts(1), 5)
     )  # fmt: skip
-    assert [tally.name for tally in store.tallies("golden")] == ["refund", None]
+    assert [tally.name for tally in store.count_by("golden")] == ["refund", None]
 
 
 def test_what_cannot_be_tallied_is_refused(store: SqliteStore) -> None:
     with pytest.raises(ConfigurationError, match="`by` is golden, agent, service, environment or unit, not 'text'"):
-        store.tallies("text")  # type: ignore[arg-type]
+        store.count_by("text")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="buckets must be at least 1, not 0"):
         store.trend(buckets=0)
 
@@ -168,7 +168,7 @@ def test_a_trend_of_a_time_that_was_asked_for_reaches_over_all_of_it(store: Sqli
 def test_a_trend_of_one_moment_is_one_bucket_and_of_nothing_none(store: SqliteStore) -> None:
     assert store.trend() == ()
     store.submit_many([evaluated(1), evaluated(2)])
-    assert store.trend() == (Bucket(1000, Counts(failed=2)),)
+    assert store.trend() == (TimeBucket(1000, VerdictCounts(failed=2)),)
     assert store.trend(RunFilter(since_ns=2000)) == ()
     assert len(store.trend(RunFilter(since_ns=0, until_ns=NOW), buckets=10**9)) == 1000
 
@@ -177,20 +177,20 @@ def test_tools_and_substitutions_are_shown_as_they_are_written(store: SqliteStor
     store.submit(evaluated(1, "FindOrder", "Web Search"))
     store.submit_many(evaluated(number, "find_order", "web-search") for number in (2, 3))
     store.submit(evaluated(4, "find_order", "refund"))
-    assert store.tools() == (
-        ToolTally("Web Search", called=3, expected=0, missing=0, unexpected=3, forbidden=0, failed=0),
-        ToolTally("refund", called=1, expected=4, missing=3, unexpected=0, forbidden=0, failed=0),
-        ToolTally("FindOrder", called=4, expected=4, missing=0, unexpected=0, forbidden=0, failed=0),
+    assert store.tool_counts() == (
+        ToolCounts("Web Search", called=3, expected=0, missing=0, unexpected=3, forbidden=0, failed=0),
+        ToolCounts("refund", called=1, expected=4, missing=3, unexpected=0, forbidden=0, failed=0),
+        ToolCounts("FindOrder", called=4, expected=4, missing=0, unexpected=0, forbidden=0, failed=0),
     )
     assert store.substitutions() == (Substitution("refund", "Web Search", 3),)
     assert store.substitutions(RunFilter(trace_id="t2")) == (Substitution("refund", "web-search", 1),)
-    assert store.tools()[1].trouble == 3
+    assert store.tool_counts()[1].problem_count == 3
 
 
 def test_a_run_that_took_one_tool_for_another_twice_counts_once_however_it_is_spelt(store: SqliteStore) -> None:
     golden = Golden("two", tools=(ExpectedTool("mail"), ExpectedTool("find"), ExpectedTool("Mail")))
     store.submit(evaluated(1, "send_sms", "find", "sendSms", golden=golden))
-    assert [fault["instead"] for fault in next(store.every()).current.document["faults"]] == ["send_sms", "sendSms"]
+    assert [fault["instead"] for fault in next(store.iter_runs()).current.document["faults"]] == ["send_sms", "sendSms"]
     assert [pair.runs for pair in store.substitutions()] == [1]
 
 
@@ -199,30 +199,30 @@ def test_a_revision_counts_instead_of_the_result_before(store: SqliteStore) -> N
     assert store.substitutions() == (Substitution("refund", "search", 1),)
     store.submit(replace(evaluated(1, "find_order", "refund"), revision=2))
     assert store.substitutions() == ()
-    assert [tool.name for tool in store.tools()] == ["find_order", "refund"]
-    assert store.tallies("golden") == (Tally("refund", Counts(passed=1), 1000),)
-    assert store.trend() == (Bucket(1000, Counts(passed=1)),)
+    assert [tool.name for tool in store.tool_counts()] == ["find_order", "refund"]
+    assert store.count_by("golden") == (GroupCounts("refund", VerdictCounts(passed=1), 1000),)
+    assert store.trend() == (TimeBucket(1000, VerdictCounts(passed=1)),)
 
 
 def test_what_is_deleted_counts_no_longer_and_its_names_leave_the_file(store: SqliteStore, path: Path) -> None:
     store.submit_many([evaluated(1, "find_order", "SecretTool"), evaluated(2, "find_order", "search")])
     assert store.delete_trace("t1") == 1
     assert store.substitutions() == (Substitution("refund", "search", 1),)
-    assert {tool.name for tool in store.tools()} == {"find_order", "refund", "search"}
+    assert {tool.name for tool in store.tool_counts()} == {"find_order", "refund", "search"}
     content = b"".join(file.read_bytes() for file in path.parent.iterdir()).lower()
     assert b"search" in content
     assert b"secret" not in content
     assert store.delete_runs(["t2:s"]) == 1
-    assert (store.tools(), store.substitutions(), store.tallies("unit"), store.trend()) == ((), (), (), ())
+    assert (store.tool_counts(), store.substitutions(), store.count_by("unit"), store.trend()) == ((), (), (), ())
 
 
 def test_the_newest_arrival_is_where_whoever_asks_from_now_on_begins(store: SqliteStore) -> None:
-    assert store.newest_arrival() == 0
+    assert store.last_sequence_number() == 0
     store.submit_many([evaluated(1), evaluated(2)])
-    after = store.newest_arrival()
-    assert store.arrivals(after).items == ()
+    after = store.last_sequence_number()
+    assert store.evaluations_after(after).items == ()
     store.delete_trace("t2")
-    assert store.newest_arrival() == after
+    assert store.last_sequence_number() == after
     store.submit(evaluated(3))
-    assert [each.run_id for each in store.arrivals(after).items] == ["t3:s"]
-    assert store.arrivals(after).next_after == store.newest_arrival()
+    assert [each.run_id for each in store.evaluations_after(after).items] == ["t3:s"]
+    assert store.evaluations_after(after).next_after == store.last_sequence_number()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from goldspan import StoreError, evaluate
-from goldspan.store import Counts, RunFilter, Substitution, Tally, open_store
-from goldspan.store.documents import run_of
+from goldspan.store import GroupCounts, RunFilter, Substitution, VerdictCounts, open_store
+from goldspan.store.run_records import run_from_document
 
 HERE = Path(__file__).parent
 
@@ -31,7 +31,7 @@ def old(path: Path) -> Path:
 def test_tools_and_substitutions_are_told_by_the_documents_of_an_older_store(old: Path) -> None:
     with open_store(old) as store:
         store.check()
-        tools = {tool.name: (tool.called, tool.expected, tool.trouble) for tool in store.tools()}
+        tools = {tool.name: (tool.called, tool.expected, tool.problem_count) for tool in store.tool_counts()}
         assert tools == {
             "Find_Order": (4, 4, 1),
             "refund": (3, 4, 1),
@@ -44,28 +44,28 @@ def test_tools_and_substitutions_are_told_by_the_documents_of_an_older_store(old
         assert store.substitutions() == (
             Substitution("refund", "exchangeItem", 1), Substitution("send_mail or call-customer", "Web Search", 1)
         )  # fmt: skip
-        assert store.tallies("golden") == (
-            Tally("refund", Counts(passed=3, failed=1), 1790000004 * 10**9),
-            Tally(None, Counts(not_evaluated=1), 1790000005 * 10**9),
+        assert store.count_by("golden") == (
+            GroupCounts("refund", VerdictCounts(passed=3, failed=1), 1790000004 * 10**9),
+            GroupCounts(None, VerdictCounts(not_evaluated=1), 1790000005 * 10**9),
         )
         assert [bucket.counts.total for bucket in store.trend(buckets=5)] == [1] * 5
-        assert store.newest_arrival() == 6
+        assert store.last_sequence_number() == 6
 
 
 def test_an_older_run_that_is_scored_again_counts_as_it_came_out_last(old: Path) -> None:
     with open_store(old) as store:
-        (run,) = store.every(RunFilter(tool="exchange_item"))
-        again = replace(evaluate(run_of(run.current.document), None), revision=3)
-        assert store.supersede(again, (run.current.revision, run.current.digest))
+        (run,) = store.iter_runs(RunFilter(tool="exchange_item"))
+        again = replace(evaluate(run_from_document(run.current.document), None), revision=3)
+        assert store.replace_if_current(again, (run.current.revision, run.current.digest))
         assert store.substitutions() == (Substitution("send_mail or call-customer", "Web Search", 1),)
-        assert store.delete_runs([each.run_id for each in store.every(RunFilter(tool="web search"))]) == 2
+        assert store.delete_runs([each.run_id for each in store.iter_runs(RunFilter(tool="web search"))]) == 2
         assert store.substitutions() == ()
 
 
 def test_an_older_store_is_filled_however_many_runs_it_has(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("goldspan.store.upgrades._BATCH", 2)
+    monkeypatch.setattr("goldspan.store.migrations._BATCH_SIZE", 2)
     with open_store(old) as store:
-        assert {tool.name for tool in store.tools(RunFilter(trace_id=f"{5:032x}"))} == {"Web Search"}
+        assert {tool.name for tool in store.tool_counts(RunFilter(trace_id=f"{5:032x}"))} == {"Web Search"}
         assert [pair.called for pair in store.substitutions()] == ["exchangeItem", "Web Search"]
 
 
@@ -74,17 +74,17 @@ def test_a_tool_that_no_document_writes_out_is_shown_as_it_is_compared(old: Path
         other.execute("UPDATE tools SET tool = 'othertool' WHERE tool = 'deleteorder'")
         other.commit()
     with open_store(old) as store:
-        assert "othertool" in {tool.name for tool in store.tools()}
+        assert "othertool" in {tool.name for tool in store.tool_counts()}
 
 
 def test_the_first_version_counts_too(path: Path) -> None:
     restored(path, 1)
     with open_store(path) as store:
-        assert [(tool.name, tool.called, tool.trouble) for tool in store.tools()] == [
+        assert [(tool.name, tool.called, tool.problem_count) for tool in store.tool_counts()] == [
             ("find_order", 1, 0), ("refund", 1, 0)
         ]  # fmt: skip
         assert store.substitutions() == ()
-        assert store.count() == Counts(passed=1)
+        assert store.count() == VerdictCounts(passed=1)
 
 
 @pytest.mark.parametrize("version", [1, 2])

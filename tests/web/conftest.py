@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from browser import Visit, Visiting, open_browser, visit
+from support.browser import Visit, Visiting, open_browser, visit
 
 
 @pytest.fixture(scope="module")

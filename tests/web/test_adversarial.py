@@ -20,20 +20,20 @@ from urllib.request import urlopen
 import pytest
 from playwright.sync_api import expect
 
-from browser import Visit, Visiting
-from gateway_doors import Doors
-from gateway_serving import PATIENCE_S, eventually
 from goldspan import Goldens, Run, ToolCall, evaluate
 from goldspan.errors import StoreError
-from goldspan.gateway.doors.authority import COOKIE, LOOPBACK_HOSTS, Authority
+from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, SESSION_COOKIE, Authorizer
 from goldspan.model import Health
-from goldspan.model.markup import Span, markdown
+from goldspan.model.rendering import TextSpan, render_markdown
 from goldspan.store import SqliteStore, open_store
-from goldspan.web import routing
-from goldspan.web.filters import Pairs
-from goldspan.web.site import Answer, Site
-from goldspan.web.texts import meant, visible
-from pages import served
+from goldspan.web import http_routes
+from goldspan.web.display_text import escape_invisible, unescape_invisible
+from goldspan.web.pages import PageResponse, Pages
+from goldspan.web.run_list import QueryPairs
+from support.browser import Visit, Visiting
+from support.gateway_process import PATIENCE_S, eventually
+from support.gateway_receivers import Doors
+from support.page_server import served
 
 READ = "a-token-to-read-with"
 FORM = "application/x-www-form-urlencoded"
@@ -51,11 +51,11 @@ def submit(store: SqliteStore, run: Run) -> None:
     store.submit(evaluate(run, Goldens([])))
 
 
-def site_of(store: SqliteStore) -> Site:
-    return Site(store, goldens=lambda: None, is_live=True)
+def site_of(store: SqliteStore) -> Pages:
+    return Pages(store, goldens=lambda: None, is_live=True)
 
 
-def total_in(answer: Answer) -> str:
+def total_in(answer: PageResponse) -> str:
     return re.findall(r'id="total">(\d+)', answer.body)[0]
 
 
@@ -63,9 +63,9 @@ def total_in(answer: Answer) -> str:
 
 
 def test_what_is_shown_by_its_number_means_itself_when_it_comes_back() -> None:
-    assert meant(visible(HIDDEN)) == HIDDEN
+    assert unescape_invisible(escape_invisible(HIDDEN)) == HIDDEN
     for text in ("⟨U+0041⟩", "⟨U+110000⟩", "⟨U+FFFFFF⟩", "⟨U+20⟩", "⟨u+202e⟩"):
-        assert meant(text) == text
+        assert unescape_invisible(text) == text
 
 
 def test_a_form_hands_a_name_with_hidden_characters_back_as_it_was(store: SqliteStore) -> None:
@@ -94,7 +94,7 @@ def test_half_a_draft_is_never_given_for_a_golden(store: SqliteStore) -> None:
 @pytest.mark.parametrize("text", ["@octocat", "ask @org/team now", "#123", "org/repo#1", "(@a)", "a@b.example"])
 def test_markdown_mentions_nobody_and_refers_to_nothing(text: str) -> None:
     """GitHub looks for mentions in what Markdown has become; neither backslash nor entity is there any more."""
-    written = markdown([(Span(text),)])
+    written = render_markdown([(TextSpan(text),)])
     assert not re.search(r"[@#](\\|&[^;]*;)*[A-Za-z0-9]", written)
     assert html.unescape(re.sub(r"</?code>|\\(?=[^\w\s])", "", written)) == text
 
@@ -104,9 +104,11 @@ def test_markdown_mentions_nobody_and_refers_to_nothing(text: str) -> None:
 
 @pytest.fixture
 def guarded(store: SqliteStore, tmp_path: Path) -> Iterator[Doors]:
-    authority = Authority(("in-token",), (READ,), allowed_hosts=LOOPBACK_HOSTS)
+    authority = Authorizer(("in-token",), (READ,), allowed_hosts=LOOPBACK_HOSTS)
     doors = Doors(
-        tmp_path / "journal.db", authority=authority, routes=routing.routes(site_of(store), ends=lambda: True)
+        tmp_path / "journal.db",
+        authority=authority,
+        routes=http_routes.page_routes(site_of(store), is_ending=lambda: True),
     ).start()
     yield doors
     doors.stop()
@@ -135,9 +137,13 @@ def test_however_long_an_address_is_somebody_gets_in(guarded: Doors) -> None:
 
 def test_a_cookie_of_the_same_name_from_elsewhere_keeps_nobody_out(guarded: Doors) -> None:
     session = session_in(guarded)
-    for sent in (f"{COOKIE}=other; {session}", f"{session}; {COOKIE}=other", f"{COOKIE}; {COOKIE}=; {session}"):
+    for sent in (
+        f"{SESSION_COOKIE}=other; {session}",
+        f"{session}; {SESSION_COOKIE}=other",
+        f"{SESSION_COOKIE}; {SESSION_COOKIE}=; {session}",
+    ):
         assert guarded.ask("GET", "/", cookie=sent, accept=HTML).status == 200
-    assert guarded.ask("GET", "/", cookie=f"{COOKIE}=a; {COOKIE}=b", accept=HTML).status == 401
+    assert guarded.ask("GET", "/", cookie=f"{SESSION_COOKIE}=a; {SESSION_COOKIE}=b", accept=HTML).status == 401
 
 
 # --- places and turns -------------------------------------------------------------------------------------------------
@@ -150,16 +156,18 @@ def test_a_place_of_another_store_is_told_what_this_one_has(store: SqliteStore, 
         submit(store, Run(f"run-{number}"))
     with served(site_of(store)) as address, urlopen(f"{address}/news?after=5000", timeout=PATIENCE_S) as answer:
         lines = iter(answer.readline, b"")
-        assert next(json.loads(line[6:]) for line in lines if line.startswith(b"data: ")) == store.newest_arrival()
+        assert (
+            next(json.loads(line[6:]) for line in lines if line.startswith(b"data: ")) == store.last_sequence_number()
+        )
 
 
-class Held(Site):
+class Held(Pages):
     """A site whose searches take until they are let go."""
 
     begun: list[str]
     let_go: Event
 
-    def live(self, query: Pairs) -> Answer:
+    def live(self, query: QueryPairs) -> PageResponse:
         said = dict(query)
         if "text" in said:
             self.begun.append(said["text"])
@@ -178,7 +186,7 @@ def test_searches_that_nobody_waits_for_any_more_are_not_made(store: SqliteStore
             client.sendall(f"GET /?text={text} HTTP/1.1\r\nHost: {at.netloc}\r\n\r\n".encode())
             return client
 
-        first = [ask(f"first-{number}") for number in range(routing.VIEWS_AT_ONCE)]
+        first = [ask(f"first-{number}") for number in range(http_routes.MAX_CONCURRENT_VIEWS)]
         eventually(lambda: len(site.begun) == len(first), "the searches did not begin")
         for number in range(20):
             ask(f"left-{number}").close()
@@ -208,7 +216,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date_by_what_is_said(tmp_p
 # --- in a browser -----------------------------------------------------------------------------------------------------
 
 
-class Slow(Site):
+class Slow(Pages):
     """A site that can be told to take its time, and for which of its answers."""
 
     def __init__(self, store: SqliteStore) -> None:
@@ -216,13 +224,13 @@ class Slow(Site):
         self.seconds: Mapping[str, float] = {}
         self.asked: list[str] = []
 
-    def live(self, query: Pairs) -> Answer:
+    def live(self, query: QueryPairs) -> PageResponse:
         return self._slowly("live", super().live(query))
 
-    def trend(self, query: Pairs) -> Answer:
+    def trend(self, query: QueryPairs) -> PageResponse:
         return self._slowly(f"trend {dict(query).get('text')}", super().trend(query))
 
-    def _slowly(self, what: str, answer: Answer) -> Answer:
+    def _slowly(self, what: str, answer: PageResponse) -> PageResponse:
         self.asked.append(what)
         time.sleep(self.seconds.get(what, 0))
         self.asked.append(f"{what} is there")
@@ -305,7 +313,7 @@ def test_a_list_that_could_not_be_had_is_asked_for_again(
         raise StoreError("it is locked")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "counted_page", refused)
+        patched.setattr(store, "page_with_counts", refused)
         submit(store, Run("late", input="late one"))
         expect(visit.page.get_by_text("the list could not be had").first).to_be_visible()
     shows(visit, "late one")

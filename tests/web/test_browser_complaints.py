@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from browser import PHONE, Visiting
-from goldspan.web.routing import POLICY
+from goldspan.web.http_routes import CONTENT_SECURITY_POLICY
+from support.browser import PHONE, Visiting
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -27,7 +27,7 @@ class _Bad(BaseHTTPRequestHandler):
         media, body = parts.get(self.path, ("text/html", BAD))
         self.send_response(404 if self.path == "/nowhere" else 200)
         self.send_header("Content-Type", media)
-        self.send_header("Content-Security-Policy", POLICY)
+        self.send_header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         self.end_headers()
         self.wfile.write(body.encode())
 

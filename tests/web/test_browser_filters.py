@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from browser import Visit, Visiting
-from pages import run_id, store_in, viewing
+from support.browser import Visit, Visiting
+from support.page_server import run_id, store_in, viewing
 
 pytestmark = pytest.mark.needs("chromium")
 

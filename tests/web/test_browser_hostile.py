@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from browser import PHONE, Visiting
 from goldspan import ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
 from goldspan.store import open_store
-from goldspan.web.site import Site
-from goldspan.web.texts import golden_address, list_address, run_address, visible
-from pages import served
+from goldspan.web.display_text import escape_invisible, golden_address, list_address, run_address
+from goldspan.web.pages import Pages
+from support.browser import PHONE, Visiting
+from support.page_server import served
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -71,7 +71,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     goldens = Goldens([golden for _, golden in made if golden is not None])
     with open_store(tmp_path_factory.mktemp("hostile") / "goldspan.db", keep_arguments=True) as store:
         store.submit_many(evaluate(run, golden) for run, golden in made)
-        with served(Site(store, goldens=lambda: goldens, is_live=True)) as address:
+        with served(Pages(store, goldens=lambda: goldens, is_live=True)) as address:
             yield address
 
 
@@ -92,7 +92,7 @@ def test_a_hostile_text_is_shown_as_text(visiting: Visiting, address: str, text:
         visit.page.wait_for_load_state("load")
         visit.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
         assert visit.page.url == address + path
-        expect(visit.page.get_by_role("main")).to_contain_text(visible(told)[:40])
+        expect(visit.page.get_by_role("main")).to_contain_text(escape_invisible(told)[:40])
         assert visit.page.locator(_STRANGERS).count() == 0
         assert visit.too_wide() == []
 
@@ -105,7 +105,7 @@ def test_all_of_them_together_are_shown_as_text(visiting: Visiting, address: str
     shown = visit.page.get_by_role("main").inner_text()
     for name, text in TEXTS.items():
         if name not in ("a long word", "the end of a script"):  # which are cut off
-            assert " ".join(visible(text)[:40].split()) in " ".join(shown.split()), name
+            assert " ".join(escape_invisible(text)[:40].split()) in " ".join(shown.split()), name
     assert visit.page.locator(_STRANGERS).count() == 0
     assert visit.too_wide() == []
     assert visit.grave_findings() == []
@@ -143,4 +143,4 @@ def test_a_hostile_run_opens_from_the_list(visiting: Visiting, address: str) -> 
         visit.page.keyboard.press("j")
         visit.page.keyboard.press("Enter")
         expect(visit.page.get_by_role("region", name="About the run")).to_be_visible()
-        expect(visit.page.get_by_role("region", name="About the run")).to_contain_text(visible(TEXTS[name]))
+        expect(visit.page.get_by_role("region", name="About the run")).to_contain_text(escape_invisible(TEXTS[name]))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import Visit, Visiting
-from pages import run_id, store_in, viewing
+from support.browser import Visit, Visiting
+from support.page_server import run_id, store_in, viewing
 
 pytestmark = pytest.mark.needs("chromium")
 

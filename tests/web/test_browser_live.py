@@ -15,13 +15,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from playwright.sync_api import Locator, expect
 
-from browser import Visit, Visiting
-from gateway_serving import Gateway, serving
 from goldspan import Goldens, Run, ToolCall, evaluate, semconv
 from goldspan.store import open_store
-from goldspan.web import routing
-from goldspan.web.site import Site
-from pages import served
+from goldspan.web import http_routes
+from goldspan.web.pages import Pages
+from support.browser import Visit, Visiting
+from support.gateway_process import Gateway, serving
+from support.page_server import served
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -154,7 +154,7 @@ def test_what_appears_leaves_alone_what_is_being_typed(visit: Visit, gateway: Ga
 def test_a_list_that_was_empty_fills(visiting: Visiting, tmp_path: Path) -> None:
     with (
         open_store(tmp_path / "goldspan.db") as store,
-        served(Site(store, goldens=lambda: None, is_live=True)) as address,
+        served(Pages(store, goldens=lambda: None, is_live=True)) as address,
     ):
         visit = visiting(address)
         visit.open()
@@ -204,15 +204,15 @@ def test_a_stream_that_is_refused_is_asked_for_again(
     visiting: Visiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Browsers give a stream up for good that is answered with an error."""
-    monkeypatch.setattr(routing, "STREAMS_AT_ONCE", 0)
+    monkeypatch.setattr(http_routes, "MAX_STREAMS", 0)
     with (
         open_store(tmp_path / "goldspan.db") as store,
-        served(Site(store, goldens=lambda: None, is_live=True)) as address,
+        served(Pages(store, goldens=lambda: None, is_live=True)) as address,
     ):
         visit = visiting(address)
         visit.open()
         expect(visit.page.get_by_text("connection lost, trying again")).to_be_visible()
-        monkeypatch.setattr(routing, "STREAMS_AT_ONCE", 1)
+        monkeypatch.setattr(http_routes, "MAX_STREAMS", 1)
         expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
         store.submit(evaluate(Run("run", input="asked"), Goldens([])))
         expect(run_with(visit, "asked")).to_be_visible()
@@ -224,7 +224,7 @@ def test_a_store_that_cannot_answer_leaves_the_list_and_says_so(visiting: Visiti
     path = tmp_path / "goldspan.db"
     with open_store(path) as store, open_store(path) as closed:
         store.submit(evaluate(Run("run", input="asked"), Goldens([])))
-        site = Site(store, goldens=lambda: None, is_live=True)
+        site = Pages(store, goldens=lambda: None, is_live=True)
         with served(site) as address:
             visit = visiting(address)
             visit.open()

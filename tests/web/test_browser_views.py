@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from browser import PHONE, Visit, Visiting
 from goldspan.store import open_store
-from goldspan.web.site import Site
-from pages import run_id, served, store_in, viewing
+from goldspan.web.pages import Pages
+from support.browser import PHONE, Visit, Visiting
+from support.page_server import run_id, served, store_in, viewing
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -96,7 +96,7 @@ def test_what_is_not_there_is_a_page_as_well(visiting: Visiting, address: str, p
 
 def test_a_store_that_cannot_answer_says_so(visiting: Visiting, tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
-        site = Site(store, goldens=lambda: None, is_live=False)
+        site = Pages(store, goldens=lambda: None, is_live=False)
     with served(site) as address:
         visit = visiting(address)
         assert visit.open().status == 503
@@ -110,7 +110,7 @@ def test_a_store_that_cannot_answer_says_so(visiting: Visiting, tmp_path: Path) 
 def test_an_empty_store_tells_how_it_is_filled(visiting: Visiting, tmp_path: Path, is_live: bool) -> None:
     with (
         open_store(tmp_path / "goldspan.db") as store,
-        served(Site(store, goldens=lambda: None, is_live=is_live)) as address,
+        served(Pages(store, goldens=lambda: None, is_live=is_live)) as address,
     ):
         for path in ("/", "/goldens", "/uncovered"):
             visit = opened(visiting(address), path)

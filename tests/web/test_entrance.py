@@ -12,14 +12,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-from gateway_doors import Doors, Reply
 from goldspan import Goldens, Run, evaluate
-from goldspan.gateway.api import routing as api
-from goldspan.gateway.doors.authority import COOKIE, LOOPBACK_HOSTS, Authority
-from goldspan.gateway.doors.connections import Tls
+from goldspan.gateway import api_routes as api
+from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, SESSION_COOKIE, Authorizer
+from goldspan.gateway.receivers.http_server import TlsConfig
 from goldspan.store import SqliteStore, open_store
-from goldspan.web import routing
-from goldspan.web.site import Site
+from goldspan.web import http_routes
+from goldspan.web.pages import Pages
+from support.gateway_receivers import Doors, Reply
 
 READ, INGEST = "out-token-ü", "in-token"
 HTML = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
@@ -35,18 +35,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
         yield store
 
 
-def doors_with(authority: Authority, store: SqliteStore, folder: Path) -> Doors:
-    site = Site(store, goldens=lambda: Goldens([]), is_live=True, can_leave=True)
+def doors_with(authority: Authorizer, store: SqliteStore, folder: Path) -> Doors:
+    site = Pages(store, goldens=lambda: Goldens([]), is_live=True, can_leave=True)
     routes = [
-        *api.routes(store, rescore=lambda run: evaluate(run, Goldens([])), forget=lambda trace_id: None),
-        *routing.routes(site, ends=lambda: True),
+        *api.api_routes(
+            store, evaluate=lambda run: evaluate(run, Goldens([])), drop_pending_trace=lambda trace_id: None
+        ),
+        *http_routes.page_routes(site, is_ending=lambda: True),
     ]
     return Doors(folder / "journal.db", authority=authority, routes=routes).start()
 
 
 @pytest.fixture(scope="module")
 def guarded(store: SqliteStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    authority = Authority((INGEST,), (READ, "second"), allowed_hosts=LOOPBACK_HOSTS)
+    authority = Authorizer((INGEST,), (READ, "second"), allowed_hosts=LOOPBACK_HOSTS)
     doors = doors_with(authority, store, tmp_path_factory.mktemp("guarded"))
     yield doors
     doors.stop()
@@ -57,12 +59,12 @@ def enter(doors: Doors, token: str = READ, wanted: str = "/", **headers: str) ->
 
 
 def cookie_of(reply: Reply) -> str:
-    return SimpleCookie(reply.headers["set-cookie"])[COOKIE].value
+    return SimpleCookie(reply.headers["set-cookie"])[SESSION_COOKIE].value
 
 
 @pytest.fixture(scope="module")
 def cookie(guarded: Doors) -> str:
-    return f"{COOKIE}={cookie_of(enter(guarded))}"
+    return f"{SESSION_COOKIE}={cookie_of(enter(guarded))}"
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
@@ -77,7 +79,7 @@ def test_people_are_asked_for_a_token_and_programs_told(guarded: Doors, path: st
     assert program.headers["content-type"] == "application/json"
     assert b"A token is needed" in person.body
     assert b"what a user said" not in person.body
-    assert person.headers["content-security-policy"] == routing.POLICY
+    assert person.headers["content-security-policy"] == http_routes.CONTENT_SECURITY_POLICY
     assert person.headers["cache-control"] == "no-store"
 
 
@@ -103,7 +105,7 @@ def test_files_of_the_page_are_there_for_whoever_is_asked(guarded: Doors) -> Non
 
 
 def test_where_no_token_is_asked_for_nobody_has_to_enter(store: SqliteStore, tmp_path: Path) -> None:
-    doors = doors_with(Authority(allowed_hosts=LOOPBACK_HOSTS), store, tmp_path)
+    doors = doors_with(Authorizer(allowed_hosts=LOOPBACK_HOSTS), store, tmp_path)
     try:
         assert doors.ask("GET", "/", accept=HTML).status == 200
         assert enter(doors).status == 401  # and there is nothing to enter with
@@ -119,13 +121,15 @@ def test_a_token_opens_every_page(guarded: Doors, token: str) -> None:
     reply = enter(guarded, token, "/?agent=a")
     assert (reply.status, reply.headers["location"]) == (303, "/?agent=a")
     for path in PAGES:
-        opened = guarded.ask("GET", path, cookie=f"theme=dark; {COOKIE}={cookie_of(reply)}; other=1", accept=HTML)
+        opened = guarded.ask(
+            "GET", path, cookie=f"theme=dark; {SESSION_COOKIE}={cookie_of(reply)}; other=1", accept=HTML
+        )
         assert opened.status in (200, 404)
 
 
 def test_the_cookie_is_for_nobody_but_the_browser(guarded: Doors) -> None:
     reply = enter(guarded)
-    morsel = SimpleCookie(reply.headers["set-cookie"])[COOKIE]
+    morsel = SimpleCookie(reply.headers["set-cookie"])[SESSION_COOKIE]
     assert morsel["httponly"] is True
     assert (morsel["samesite"].lower(), morsel["path"], morsel["domain"]) == ("lax", "/", "")
     assert 0 < int(morsel["max-age"]) <= 31 * 86400
@@ -137,7 +141,7 @@ def test_the_cookie_is_for_nobody_but_the_browser(guarded: Doors) -> None:
 @pytest.mark.needs("openssl")
 def test_over_tls_the_cookie_never_leaves_it(store: SqliteStore, tmp_path: Path) -> None:
     reply = _entered_over_tls(store, tmp_path)
-    assert SimpleCookie(reply.headers["set-cookie"])[COOKIE]["secure"] is True
+    assert SimpleCookie(reply.headers["set-cookie"])[SESSION_COOKIE]["secure"] is True
 
 
 @pytest.mark.parametrize("token", ["", "guess", INGEST, READ.upper(), f"{READ} {READ}", "\x00"])
@@ -218,12 +222,22 @@ def test_the_cookie_is_no_token_and_the_token_no_cookie(guarded: Doors, cookie: 
     session = cookie.partition("=")[2]
     assert READ not in session
     assert guarded.ask("GET", "/", authorization=f"Bearer {session}").status == 401
-    assert guarded.ask("GET", "/", cookie=f"{COOKIE}=second").status == 401
+    assert guarded.ask("GET", "/", cookie=f"{SESSION_COOKIE}=second").status == 401
     assert enter(guarded, session).status == 401
 
 
 @pytest.mark.parametrize(
-    "sent", ["", "=", f"{COOKIE}", f"{COOKIE}=", f"{COOKIE}=x", f"x{COOKIE}=y", ";;;", "\xff=\xfe"]
+    "sent",
+    [
+        "",
+        "=",
+        f"{SESSION_COOKIE}",
+        f"{SESSION_COOKIE}=",
+        f"{SESSION_COOKIE}=x",
+        f"x{SESSION_COOKIE}=y",
+        ";;;",
+        "\xff=\xfe",
+    ],
 )
 def test_a_cookie_that_is_none_opens_nothing(guarded: Doors, sent: str) -> None:
     assert guarded.ask("GET", "/", cookie=sent, accept=HTML).status == 401
@@ -245,11 +259,11 @@ def test_a_token_in_a_header_needs_no_cookie(guarded: Doors) -> None:
 
 
 def test_a_cookie_is_gone_with_its_token(store: SqliteStore, cookie: str, tmp_path: Path) -> None:
-    changed = doors_with(Authority((INGEST,), ("second", "third")), store, tmp_path)
+    changed = doors_with(Authorizer((INGEST,), ("second", "third")), store, tmp_path)
     try:
         assert changed.ask("GET", "/", cookie=cookie, accept=HTML).status == 401
         kept = cookie_of(enter(changed, "second"))
-        assert changed.ask("GET", "/", cookie=f"{COOKIE}={kept}").status == 200
+        assert changed.ask("GET", "/", cookie=f"{SESSION_COOKIE}={kept}").status == 200
     finally:
         changed.stop()
 
@@ -257,7 +271,7 @@ def test_a_cookie_is_gone_with_its_token(store: SqliteStore, cookie: str, tmp_pa
 def test_who_leaves_is_asked_again(guarded: Doors, cookie: str) -> None:
     reply = guarded.post(b"", "/leave", FORM, cookie=cookie)
     assert (reply.status, reply.headers["location"]) == (303, "/")
-    gone = SimpleCookie(reply.headers["set-cookie"])[COOKIE]
+    gone = SimpleCookie(reply.headers["set-cookie"])[SESSION_COOKIE]
     assert (gone.value, gone["max-age"], gone["path"]) == ("", "0", "/")
     assert b"Leave" in guarded.ask("GET", "/", cookie=cookie).body
     assert guarded.post(b"", "/leave", FORM).status == 303  # also whoever is not inside
@@ -265,14 +279,19 @@ def test_who_leaves_is_asked_again(guarded: Doors, cookie: str) -> None:
 
 def _entered_over_tls(store: SqliteStore, folder: Path) -> Reply:
     """What is answered to a token that is handed in over TLS."""
-    tls = Tls(folder / "cert.pem", folder / "key.pem")
+    tls = TlsConfig(folder / "cert.pem", folder / "key.pem")
     files = ["-keyout", str(tls.key_file), "-out", str(tls.cert_file), "-subj", "/CN=localhost"]
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files], check=True, capture_output=True
     )
-    site = Site(store, goldens=lambda: None, is_live=True)
-    authority = Authority(read_tokens=(READ,))
-    doors = Doors(folder / "journal.db", authority=authority, tls=tls, routes=routing.routes(site, ends=lambda: True))
+    site = Pages(store, goldens=lambda: None, is_live=True)
+    authority = Authorizer(read_tokens=(READ,))
+    doors = Doors(
+        folder / "journal.db",
+        authority=authority,
+        tls=tls,
+        routes=http_routes.page_routes(site, is_ending=lambda: True),
+    )
     doors.start()
     try:
         context = ssl.create_default_context()

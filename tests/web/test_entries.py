@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from goldspan import ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
-from goldspan.extraction.hints import Hint
+from goldspan.extraction.capture_diagnostics import Hint
 from goldspan.model import Evaluation
 from goldspan.store import StoredRun, open_store
-from goldspan.web.entries import Entry, entry_of, found_by, golden_of, lines_of, name_of
-from pages import evaluation, goldens_in, trip_run
+from goldspan.web.run_list import RunEntry, comparison_lines, golden_id_of, match_description, run_entry, run_name
+from support.page_server import evaluation, goldens_in, trip_run
 
 
 def stored(tmp_path: Path, evaluated: Evaluation, *, keep_arguments: bool = True) -> StoredRun:
@@ -20,8 +20,8 @@ def stored(tmp_path: Path, evaluated: Evaluation, *, keep_arguments: bool = True
         return found
 
 
-def entry(tmp_path: Path, evaluated: Evaluation) -> Entry:
-    return entry_of(stored(tmp_path, evaluated))
+def entry(tmp_path: Path, evaluated: Evaluation) -> RunEntry:
+    return run_entry(stored(tmp_path, evaluated))
 
 
 def test_a_run_is_shown_with_its_verdict_and_its_rows(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_run_without_a_golden_goes_by_what_it_says_of_itself(tmp_path: Path) -
     for name in ("plan", "travel", "shop", "nobody's"):
         run = Run(f"run of {name}" if told else name, **told)  # type: ignore[arg-type]
         document = stored(tmp_path, evaluation(run)).current.document
-        assert (name_of(document), golden_of(document), found_by(document)) == (name, None, None)
+        assert (run_name(document), golden_id_of(document), match_description(document)) == (name, None, None)
         told = dict(list(told.items())[1:])
 
 
@@ -83,7 +83,7 @@ def test_differences_are_shown_where_values_are_kept(tmp_path: Path) -> None:
         folder = tmp_path / str(keeps)
         folder.mkdir()
         document = stored(folder, evaluated, keep_arguments=keeps).current.document
-        (line,) = lines_of(document)
+        (line,) = comparison_lines(document)
         assert (line.mark.meaning, line.differing) == ("differs", ("sum",))
         expected = [("sum", "1", "2")] if keeps else []
         assert [(each.path, each.expected, each.called) for each in line.differences] == expected
@@ -93,7 +93,7 @@ def test_what_would_have_accepted_a_value_is_kept_and_shown_and_older_stores_hav
     golden = Golden("g", tools=(ExpectedTool("pay", {"to": "Bank", "sum": 1}),))
     evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"to": "bank", "sum": 2}),)), golden)
     document = stored(tmp_path, evaluated).current.document
-    (line,) = lines_of(document)
+    (line,) = comparison_lines(document)
     assert [each.hint for each in line.differences] == ["differs only in case: {folded: ...} accepts it", None]
     assert [sorted(each) for each in document["rows"][0]["differences"]] == [
         ["called", "expected", "hint", "note", "path"],
@@ -106,7 +106,7 @@ def test_differences_of_the_first_stores_are_notes(tmp_path: Path) -> None:
     evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"sum": 2}),)), golden)
     document = dict(stored(tmp_path, evaluated).current.document)
     document["rows"] = [{**row, "differences": ["sum: expected 1, called with 2"]} for row in document["rows"]]
-    (line,) = lines_of(document)
+    (line,) = comparison_lines(document)
     assert line.differences == ()
     assert line.notes == ("sum: expected 1, called with 2",)
 

@@ -8,29 +8,29 @@ import pytest
 
 from goldspan.errors import ConfigurationError
 from goldspan.store import RunFilter
-from goldspan.web.filters import Filters, as_written, read_filters
+from goldspan.web.run_list import RunFilters, parse_filters, unparsed_filters
 
 
-def read(**said: str) -> Filters:
-    return read_filters(said.items())
+def read(**said: str) -> RunFilters:
+    return parse_filters(said.items())
 
 
 def test_nothing_said_means_every_run() -> None:
     filters = read()
-    assert (filters.meant, filters.cursor, filters.active, filters.more) == (RunFilter(), None, [], False)
+    assert (filters.run_filter, filters.cursor, filters.active, filters.more) == (RunFilter(), None, [], False)
     assert filters.address() == "/"
 
 
 def test_what_is_left_empty_in_a_form_is_not_said() -> None:
     filters = read(text="", agent="  ", verdict="", below="", tool_role="")
-    assert filters.meant == RunFilter()
+    assert filters.run_filter == RunFilter()
     assert filters.said == {}
 
 
 def test_what_is_said_is_meant_and_shown() -> None:
     filters = read(text=" refund ", verdict="fail", tool="pay", tool_role="missing", metric="tool_f1", below="0.5")
     expected = RunFilter(text="refund", verdict="fail", tool="pay", tool_role="missing", metric="tool_f1", below=0.5)
-    assert filters.meant == expected
+    assert filters.run_filter == expected
     assert filters.get("text") == "refund"
     assert filters.get("agent") == ""
     assert [(name, text) for name, text, _ in filters.active] == [
@@ -44,8 +44,8 @@ def test_what_is_said_is_meant_and_shown() -> None:
 
 
 def test_half_a_filter_waits_for_its_other_half() -> None:
-    assert read(below="0.5", tool_role="missing").meant == RunFilter()
-    assert read(below="much").meant == RunFilter()
+    assert read(below="0.5", tool_role="missing").run_filter == RunFilter()
+    assert read(below="much").run_filter == RunFilter()
 
 
 def test_each_filter_can_be_taken_away_with_what_needs_it() -> None:
@@ -63,7 +63,7 @@ def test_each_filter_can_be_taken_away_with_what_needs_it() -> None:
 def test_an_address_says_the_same_again() -> None:
     filters = read(text="a&b=c ü%", agent="<x>", since="2026-01-01", covered="false")
     assert dict(parse_qsl(urlsplit(filters.address()).query)) == dict(filters.said)
-    assert read_filters(parse_qsl(urlsplit(filters.address()).query)) == filters
+    assert parse_filters(parse_qsl(urlsplit(filters.address()).query)) == filters
 
 
 def test_the_place_in_a_list_is_no_filter() -> None:
@@ -97,7 +97,7 @@ def test_what_is_seldom_looked_for_opens_the_rest_of_the_form(name: str) -> None
 )
 def test_what_means_nothing_is_refused_and_can_be_put_right(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(ConfigurationError):
-        read_filters(pairs)
-    written = as_written(pairs)
-    assert written.meant == RunFilter()
+        parse_filters(pairs)
+    written = unparsed_filters(pairs)
+    assert written.run_filter == RunFilter()
     assert {*written.said} <= {name for name, _ in pairs} - {"nobody"}

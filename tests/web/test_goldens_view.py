@@ -11,22 +11,22 @@ import pytest
 from goldspan import ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
 from goldspan.errors import ConfigurationError
 from goldspan.model import Health
-from goldspan.model.matchers import Regex
-from goldspan.online.intervals import wilson_interval
-from goldspan.store import Counts, RunFilter, SqliteStore, open_store
-from goldspan.web.filters import read_filters
-from goldspan.web.goldens import (
-    AT_ONCE,
-    MOST_TOOLS,
-    Board,
-    Look,
-    golden_standing,
-    rate_of,
-    read_look,
-    standings,
+from goldspan.model.value_matchers import Regex
+from goldspan.online.pass_rate_statistics import wilson_interval
+from goldspan.store import RunFilter, SqliteStore, VerdictCounts, open_store
+from goldspan.web.golden_status import (
+    GOLDENS_PER_PAGE,
+    MAX_TOOLS,
+    GoldenTable,
+    TableView,
+    golden_status,
+    golden_table,
+    parse_table_view,
+    pass_rate,
 )
-from goldspan.web.site import Site
-from goldspan.web.templates import render
+from goldspan.web.page_templates import render
+from goldspan.web.pages import Pages
+from goldspan.web.run_list import parse_filters
 
 DAY = 24 * 60 * 60 * 10**9
 BEGAN = 1_767_225_600 * 10**9
@@ -66,15 +66,15 @@ def in_use(*goldens: Golden) -> Goldens:
     return Goldens(goldens)
 
 
-def states(board: Board) -> dict[str, str]:
+def states(board: GoldenTable) -> dict[str, str]:
     return {row.golden_id: row.state for row in board.rows}
 
 
 def page(store: SqliteStore, goldens: Goldens | None = None, *query: tuple[str, str]) -> str:
     """The view as it is shown."""
-    look, rest = read_look(query)
-    filters = read_filters(rest)
-    board = standings(store, goldens, filters.meant, look)
+    look, rest = parse_table_view(query)
+    filters = parse_filters(rest)
+    board = golden_table(store, goldens, filters.run_filter, look)
     return render("goldens.html", view="goldens", board=board, filters=filters, **SHARED)
 
 
@@ -82,9 +82,9 @@ def page(store: SqliteStore, goldens: Goldens | None = None, *query: tuple[str, 
 
 
 def test_a_rate_is_of_what_was_judged_and_not_known_of_nothing() -> None:
-    rate = rate_of(Counts(passed=8, failed=2, not_evaluated=5))
+    rate = pass_rate(VerdictCounts(passed=8, failed=2, not_evaluated=5))
     assert (rate.share, (rate.low, rate.high)) == (0.8, wilson_interval(8, 10))
-    unknown = rate_of(Counts(not_evaluated=3))
+    unknown = pass_rate(VerdictCounts(not_evaluated=3))
     assert (unknown.share, unknown.low, unknown.high) == (None, None, None)
 
 
@@ -95,7 +95,7 @@ def test_each_golden_stands_as_its_runs_came_out_worst_first(store: SqliteStore)
     add(store, HOSTILE, "<i>", day=20)
     add(store, QUIET, "track", day=20)
     add(store, None, "search", day=21, times=4)
-    board = standings(store, in_use(REFUND, STATUS, IDLE, QUIET), RunFilter())
+    board = golden_table(store, in_use(REFUND, STATUS, IDLE, QUIET), RunFilter())
     assert states(board) == {
         "refund": "failing",
         "status": "stale",
@@ -105,35 +105,35 @@ def test_each_golden_stands_as_its_runs_came_out_worst_first(store: SqliteStore)
     }
     assert list(states(board)) == ["refund", "status", "idle", HOSTILE.id, "quiet"]
     refund = board.rows[0]
-    assert (refund.rate.counts, refund.rate.share, refund.asked) == (Counts(3, 3), 0.5, "Money back")
+    assert (refund.rate.counts, refund.rate.share, refund.asked) == (VerdictCounts(3, 3), 0.5, "Money back")
     assert refund.last_ns == BEGAN + 20 * DAY + 2
-    assert (board.covered, board.uncovered, board.total) == (Counts(5, 3, 1), 4, 5)
+    assert (board.covered, board.uncovered, board.total) == (VerdictCounts(5, 3, 1), 4, 5)
     assert [state for state, _, _ in board.states] == ["failing", "stale", "never matched", "gone", "not judged"]
 
 
 def test_few_failures_among_many_passes_are_no_failing_golden(store: SqliteStore) -> None:
     add(store, STATUS, "track", times=99)
     add(store, STATUS, "")
-    assert states(standings(store, in_use(STATUS), RunFilter())) == {"status": "fine"}
+    assert states(golden_table(store, in_use(STATUS), RunFilter())) == {"status": "fine"}
 
 
 def test_where_the_goldens_in_use_are_not_known_none_is_gone_and_none_was_never_matched(store: SqliteStore) -> None:
     add(store, STATUS, "track")
-    board = standings(store, None, RunFilter())
+    board = golden_table(store, None, RunFilter())
     assert (states(board), board.known) == ({"status": "fine"}, False)
     assert "--goldens goldens.yaml" in page(store)
 
 
 def test_what_runs_say_themselves_is_expected_is_in_no_file_and_not_gone(store: SqliteStore) -> None:
     store.submit(evaluate(Run("r", tool_calls=(ToolCall("a"),), expected_tools=("a",)), Goldens([IDLE])))
-    row = standings(store, in_use(IDLE), RunFilter()).rows[-1]
+    row = golden_table(store, in_use(IDLE), RunFilter()).rows[-1]
     assert (row.state, row.asked) == ("fine", "what runs say themselves is expected")
 
 
 def test_of_some_runs_nobody_can_say_that_a_golden_was_never_matched(store: SqliteStore) -> None:
     add(store, REFUND, "find_order", agent="support")
     add(store, STATUS, "track", agent="post")
-    board = standings(store, in_use(REFUND, STATUS, IDLE), RunFilter(agent="post"))
+    board = golden_table(store, in_use(REFUND, STATUS, IDLE), RunFilter(agent="post"))
     assert states(board) == {"status": "fine"}
     assert [tool.name for tool in board.tools.tallies] == ["track"]
 
@@ -144,14 +144,16 @@ def test_of_some_runs_nobody_can_say_that_a_golden_was_never_matched(store: Sqli
 def test_thousands_of_goldens_are_found_page_by_page_and_by_text(store: SqliteStore) -> None:
     add(store, REFUND, "find_order refund")
     many = Goldens([REFUND, *(Golden(f"g{number:05}", input=f"Question {number}") for number in range(10_000))])
-    board = standings(store, many, RunFilter(), Look(page=3))
-    assert (len(board.rows), board.found, board.pages, board.first) == (AT_ONCE, 10_001, 101, 201)
-    assert standings(store, many, RunFilter(), Look(page=900_000)).look.page == 101
-    assert [row.golden_id for row in standings(store, many, RunFilter(), Look(find="QUESTION 777")).rows] == [
+    board = golden_table(store, many, RunFilter(), TableView(page=3))
+    assert (len(board.rows), board.found, board.pages, board.first) == (GOLDENS_PER_PAGE, 10_001, 101, 201)
+    assert golden_table(store, many, RunFilter(), TableView(page=900_000)).look.page == 101
+    assert [row.golden_id for row in golden_table(store, many, RunFilter(), TableView(find="QUESTION 777")).rows] == [
         "g00777", *(f"g0777{digit}" for digit in range(10))
     ]  # fmt: skip
-    assert [row.golden_id for row in standings(store, many, RunFilter(), Look(find="Refund")).rows] == ["refund"]
-    assert [row.golden_id for row in standings(store, many, RunFilter(), Look(state="fine")).rows] == ["refund"]
+    assert [row.golden_id for row in golden_table(store, many, RunFilter(), TableView(find="Refund")).rows] == [
+        "refund"
+    ]
+    assert [row.golden_id for row in golden_table(store, many, RunFilter(), TableView(state="fine")).rows] == ["refund"]
     shown = page(store, many)
     assert len(shown.encode()) < 300_000
     assert "page 1 of 101" in shown
@@ -168,17 +170,19 @@ def test_goldens_come_in_the_order_that_is_asked_for(store: SqliteStore, sort: A
     add(store, golden["b"], "", day=1, times=4)
     add(store, golden["c"], "t", day=5, times=8)
     add(store, golden["c"], "", day=5)
-    board = standings(store, None, RunFilter(), Look(sort=sort))
+    board = golden_table(store, None, RunFilter(), TableView(sort=sort))
     assert "".join(row.golden_id for row in board.rows) == order
 
 
 def test_a_look_is_read_from_an_address_and_written_into_one() -> None:
-    look, rest = read_look([("find", " refund "), ("sort", "rate"), ("page", "2"), ("agent", "a&b"), ("state", "")])
+    look, rest = parse_table_view(
+        [("find", " refund "), ("sort", "rate"), ("page", "2"), ("agent", "a&b"), ("state", "")]
+    )
     assert (look.sort, look.find, look.state, look.page) == ("rate", "refund", None, 2)
     assert rest == [("agent", "a&b")]
     assert look.address(state="never matched") == "/goldens?agent=a%26b&sort=rate&find=refund&state=never+matched"
     assert look.address(page=3) == "/goldens?agent=a%26b&sort=rate&find=refund&page=3"
-    assert Look().address(sort="worst") == "/goldens"
+    assert TableView().address(sort="worst") == "/goldens"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +190,7 @@ def test_a_look_is_read_from_an_address_and_written_into_one() -> None:
 )
 def test_a_look_that_means_nothing_is_refused(name: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} must be"):
-        read_look([(name, text)])
+        parse_table_view([(name, text)])
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
@@ -195,7 +199,7 @@ def test_a_look_that_means_nothing_is_refused(name: str, text: str) -> None:
 def test_tools_are_told_of_runs_with_a_golden_only(store: SqliteStore) -> None:
     add(store, REFUND, "find_order cancel", times=2)
     add(store, None, "search")
-    tools = standings(store, None, RunFilter()).tools
+    tools = golden_table(store, None, RunFilter()).tools
     told = {tool.name: (tool.called, tool.expected, tool.missing, tool.unexpected) for tool in tools.tallies}
     assert told == {"cancel": (2, 0, 0, 2), "refund": (0, 2, 2, 0), "find_order": (2, 2, 0, 0)}
     assert [(each.expected, each.called, each.runs) for each in tools.substitutions] == [("refund", "cancel", 2)]
@@ -203,9 +207,9 @@ def test_tools_are_told_of_runs_with_a_golden_only(store: SqliteStore) -> None:
 
 
 def test_of_very_many_tools_those_with_most_trouble_are_shown(store: SqliteStore) -> None:
-    add(store, REFUND, " ".join(f"tool{number}" for number in range(MOST_TOOLS + 7)))
-    tools = standings(store, None, RunFilter()).tools
-    assert (len(tools.tallies), tools.left) == (MOST_TOOLS, 9)
+    add(store, REFUND, " ".join(f"tool{number}" for number in range(MAX_TOOLS + 7)))
+    tools = golden_table(store, None, RunFilter()).tools
+    assert (len(tools.tallies), tools.left) == (MAX_TOOLS, 9)
     assert "9 more tools" in page(store)
 
 
@@ -215,9 +219,9 @@ def test_of_very_many_tools_those_with_most_trouble_are_shown(store: SqliteStore
 def test_a_golden_shows_its_rate_its_last_failures_how_it_was_found_and_what_it_says(store: SqliteStore) -> None:
     add(store, REFUND, "find_order refund", times=5)
     add(store, REFUND, "find_order cancel", day=1, times=12)
-    standing = golden_standing(store, in_use(REFUND), "refund")
+    standing = golden_status(store, in_use(REFUND), "refund")
     assert standing is not None
-    assert (standing.row.state, standing.row.rate.counts) == ("failing", Counts(5, 12))
+    assert (standing.row.state, standing.row.rate.counts) == ("failing", VerdictCounts(5, 12))
     assert [entry.run_id for entry in standing.failures] == [f"run-{number}" for number in range(16, 6, -1)]
     assert (standing.found_by, standing.looked_at) == ((("what the run itself expects", 17),), 17)
     assert standing.definition == "  - id: refund\n    input: Money back\n    tools: [find_order, refund]\n"
@@ -226,7 +230,7 @@ def test_a_golden_shows_its_rate_its_last_failures_how_it_was_found_and_what_it_
 
 def test_what_is_amiss_with_the_capture_of_failures_stands_above_them(store: SqliteStore) -> None:
     store.submit_many(evaluate(Run(name, health=Health(missing_root=True)), REFUND) for name in ("a", "b"))
-    standing = golden_standing(store, None, "refund")
+    standing = golden_status(store, None, "refund")
     assert standing is not None
     assert [runs for _, runs in standing.health] == [2]
     assert "span is missing" in render("golden.html", view="goldens", standing=standing, **SHARED)
@@ -234,16 +238,16 @@ def test_what_is_amiss_with_the_capture_of_failures_stands_above_them(store: Sql
 
 def test_a_golden_is_stale_by_what_other_goldens_had(store: SqliteStore) -> None:
     add(store, STATUS, "track")
-    alone = golden_standing(store, None, "status")
+    alone = golden_status(store, None, "status")
     add(store, REFUND, "find_order refund", day=8)
-    beside = golden_standing(store, None, "status")
+    beside = golden_status(store, None, "status")
     assert alone is not None
     assert beside is not None
     assert (alone.row.state, beside.row.state, beside.definition) == ("fine", "stale", None)
 
 
 def test_a_golden_that_no_run_met_says_how_it_would_be_found(store: SqliteStore) -> None:
-    standing = golden_standing(store, in_use(IDLE), "idle")
+    standing = golden_status(store, in_use(IDLE), "idle")
     assert standing is not None
     assert (standing.row.state, standing.failures, standing.looked_at) == ("never matched", (), 0)
     shown = render("golden.html", view="goldens", standing=standing, **SHARED)
@@ -252,13 +256,13 @@ def test_a_golden_that_no_run_met_says_how_it_would_be_found(store: SqliteStore)
 
 
 def test_of_a_golden_that_nobody_knows_there_is_nothing_to_show(store: SqliteStore) -> None:
-    assert golden_standing(store, None, "nobody") is None
-    assert golden_standing(store, in_use(IDLE), "nobody") is None
+    assert golden_status(store, None, "nobody") is None
+    assert golden_status(store, in_use(IDLE), "nobody") is None
 
 
 def test_a_golden_that_cannot_be_written_down_is_shown_without_that(store: SqliteStore) -> None:
     odd = Golden("odd", tools=(ExpectedTool("t", {"x": object()}),))
-    standing = golden_standing(store, in_use(odd), "odd")
+    standing = golden_status(store, in_use(odd), "odd")
     assert standing is not None
     assert (standing.definition, standing.cut_off) == (None, False)
     assert "No golden file says it." in render("golden.html", view="goldens", standing=standing, **SHARED)
@@ -266,7 +270,7 @@ def test_a_golden_that_cannot_be_written_down_is_shown_without_that(store: Sqlit
 
 def test_of_a_golden_without_end_the_beginning_is_shown(store: SqliteStore) -> None:
     long = Golden("long", tools=tuple(ExpectedTool(f"tool_number_{number}") for number in range(5000)))
-    standing = golden_standing(store, in_use(long), "long")
+    standing = golden_status(store, in_use(long), "long")
     assert standing is not None
     assert standing.cut_off
     shown = render("golden.html", view="goldens", standing=standing, **SHARED)
@@ -281,7 +285,7 @@ def test_hostile_names_are_text_and_lead_where_they_should(store: SqliteStore) -
     add(store, HOSTILE, "<i>")
     add(store, HOSTILE, "<u>")
     board = page(store)
-    site = Site(store, goldens=lambda: None, is_live=False)
+    site = Pages(store, goldens=lambda: None, is_live=False)
     shown = site.golden(HOSTILE.id, ())
     assert shown.status == 200
     for text in (board, shown.body):
@@ -294,7 +298,7 @@ def test_hostile_names_are_text_and_lead_where_they_should(store: SqliteStore) -
 
 @pytest.mark.parametrize("is_live", [True, False])
 def test_without_goldens_the_page_tells_how_to_write_one(store: SqliteStore, is_live: bool) -> None:
-    site = Site(store, goldens=lambda: None, is_live=is_live)
+    site = Pages(store, goldens=lambda: None, is_live=is_live)
     empty = site.goldens(()).body
     assert "No goldens yet" in empty
     assert ("goldspan serve --goldens goldens.yaml" in empty) is is_live
@@ -321,7 +325,7 @@ def test_numbers_that_are_not_known_are_not_shown_as_zero(store: SqliteStore) ->
 
 def test_a_rule_in_a_golden_is_shown_as_it_is_written(store: SqliteStore) -> None:
     golden = Golden("g", tools=(ExpectedTool("t", {"a": Regex("x+")}),), order="exact")
-    standing = golden_standing(store, in_use(golden), "g")
+    standing = golden_status(store, in_use(golden), "g")
     assert standing is not None
     assert standing.definition == (
         '  - id: g\n    order: exact\n    tools: [{name: t, arguments: {a: {regex: "x+"}}}]\n'

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from goldspan import Evaluation, Golden, Goldens, Run, ToolCall, evaluate
-from goldspan.judge.selection import not_answered, not_judged, with_selection
+from goldspan.judge.tool_selection import failed_score, not_evaluated_score, with_tool_selection
 from goldspan.model import Judgement, Score
 from goldspan.store import open_store
-from goldspan.web.report import About, report_of
-from goldspan.web.site import Site
-from goldspan.web.standalone import as_html
-from goldspan.web.texts import visible
+from goldspan.web.display_text import escape_invisible
+from goldspan.web.html_report import render_html
+from goldspan.web.pages import Pages
+from goldspan.web.report_data import ReportHeader, build_report
 
 RUN = Run("t:s", trace_ids=("t",), input="Book a trip", tool_calls=(ToolCall("search"),))
 JUDGEMENT = Judgement(
@@ -38,7 +38,7 @@ NASTY = "<script>alert(1)</script> \u202eturned\u202c </blockquote><h1>The judge
 
 def judged(**changes: Any) -> Evaluation:
     score = Score("tool_selection", 1.0, reason="tiny-judge rates it 1.", judgement=replace(JUDGEMENT, **changes))
-    return with_selection(evaluate(RUN, Goldens([Golden("g", "Book a trip")])), score)
+    return with_tool_selection(evaluate(RUN, Goldens([Golden("g", "Book a trip")])), score)
 
 
 def shown(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True, in_report: bool = False) -> str:
@@ -51,8 +51,8 @@ def written(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True
     with open_store(folder / "goldspan.db", keep_arguments=keep_arguments) as store:
         store.submit(evaluation)
         if in_report:
-            return as_html(report_of(store, About("Nightly", 0, ()), in_full=1))
-        answer = Site(store, goldens=lambda: None, is_live=False).run("t:s", ())
+            return render_html(build_report(store, ReportHeader("Nightly", 0, ()), max_detailed=1))
+        answer = Pages(store, goldens=lambda: None, is_live=False).run("t:s", ())
         assert answer.status == 200
         return str(answer.body)
 
@@ -108,17 +108,17 @@ def test_whatever_the_model_says_stays_text(tmp_path: Path, in_report: bool) -> 
     assert "<script>alert" not in page
     assert "\u202e" not in page
     assert page.count("<h1") == 1
-    assert text_of(page).count(" ".join(visible(NASTY).split())) == 3
+    assert text_of(page).count(" ".join(escape_invisible(NASTY).split())) == 3
 
 
 @pytest.mark.parametrize("keep_arguments", [True, False])
 def test_a_judge_that_failed_is_told_with_its_error(tmp_path: Path, keep_arguments: bool) -> None:
-    failed = with_selection(judged(), not_answered("Timeout: no answer within 30 s"))
+    failed = with_tool_selection(judged(), failed_score("Timeout: no answer within 30 s"))
     seen = shown(tmp_path, failed, keep_arguments=keep_arguments)
     assert ("error: Timeout: no answer within 30 s" if keep_arguments else "error: Timeout") in seen
     assert "was judged" not in seen
 
 
 def test_a_run_that_nobody_was_asked_about_says_why(tmp_path: Path) -> None:
-    seen = shown(tmp_path, with_selection(judged(), not_judged("what was asked was not captured")))
+    seen = shown(tmp_path, with_tool_selection(judged(), not_evaluated_score("what was asked was not captured")))
     assert "tool_selection ( what was asked was not captured )" in seen

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from browser import PHONE, Visit, Visiting
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate, load_goldens
 from goldspan.store import open_store
-from goldspan.web import report, standalone
-from goldspan.web.report import About, Report, report_of
-from goldspan.web.standalone import as_html
-from goldspan.web.summary import MOST, as_markdown
-from goldspan.web.texts import visible
-from pages import BEGAN_NS, store_in
+from goldspan.web import html_report, report_data
+from goldspan.web.display_text import escape_invisible
+from goldspan.web.html_report import render_html
+from goldspan.web.markdown_report import MAX_SUMMARY_BYTES, render_markdown
+from goldspan.web.report_data import Report, ReportHeader, build_report
+from support.browser import PHONE, Visit, Visiting
+from support.page_server import BEGAN_NS, store_in
 from web.test_browser_hostile import TEXTS, hostile_runs
 
-ABOUT = About("Nightly", BEGAN_NS, ("traces.jsonl",))
+ABOUT = ReportHeader("Nightly", BEGAN_NS, ("traces.jsonl",))
 STRANGERS = "img, iframe, object, embed, base, script, form, input, meta[http-equiv=refresh], [onload], [onerror]"
 
 Written = Callable[[Report], Path]
@@ -36,7 +36,7 @@ def written(tmp_path: Path) -> Written:
 
     def written_(made: Report) -> Path:
         file = tmp_path / "report.html"
-        file.write_text(as_html(made), encoding="utf-8")
+        file.write_text(render_html(made), encoding="utf-8")
         return file
 
     return written_
@@ -47,7 +47,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """Of something of everything."""
     file, goldens = store_in(tmp_path_factory.mktemp("report"), times=4)
     with open_store(file, read_only=True) as store:
-        return report_of(store, ABOUT, goldens=load_goldens(goldens))
+        return build_report(store, ABOUT, goldens=load_goldens(goldens))
 
 
 def opened(visiting: Visiting, file: Path, **how: object) -> Visit:
@@ -110,23 +110,23 @@ def test_hostile_texts_are_shown_as_text(visiting: Visiting, written: Written, t
     goldens = Goldens([golden for _, golden in made if golden is not None])
     with open_store(tmp_path / "goldspan.db", keep_arguments=True) as store:
         store.submit_many(evaluate(run, golden) for run, golden in made)
-        hostile = About("<script>alert('title')</script>", 0, ("</title><b>",), (("text", "<i>"),))
-        found = report_of(store, hostile, goldens=goldens, in_full=len(TEXTS))
+        hostile = ReportHeader("<script>alert('title')</script>", 0, ("</title><b>",), (("text", "<i>"),))
+        found = build_report(store, hostile, goldens=goldens, max_detailed=len(TEXTS))
     visit = opened(visiting, written(found))
     page = visit.page
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     assert page.locator(STRANGERS).count() == 0
     assert page.locator("main style, main link, main meta").count() == 0
     seen = page.locator("main").inner_text()
-    shown = " ".join(visible(seen).split())
+    shown = " ".join(escape_invisible(seen).split())
     for text in TEXTS.values():
-        beginning = " ".join(visible(text).split())[:60]
+        beginning = " ".join(escape_invisible(text).split())[:60]
         assert beginning in shown, beginning
     assert page.title().startswith("<script>alert('title')</script>")
 
 
 def test_nothing_in_it_leads_elsewhere_and_every_id_is_of_one_thing(usual: Report) -> None:
-    html = as_html(usual)
+    html = render_html(usual)
     assert {each for each in re.findall(r'(?:href|src|action)="([^"]*)"', html) if each[0] != "#"} == {
         re.findall(r'rel="icon" href="([^"]*)"', html)[0]
     }
@@ -137,7 +137,7 @@ def test_nothing_in_it_leads_elsewhere_and_every_id_is_of_one_thing(usual: Repor
 
 
 def test_its_policy_names_the_style_that_stands_in_it(usual: Report) -> None:
-    html = as_html(usual)
+    html = render_html(usual)
     (style,) = re.findall("<style>(.*?)</style>", html, flags=re.DOTALL)
     digest = b64encode(sha256(style.encode()).digest()).decode()
     assert f"style-src &#39;sha256-{digest}&#39;" in html
@@ -161,13 +161,13 @@ def test_it_gathers_what_there_is_to_say(usual: Report) -> None:
 def test_what_is_not_shown_in_full_has_a_line_and_the_rest_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "MOST_LISTED", 3)
+    monkeypatch.setattr(report_data, "MAX_LISTED", 3)
     file, goldens = store_in(tmp_path, times=4)
     with open_store(file, read_only=True) as store:
-        found = report_of(store, ABOUT, goldens=load_goldens(goldens), in_full=2)
+        found = build_report(store, ABOUT, goldens=load_goldens(goldens), max_detailed=2)
     assert (len(found.failed), len(found.further.entries), found.further.left) == (2, 3, 3)
     assert (len(found.others.entries), found.others.left) == (3, 13)
-    html = as_html(found)
+    html = render_html(found)
     assert html.count('<article class="whole"') == 2
     assert "Further runs that failed" in html
     assert "3 more runs." in html
@@ -175,24 +175,24 @@ def test_what_is_not_shown_in_full_has_a_line_and_the_rest_is_counted(
 
 
 def test_runs_that_are_too_much_for_one_file_have_a_line(usual: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standalone, "MOST_IN_FULL", 40_000)
-    html = as_html(usual)
+    monkeypatch.setattr(html_report, "MAX_DETAILS_LENGTH", 40_000)
+    html = render_html(usual)
     shown = html.count('<article class="whole"')
     assert 0 < shown < 8
     lines = html.partition('aria-label="Runs that failed"')[2].partition("</table>")[0]
     assert lines.count('<th scope="row">') == 8 - shown
-    monkeypatch.setattr(standalone, "MOST_IN_FULL", 0)
-    assert "<h3>Runs that failed</h3>" in as_html(usual)
+    monkeypatch.setattr(html_report, "MAX_DETAILS_LENGTH", 0)
+    assert "<h3>Runs that failed</h3>" in render_html(usual)
 
 
 def test_a_store_without_runs_and_filters_without_any_are_said_to_be_so(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
-        assert "There is none in what was read." in as_html(report_of(store, ABOUT))
+        assert "There is none in what was read." in render_html(build_report(store, ABOUT))
         narrowed = replace(ABOUT, said=(("agent", "<nobody>"),))
-        html = as_html(report_of(store, narrowed))
+        html = render_html(build_report(store, narrowed))
         assert "There is none like that in what was read." in html
         assert "agent <bdi>&lt;nobody&gt;</bdi>" in html
-        assert as_markdown(report_of(store, narrowed)) == (
+        assert render_markdown(build_report(store, narrowed)) == (
             "## Nightly\n\n0 runs: 0 passed, 0 failed. Only runs like this: agent \\<nobody\\>.\n"
         )
 
@@ -200,8 +200,8 @@ def test_a_store_without_runs_and_filters_without_any_are_said_to_be_so(tmp_path
 def test_without_values_none_is_in_it(tmp_path: Path) -> None:
     file, goldens = store_in(tmp_path, keep_arguments=False)
     with open_store(file, read_only=True) as store:
-        found = report_of(store, ABOUT, goldens=load_goldens(goldens))
-    html, summary = as_html(found), as_markdown(found)
+        found = build_report(store, ABOUT, goldens=load_goldens(goldens))
+    html, summary = render_html(found), render_markdown(found)
     assert "differs in <bdi>order</bdi>" in html
     assert "differs in `order`" in summary
     assert "Names only: values of arguments and results are not stored." in html
@@ -214,7 +214,7 @@ def test_without_values_none_is_in_it(tmp_path: Path) -> None:
 
 
 def test_a_summary_says_first_how_it_came_out_and_then_what_failed(usual: Report) -> None:
-    text = as_markdown(usual)
+    text = render_markdown(usual)
     assert text.startswith(
         "## Nightly\n\n24 runs: 8 passed, 8 failed, 8 not evaluated. Pass rate 50.0 % (95 %: 28.0 % to 72.0 %).\n"
     )
@@ -227,7 +227,7 @@ def test_a_summary_says_first_how_it_came_out_and_then_what_failed(usual: Report
 
 
 def test_the_first_failed_runs_are_seen_and_the_others_folded_away(tmp_path: Path) -> None:
-    text = as_markdown(_many(tmp_path, 14))
+    text = render_markdown(_many(tmp_path, 14))
     before, fold, after = text.partition("<details><summary>4 more failed runs in full</summary>\n\n")
     assert fold
     assert (before.count("✗ `golden`"), after.partition("</details>")[0].count("✗ `golden`")) == (10, 4)
@@ -237,8 +237,8 @@ def test_the_first_failed_runs_are_seen_and_the_others_folded_away(tmp_path: Pat
 @pytest.mark.parametrize("input_text", ["Book it", "Ж" * 3000, "`|<>*\\" * 500, "\x00\u202e" * 1000])
 def test_a_summary_is_no_longer_than_github_takes(tmp_path: Path, number: int, input_text: str) -> None:
     made = _many(tmp_path, number, input_text=input_text, in_full=number // 2, names=40)
-    text = as_markdown(made)
-    assert MOST // 3 < len(text.encode()) <= MOST
+    text = render_markdown(made)
+    assert MAX_SUMMARY_BYTES // 3 < len(text.encode()) <= MAX_SUMMARY_BYTES
     told = text.count("\n✗ `") + text.partition("| also failed |")[2].count("| `golden` |")
     left = re.search(r"(\d+) more runs? failed\.", text)
     assert told + (int(left[1]) if left else 0) == number
@@ -249,7 +249,7 @@ def test_hostile_texts_stay_in_their_cells(tmp_path: Path) -> None:
     made = [each for number, text in enumerate(TEXTS.values()) for each in hostile_runs(text, number)]
     with open_store(tmp_path / "goldspan.db", keep_arguments=True) as store:
         store.submit_many(evaluate(run, golden) for run, golden in made)
-        text = as_markdown(report_of(store, About("# <b>x</b>\n", 0, ())))
+        text = render_markdown(build_report(store, ReportHeader("# <b>x</b>\n", 0, ())))
     assert text.startswith("## \\# \\<b\\>x\\</b\\>\\\\x0a\n")
     assert not re.search(r"(?<!\\)<(?!/?(?:code|details|summary)>)", re.sub("`[^`\n]*`", "", text))
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\u2066]", text)
@@ -260,7 +260,7 @@ def test_hostile_texts_stay_in_their_cells(tmp_path: Path) -> None:
 def test_many_goldens_that_no_run_met_are_counted(tmp_path: Path) -> None:
     goldens = Goldens([Golden(f"golden {number}", f"ask {number}") for number in range(60)])
     with open_store(tmp_path / "goldspan.db") as store:
-        text = as_markdown(report_of(store, ABOUT, goldens=goldens))
+        text = render_markdown(build_report(store, ABOUT, goldens=goldens))
     assert text.rstrip().endswith("`golden 49` and 10 more")
 
 
@@ -269,7 +269,7 @@ def _many(folder: Path, number: int, *, input_text: str = "Book it", in_full: in
     golden = Golden("golden", None, tools=tuple(ExpectedTool(f"expected_{at}") for at in range(names)))
     with open_store(folder / "goldspan.db") as store:
         store.submit_many(_failed(golden, at, input_text) for at in range(number))
-        return report_of(store, ABOUT, in_full=in_full)
+        return build_report(store, ABOUT, max_detailed=in_full)
 
 
 def _failed(golden: Golden, number: int, input_text: str) -> Evaluation:

@@ -17,16 +17,15 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from gateway_serving import PATIENCE_S, eventually
 from goldspan import Golden, Goldens, Run, evaluate
 from goldspan.store import SqliteStore, open_store
-from goldspan.web import routing, stream
-from goldspan.web.assets import asset
-from goldspan.web.routing import HEADERS, POLICY
-from goldspan.web.site import Site
-from goldspan.web.stream import news
-from goldspan.web.texts import golden_address, run_address
-from pages import fill, goldens_in, run_id, served
+from goldspan.web import http_routes
+from goldspan.web.display_text import golden_address, run_address
+from goldspan.web.http_routes import CONTENT_SECURITY_POLICY, SECURITY_HEADERS, server_sent_events
+from goldspan.web.page_templates import load_asset
+from goldspan.web.pages import Pages
+from support.gateway_process import PATIENCE_S, eventually
+from support.page_server import fill, goldens_in, run_id, served
 
 VIEWS = ("/", "/?verdict=fail", f"/runs/{run_id(3)}", f"/runs/{run_id(3)}?revision=1", "/goldens", "/goldens/refund",
          "/uncovered")  # fmt: skip
@@ -70,7 +69,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
 @pytest.fixture(scope="module")
 def address(store: SqliteStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     goldens, _ = goldens_in(tmp_path_factory.mktemp("goldens"))
-    with served(Site(store, goldens=lambda: goldens, is_live=True)) as address:
+    with served(Pages(store, goldens=lambda: goldens, is_live=True)) as address:
         yield address
 
 
@@ -91,8 +90,8 @@ def ask(address: str, path: str, method: str = "GET", **headers: str) -> Reply:
 
 
 def assert_safe(reply: Reply) -> None:
-    assert {name: reply.headers.get(name.lower()) for name in HEADERS if name != "Cache-Control"} == {
-        name: value for name, value in HEADERS.items() if name != "Cache-Control"
+    assert {name: reply.headers.get(name.lower()) for name in SECURITY_HEADERS if name != "Cache-Control"} == {
+        name: value for name, value in SECURITY_HEADERS.items() if name != "Cache-Control"
     }
 
 
@@ -112,11 +111,11 @@ def test_a_view_is_kept_by_nobody_and_runs_nothing_of_others(address: str, path:
 
 
 def test_the_policy_allows_nothing_but_what_is_served_here() -> None:
-    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
+    rules = dict(rule.strip().split(" ", 1) for rule in CONTENT_SECURITY_POLICY.split(";"))
     assert rules["default-src"] == rules["base-uri"] == rules["frame-ancestors"] == "'none'"
     assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == rules["form-action"] == "'self'"
-    assert "unsafe" not in POLICY
-    assert HEADERS["X-Content-Type-Options"] == "nosniff"
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    assert SECURITY_HEADERS["X-Content-Type-Options"] == "nosniff"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +199,7 @@ def test_what_means_nothing_is_told(address: str, path: str) -> None:
 
 def test_a_store_that_cannot_answer_is_told(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as closed:
-        site = Site(closed, goldens=lambda: None, is_live=True)
+        site = Pages(closed, goldens=lambda: None, is_live=True)
     with served(site) as address:
         for path in (*VIEWS, "/trend", "/suggestions/agent"):
             reply = ask(address, path)
@@ -248,11 +247,11 @@ def test_names_are_suggested(address: str, field: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["htmx.js", "uplot.js", "uplot.css", "page.css", "page.js", "charts.js", "icon.svg"])
 def test_a_file_is_kept_for_good_under_the_address_of_its_version(address: str, name: str) -> None:
-    found = asset(name)
+    found = load_asset(name)
     assert found is not None
     current = ask(address, f"/assets/{name}?v={found.version}")
     assert (current.status, current.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
-    assert current.headers["content-type"].startswith(found.media)
+    assert current.headers["content-type"].startswith(found.media_type)
     assert current.text.encode() == found.body
     assert_safe(current)
     for other in ("", "?v=", "?v=000000000000", f"?v={found.version}0"):
@@ -284,7 +283,7 @@ def events(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
 def test_whoever_listens_hears_that_there_is_something_new_and_not_what(tmp_path: Path) -> None:
     with (
         open_store(tmp_path / "goldspan.db") as store,
-        served(Site(store, goldens=lambda: None, is_live=True)) as address,
+        served(Pages(store, goldens=lambda: None, is_live=True)) as address,
         asking(address, "/news?after=0") as answer,
     ):
         assert answer.status == 200
@@ -293,13 +292,13 @@ def test_whoever_listens_hears_that_there_is_something_new_and_not_what(tmp_path
         heard = events(answer)
         for number in range(1, 4):
             store.submit(evaluate(Run(f"secret-{number}"), Goldens([])))
-            newest = str(store.newest_arrival())
+            newest = str(store.last_sequence_number())
             assert next(heard) == {"event": "arrived", "id": newest, "data": newest}
 
 
 @pytest.mark.parametrize("how", ["header", "query"])
 def test_a_stream_goes_on_where_it_broke_off(address: str, store: SqliteStore, how: str) -> None:
-    newest = store.newest_arrival()
+    newest = store.last_sequence_number()
     said = {"Last-Event-ID": "1"} if how == "header" else {}
     with asking(address, "/news?after=1" if how == "query" else f"/news?after={newest}", **said) as answer:
         assert next(events(answer))["data"] == str(newest)
@@ -309,10 +308,10 @@ def test_a_stream_goes_on_where_it_broke_off(address: str, store: SqliteStore, h
 def test_without_a_place_only_what_is_new_is_told(tmp_path: Path, after: str) -> None:
     with (
         open_store(tmp_path / "goldspan.db") as store,
-        served(Site(store, goldens=lambda: None, is_live=True)) as address,
+        served(Pages(store, goldens=lambda: None, is_live=True)) as address,
     ):
         store.submit(evaluate(Run("old"), Goldens([])))
-        before = store.newest_arrival()
+        before = store.last_sequence_number()
         with asking(address, f"/news{after}") as answer:
             assert answer.readline() == b"retry: 1000\n"
             store.submit(evaluate(Run("new"), Goldens([])))
@@ -321,15 +320,15 @@ def test_without_a_place_only_what_is_new_is_told(tmp_path: Path, after: str) ->
 
 def test_a_store_that_cannot_be_read_now_ends_no_stream(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as closed:
-        site = Site(closed, goldens=lambda: None, is_live=True)
+        site = Pages(closed, goldens=lambda: None, is_live=True)
     with served(site) as address, asking(address, "/news") as answer:
         assert answer.status == 200
         assert answer.readline() == b"retry: 1000\n"
 
 
 def test_more_than_so_many_listeners_are_told_to_come_back(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "STREAMS_AT_ONCE", 2)
-    with served(Site(store, goldens=lambda: None, is_live=True)) as address:
+    monkeypatch.setattr(http_routes, "MAX_STREAMS", 2)
+    with served(Pages(store, goldens=lambda: None, is_live=True)) as address:
         with asking(address, "/news") as first, asking(address, "/news") as second:
             assert first.readline() == second.readline() == b"retry: 1000\n"
             refused = ask(address, "/news")
@@ -346,8 +345,8 @@ def listens(address: str) -> bool:
 def test_who_only_asks_for_the_head_of_a_stream_takes_no_place(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routing, "STREAMS_AT_ONCE", 1)
-    with served(Site(store, goldens=lambda: None, is_live=True)) as address:
+    monkeypatch.setattr(http_routes, "MAX_STREAMS", 1)
+    with served(Pages(store, goldens=lambda: None, is_live=True)) as address:
         for _ in range(3):
             with asking(address, "/news", "HEAD") as head:
                 assert head.status in (200, 503)
@@ -355,7 +354,7 @@ def test_who_only_asks_for_the_head_of_a_stream_takes_no_place(
 
 
 def test_open_streams_do_not_keep_a_server_from_ending(store: SqliteStore) -> None:
-    with served(Site(store, goldens=lambda: None, is_live=True)) as address:
+    with served(Pages(store, goldens=lambda: None, is_live=True)) as address:
         host, port = urlsplit(address).netloc.split(":")
         with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as listener:
             listener.sendall(b"GET /news HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -382,7 +381,7 @@ def heard_of(newest: Iterator[int], *, looks: int, every: float = 0.0) -> list[b
         async def look() -> int:
             return next(newest)
 
-        return [event async for event in news(look, 0, lambda: next(left, None) is None, every=every)]
+        return [event async for event in server_sent_events(look, 0, lambda: next(left, None) is None, interval=every)]
 
     return asyncio.run(listen())
 
@@ -396,8 +395,8 @@ def test_each_place_is_told_once() -> None:
 
 
 def test_a_quiet_stream_shows_that_it_lives_and_no_stream_lasts_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "_SIGN_OF_LIFE", 0.02)
-    monkeypatch.setattr(stream, "_LONGEST", 0.1)
+    monkeypatch.setattr(http_routes, "_KEEPALIVE_S", 0.02)
+    monkeypatch.setattr(http_routes, "_MAX_STREAM_S", 0.1)
     began = time.monotonic()
     said = heard_of(iter(lambda: 0, 1), looks=10_000, every=0.01)
     assert 2 <= said.count(b": nothing new\n\n") <= 5

@@ -10,8 +10,8 @@ import pytest
 
 from goldspan import ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
 from goldspan.store import SqliteStore, open_store
-from goldspan.web.runs import Details, details_of
-from pages import evaluation, goldens_in, trip_run
+from goldspan.web.run_details import RunDetails, run_details
+from support.page_server import evaluation, goldens_in, trip_run
 
 
 @pytest.fixture
@@ -20,13 +20,13 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
         yield store
 
 
-def details(store: SqliteStore, run_id: str, revision: int | None = None) -> Details | None:
+def details(store: SqliteStore, run_id: str, revision: int | None = None) -> RunDetails | None:
     run = store.run(run_id)
     assert run is not None
-    return details_of(run, store.evaluations(run_id), revision)
+    return run_details(run, store.evaluations(run_id), revision)
 
 
-def known(store: SqliteStore, run_id: str, revision: int | None = None) -> Details:
+def known(store: SqliteStore, run_id: str, revision: int | None = None) -> RunDetails:
     found = details(store, run_id, revision)
     assert found is not None
     return found

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.web import texts
+from goldspan.web import display_text
 
 _NOTHING_TO_SEE = ("Cc", "Cs")
 _S = 10**9
@@ -18,7 +18,7 @@ _WRITTEN = st.text(st.characters(exclude_categories=("Cs",)), min_size=1)
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_nothing_is_hidden_in_what_is_shown(text: str) -> None:
-    shown = texts.visible(text)
+    shown = display_text.escape_invisible(text)
     hidden = [each for each in shown if unicodedata.category(each) in _NOTHING_TO_SEE and each not in "\t\n"]
     assert hidden == []
     assert not any(each in shown for each in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
@@ -27,15 +27,15 @@ def test_nothing_is_hidden_in_what_is_shown(text: str) -> None:
 
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
 def test_what_can_be_seen_is_left_as_it_is(text: str) -> None:
-    assert texts.visible(text) == text
+    assert display_text.escape_invisible(text) == text
 
 
 def test_lines_and_joined_emoji_stay_as_they_are() -> None:
-    assert texts.visible("a\n\tb 👩\u200d🚀") == "a\n\tb 👩\u200d🚀"
+    assert display_text.escape_invisible("a\n\tb 👩\u200d🚀") == "a\n\tb 👩\u200d🚀"
 
 
 def test_tags_and_joiners_that_hide_text_are_told() -> None:
-    assert texts.visible("\u200b\ufeff\U000e0041") == "⟨U+200B⟩⟨U+FEFF⟩⟨U+E0041⟩"
+    assert display_text.escape_invisible("\u200b\ufeff\U000e0041") == "⟨U+200B⟩⟨U+FEFF⟩⟨U+E0041⟩"
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_tags_and_joiners_that_hide_text_are_told() -> None:
     ],
 )
 def test_how_long_something_took(nanoseconds: int | None, told: str) -> None:
-    assert texts.duration(nanoseconds) == told
+    assert display_text.duration(nanoseconds) == told
 
 
 @given(st.integers(0, 10**15))
 def test_no_time_is_told_in_powers_of_ten(nanoseconds: int) -> None:
-    assert "e" not in texts.duration(nanoseconds)
+    assert "e" not in display_text.duration(nanoseconds)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_no_time_is_told_in_powers_of_ten(nanoseconds: int) -> None:
     ],
 )
 def test_only_all_is_all_and_only_nothing_is_nothing(share: float | None, told: str) -> None:
-    assert texts.percent(share) == told
+    assert display_text.percent(share) == told
 
 
 @pytest.mark.parametrize(
@@ -85,25 +85,28 @@ def test_only_all_is_all_and_only_nothing_is_nothing(share: float | None, told: 
     [(None, "—"), (0.0, "0"), (1.0, "1"), (0.5, "0.5"), (1 / 3, "0.3333"), (10.0, "10"), (100, "100")],
 )
 def test_a_score_has_four_digits_at_most(value: float | None, told: str) -> None:
-    assert texts.number(value) == told
+    assert display_text.number(value) == told
 
 
 def test_counts_have_their_word_and_thin_spaces() -> None:
-    assert texts.plural(0, "run") == "0 runs"
-    assert texts.plural(1, "run") == "1 run"
-    assert texts.plural(1_234_567, "run") == "1\u202f234\u202f567 runs"
-    assert texts.grouped(999) == "999"
+    assert display_text.plural(0, "run") == "0 runs"
+    assert display_text.plural(1, "run") == "1 run"
+    assert display_text.plural(1_234_567, "run") == "1\u202f234\u202f567 runs"
+    assert display_text.grouped(999) == "999"
 
 
 def test_times_are_for_scripts_and_for_people() -> None:
     moment = 1_767_225_600_123_456_789
-    assert texts.instant(moment) == "2026-01-01T00:00:00.123Z"
-    assert texts.instant_utc(moment) == "2026-01-01 00:00:00 UTC"
+    assert display_text.instant(moment) == "2026-01-01T00:00:00.123Z"
+    assert display_text.instant_utc(moment) == "2026-01-01 00:00:00 UTC"
 
 
 @given(_WRITTEN)
 def test_an_address_leads_to_the_id_that_it_was_made_of(name: str) -> None:
-    for address, before in ((texts.run_address(name), "/runs/"), (texts.golden_address(name), "/goldens/")):
+    for address, before in (
+        (display_text.run_address(name), "/runs/"),
+        (display_text.golden_address(name), "/goldens/"),
+    ):
         assert unquote(address.removeprefix(before)) == name
         assert address.isascii()
         assert not {*"?#%&\"'<> "} & {*address.replace("%", "", address.count("%"))}
@@ -111,13 +114,13 @@ def test_an_address_leads_to_the_id_that_it_was_made_of(name: str) -> None:
 
 
 def test_addresses_may_say_more() -> None:
-    assert texts.run_address("a:1", 2) == "/runs/a:1?revision=2"
-    assert texts.run_address("\ud800") == "/runs/%3F"
-    assert texts.list_address() == texts.list_address(text="", agent=None) == "/"
-    assert texts.list_address(text="a b&c", below=0.5) == "/?text=a+b%26c&below=0.5"
-    assert texts.list_address(text="\ud800") == "/?text=%3F"
+    assert display_text.run_address("a:1", 2) == "/runs/a:1?revision=2"
+    assert display_text.run_address("\ud800") == "/runs/%3F"
+    assert display_text.list_address() == display_text.list_address(text="", agent=None) == "/"
+    assert display_text.list_address(text="a b&c", below=0.5) == "/?text=a+b%26c&below=0.5"
+    assert display_text.list_address(text="\ud800") == "/?text=%3F"
 
 
 @given(st.dictionaries(st.sampled_from(("text", "agent", "tool")), _WRITTEN))
 def test_the_address_of_a_list_says_its_filters(filters: dict[str, str]) -> None:
-    assert dict(parse_qsl(urlsplit(texts.list_address(**filters)).query)) == filters
+    assert dict(parse_qsl(urlsplit(display_text.list_address(**filters)).query)) == filters

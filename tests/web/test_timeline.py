@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.web.timeline import DEEPEST, MOST_BARS, WIDTH, timeline_of
+from goldspan.web.run_details import MAX_BARS, MAX_DEPTH, TIMELINE_WIDTH, call_timeline
 
 
 def document(*calls: dict[str, Any], start_ns: int | None = None, end_ns: int | None = None) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def call(name: str = "search", begin: int | None = None, end: int | None = None,
 
 
 def test_bars_are_where_the_calls_were() -> None:
-    line = timeline_of(document(call("a", 0, 500), call("b", 500, 1000), start_ns=0, end_ns=2000))
+    line = call_timeline(document(call("a", 0, 500), call("b", 500, 1000), start_ns=0, end_ns=2000))
     assert [(bar.begins, bar.width) for bar in line.bars] == [(0, 250), (250, 250)]
     assert [(bar.number, bar.name, bar.after_ns, bar.duration_ns) for bar in line.bars] == [
         (1, "a", 0, 500),
@@ -30,38 +30,38 @@ def test_bars_are_where_the_calls_were() -> None:
 
 
 def test_without_times_nothing_is_claimed() -> None:
-    line = timeline_of(document(call("a"), call("b")))
+    line = call_timeline(document(call("a"), call("b")))
     assert [(bar.begins, bar.after_ns, bar.duration_ns) for bar in line.bars] == [(None, None, None)] * 2
     assert (line.duration_ns, line.timed) == (None, False)
 
 
 def test_a_call_that_did_not_end_has_a_beginning() -> None:
-    line = timeline_of(document(call("a", 100), call("b", end=300), start_ns=0, end_ns=1000))
+    line = call_timeline(document(call("a", 100), call("b", end=300), start_ns=0, end_ns=1000))
     first, second = line.bars
     assert (first.begins, first.after_ns, first.duration_ns) == (100, 100, None)
     assert (second.begins, second.duration_ns) == (None, None)
 
 
 def test_a_run_that_knows_no_times_is_as_long_as_its_calls() -> None:
-    assert timeline_of(document(call("a", 100, 200), call("b", 150, 400))).duration_ns == 300
+    assert call_timeline(document(call("a", 100, 200), call("b", 150, 400))).duration_ns == 300
 
 
 def test_a_moment_is_still_seen() -> None:
-    (bar,) = timeline_of(document(call("a", 10**9, 10**9), start_ns=0, end_ns=10**9)).bars
+    (bar,) = call_timeline(document(call("a", 10**9, 10**9), start_ns=0, end_ns=10**9)).bars
     assert bar.width > 0
     assert bar.begins is not None
-    assert bar.begins + bar.width == WIDTH
-    (alone,) = timeline_of(document(call("a", 5, 5))).bars
+    assert bar.begins + bar.width == TIMELINE_WIDTH
+    (alone,) = call_timeline(document(call("a", 5, 5))).bars
     assert (alone.begins, alone.duration_ns) == (0, 0)
 
 
 def test_calls_at_the_same_time_tell_of_each_other() -> None:
-    line = timeline_of(document(call("a", 0, 10, concurrent_with=[1]), call("b", 5, 15, concurrent_with=[0])))
+    line = call_timeline(document(call("a", 0, 10, concurrent_with=[1]), call("b", 5, 15, concurrent_with=[0])))
     assert [(bar.depth, bar.beside) for bar in line.bars] == [(0, (2,)), (0, (1,))]
 
 
 def test_what_an_agent_does_is_inside_of_its_call() -> None:
-    line = timeline_of(
+    line = call_timeline(
         document(
             call("ask", 0, 100, kind="agent", agent="main", concurrent_with=[1, 2]),
             call("plan", 10, 90, agent="planner", concurrent_with=[0, 2]),
@@ -78,7 +78,7 @@ def test_what_an_agent_does_is_inside_of_its_call() -> None:
 
 
 def test_tools_of_one_agent_are_beside_and_not_inside_of_one_another() -> None:
-    line = timeline_of(
+    line = call_timeline(
         document(
             call("long", 0, 100, agent="a", concurrent_with=[1]), call("short", 20, 30, agent="a", concurrent_with=[0])
         )
@@ -90,29 +90,29 @@ def test_what_lasted_as_long_or_has_no_times_is_inside_of_nothing() -> None:
     same = [call("a", 0, 10, kind="agent", concurrent_with=[1]), call("b", 0, 10, kind="agent", concurrent_with=[0])]
     unknown = [call("a", kind="agent", concurrent_with=[1]), call("b", 0, 10, concurrent_with=[0])]
     for calls in (same, unknown):
-        assert [(bar.depth, bar.beside) for bar in timeline_of(document(*calls)).bars] == [(0, (2,)), (0, (1,))]
+        assert [(bar.depth, bar.beside) for bar in call_timeline(document(*calls)).bars] == [(0, (2,)), (0, (1,))]
 
 
 def test_levels_and_bars_are_bounded() -> None:
-    many = 2 * DEEPEST
+    many = 2 * MAX_DEPTH
     nested = [
         call(f"c{at}", at, 100 - at, kind="agent", concurrent_with=[other for other in range(many) if other != at])
         for at in range(many)
     ]
-    assert max(bar.depth for bar in timeline_of(document(*nested)).bars) == DEEPEST
-    line = timeline_of(document(*[call("a", at, at + 1, concurrent_with=[MOST_BARS]) for at in range(MOST_BARS + 7)]))
-    assert (len(line.bars), line.left) == (MOST_BARS, 7)
+    assert max(bar.depth for bar in call_timeline(document(*nested)).bars) == MAX_DEPTH
+    line = call_timeline(document(*[call("a", at, at + 1, concurrent_with=[MAX_BARS]) for at in range(MAX_BARS + 7)]))
+    assert (len(line.bars), line.left) == (MAX_BARS, 7)
     assert all(bar.beside == () for bar in line.bars)
 
 
 def test_what_failed_and_what_was_only_asked_for_is_told() -> None:
-    failed, asked = timeline_of(document(call("a", error="TimeoutError"), call("b", evidence="requested"))).bars
+    failed, asked = call_timeline(document(call("a", error="TimeoutError"), call("b", evidence="requested"))).bars
     assert (failed.failed, failed.requested) == (True, False)
     assert (asked.failed, asked.requested) == (False, True)
 
 
 def test_a_run_without_calls_has_an_empty_line() -> None:
-    line = timeline_of(document(start_ns=1, end_ns=5))
+    line = call_timeline(document(start_ns=1, end_ns=5))
     assert (line.bars, line.duration_ns, line.agents, line.timed) == ((), 4, (), False)
 
 
@@ -129,9 +129,9 @@ _calls = st.builds(
 
 @given(st.lists(_calls, max_size=8), _moments, _moments)
 def test_every_bar_is_on_the_line(calls: list[dict[str, Any]], begin: int | None, end: int | None) -> None:
-    for bar in timeline_of(document(*calls, start_ns=begin, end_ns=end)).bars:
+    for bar in call_timeline(document(*calls, start_ns=begin, end_ns=end)).bars:
         if bar.begins is not None:
             assert bar.begins >= 0
             assert bar.width > 0
-            assert bar.begins + bar.width <= WIDTH
-        assert 0 <= bar.depth <= DEEPEST
+            assert bar.begins + bar.width <= TIMELINE_WIDTH
+        assert 0 <= bar.depth <= MAX_DEPTH

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate, load_goldens
 from goldspan.model import Health
 from goldspan.store import RunFilter, SqliteStore, open_store
-from goldspan.store.documents import run_of, stored_document
-from goldspan.web import uncovered as view
-from goldspan.web.similar import groups, masked
-from goldspan.web.site import Site
-from goldspan.web.texts import visible
-from goldspan.web.uncovered import draft_of, uncovered
+from goldspan.store.run_records import evaluation_to_document, run_from_document
+from goldspan.web import unmatched_requests as view
+from goldspan.web.display_text import escape_invisible
+from goldspan.web.pages import Pages
+from goldspan.web.unmatched_requests import draft_stored_run, group_similar, mask_variables, unmatched_requests
 
 NONE = Goldens()
 
@@ -36,11 +35,11 @@ def asked(number: int, text: str | None, calls: str = "", **told: Any) -> Evalua
 
 
 def document(run: Run, *, values: bool = True) -> dict[str, Any]:
-    return stored_document(evaluate(run, NONE), keep_arguments=values)
+    return evaluation_to_document(evaluate(run, NONE), keep_arguments=values)
 
 
 def page(store: SqliteStore, *, is_live: bool = False) -> str:
-    answer = Site(store, goldens=lambda: None, is_live=is_live).uncovered(())
+    answer = Pages(store, goldens=lambda: None, is_live=is_live).uncovered(())
     assert answer.status == 200
     return answer.body
 
@@ -63,7 +62,7 @@ def page(store: SqliteStore, *, is_live: bool = False) -> str:
     ],
 )
 def test_what_varies_in_a_request_is_left_out(text: str | None, left: str) -> None:
-    assert masked(text) == left
+    assert mask_variables(text) == left
 
 
 def test_texts_that_differ_in_a_word_or_two_are_one_group() -> None:
@@ -75,11 +74,11 @@ def test_texts_that_differ_in_a_word_or_two_are_one_group() -> None:
         "cancel my subscription!",
         "What is the weather?",
     ]
-    assert sorted(groups(texts)) == [[0, 2, 3], [1, 4], [5]]
+    assert sorted(group_similar(texts)) == [[0, 2, 3], [1, 4], [5]]
 
 
 def test_texts_that_ask_for_other_things_stay_apart() -> None:
-    assert len(groups(["cancel my order 7", "cancel my flight 7", "refund my order 7", None, "", "?!"])) == 4
+    assert len(group_similar(["cancel my order 7", "cancel my flight 7", "refund my order 7", None, "", "?!"])) == 4
 
 
 words = st.lists(
@@ -90,12 +89,12 @@ words = st.lists(
 @given(st.lists(words | st.none() | st.text(max_size=9), max_size=25), st.randoms(use_true_random=False))
 def test_groups_do_not_depend_on_the_order_of_the_texts(texts: list[str | None], chance: random.Random) -> None:
     def parts(given: Sequence[str | None]) -> list[list[str]]:
-        return sorted(sorted(repr(given[at]) for at in group) for group in groups(given))
+        return sorted(sorted(repr(given[at]) for at in group) for group in group_similar(given))
 
     shuffled = texts.copy()
     chance.shuffle(shuffled)
     assert parts(texts) == parts(shuffled)
-    assert sorted(at for group in groups(texts) for at in group) == list(range(len(texts)))
+    assert sorted(at for group in group_similar(texts) for at in group) == list(range(len(texts)))
 
 
 def test_long_texts_are_told_apart_by_their_end() -> None:
@@ -103,7 +102,7 @@ def test_long_texts_are_told_apart_by_their_end() -> None:
     asked_ = [
         f"{preamble}{question}" for question in ("What does it cost?" * 6, "Who wrote it, and when, and why so?" * 4)
     ]
-    assert len(groups(asked_)) == 2
+    assert len(group_similar(asked_)) == 2
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
@@ -122,7 +121,7 @@ def test_a_group_tells_how_many_what_they_ask_and_what_most_of_them_called(store
             component,
         ]
     )
-    found = uncovered(store)
+    found = unmatched_requests(store)
     assert (found.total, found.looked_at, found.covered, found.left_groups, found.left_runs) == (9, 9, 1, 0, 0)
     first, *others = found.groups
     assert (first.count, first.tools, first.tools_count, first.sequences) == (7, ("find", "cancel"), 6, 2)
@@ -136,17 +135,17 @@ def test_a_group_tells_how_many_what_they_ask_and_what_most_of_them_called(store
 
 def test_only_runs_that_are_meant_are_looked_at(store: SqliteStore) -> None:
     store.submit_many([asked(1, "Hello", agent="a"), asked(2, "Hello", agent="b"), asked(3, "Bye", unit="component")])
-    found = uncovered(store, RunFilter(agent="b"))
+    found = unmatched_requests(store, RunFilter(agent="b"))
     assert (found.total, [each.run_id for each in found.groups[0].examples]) == (1, ["run-2"])
-    assert [group.typical for group in uncovered(store, RunFilter(unit="component")).groups] == ["Bye"]
+    assert [group.typical for group in unmatched_requests(store, RunFilter(unit="component")).groups] == ["Bye"]
 
 
 def test_only_the_newest_are_looked_at_and_the_page_says_so(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "LOOKED_AT", 10)
+    monkeypatch.setattr(view, "MAX_REQUESTS", 10)
     store.submit_many(asked(number, f"{'abcdefghijklmnopqrstuvwxyz'[number]} " * 9) for number in range(26))
-    found = uncovered(store)
+    found = unmatched_requests(store)
     assert (found.total, found.looked_at, len(found.groups)) == (26, 10, 10)
     assert {group.typical and group.typical[0] for group in found.groups} == set("qrstuvwxyz")
     assert "The newest 10 are grouped" in page(store)
@@ -156,7 +155,7 @@ def test_small_groups_beyond_the_largest_are_counted(store: SqliteStore) -> None
     chance = random.Random(3)
     texts = ["".join(chance.choices("abcdefghij", k=30)) for _ in range(50)]
     store.submit_many(asked(number, text) for number, text in enumerate([*texts, "Same", "Same"]))
-    found = uncovered(store)
+    found = unmatched_requests(store)
     assert (len(found.groups), found.left_groups, found.left_runs) == (40, 11, 11)
     assert (found.groups[0].count, found.groups[0].sequences) == (2, 1)
     shown = page(store)
@@ -166,7 +165,7 @@ def test_small_groups_beyond_the_largest_are_counted(store: SqliteStore) -> None
 
 def test_a_long_sequence_is_told_in_brief_and_its_draft_stands_at_the_run(store: SqliteStore) -> None:
     store.submit(asked(1, "Do it all", " ".join(f"tool_number_{number}" for number in range(500))))
-    (group,) = uncovered(store).groups
+    (group,) = unmatched_requests(store).groups
     assert (len(group.tools), group.tools_left, group.draft) == (12, 488, None)
     assert "it stands at the run" in page(store)
 
@@ -176,22 +175,22 @@ def test_a_long_sequence_is_told_in_brief_and_its_draft_stands_at_the_run(store:
 
 def test_a_draft_states_arguments_where_they_are_kept() -> None:
     run = Run("r", input="Hi", tool_calls=(ToolCall("a", arguments={"x": 1}), ToolCall("b", arguments=[1])))
-    kept = draft_of(document(run))
+    kept = draft_stored_run(document(run))
     assert kept.text.endswith("tools: [a, b]\n")
     assert kept.with_arguments is not None
     assert kept.with_arguments.endswith("tools: [{name: a, arguments: {x: 1}}, b]\n")
-    assert draft_of(document(run, values=False)).with_arguments is None
+    assert draft_stored_run(document(run, values=False)).with_arguments is None
 
 
 @pytest.mark.parametrize("arguments", [[1, 2], {"x": "y" * 30_000}])
 def test_arguments_that_cannot_be_stated_or_are_too_many_make_no_second_draft(arguments: Any) -> None:
-    assert draft_of(document(Run("r", tool_calls=(ToolCall("a", arguments=arguments),)))).with_arguments is None
+    assert draft_stored_run(document(Run("r", tool_calls=(ToolCall("a", arguments=arguments),)))).with_arguments is None
 
 
 def test_a_draft_of_an_input_that_was_cut_off_finds_the_whole_one(tmp_path: Path) -> None:
     whole = "Tell me everything about " + "it " * 2000
     path = tmp_path / "draft.yaml"
-    path.write_text(draft_of(document(Run("r", input=whole))).text)
+    path.write_text(draft_stored_run(document(Run("r", input=whole))).text)
     assert evaluate(Run("s", input=whole), load_goldens(path)).passed
 
 
@@ -206,13 +205,13 @@ def test_a_draft_is_shown_as_it_is_and_holds_for_its_run(
 ) -> None:
     made = tuple(ToolCall(name, arguments=arguments) for name, arguments in calls)
     stored = document(Run("r", input=text, tool_calls=made))
-    draft = draft_of(stored)
+    draft = draft_stored_run(stored)
     path = tmp_path_factory.mktemp("drafts") / "draft.yaml"
     for written in filter(None, (draft.text, draft.with_arguments)):
-        assert visible(written) == written
+        assert escape_invisible(written) == written
         path.write_text(written, encoding="utf-8")
         (golden,) = load_goldens(path)
-        assert evaluate(run_of(stored), golden).passed
+        assert evaluate(run_from_document(stored), golden).passed
 
 
 # --- as it is shown ---------------------------------------------------------------------------------------------------
@@ -236,10 +235,12 @@ def test_hostile_requests_are_shown_as_text(store: SqliteStore) -> None:
 
 def test_what_is_amiss_with_the_capture_is_told_with_what_to_do(store: SqliteStore) -> None:
     store.submit_many([asked(1, None, health=Health(content_off=True)), asked(2, None), asked(3, "Hi")])
-    found = uncovered(store)
+    found = unmatched_requests(store)
     assert found.health == []
     store.submit(asked(4, None, health=Health(content_off=True)))
-    assert [(hint.found, groups_) for hint, groups_ in uncovered(store).health] == [("no content recorded", 1)]
+    assert [(hint.summary, groups_) for hint, groups_ in unmatched_requests(store).health] == [
+        ("no content recorded", 1)
+    ]
     assert "no content recorded" in page(store)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from goldspan.web.assets import FOLDER, asset, asset_address, asset_text
+from goldspan.web.page_templates import ASSETS_PATH, asset_address, asset_text, load_asset
 
 FOLDER_OF_OTHERS = files("goldspan.web") / "assets" / "vendor"
 README = (FOLDER_OF_OTHERS / "README.md").read_text(encoding="utf-8")
@@ -49,15 +49,15 @@ def test_files_say_the_version_that_is_listed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_address_of_a_file_changes_with_it(name: str) -> None:
-    found = asset(name)
+    found = load_asset(name)
     assert found is not None
     assert found.version == sha256(found.body).hexdigest()[:12]
-    assert asset_address(name) == f"{FOLDER}{name}?v={found.version}"
+    assert asset_address(name) == f"{ASSETS_PATH}{name}?v={found.version}"
 
 
 @pytest.mark.parametrize("name", ["", "vendor/htmx.min.js", "../site.py", "README.md", "page.css\n", "PAGE.CSS"])
 def test_no_other_file_is_read(name: str) -> None:
-    assert asset(name) is None
+    assert load_asset(name) is None
 
 
 def test_nothing_is_fetched_from_elsewhere() -> None:

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway_serving import PATIENCE_S, eventually
 from goldspan import Goldens, Run, evaluate
 from goldspan.store import open_store
-from pages import View, store_in, viewing
+from support.gateway_process import PATIENCE_S, eventually
+from support.page_server import View, store_in, viewing
 
 
 @pytest.fixture(scope="module")

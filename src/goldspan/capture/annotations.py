@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,15 +16,124 @@ from opentelemetry.trace import SpanContext, get_current_span
 from opentelemetry.util.types import AttributeValue
 
 from goldspan import semconv
-from goldspan._guard import guard
-from goldspan.capture.serialization import to_json
-from goldspan.capture.shapes import clipped
+from goldspan._guard import suppress_errors
+from goldspan.capture.bounded_json import to_json
+from goldspan.capture.span_attributes import truncate_text
 from goldspan.errors import ConfigurationError
-from goldspan.goldens.words import shown
+from goldspan.goldens.spelling import short_repr
+from goldspan.model import ABSENT, ONCE, AnyOf, ExpectedItem, ExpectedTool, Parallel, Times, ToolDefinition
+from goldspan.model.value_matchers import MATCHER_KEYS, MATCHERS, Equal
 
 if TYPE_CHECKING:
     from goldspan.model import ToolDefinition
-    from goldspan.scoring.calls import ToolLike
+    from goldspan.scoring.coercion import ToolLike
+
+_MATCHER_KEYS = frozenset(MATCHER_KEYS.values())
+
+
+def encode_expected_tools(expected: object) -> list[Any]:
+    """A list of expected tools as a golden's `tools` has it. Raises `ConfigurationError` for what is none.
+
+    What dictionaries say is not looked at: whoever finds the golden of a run says what is wrong with them.
+    """
+    return [_encode_expected(item) for item in _require_list(expected, "expected tools")]
+
+
+def encode_tool_definitions(tools: object) -> list[Any]:
+    """A list of tools that are offered, each a name or a definition. Raises `ConfigurationError` for what is none."""
+    return [_encode_definition(tool) for tool in _require_list(tools, "available tools")]
+
+
+def _require_list(value: object, what: str) -> Iterable[Any]:
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        raise ConfigurationError(f"{what} are a list, not {short_repr(value)}")
+    return value
+
+
+def _encode_expected(item: object) -> Any:
+    if isinstance(item, ExpectedTool | AnyOf | Parallel):
+        return _encode_item(item)
+    if isinstance(item, Mapping):
+        return _encode_matchers(item)
+    if isinstance(item, str) and item:
+        return item
+    raise ConfigurationError(f"an expected tool is a name, a dictionary or an ExpectedTool, not {short_repr(item)}")
+
+
+def _encode_item(item: ExpectedItem) -> Any:
+    if isinstance(item, Parallel):
+        return {"parallel": [_encode_item(each) for each in item.items]}
+    if isinstance(item, AnyOf):
+        options = [[_encode_item(each) for each in option] for option in item.options]
+        return {
+            "any_of": [option[0] if len(option) == 1 else option for option in options],
+            **_encode_times(item.times),
+        }
+    said = {
+        "arguments": None
+        if item.arguments is None
+        else {key: _encode_literal(value) for key, value in item.arguments.items()},
+        "server": item.server,
+        "match": item.match if item.match != "exact" else None,
+        "ignore": list(item.ignore) or None,
+        "defaults": dict(item.defaults) or None,
+        "agent": item.agent,
+    }
+    words = {key: value for key, value in said.items() if value is not None} | _encode_times(item.times)
+    if item.result is not ABSENT:
+        words["result"] = _encode_literal(item.result)
+    return {"name": item.name, **words} if words else item.name
+
+
+def _encode_times(times: Times) -> dict[str, Any]:
+    if times == ONCE:
+        return {}
+    if times == Times(0, 1):
+        return {"optional": True}
+    if times.least == times.most:
+        return {"times": times.most}
+    return {"times": {"min": times.least} if times.most is None else {"min": times.least, "max": times.most}}
+
+
+def _encode_literal(value: Any) -> Any:
+    """A value that is meant as it is, unless it is a matcher; data that look like one are marked as data."""
+    if isinstance(value, MATCHERS):
+        return _encode_matchers(value)
+    if isinstance(value, Mapping):
+        return (
+            {"equal": dict(value)}
+            if _MATCHER_KEYS & value.keys()
+            else {key: _encode_literal(each) for key, each in value.items()}
+        )
+    return [_encode_literal(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _encode_matchers(value: Any) -> Any:
+    """A value with matchers in it as a golden file writes them."""
+    if isinstance(value, ExpectedTool | AnyOf | Parallel):
+        return _encode_item(value)
+    if isinstance(value, MATCHERS):
+        said = {field.name: getattr(value, field.name) for field in fields(value)}
+        word, *options = said or {"": True}
+        inner = said.get(word, True)
+        told = {MATCHER_KEYS[type(value)]: inner if isinstance(value, Equal) else _encode_literal(inner)}
+        return told | {option: said[option] for option in options if said[option] is not None}
+    if isinstance(value, Mapping):
+        return {key: _encode_matchers(each) for key, each in value.items()}
+    return [_encode_matchers(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _encode_definition(tool: object) -> Any:
+    if isinstance(tool, str) and tool:
+        return {"type": "function", "name": tool}
+    if isinstance(tool, Mapping):
+        return tool
+    if isinstance(tool, ToolDefinition):
+        said = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+        hints = {} if tool.read_only is None else {"annotations": {"readOnlyHint": tool.read_only}}
+        return {"type": "function", **{key: value for key, value in said.items() if value is not None}, **hints}
+    raise ConfigurationError(f"an available tool is a name, a dictionary or a ToolDefinition, not {short_repr(tool)}")
+
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, ..., Any] | staticmethod[..., Any]")
 
@@ -64,7 +173,7 @@ def update_current_span(
         "available_tools": available_tools,
         "metadata": metadata,
     }
-    span.set_attributes(_written(said))
+    span.set_attributes(_encode_annotations(said))
 
 
 class expect:  # noqa: N801 - reads as a statement: `with goldspan.expect(golden="refund"):`
@@ -98,30 +207,30 @@ class expect:  # noqa: N801 - reads as a statement: `with goldspan.expect(golden
             raise ConfigurationError(
                 "@goldspan.expect says what is expected: the id of a golden, as in @goldspan.expect('refund'), or tools"
             )
-        self._attributes = _written({"golden": golden, "expected_tools": tools, "metadata": metadata})
+        self._attributes = _encode_annotations({"golden": golden, "expected_tools": tools, "metadata": metadata})
 
     def __enter__(self) -> None:
-        global in_use
-        in_use = True
+        global has_expectations
+        has_expectations = True
         here = get_current()
-        entered_in = get_current_span(here).get_span_context().span_id
-        around = here.get(_EXPECTED)
+        parent_span_id = get_current_span(here).get_span_context().span_id
+        around = here.get(_EXPECTATION_KEY)
         attributes = self._attributes
-        if isinstance(around, _Expected) and around.entered_in == entered_in:
+        if isinstance(around, _ActiveExpectation) and around.parent_span_id == parent_span_id:
             attributes = {**around.attributes, **attributes}
-        inside = set_value(_EXPECTED, _Expected(attributes, entered_in), here)
+        inside = set_value(_EXPECTATION_KEY, _ActiveExpectation(attributes, parent_span_id), here)
         if semconv.GOLDEN_ID in self._attributes:
             inside = baggage.set_baggage(semconv.GOLDEN_ID, self._attributes[semconv.GOLDEN_ID], inside)
-        _entered.set((*_entered.get(), (self, attach(inside))))
+        _entered_blocks.set((*_entered_blocks.get(), (self, attach(inside))))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        entered = _entered.get()
+        entered = _entered_blocks.get()
         at = next((at for at in reversed(range(len(entered))) if entered[at][0] is self), None)
         if at is not None:  # otherwise it was entered in another context, which ended with its thread or task
             detach(entered[at][1])
-            _entered.set(entered[:at] + entered[at + 1 :])
+            _entered_blocks.set(entered[:at] + entered[at + 1 :])
 
     async def __aenter__(self) -> None:
         self.__enter__()
@@ -135,7 +244,7 @@ class expect:  # noqa: N801 - reads as a statement: `with goldspan.expect(golden
         """The function with a block around each of its calls."""
         if isinstance(function, (classmethod, staticmethod)):
             return cast(F, type(function)(self(function.__func__)))
-        _check(function)
+        _check_decoratable(function)
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -153,36 +262,36 @@ class expect:  # noqa: N801 - reads as a statement: `with goldspan.expect(golden
         return cast(F, called)
 
 
-_entered: ContextVar[tuple[tuple[expect, Any], ...]] = ContextVar("goldspan-entered", default=())
+_entered_blocks: ContextVar[tuple[tuple[expect, Any], ...]] = ContextVar("goldspan-entered", default=())
 """The blocks that were entered here, each with what its end gives back. Threads and tasks may share a block, and each
 of them ends its own."""
 
 
-def _check(function: object) -> None:
+def _check_decoratable(function: object) -> None:
     """Refuse what cannot be called inside a block."""
     if inspect.isclass(function) or not callable(function):
         raise ConfigurationError(
-            f"@goldspan.expect is for functions and methods, not for {shown(function)}; "
+            f"@goldspan.expect is for functions and methods, not for {short_repr(function)}; "
             "decorate a class's methods one by one"
         )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(
-            f"@goldspan.expect is for functions and coroutine functions, and {shown(function)} is a generator; "
+            f"@goldspan.expect is for functions and coroutine functions, and {short_repr(function)} is a generator; "
             "put `with goldspan.expect(...):` around the loop that consumes it"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Expected:
+class _ActiveExpectation:
     """What a block says, as it stands in the context."""
 
     attributes: Attributes
-    entered_in: int
+    parent_span_id: int
     """The id of the span that was current when the block was entered, 0 for none: only its children are outermost."""
 
 
-_EXPECTED = create_key("goldspan-expected")
-in_use = False
+_EXPECTATION_KEY = create_key("goldspan-expected")
+has_expectations = False
 """Whether this process has ever said what it expects: most never do, and each of their spans would be asked."""
 
 
@@ -194,11 +303,11 @@ def expected_attributes(context: Context | None, parent: SpanContext | None) -> 
     change it.
     """
     inside = parent is not None and not parent.is_remote
-    if inside and not in_use:
+    if inside and not has_expectations:
         return None
     here = get_current() if context is None else context
-    expected = here.get(_EXPECTED)
-    if isinstance(expected, _Expected) and (parent is None or parent.span_id == expected.entered_in):
+    expected = here.get(_EXPECTATION_KEY)
+    if isinstance(expected, _ActiveExpectation) and (parent is None or parent.span_id == expected.parent_span_id):
         return expected.attributes
     if inside:
         return None
@@ -209,76 +318,78 @@ def expected_attributes(context: Context | None, parent: SpanContext | None) -> 
 # --- as attributes ----------------------------------------------------------------------------------------------------
 
 
-def _written(said: Mapping[str, object]) -> Attributes:
+def _encode_annotations(annotations: Mapping[str, object]) -> Attributes:
     """What is said as attributes of a span; what cannot be written is reported and left out."""
     attributes: Attributes = {}
-    for what, value in said.items():
+    for what, value in annotations.items():
         if value is not None:
-            write, guarded = _WRITERS[what]
+            write, guarded = _ENCODERS[what]
             with guarded:
                 attributes.update(write(value))
     return attributes
 
 
-def _input(value: object) -> Attributes:
-    return {semconv.INPUT: _text(value)}
+def _input_attribute(value: object) -> Attributes:
+    return {semconv.INPUT: _encode_text(value)}
 
 
-def _output(value: object) -> Attributes:
-    return {semconv.OUTPUT: _text(value)}
+def _output_attribute(value: object) -> Attributes:
+    return {semconv.OUTPUT: _encode_text(value)}
 
 
-def _text(value: object) -> str:
-    return clipped(_whole(value)) if isinstance(value, str) else to_json(value)
+def _encode_text(value: object) -> str:
+    return truncate_text(_replace_surrogates(value)) if isinstance(value, str) else to_json(value)
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """The text as UTF-8 can hold it: exporters leave out an attribute with half a surrogate pair in it."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _golden(value: object) -> Attributes:
+def _golden_attribute(value: object) -> Attributes:
     if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"a golden is named by its id, a text, not by {shown(value)}")
-    return {semconv.GOLDEN_ID: _whole(value)}
+        raise ConfigurationError(f"a golden is named by its id, a text, not by {short_repr(value)}")
+    return {semconv.GOLDEN_ID: _replace_surrogates(value)}
 
 
-def _expected_tools(value: object) -> Attributes:
-    from goldspan.capture.wording import expected_words
+def _expected_tools_attribute(value: object) -> Attributes:
 
-    return {semconv.EXPECTED_TOOLS: to_json(expected_words(value))}
-
-
-def _available_tools(value: object) -> Attributes:
-    from goldspan.capture.wording import definition_words
-
-    return {semconv.TOOL_DEFINITIONS: to_json(definition_words(value))}
+    return {semconv.EXPECTED_TOOLS: to_json(encode_expected_tools(value))}
 
 
-def _metadata(value: object) -> Attributes:
+def _available_tools_attribute(value: object) -> Attributes:
+
+    return {semconv.TOOL_DEFINITIONS: to_json(encode_tool_definitions(value))}
+
+
+def _metadata_attributes(value: object) -> Attributes:
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"metadata is a dictionary, not {shown(value)}")
-    return {_whole(f"{semconv.METADATA_PREFIX}{key}"): _scalar(each) for key, each in value.items() if each is not None}
+        raise ConfigurationError(f"metadata is a dictionary, not {short_repr(value)}")
+    return {
+        _replace_surrogates(f"{semconv.METADATA_PREFIX}{key}"): _encode_scalar(each)
+        for key, each in value.items()
+        if each is not None
+    }
 
 
-def _scalar(value: object) -> AttributeValue:
+def _encode_scalar(value: object) -> AttributeValue:
     if isinstance(value, int) and not -_INT64 <= value < _INT64:
         return to_json(value)
-    return value if isinstance(value, bool | int | float) else _text(value)
+    return value if isinstance(value, bool | int | float) else _encode_text(value)
 
 
 _INT64 = 1 << 63
 """OTLP has no greater numbers."""
 
 
-_WRITERS: Mapping[str, tuple[Callable[[object], Attributes], guard]] = {
-    what: (write, guard(f"write {what} on a span"))
+_ENCODERS: Mapping[str, tuple[Callable[[object], Attributes], suppress_errors]] = {
+    what: (write, suppress_errors(f"write {what} on a span"))
     for what, write in (
-        ("input", _input),
-        ("output", _output),
-        ("expected_tools", _expected_tools),
-        ("golden", _golden),
-        ("available_tools", _available_tools),
-        ("metadata", _metadata),
+        ("input", _input_attribute),
+        ("output", _output_attribute),
+        ("expected_tools", _expected_tools_attribute),
+        ("golden", _golden_attribute),
+        ("available_tools", _available_tools_attribute),
+        ("metadata", _metadata_attributes),
     )
 }

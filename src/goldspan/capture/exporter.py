@@ -6,51 +6,134 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from goldspan._guard import guard, report
+from goldspan._guard import report_error, suppress_errors
 from goldspan.capture import providers
-from goldspan.capture.gathering import Gathering, Spans
+from goldspan.capture.environment import EnvironmentSettings, read_environment
 from goldspan.capture.processor import ScoringProcessor
-from goldspan.capture.settings import Settings, from_environment
-from goldspan.capture.setup import Instrumentation, instrument, processor_from, reason_to_stay_off, starting
-from goldspan.capture.sources import GoldensLike
+from goldspan.capture.processor_options import GoldensLike
+from goldspan.capture.setup import Instrumentation, build_processor, disabled_reason, instrument, startup_lock
 from goldspan.errors import GoldspanError
 from goldspan.online import Limits
 from goldspan.online.sampling import ExportSampling
-from goldspan.sinks import Losses
-from goldspan.sinks.forking import renew_in_forked_children
+from goldspan.sinks import DropCounters
+from goldspan.sinks.fork_safety import renew_after_fork
+
+SpanTree = list[ReadableSpan]
+
+
+class TraceReassembler:
+    """Spans of one process that wait for their local root: one without a parent, or with a parent in another process.
+
+    At most `max_spans` wait, and those of one trace for at most `idle` seconds after the last of them came: then they
+    come out as they are. A span that comes after its tree has come out does not wait.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._pending: OrderedDict[int, SpanTree] = OrderedDict()
+        self._last_arrival: dict[int, float] = {}
+        self._size = 0
+        self._released_ids: OrderedDict[int, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of spans that wait."""
+        return self._size
+
+    def empty_copy(self) -> TraceReassembler:
+        """One with the same limits and nothing in it."""
+        return TraceReassembler(self._limits)
+
+    def add(self, spans: Iterable[ReadableSpan], now: float) -> Iterator[SpanTree]:
+        """Take in a batch; what is complete by it, or will wait no longer, a trace at a time and parents first."""
+        touched: dict[int, None] = {}
+        for span in spans:
+            trace_id = span.context.trace_id
+            self._pending.setdefault(trace_id, []).append(span)
+            self._pending.move_to_end(trace_id)
+            self._last_arrival[trace_id] = now
+            self._size += 1
+            touched[trace_id] = None
+        for trace_id in touched:
+            if rooted := self._complete_spans(self._pending[trace_id]):
+                yield self._release_spans(trace_id, rooted)
+        while self._pending and self._is_overdue(next(iter(self._pending)), now):
+            yield self._release_trace(next(iter(self._pending)))
+
+    def release_all(self) -> Iterator[SpanTree]:
+        """Everything that still waits."""
+        while self._pending:
+            yield self._release_trace(next(iter(self._pending)))
+
+    def _is_overdue(self, trace_id: int, now: float) -> bool:
+        return self._size > self._limits.max_spans or now - self._last_arrival[trace_id] >= self._limits.idle
+
+    def _complete_spans(self, waiting: SpanTree) -> SpanTree:
+        """The spans that hang, over however many others, from a local root or from one that has come out already."""
+        children: dict[int, SpanTree] = {}
+        found: SpanTree = []
+        for span in waiting:
+            if span.parent is None or span.parent.is_remote or span.parent.span_id in self._released_ids:
+                found.append(span)
+            else:
+                children.setdefault(span.parent.span_id, []).append(span)
+        for span in found:  # grows while it is gone through
+            found.extend(children.pop(span.context.span_id, ()))
+        return found
+
+    def _release_trace(self, trace_id: int) -> SpanTree:
+        waiting = self._pending[trace_id]
+        ids = {span.context.span_id for span in waiting}
+        tops = [span for span in waiting if span.parent is None or span.parent.span_id not in ids]
+        self._released_ids.update(dict.fromkeys(span.parent.span_id for span in tops if span.parent is not None))
+        return self._release_spans(trace_id, self._complete_spans(waiting) or waiting)
+
+    def _release_spans(self, trace_id: int, given: SpanTree) -> SpanTree:
+        ids = dict.fromkeys(span.context.span_id for span in given)
+        left = [span for span in self._pending[trace_id] if span.context.span_id not in ids]
+        self._size -= len(self._pending[trace_id]) - len(left)
+        if left:
+            self._pending[trace_id] = left
+        else:
+            del self._pending[trace_id], self._last_arrival[trace_id]
+        self._released_ids.update(ids)
+        while len(self._released_ids) > self._limits.max_spans:
+            self._released_ids.popitem(last=False)
+        return given
+
 
 _STARTING = "start from the environment, and scores nothing"
-_HANDING_ON = "hand spans on: no span of this process is exported, and nothing is scored"
+_FORWARDING = "hand spans on: no span of this process is exported, and nothing is scored"
 
 _log = logging.getLogger("goldspan")
-_SCORING = guard("score exported spans")
+_SCORING = suppress_errors("score exported spans")
 
 T = TypeVar("T")
 
 _exporters: weakref.WeakSet[ScoringExporter] = weakref.WeakSet()
 
 
-def start() -> None:
+def start_from_environment() -> None:
     """Score this process, whose providers the environment has made: at the exporter's tracer provider, if one was made.
 
     Nothing raises: what is set up wrongly is counted, logged as one error, and nothing is scored.
     """
     try:
         if made := next(iter(_exporters), None):
-            made.attend(trace.get_tracer_provider())
+            made.attach_to_provider(trace.get_tracer_provider())
             return
-        settings = from_environment()
+        settings = read_environment()
         if settings.enabled or (settings.enabled is None and settings.goldens):
             instrument()
     except Exception as error:  # noqa: BLE001 - the program would be left without its other instrumentation
-        _tell(error, _STARTING)
+        _report_failure(error, _STARTING)
 
 
 class ScoringExporter(SpanExporter):
@@ -67,87 +150,87 @@ class ScoringExporter(SpanExporter):
 
     def __init__(self, goldens: GoldensLike = None, *, then: SpanExporter | str | None = None) -> None:
         self._goldens = goldens
-        self._off = False
-        self._attended = False
+        self._is_off = False
+        self._is_attached = False
         self._processor: ScoringProcessor | None = None
-        self._gathering = Gathering(Limits())
-        self._copies = _Copies()
+        self._reassembler = TraceReassembler(Limits())
+        self._copies = _EnrichedCopies()
         self._sampling = ExportSampling()
-        self._behind = [then] if isinstance(then, SpanExporter) else self._named(then)
-        if not self._behind and not self._off:
+        self._downstream = [then] if isinstance(then, SpanExporter) else self._load_downstream(then)
+        if not self._downstream and not self._is_off:
             _log.warning(
                 "goldspan: nothing stands behind OTEL_TRACES_EXPORTER=goldspan to receive the spans and what is put on "
                 "them; set OTEL_EXPORTER_OTLP_ENDPOINT, or %s to an exporter's name",
                 providers.THEN_EXPORTER,
             )
         self.renew()
-        renew_in_forked_children(self)
+        renew_after_fork(self)
         _exporters.add(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child: what waits is the parent's, and so is perhaps the lock."""
         self._lock = threading.Lock()
-        self._gathering = self._gathering.renewed()
+        self._reassembler = self._reassembler.empty_copy()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Score what is complete, and hand the spans on."""
         with self._lock:
-            if self._attended:  # the processor has them already
+            if self._is_attached:  # the processor has them already
                 return SpanExportResult.SUCCESS
             with _SCORING:
-                for tree in self._trees(spans):
-                    self._score(tree)
-            copies = self._copies.take()
-        kept = [copies.get(id(span), span) for span in spans if self._sampling.exports(span.context.trace_id)]
+                for tree in self._complete_trees(spans):
+                    self._replay_tree(tree)
+            copies = self._copies.drain()
+        kept = [copies.get(id(span), span) for span in spans if self._sampling.should_export(span.context.trace_id)]
         if spans and not kept:
             return SpanExportResult.SUCCESS
-        results = [exporter.export(kept) for exporter in self._behind]
+        results = [exporter.export(kept) for exporter in self._downstream]
         return SpanExportResult.FAILURE if SpanExportResult.FAILURE in results else SpanExportResult.SUCCESS
 
-    def attend(self, provider: Any) -> None:
+    def attach_to_provider(self, provider: Any) -> None:
         """Score at the tracer provider from now on, where spans are seen as they start and end."""
         provider.force_flush()
         with self._lock:
-            if self._off:
+            if self._is_off:
                 return
-            self._finish()
-            made = self._attempt(lambda: self._instrument(from_environment()))
-            self._attended = made is not None and made.added
+            self._score_pending()
+            made = self._attempt(lambda: self._instrument_provider(read_environment()))
+            self._is_attached = made is not None and made.added_processor
 
     def shutdown(self) -> None:
         """Score what waits, and shut down the exporters behind, unless they are the processor's now."""
         with self._lock:
-            if self._attended:
+            if self._is_attached:
                 return
-            self._finish()
-        for exporter in self._behind:
+            self._score_pending()
+        for exporter in self._downstream:
             exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Flush the exporters behind. What waits for its local root waits on."""
-        flushed = [] if self._attended else [exporter.force_flush(timeout_millis) for exporter in self._behind]
+        flushed = [] if self._is_attached else [exporter.force_flush(timeout_millis) for exporter in self._downstream]
         return all(flushed)
 
-    def _trees(self, spans: Sequence[ReadableSpan]) -> Iterable[Spans]:
-        if self._processor is None and not self._off:
-            self._processor = self._attempt(lambda: self._make(from_environment()))
-        return () if self._processor is None else self._gathering.add(spans, time.monotonic())
+    def _complete_trees(self, spans: Sequence[ReadableSpan]) -> Iterable[SpanTree]:
+        if self._processor is None and not self._is_off:
+            self._processor = self._attempt(lambda: self._build_processor(read_environment()))
+        return () if self._processor is None else self._reassembler.add(spans, time.monotonic())
 
-    def _instrument(self, settings: Settings) -> Instrumentation | None:
+    def _instrument_provider(self, settings: EnvironmentSettings) -> Instrumentation | None:
         if settings.enabled is False:
             return None
-        return instrument(self._goldens, then=providers.in_batches(self._behind))
+        return instrument(self._goldens, then=providers.batch_processor(self._downstream))
 
-    def _make(self, settings: Settings) -> ScoringProcessor | None:
-        with starting:
-            if settings.enabled is False or reason_to_stay_off(settings) is not None:
+    def _build_processor(self, settings: EnvironmentSettings) -> ScoringProcessor | None:
+        with startup_lock:
+            if settings.enabled is False or disabled_reason(settings) is not None:
                 return None
-            self._gathering = Gathering(Limits(**settings.said("limits")))
-            processor = processor_from(settings, self._goldens, then=self._copies, background=False)
+            self._reassembler = TraceReassembler(Limits(**settings.arguments_for("limits")))
+            processor = build_processor(settings, self._goldens, then=self._copies, background=False)
         self._sampling = ExportSampling(1.0 if settings.export_sample is None else settings.export_sample)
         return processor
 
-    def _score(self, tree: Spans) -> None:
+    def _replay_tree(self, tree: SpanTree) -> None:
         """Let the processor see a tree of spans, parents first, as if it happened now."""
         assert self._processor is not None
         for span in tree:
@@ -157,28 +240,28 @@ class ScoringExporter(SpanExporter):
             self._copies.original = span
             self._processor.on_end(span)
 
-    def _finish(self) -> None:
+    def _score_pending(self) -> None:
         if self._processor is not None:
             with _SCORING:
-                for tree in self._gathering.release():
-                    self._score(tree)
+                for tree in self._reassembler.release_all():
+                    self._replay_tree(tree)
                 self._processor.shutdown()
             self._processor = None
 
-    def _named(self, then: str | None) -> list[SpanExporter]:
+    def _load_downstream(self, then: str | None) -> list[SpanExporter]:
         names = None if then is None else [name.strip() for name in then.split(",")]
-        return self._attempt(lambda: providers.span_exporters_behind(names), _HANDING_ON) or []
+        return self._attempt(lambda: providers.downstream_span_exporters(names), _FORWARDING) or []
 
-    def _attempt(self, make: Callable[[], T], doing: str = _STARTING) -> T | None:
+    def _attempt(self, make: Callable[[], T], action: str = _STARTING) -> T | None:
         try:
             return make()
         except Exception as error:  # noqa: BLE001 - an exporter of another package may raise anything when it is made
-            self._off = True
-            _tell(error, doing)
+            self._is_off = True
+            _report_failure(error, action)
             return None
 
 
-class _Copies(SpanProcessor):
+class _EnrichedCopies(SpanProcessor):
     """Receives what the scoring processor hands on, and keeps what is not the span that went in."""
 
     def __init__(self) -> None:
@@ -190,12 +273,12 @@ class _Copies(SpanProcessor):
         if span is not self.original:
             self._kept[id(self.original)] = span
 
-    def take(self) -> dict[int, ReadableSpan]:
+    def drain(self) -> dict[int, ReadableSpan]:
         """What was kept since the last time."""
         kept, self._kept, self.original = self._kept, {}, None
         return kept
 
 
-def _tell(error: Exception, doing: str) -> None:
-    Losses()  # publishes the count: there is no processor that would
-    report(doing, error, traceback=not isinstance(error, GoldspanError))
+def _report_failure(error: Exception, action: str) -> None:
+    DropCounters()  # publishes the count: there is no processor that would
+    report_error(action, error, with_traceback=not isinstance(error, GoldspanError))

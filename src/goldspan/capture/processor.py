@@ -6,56 +6,107 @@ import atexit
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import Span as ApiSpan
+from opentelemetry.trace import StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from goldspan import semconv
-from goldspan._guard import guard
+from goldspan._guard import suppress_errors
 from goldspan.capture import annotations as saying
-from goldspan.capture import closing, handover
+from goldspan.capture import call_spans, processor_options
 from goldspan.capture.annotations import expected_attributes
-from goldspan.capture.options import check, checked_judge, listed, seconds
-from goldspan.capture.records import record_of
-from goldspan.capture.sources import GoldensLike, goldens_from
-from goldspan.capture.threads import carry_for, stop_carrying_for
+from goldspan.capture.processor_options import (
+    GoldensLike,
+    check_option_types,
+    default_sinks,
+    require_judge,
+    require_list,
+    require_seconds,
+    resolve_goldens,
+)
+from goldspan.capture.threads import carry_context_for, stop_carrying_context_for
 from goldspan.goldens import Goldens
-from goldspan.model import SpanRecord, Unit, Unknown
-from goldspan.online import Limits, Pipeline, Scorer, Worker, check_units
-from goldspan.online.defaults import usual_sinks
+from goldspan.model import RunUnit, SpanEvent, SpanRecord, SpanStatus, UnknownPolicy
+from goldspan.online import BackgroundWorker, Limits, Pipeline, Scorer, check_units
 from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
-from goldspan.sinks import Losses, SinkLike, as_sink, flush, result_attributes, shutdown
-from goldspan.sinks.forking import renew_in_forked_children
+from goldspan.sinks import DropCounters, SinkLike, as_sink, flush_all, result_attributes, shutdown_all
+from goldspan.sinks.fork_safety import renew_after_fork
 
 if TYPE_CHECKING:
-    from goldspan.judge.judges import Judge
+    from goldspan.judge.judge import Judge
     from goldspan.sinks import Redact, Sink
 
-_STARTING = guard("take note of a span")
-_SCORING = guard("score a run")
+_STATUS_BY_CODE: dict[StatusCode, SpanStatus] = {
+    StatusCode.UNSET: "unset",
+    StatusCode.OK: "ok",
+    StatusCode.ERROR: "error",
+}
 
-_PATIENCE_S = 30.0
+
+def to_span_record(span: ReadableSpan, end_ns: int | None = None) -> SpanRecord:
+    """The record of a span: of one that ended, or of a live one as it is now, ending (if at all) at `end_ns`.
+
+    How much a record can hold is bounded by the span limits of the SDK; the attributes are copied once, and not at all
+    deeply, because the SDK has made them immutable.
+    """
+    context, parent, status = span.context, span.parent, span.status
+    scope = span.instrumentation_scope
+    return SpanRecord(
+        trace_id=format(context.trace_id, "032x"),
+        span_id=format(context.span_id, "016x"),
+        parent_id=format(parent.span_id, "016x") if parent is not None else None,
+        name=span.name,
+        attributes=_copy_attributes(span.attributes),
+        start_ns=span.start_time,
+        end_ns=span.end_time if end_ns is None else end_ns,
+        status=_STATUS_BY_CODE[status.status_code],
+        status_message=status.description or "",
+        events=tuple(map(_to_span_event, span.events)),
+        kind=span.kind.value + 1,
+        scope=scope.name if scope is not None else "",
+        resource=span.resource.attributes,
+        dropped_attributes=span.dropped_attributes,
+    )
+
+
+def _to_span_event(event: Event) -> SpanEvent:
+    return SpanEvent(event.name, _copy_attributes(event.attributes), event.timestamp)
+
+
+def _copy_attributes(attributes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    # The SDK's mapping has a `copy` that is seven times as fast as going through it key by key.
+    if not attributes:
+        return {}
+    copy = getattr(attributes, "copy", None)
+    return copy() if copy is not None else dict(attributes)
+
+
+_STARTING = suppress_errors("take note of a span")
+_SCORING = suppress_errors("score a run")
+
+_SHUTDOWN_TIMEOUT_S = 30.0
 """How long `shutdown` waits for what is under way."""
-_USUAL_LIMITS = Limits()
+_DEFAULT_LIMITS = Limits()
 
-Results = dict[str, AttributeValue]
-_Seen: TypeAlias = "ReadableSpan | tuple[ReadableSpan]"
+ResultAttributes = dict[str, AttributeValue]
+_QueueItem: TypeAlias = "ReadableSpan | tuple[ReadableSpan]"
 """A span that started; or one that ended, in a tuple: an ended span may be the same object, and one is made sooner."""
 
-_at_work: weakref.WeakSet[ScoringProcessor] = globals().get("_at_work", weakref.WeakSet())
+_active_processors: weakref.WeakSet[ScoringProcessor] = globals().get("_active_processors", weakref.WeakSet())
 """They go on where somebody loads this module again, as is done in notebooks."""
 
 
-def at_work() -> bool:
+def has_active_processor() -> bool:
     """Whether some scoring processor of this process has been made and not been shut down."""
-    return len(_at_work) > 0
+    return len(_active_processors) > 0
 
 
 class ScoringProcessor(SpanProcessor):
@@ -95,13 +146,13 @@ class ScoringProcessor(SpanProcessor):
         then: SpanExporter | SpanProcessor | None = None,
         metrics: Iterable[MetricLike] | None = None,
         thresholds: Mapping[str, float] | None = None,
-        unknown: Unknown | None = None,
+        unknown: UnknownPolicy | None = None,
         sinks: Iterable[SinkLike] | None = None,
         attributes: bool = True,
         logger_provider: LoggerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         golden_id_attributes: Sequence[str] | None = None,
-        units: Sequence[Unit] = ("request", "component"),
+        units: Sequence[RunUnit] = ("request", "component"),
         redact: Redact | None = None,
         sampling: Sampling | None = None,
         export: ExportSampling | None = None,
@@ -110,46 +161,50 @@ class ScoringProcessor(SpanProcessor):
         background: bool | None = None,
         threads: bool = True,
         reload: float | None = 1.0,
-        limits: Limits = _USUAL_LIMITS,
+        limits: Limits = _DEFAULT_LIMITS,
     ) -> None:
-        behind = handover.processor_for(then)
-        self._then = behind if export is None else handover.sampled(behind, export)
-        self._tells_starts = handover.hears_starts(behind)
-        check(limits=limits, thresholds=thresholds, redact=redact, sampling=sampling, logger_provider=logger_provider)
-        check(unknown=unknown)
-        check(meter_provider=meter_provider, background=background, threads=threads, attributes=attributes)
-        found = goldens_from(goldens, reload=seconds("reload", reload))
+        behind = processor_options.downstream_processor(then)
+        self._downstream = behind if export is None else processor_options.sample_exports(behind, export)
+        self._forwards_starts = processor_options.handles_span_start(behind)
+        check_option_types(
+            limits=limits, thresholds=thresholds, redact=redact, sampling=sampling, logger_provider=logger_provider
+        )
+        check_option_types(unknown=unknown)
+        check_option_types(meter_provider=meter_provider, background=background, threads=threads, attributes=attributes)
+        found = resolve_goldens(goldens, reload=require_seconds("reload", reload))
         if sinks is None:
-            sinks = usual_sinks(logger_provider, meter_provider)
+            sinks = default_sinks(logger_provider, meter_provider)
         pipeline = Pipeline(
             found,
-            sinks=[as_sink(sink) for sink in listed("sinks", sinks)],
-            metrics=None if metrics is None else listed("metrics", metrics),
+            sinks=[as_sink(sink) for sink in require_list("sinks", sinks)],
+            metrics=None if metrics is None else require_list("metrics", metrics),
             thresholds=thresholds,
             unknown=unknown,
             golden_id_attributes=(
-                None if golden_id_attributes is None else listed("golden_id_attributes", golden_id_attributes)
+                None if golden_id_attributes is None else require_list("golden_id_attributes", golden_id_attributes)
             ),
-            units=check_units(listed("units", units)),
+            units=check_units(require_list("units", units)),
             redact=redact,
             sampling=sampling,
-            budget=seconds("budget", budget),
-            judge=checked_judge(judge),
+            budget=require_seconds("budget", budget),
+            judge=require_judge(judge),
         )
-        self._scorer: Scorer[ReadableSpan] = Scorer(pipeline, record_of, limits, Losses(meter_provider))
-        self._worker: Worker[_Seen] = Worker(self._work, self._scorer.look, max_queue=limits.max_queue)
-        self._put = self._worker.put
-        self._in_background = handover.exports_in_batches(behind) if background is None else background
+        self._scorer: Scorer[ReadableSpan] = Scorer(pipeline, to_span_record, limits, DropCounters(meter_provider))
+        self._worker: BackgroundWorker[_QueueItem] = BackgroundWorker(
+            self._process_item, self._scorer.check_deadlines, max_queue=limits.max_queue
+        )
+        self._enqueue = self._worker.put
+        self._in_background = processor_options.exports_in_batches(behind) if background is None else background
         self._attributes = attributes
-        self._seen_any = False
+        self._has_seen_span = False
         self._stopped = False
-        self._closed: set[int] = set()
-        renew_in_forked_children(self)
-        if attributes and self._then is None and not self._in_background:
-            closing.register(self)
-        _at_work.add(self)
+        self._scored_before_end: set[int] = set()
+        renew_after_fork(self)
+        if attributes and self._downstream is None and not self._in_background:
+            call_spans.add_span_end_listener(self)
+        _active_processors.add(self)
         if threads:
-            carry_for(self)
+            carry_context_for(self)
 
     @property
     def goldens(self) -> Goldens:
@@ -162,167 +217,167 @@ class ScoringProcessor(SpanProcessor):
         return self._scorer.pipeline.sinks
 
     @property
-    def annotates(self) -> Literal["runs", "traced", "none"]:
+    def annotated_spans(self) -> Literal["runs", "traced", "none"]:
         """On which spans results are put: those of all runs, of `@goldspan.trace` functions alone, or none."""
         if not self._attributes:
             return "none"
-        return "runs" if self._then is not None else "none" if self._in_background else "traced"
+        return "runs" if self._downstream is not None else "none" if self._in_background else "traced"
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Take note of where a span hangs, and write down what is expected of it."""
         # This is on the application's time, and a guard costs some of it even where there is nothing to guard against.
         try:
             parent = span.parent
-            if parent is None or parent.is_remote or saying.in_use:
-                self._expect(span, parent_context)
+            if parent is None or parent.is_remote or saying.has_expectations:
+                self._set_expected_attributes(span, parent_context)
             if not self._in_background:
-                self._started(span)
-                self._watch()
-            elif not self._put(span):
-                self._shed(span, spans=1)
+                self._record_start(span)
+                self._wake_worker()
+            elif not self._enqueue(span):
+                self._record_shed(span, spans=1)
         except Exception:  # the guard says what becomes of it
             with _STARTING:
                 raise
         finally:
-            if self._tells_starts:
-                self._then.on_start(span, parent_context)  # type: ignore[union-attr]
+            if self._forwards_starts:
+                self._downstream.on_start(span, parent_context)  # type: ignore[union-attr]
 
-    def _expect(self, span: Span, parent_context: Context | None) -> None:
-        if not self._seen_any:
-            self._finish_before_others_do()
+    def _set_expected_attributes(self, span: Span, parent_context: Context | None) -> None:
+        if not self._has_seen_span:
+            self._register_exit_handler()
         expected = expected_attributes(parent_context, span.parent)
         if expected is not None:
             span.set_attributes(expected)
 
     def _on_ending(self, span: Span) -> None:
         # Private in the SDK and of no use to us; the processor behind may think otherwise.
-        if self._then is not None:
-            self._then._on_ending(span)
+        if self._downstream is not None:
+            self._downstream._on_ending(span)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Hand the span on, with its results if it is a run's; at once, or as soon as the background comes to it."""
         if not self._in_background:
-            self._end(span)
-        elif not self._put(span if type(span) is ReadableSpan else (span,)):
-            self._shed(span, spans=0)  # it counts where its start is met
-            if self._then is not None:
-                self._then.on_end(span)
+            self._record_end(span)
+        elif not self._enqueue(span if type(span) is ReadableSpan else (span,)):
+            self._record_shed(span, spans=0)  # it counts where its start is met
+            if self._downstream is not None:
+                self._downstream.on_end(span)
 
-    def closing(self, span: ApiSpan, end_ns: int) -> None:
+    def before_span_end(self, span: ApiSpan, end_ns: int) -> None:
         """Put the results of a run on its span just before it ends; see `closing.end`."""
-        if isinstance(span, ReadableSpan) and self._scorer.knows(span.context.trace_id, span.context.span_id):
-            self._closed.add(span.context.span_id)
-            span.set_attributes(self._score(span, record_of(span, end_ns)))
+        if isinstance(span, ReadableSpan) and self._scorer.is_in_flight(span.context.trace_id, span.context.span_id):
+            self._scored_before_end.add(span.context.span_id)
+            span.set_attributes(self._score(span, to_span_record(span, end_ns)))
 
     def shutdown(self) -> None:
         """Score what is there, and stop; then shut down the sinks and the processor behind this one."""
-        if self not in _at_work:
+        if self not in _active_processors:
             return
-        atexit.unregister(self._finish)
-        stop_carrying_for(self)
-        closing.unregister(self)
-        _at_work.discard(self)
-        self._worker.stop(_PATIENCE_S)
+        atexit.unregister(self._finish_at_exit)
+        stop_carrying_context_for(self)
+        call_spans.remove_span_end_listener(self)
+        _active_processors.discard(self)
+        self._worker.stop(_SHUTDOWN_TIMEOUT_S)
         self._stopped = True  # a provider goes on telling of spans, and another processor may have taken over
         with _SCORING:
-            self._scorer.release()
+            self._scorer.release_all()
         self._scorer.pipeline.close()
-        shutdown(self._scorer.pipeline.sinks)
-        if self._then is not None:
-            self._then.shutdown()
+        shutdown_all(self._scorer.pipeline.sinks)
+        if self._downstream is not None:
+            self._downstream.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait until everything that has ended is scored and handed on, and has left; whether that was in time."""
         until = time.monotonic() + timeout_millis / 1000
         done = self._worker.flush(timeout_millis / 1000)
         with _SCORING:
-            self._scorer.look(everything=True)
-        done = self._scorer.pipeline.flush_verdicts(_left(until)) and done
-        done = flush(self._scorer.pipeline.sinks, _left(until)) and done
-        return (self._then is None or self._then.force_flush(_left(until))) and done
+            self._scorer.check_deadlines(everything=True)
+        done = self._scorer.pipeline.flush_verdicts(_remaining_millis(until)) and done
+        done = flush_all(self._scorer.pipeline.sinks, _remaining_millis(until)) and done
+        return (self._downstream is None or self._downstream.force_flush(_remaining_millis(until))) and done
 
     def renew(self) -> None:
         """Begin anew in a forked child: what is in flight will end in the parent, and so perhaps will a lock."""
-        self._worker.forget()
-        self._scorer.forget()
-        self._closed = set()
+        self._worker.reset()
+        self._scorer.reset()
+        self._scored_before_end = set()
 
-    def _finish_before_others_do(self) -> None:
+    def _register_exit_handler(self) -> None:
         """See to it that nothing is lost when the program ends.
 
         What runs at exit runs in the reverse order of its registration. So this is done when the first span comes:
         logger and meter providers, which must not be shut down before the last runs are scored, have been made by then.
         """
-        self._seen_any = True
-        atexit.register(self._finish)
+        self._has_seen_span = True
+        atexit.register(self._finish_at_exit)
 
-    def _finish(self) -> None:
+    def _finish_at_exit(self) -> None:
         with _SCORING:
-            self._worker.flush(_PATIENCE_S)
-            self._scorer.release()
+            self._worker.flush(_SHUTDOWN_TIMEOUT_S)
+            self._scorer.release_all()
             self.force_flush()
 
-    def _work(self, seen: _Seen) -> None:
+    def _process_item(self, seen: _QueueItem) -> None:
         """What the worker does with a span that was left to it."""
         if isinstance(seen, tuple):
-            self._end(*seen)
+            self._record_end(*seen)
         elif type(seen) is ReadableSpan:
-            self._end(seen)
+            self._record_end(seen)
         else:
             with _STARTING:
-                self._started(seen)
+                self._record_start(seen)
 
-    def _started(self, span: ReadableSpan) -> None:
+    def _record_start(self, span: ReadableSpan) -> None:
         context, parent = span.context, span.parent
-        if self._stopped or _is_ours(span):
+        if self._stopped or _is_evaluation_span(span):
             return
         if parent is None:
-            self._scorer.started(context.trace_id, context.span_id, None, span)
+            self._scorer.start_span(context.trace_id, context.span_id, None, span)
         else:
-            self._scorer.started(context.trace_id, context.span_id, parent.span_id, span, remote=parent.is_remote)
+            self._scorer.start_span(context.trace_id, context.span_id, parent.span_id, span, remote=parent.is_remote)
 
-    def _end(self, span: ReadableSpan) -> None:
-        results: Results = {}
+    def _record_end(self, span: ReadableSpan) -> None:
+        results: ResultAttributes = {}
         try:
             with _SCORING:
-                results = self._take_in(span)
+                results = self._score_unless_scored(span)
         finally:
-            if self._then is not None:
-                self._then.on_end(handover.enriched(span, results) if results else span)
+            if self._downstream is not None:
+                self._downstream.on_end(processor_options.copy_with_attributes(span, results) if results else span)
 
-    def _take_in(self, span: ReadableSpan) -> Results:
-        if self._stopped or _is_ours(span):
+    def _score_unless_scored(self, span: ReadableSpan) -> ResultAttributes:
+        if self._stopped or _is_evaluation_span(span):
             return {}
-        if self._closed and span.context.span_id in self._closed:
-            self._closed.discard(span.context.span_id)
+        if self._scored_before_end and span.context.span_id in self._scored_before_end:
+            self._scored_before_end.discard(span.context.span_id)
             return {}
-        return self._score(span, record_of(span))
+        return self._score(span, to_span_record(span))
 
-    def _score(self, span: ReadableSpan, record: SpanRecord) -> Results:
+    def _score(self, span: ReadableSpan, record: SpanRecord) -> ResultAttributes:
         """Score what ended with a span; the results of the runs that stand on the span itself."""
-        results: Results = {}
-        for evaluation in self._scorer.ended(span.context.trace_id, span.context.span_id, record):
+        results: ResultAttributes = {}
+        for evaluation in self._scorer.end_span(span.context.trace_id, span.context.span_id, record):
             if self._attributes and evaluation.run.span_id == record.span_id:
                 results.update(result_attributes(evaluation))
         return results
 
-    def _shed(self, span: ReadableSpan, *, spans: int) -> None:
+    def _record_shed(self, span: ReadableSpan, *, spans: int) -> None:
         """Take note of what found no place in the queue."""
         if not self._stopped:
-            self._scorer.shed(span.context.trace_id, spans=spans)
+            self._scorer.record_shed(span.context.trace_id, spans=spans)
 
-    def _watch(self) -> None:
+    def _wake_worker(self) -> None:
         """See to it that deadlines are looked at."""
-        if self._worker.asleep:
+        if self._worker.is_asleep:
             self._worker.wake()
 
 
-def _is_ours(span: ReadableSpan) -> bool:
+def _is_evaluation_span(span: ReadableSpan) -> bool:
     """Whether it is an evaluation put down as a span, which is nobody's work."""
     scope = span.instrumentation_scope
-    return scope is not None and scope.name == "goldspan" and semconv.EVALUATION_MARK in (span.attributes or {})
+    return scope is not None and scope.name == "goldspan" and semconv.IS_EVALUATION in (span.attributes or {})
 
 
-def _left(until: float) -> int:
+def _remaining_millis(deadline: float) -> int:
     """Milliseconds from now."""
-    return max(0, int((until - time.monotonic()) * 1000))
+    return max(0, int((deadline - time.monotonic()) * 1000))

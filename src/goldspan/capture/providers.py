@@ -18,42 +18,42 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.trace import SpanProcessor, SynchronousMultiSpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
-from goldspan.capture.settings import then_exporter
+from goldspan.capture.environment import downstream_exporter_names
 from goldspan.errors import ConfigurationError
 
 Signal = Literal["traces", "logs", "metrics"]
 
-OWN = "goldspan"
+OWN_EXPORTER = "goldspan"
 """The name under which `capture.exporter` is offered."""
 THEN_EXPORTER = "GOLDSPAN_THEN_EXPORTER"
-_END_POINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _OTLP_BY_PROTOCOL = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 
 
 def span_exporters() -> list[SpanExporter]:
     """The exporters that `OTEL_TRACES_EXPORTER` names; in the place of our own, those that stand behind it."""
-    variable, names = _names("traces")
-    own = OWN in names
-    made = [_exporter("traces", variable, name)() for name in names if name != OWN]
-    return made + span_exporters_behind() if own else made
+    variable, names = _exporter_names("traces")
+    own = OWN_EXPORTER in names
+    made = [_load_exporter("traces", variable, name)() for name in names if name != OWN_EXPORTER]
+    return made + downstream_span_exporters() if own else made
 
 
-def span_exporters_behind(names: Iterable[str] | None = None) -> list[SpanExporter]:
+def downstream_span_exporters(names: Iterable[str] | None = None) -> list[SpanExporter]:
     """The exporters to which `OTEL_TRACES_EXPORTER=goldspan` hands the spans on.
 
     Those of these names, else those that `GOLDSPAN_THEN_EXPORTER` names, else OTLP's where the environment says which
     end point that is, else none: most programs have nothing at OTLP's default end point, and would log that forever.
     """
     if names is None:
-        names = then_exporter()
+        names = downstream_exporter_names()
     if names is None:
-        names = ("otlp",) if any(map(os.environ.get, _END_POINTS)) else ()
-    if OWN in names:
-        raise ConfigurationError(f"{THEN_EXPORTER}: {OWN!r} cannot stand behind itself")
-    return [_exporter("traces", THEN_EXPORTER, name)() for name in names if name != "none"]
+        names = ("otlp",) if any(map(os.environ.get, _ENDPOINT_VARIABLES)) else ()
+    if OWN_EXPORTER in names:
+        raise ConfigurationError(f"{THEN_EXPORTER}: {OWN_EXPORTER!r} cannot stand behind itself")
+    return [_load_exporter("traces", THEN_EXPORTER, name)() for name in names if name != "none"]
 
 
-def in_batches(exporters: Iterable[SpanExporter]) -> SpanProcessor | None:
+def batch_processor(exporters: Iterable[SpanExporter]) -> SpanProcessor | None:
     """What hands spans to some exporters in batches; `None` for no exporters."""
     batches = [BatchSpanProcessor(exporter) for exporter in exporters]
     if len(batches) < 2:
@@ -64,9 +64,9 @@ def in_batches(exporters: Iterable[SpanExporter]) -> SpanProcessor | None:
     return together
 
 
-def logger_provider() -> LoggerProvider | None:
+def build_logger_provider() -> LoggerProvider | None:
     """A logger provider with the exporters that `OTEL_LOGS_EXPORTER` names; `None` where it says `none`."""
-    made = [make() for make in _exporters("logs")]
+    made = [make() for make in _load_exporters("logs")]
     if not made:
         return None
     provider = LoggerProvider()
@@ -75,31 +75,31 @@ def logger_provider() -> LoggerProvider | None:
     return provider
 
 
-def meter_provider() -> MeterProvider | None:
+def build_meter_provider() -> MeterProvider | None:
     """A meter provider with the exporters that `OTEL_METRICS_EXPORTER` names; `None` where it says `none`."""
-    readers = [_reader(make()) for make in _exporters("metrics")]
+    readers = [_as_metric_reader(make()) for make in _load_exporters("metrics")]
     return MeterProvider(metric_readers=readers) if readers else None
 
 
-def _reader(made: Any) -> MetricReader:
+def _as_metric_reader(made: Any) -> MetricReader:
     """Exporters that are pulled from, such as Prometheus, are readers themselves."""
     return made if isinstance(made, MetricReader) else PeriodicExportingMetricReader(made)
 
 
-def _exporters(signal: Signal) -> Iterator[Callable[[], Any]]:
-    variable, names = _names(signal)
-    return (_exporter(signal, variable, name) for name in names)
+def _load_exporters(signal: Signal) -> Iterator[Callable[[], Any]]:
+    variable, names = _exporter_names(signal)
+    return (_load_exporter(signal, variable, name) for name in names)
 
 
-def _names(signal: Signal) -> tuple[str, list[str]]:
+def _exporter_names(signal: Signal) -> tuple[str, list[str]]:
     """The variable that names exporters, and the names."""
     variable = f"OTEL_{signal.upper()}_EXPORTER"
     names = (name.strip() for name in os.environ.get(variable, "otlp").split(","))
     return variable, [name for name in names if name and name.lower() != "none"]
 
 
-def _exporter(signal: Signal, variable: str, name: str) -> Callable[[], Any]:
-    wanted = _otlp(signal) if name == "otlp" else name
+def _load_exporter(signal: Signal, variable: str, name: str) -> Callable[[], Any]:
+    wanted = _otlp_exporter_name(signal) if name == "otlp" else name
     for found in entry_points(group=f"opentelemetry_{signal}_exporter", name=wanted):
         make: Callable[[], Any] = found.load()
         return make
@@ -107,7 +107,7 @@ def _exporter(signal: Signal, variable: str, name: str) -> Callable[[], Any]:
     raise ConfigurationError(f"{variable}: no exporter {wanted!r} is installed; there are {offered} and none")
 
 
-def _otlp(signal: Signal) -> str:
+def _otlp_exporter_name(signal: Signal) -> str:
     """The OTLP exporter for the protocol asked for. As in the SDK, the default is gRPC."""
     for variable in (f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         if protocol := os.environ.get(variable, "").strip():

@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 
 from opentelemetry.context import Context, attach, detach, get_current
 
-from goldspan._guard import guard
-from goldspan._locks import ModuleLock
+from goldspan._guard import suppress_errors
+from goldspan._locks import ForkSafeLock
 
 _INSTRUMENTATION = "opentelemetry.instrumentation.threading"
 _INTERPRETERS = "concurrent.futures.interpreter"
-_SERVE_EVERYBODY = ("concurrent.futures.", "opentelemetry.", "goldspan.")
+_SHARED_THREAD_MODULES = ("concurrent.futures.", "opentelemetry.", "goldspan.")
 """Whose threads are started by whichever request comes first and then work for all of them."""
 
-_PATCHING = guard("carry the context into threads")
-_STARTING = guard("carry the context into a thread")
+_PATCHING = suppress_errors("carry the context into threads")
+_STARTING = suppress_errors("carry the context into a thread")
 
 
 class _Patch(NamedTuple):
@@ -37,11 +37,11 @@ class _Patch(NamedTuple):
     replacement: Callable[..., Any]
 
 
-_lock = ModuleLock()
+_lock = ForkSafeLock()
 _patches: list[_Patch] = []
 _active = False
-_asked_by_the_application = False
-_askers: weakref.WeakSet[Any] = weakref.WeakSet()
+_enabled_by_application = False
+_owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def carry_context_into_threads() -> None:
@@ -53,48 +53,48 @@ def carry_context_into_threads() -> None:
     Called twice, it does no more. Where the application has OpenTelemetry's own instrumentation of threads at work, it
     does nothing.
     """
-    global _asked_by_the_application
+    global _enabled_by_application
     with _PATCHING, _lock:
-        _asked_by_the_application = True
-        _carry()
+        _enabled_by_application = True
+        _patch_threads()
 
 
-def carry_for(asker: object) -> None:
+def carry_context_for(owner: object) -> None:
     """The same for as long as somebody is at work: until `stop_carrying_for`. Never raises."""
     with _PATCHING, _lock:
-        _askers.add(asker)
-        _carry()
+        _owners.add(owner)
+        _patch_threads()
 
 
-def stop_carrying_for(asker: object) -> None:
+def stop_carrying_context_for(owner: object) -> None:
     """Take back what was done for somebody who needs it no longer, unless somebody else, or the application, does."""
     with _PATCHING, _lock:
-        if asker in _askers:
-            _askers.discard(asker)
-            if not _askers and not _asked_by_the_application:
-                _stop()
+        if owner in _owners:
+            _owners.discard(owner)
+            if not _owners and not _enabled_by_application:
+                _unpatch_threads()
 
 
-def stop_carrying() -> None:
+def stop_carrying_context() -> None:
     """Take back what `carry_context_into_threads` did, whoever asked for it. Threads under way keep their context.
 
     What somebody else has wrapped since cannot be taken out any more; it stays, and does nothing.
     """
-    global _asked_by_the_application
+    global _enabled_by_application
     with _PATCHING, _lock:
-        _asked_by_the_application = False
-        _askers.clear()
-        _stop()
+        _enabled_by_application = False
+        _owners.clear()
+        _unpatch_threads()
 
 
-def _carry() -> None:
+def _patch_threads() -> None:
     """Carry contexts from now on. Whoever calls this holds the lock."""
     global _active
-    if _instrumented():
+    if _is_instrumented():
         return
     _active = True
     patched = {(patch.owner, patch.name) for patch in _patches}
-    for owner, name, make in ((threading.Thread, "start", _starting), (ThreadPoolExecutor, "submit", _submitting)):
+    for owner, name, make in ((threading.Thread, "start", _wrap_start), (ThreadPoolExecutor, "submit", _wrap_submit)):
         if (owner, name) not in patched:
             original = getattr(owner, name)
             replacement = functools.wraps(original)(make(original))
@@ -102,7 +102,7 @@ def _carry() -> None:
             _patches.append(_Patch(owner, name, original, replacement))
 
 
-def _stop() -> None:
+def _unpatch_threads() -> None:
     """Carry contexts no more. Whoever calls this holds the lock."""
     global _active
     _active = False
@@ -112,7 +112,7 @@ def _stop() -> None:
             _patches.remove(patch)
 
 
-def _instrumented() -> bool:
+def _is_instrumented() -> bool:
     """Whether the application has instrumented threads; to see that, nothing needs to be imported.
 
     What another thread is still importing is not at work yet.
@@ -121,65 +121,65 @@ def _instrumented() -> bool:
     return instrumentor is not None and bool(instrumentor().is_instrumented_by_opentelemetry)
 
 
-def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+def _wrap_start(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
     def carrying(thread: threading.Thread) -> None:
         here = get_current()
         if not (_active and here):
             return start(thread)
         own = vars(thread).get("run")  # somebody may have given this one thread its own
         with _STARTING:
-            if not _serves_everybody(thread):
-                _enclose(thread, here)
+            if not _is_shared_thread(thread):
+                _bind_context(thread, here)
         try:
             return start(thread)
         except BaseException:  # there was no room for another thread, or it had been started before
-            _give_back(thread, own)
+            _restore_run(thread, own)
             raise
 
     return carrying
 
 
-def _enclose(thread: threading.Thread, context: Context) -> None:
+def _bind_context(thread: threading.Thread, context: Context) -> None:
     """Let the thread run in a context, by an attribute of this one thread: its class may have overridden `run`."""
     own, run = vars(thread).get("run"), thread.run
 
     def within() -> None:
-        _give_back(thread, own)
-        _run_within(context, run)
+        _restore_run(thread, own)
+        _call_in_context(context, run)
 
     thread.run = within  # type: ignore[method-assign]
 
 
-def _give_back(thread: threading.Thread, own: Callable[[], None] | None) -> None:
+def _restore_run(thread: threading.Thread, own: Callable[[], None] | None) -> None:
     """As it was before: a thread that refers to itself would be left to the collector of garbage."""
     vars(thread).pop("run", None)
     if own is not None:
         thread.run = own  # type: ignore[method-assign]
 
 
-def _serves_everybody(thread: threading.Thread) -> bool:
+def _is_shared_thread(thread: threading.Thread) -> bool:
     kind = type(thread)
     work = getattr(thread, "_target", None) if kind in (threading.Thread, threading.Timer) else kind
-    return (getattr(work, "__module__", None) or "").startswith(_SERVE_EVERYBODY)
+    return (getattr(work, "__module__", None) or "").startswith(_SHARED_THREAD_MODULES)
 
 
-def _submitting(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
+def _wrap_submit(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
     def carrying(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         here = get_current()
-        if not (_active and here) or _leaves_the_interpreter(self):
+        if not (_active and here) or _uses_other_interpreter(self):
             return submit(self, fn, *args, **kwargs)
-        return submit(self, _run_within, here, fn, *args, **kwargs)
+        return submit(self, _call_in_context, here, fn, *args, **kwargs)
 
     return carrying
 
 
-def _leaves_the_interpreter(pool: ThreadPoolExecutor) -> bool:
+def _uses_other_interpreter(pool: ThreadPoolExecutor) -> bool:
     """Whether it is an `InterpreterPoolExecutor` (Python 3.14), whose tasks are pickled, as no context can be."""
     kind = type(pool)
     return kind is not ThreadPoolExecutor and any(base.__module__ == _INTERPRETERS for base in kind.__mro__)
 
 
-def _run_within(context: Context, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _call_in_context(context: Context, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     token = attach(context)
     try:
         return function(*args, **kwargs)

@@ -14,4 +14,4 @@ def post_instrument() -> None:
     if wanted:
         from goldspan.capture import exporter  # most programs that are started so have nothing to do with goldspan
 
-        exporter.start()
+        exporter.start_from_environment()

@@ -10,11 +10,11 @@ from typing import Annotated, TextIO
 import typer
 
 from goldspan._version import __version__
-from goldspan.cli import demo, export, extract, goldens, report, score, serve, view, watch
-from goldspan.cli.console import fail, flush, silence, warn
+from goldspan.cli import demo, export, extract, goldens_command, report, score, serve, view, watch
+from goldspan.cli.console import discard_stdout, flush_stdout, print_error, print_warning
 from goldspan.errors import GoldspanError, GoldspanWarning
 
-WRONG_USE = 2
+USAGE_ERROR = 2
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -33,10 +33,10 @@ app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=view.EXAMPLES)(view.view)
 app.command(epilog=report.EXAMPLES)(report.report)
 app.command(epilog=watch.EXAMPLES)(watch.watch)
-app.add_typer(goldens.app, name="goldens")
+app.add_typer(goldens_command.app, name="goldens")
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"goldspan {__version__}")
         raise typer.Exit
@@ -45,7 +45,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def goldspan(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which one.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which one.")
     ] = False,
 ) -> None:
     """Did the agent call the right tools? Scores agent runs from their OpenTelemetry traces, without an LLM.
@@ -61,41 +61,41 @@ def run() -> int:
             stream.reconfigure(errors="replace")  # what a terminal cannot show is no reason to stop
     with warnings.catch_warnings():
         warnings.simplefilter("always", GoldspanWarning)
-        warnings.showwarning = _show
+        warnings.showwarning = _show_warning
         try:
             app()
         except SystemExit as left:
-            return _delivered(left.code if isinstance(left.code, int) else int(left.code is not None))
+            return _flush_output(left.code if isinstance(left.code, int) else int(left.code is not None))
         except GoldspanError as error:
-            fail(str(error))
-            return WRONG_USE
+            print_error(str(error))
+            return USAGE_ERROR
         except KeyboardInterrupt:
             return INTERRUPTED
         except OSError as error:
-            return _failed(error)
-    return _delivered(0)
+            return _output_error(error)
+    return _flush_output(0)
 
 
-def _delivered(status: int) -> int:
+def _flush_output(status: int) -> int:
     """The exit status, once all that was written has arrived, so that Python has nothing to complain of at its exit."""
     try:
-        flush()
+        flush_stdout()
     except OSError as error:
-        return _failed(error)
+        return _output_error(error)
     return status
 
 
-def _failed(error: OSError) -> int:
+def _output_error(error: OSError) -> int:
     """Say what the system would not do."""
     try:
-        flush()
+        flush_stdout()
     except OSError:
-        silence()  # as on a disk that is full
-    fail(f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error))
-    return WRONG_USE
+        discard_stdout()  # as on a disk that is full
+    print_error(f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error))
+    return USAGE_ERROR
 
 
-def _show(
+def _show_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -104,6 +104,6 @@ def _show(
     line: str | None = None,
 ) -> None:
     if issubclass(category, GoldspanWarning):
-        warn(str(message))
+        print_warning(str(message))
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

@@ -22,14 +22,13 @@ from rich.text import Text
 
 from goldspan import semconv
 from goldspan.capture.processor import ScoringProcessor
-from goldspan.cli.console import clean, output
-from goldspan.cli.invocation import again
-from goldspan.cli.tables import conclusion, evaluation_block
-from goldspan.cli.view import STORE
-from goldspan.demo import REQUESTS, serve
+from goldspan.cli.console import command_line, escape_control_characters, stdout_console
+from goldspan.cli.tables import evaluation_block, verdict_summary
+from goldspan.cli.view import STORE_FILE_NAME
+from goldspan.demo import REQUESTS, answer_request
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens, load_goldens
-from goldspan.model import Evaluation, MatchedBy
+from goldspan.model import Evaluation, MatchMethod
 from goldspan.sinks import Sink
 from goldspan.store import SqliteStore, open_store
 
@@ -39,10 +38,10 @@ Examples:\n
   goldspan demo --out demo && goldspan view demo --goldens demo/goldens.yaml\n
   goldspan demo --out demo && goldspan score demo/traces.pb --goldens demo/goldens.yaml\n
 """
-_GOLDENS = "goldens.yaml"
-_TRACES = "traces.pb"
-_SERVICE = "travel-agent"
-_WAYS: Mapping[MatchedBy, str] = {
+_GOLDENS_FILE = "goldens.yaml"
+_TRACES_FILE = "traces.pb"
+_SERVICE_NAME = "travel-agent"
+_MATCH_DESCRIPTIONS: Mapping[MatchMethod, str] = {
     "given": "said by the run itself",
     "id": "by id",
     "when": "by component or rule",
@@ -64,36 +63,38 @@ def demo(
     ] = None,
 ) -> None:
     """Watch a small scripted agent being scored, request by request. Nothing leaves this machine."""
-    _set_apart()
-    console = output()
-    received = _BackEnd()
-    shown = _Printer(console)
-    with _kept(out) as store:
-        provider = TracerProvider(resource=Resource.create({"service.name": _SERVICE}))
+    _isolate_environment()
+    console = stdout_console()
+    received = _CollectingExporter()
+    shown = _PrintingSink(console)
+    with _open_stores(out) as store:
+        provider = TracerProvider(resource=Resource.create({"service.name": _SERVICE_NAME}))
         sinks: list[Sink] = [shown, *store]
-        provider.add_span_processor(ScoringProcessor(_goldens(out), then=SimpleSpanProcessor(received), sinks=sinks))
+        provider.add_span_processor(
+            ScoringProcessor(_demo_goldens(out), then=SimpleSpanProcessor(received), sinks=sinks)
+        )
         trace.set_tracer_provider(provider)
         console.print(Text(f"An agent serves {len(REQUESTS)} requests and is scored as it does.\n", style="bold"))
         for request in REQUESTS:
-            serve(request)
+            answer_request(request)
         provider.shutdown()
 
-    console.print(conclusion(shown.evaluations, what="requests and components"))
+    console.print(verdict_summary(shown.evaluations, noun="requests and components"))
     _show_matches(console, shown.evaluations)
     _show_span(console, received.spans)
     if out is not None:
-        (out / _TRACES).write_bytes(encode_spans(received.spans).SerializeToString())
-    _show_way(console, out)
+        (out / _TRACES_FILE).write_bytes(encode_spans(received.spans).SerializeToString())
+    _show_next_steps(console, out)
 
 
-def _set_apart() -> None:
+def _isolate_environment() -> None:
     """Forget what the shell says of sampling, limits and capture: the demo shows the same everywhere."""
     for name in list(os.environ):
         if name.startswith(("OTEL_", "GOLDSPAN_")) and name != "GOLDSPAN_STRICT":
             del os.environ[name]
 
 
-class _BackEnd(SpanExporter):
+class _CollectingExporter(SpanExporter):
     """Where the spans arrive: as an OTLP exporter would send them, but kept."""
 
     def __init__(self) -> None:
@@ -104,7 +105,7 @@ class _BackEnd(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-class _Printer:
+class _PrintingSink:
     """A sink that shows every evaluation at once."""
 
     def __init__(self, console: Console) -> None:
@@ -117,7 +118,7 @@ class _Printer:
 
 
 @contextmanager
-def _kept(out: Path | None) -> Iterator[list[SqliteStore]]:
+def _open_stores(out: Path | None) -> Iterator[list[SqliteStore]]:
     """The store to keep the results in, empty, if there is to be one."""
     if out is None:
         yield []
@@ -125,25 +126,25 @@ def _kept(out: Path | None) -> Iterator[list[SqliteStore]]:
     if out.exists() and not out.is_dir():
         raise ConfigurationError(f"--out {out}: it is a file; name a folder")
     out.mkdir(parents=True, exist_ok=True)
-    with open_store(out / STORE, keep_arguments=True) as store:
-        if {tally.name for tally in store.tallies("service")} - {_SERVICE}:
+    with open_store(out / STORE_FILE_NAME, keep_arguments=True) as store:
+        if {tally.name for tally in store.count_by("service")} - {_SERVICE_NAME}:
             raise ConfigurationError(
-                f"--out {out}: its {STORE} holds runs that are not of the demo; name another folder"
+                f"--out {out}: its {STORE_FILE_NAME} holds runs that are not of the demo; name another folder"
             )
-        store.delete_runs([run.run_id for run in store.every()])  # whoever looks at it goes on looking
+        store.delete_runs([run.run_id for run in store.iter_runs()])  # whoever looks at it goes on looking
         yield [store]
 
 
-def _goldens(out: Path | None) -> Goldens:
-    with as_file(files("goldspan.demo") / _GOLDENS) as path:
+def _demo_goldens(out: Path | None) -> Goldens:
+    with as_file(files("goldspan.demo") / _GOLDENS_FILE) as path:
         if out is not None:
-            shutil.copyfile(path, out / _GOLDENS)
+            shutil.copyfile(path, out / _GOLDENS_FILE)
         return load_goldens(path)
 
 
 def _show_matches(console: Console, evaluations: Sequence[Evaluation]) -> None:
     """In which ways runs found their goldens, the usual one first."""
-    ways = Counter(_WAYS[evaluation.match.how] for evaluation in evaluations if evaluation.match)
+    ways = Counter(_MATCH_DESCRIPTIONS[evaluation.match.how] for evaluation in evaluations if evaluation.match)
     console.print(Text("goldens found: " + ", ".join(f"{count} {way}" for way, count in ways.most_common())))
 
 
@@ -157,18 +158,18 @@ def _show_span(console: Console, spans: Sequence[ReadableSpan]) -> None:
     for key, value in span.attributes.items():
         if key.startswith("goldspan."):
             said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-            console.print(Text.assemble(("  " + key, "cyan"), " = ", clean(said)))
+            console.print(Text.assemble(("  " + key, "cyan"), " = ", escape_control_characters(said)))
 
 
-def _show_way(console: Console, out: Path | None) -> None:
+def _show_next_steps(console: Console, out: Path | None) -> None:
     """What to call next, whole in its line, so that it can be pasted."""
     if out is None:
-        ways = {"See them in the browser, and keep them:": again("demo", "--out", "demo")}
+        ways = {"See them in the browser, and keep them:": command_line("demo", "--out", "demo")}
     else:
-        goldens = out / _GOLDENS
+        goldens = out / _GOLDENS_FILE
         ways = {
-            "The traces are kept. Score them again:": again("score", out / _TRACES, "-g", goldens),
-            "See them in the browser:": again("view", out, "-g", goldens),
+            "The traces are kept. Score them again:": command_line("score", out / _TRACES_FILE, "-g", goldens),
+            "See them in the browser:": command_line("view", out, "-g", goldens),
         }
     for what, command in ways.items():
         console.print(Text(f"\n{what}\n  {command}"), soft_wrap=True)

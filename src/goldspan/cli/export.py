@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from goldspan.cli import filtering
-from goldspan.cli.console import counted, messages
+from goldspan.cli import input_options
+from goldspan.cli.console import stderr_console, with_progress_bar
 from goldspan.errors import ConfigurationError, StoreError
-from goldspan.model import Unit
+from goldspan.model import RunUnit
 from goldspan.store import RunFilter, open_store
-from goldspan.store.protocol import ToolRole, Verdict
+from goldspan.store.store_protocol import ToolRole, Verdict
 
 EXAMPLES = """
 Examples:\n
@@ -34,21 +34,21 @@ def export(
     below: Annotated[
         float | None, typer.Option("--below", metavar="X", help="Runs whose score of --metric is less.")
     ] = None,
-    golden: filtering.GoldenFilter = None,
+    golden: input_options.GoldenFilter = None,
     covered: Annotated[
         bool | None, typer.Option("--covered/--uncovered", help="Runs for which there was a golden, or was none.")
     ] = None,
-    agent: filtering.AgentFilter = None,
+    agent: input_options.AgentFilter = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Runs in which that tool ...")] = None,
     tool_role: Annotated[ToolRole, typer.Option("--tool-role", help="... was that.")] = "called",
-    service: filtering.ServiceFilter = None,
-    environment: filtering.EnvironmentFilter = None,
-    unit: Annotated[Unit | None, typer.Option("--unit", help="Runs of that kind.")] = None,
+    service: input_options.ServiceFilter = None,
+    environment: input_options.EnvironmentFilter = None,
+    unit: Annotated[RunUnit | None, typer.Option("--unit", help="Runs of that kind.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Runs of that session.")] = None,
     trace: Annotated[str | None, typer.Option("--trace", metavar="ID", help="Runs with spans in that trace.")] = None,
-    text: filtering.TextFilter = None,
-    since: filtering.SinceFilter = None,
-    until: filtering.UntilFilter = None,
+    text: input_options.TextFilter = None,
+    since: input_options.SinceFilter = None,
+    until: input_options.UntilFilter = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT where it is there already.")] = False,
 ) -> None:
     """Write the runs of a store, newest first, each with its current evaluation, for other programs to read.
@@ -74,10 +74,12 @@ def export(
         session_id=session,
         trace_id=trace,
         text=text,
-        since_ns=filtering.moment(since, "--since"),
-        until_ns=filtering.moment(until, "--until"),
+        since_ns=input_options.parse_time_option(since, "--since"),
+        until_ns=input_options.parse_time_option(until, "--until"),
     )
     with open_store(store, read_only=True) as opened:
         total = opened.count(wanted).total
-        written = opened.export(out, filter=wanted, overwrite=force, watch=lambda runs: counted(runs, total, "writing"))
-    messages().print(f"{written} run{'s' * (written != 1)} written to {out}", markup=False)
+        written = opened.export(
+            out, filter=wanted, overwrite=force, observe=lambda runs: with_progress_bar(runs, total, "writing")
+        )
+    stderr_console().print(f"{written} run{'s' * (written != 1)} written to {out}", markup=False)

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from goldspan.cli.console import output
-from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, Paths, UnitOption, runs_in
+from goldspan.cli.console import stdout_console
+from goldspan.cli.input_options import GoldenIdAttribute, JsonFlag, Paths, UnitOption, load_runs_with_progress
 from goldspan.cli.tables import capture_block, notes_legend, runs_table
 from goldspan.goldens import load_goldens
-from goldspan.sinks.documents import run_document, to_json
+from goldspan.sinks.serialization import run_document, to_json
 
 EXAMPLES = """
 Examples:\n
@@ -35,11 +35,11 @@ def extract(
 ) -> None:
     """Show which tools each run used, in order, as rebuilt from its spans."""
     known = load_goldens(*goldens) if goldens else None
-    runs = runs_in(paths, unit=unit, golden_id_attributes=golden_id_attribute, goldens=known)
-    console = output()
+    runs = load_runs_with_progress(paths, unit=unit, golden_id_attributes=golden_id_attribute, goldens=known)
+    console = stdout_console()
     if as_json:
         for run in runs:
-            console.put(to_json(run_document(run)))
+            console.write_line(to_json(run_document(run)))
             if console.quiet:
                 break
     else:

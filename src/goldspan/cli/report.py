@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goldspan.cli import asking, filtering, judging
-from goldspan.cli.console import counted, messages, output, warn
-from goldspan.cli.gates import Gates, check_gates, limits
-from goldspan.cli.reading import GoldenIdAttribute, tell_wrong
-from goldspan.cli.score import GATE_FAILED, WRONG_ROWS
-from goldspan.cli.view import STORE
+from goldspan.cli import input_options, judge_options, scoring_options
+from goldspan.cli.console import print_warning, stderr_console, stdout_console, with_progress_bar
+from goldspan.cli.input_options import GoldenIdAttribute, print_row_errors
+from goldspan.cli.score import GATE_FAILED, INVALID_ROWS
+from goldspan.cli.scoring_options import Gates, parse_thresholds, validate_gates
+from goldspan.cli.view import STORE_FILE_NAME
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import load_goldens
-from goldspan.model import Evaluation, Unit
+from goldspan.model import Evaluation, RunUnit
 from goldspan.store import RunFilter, SqliteStore, open_store
 
 if TYPE_CHECKING:
-    from goldspan.web.report import Report
+    from goldspan.web.report_data import Report
 
 EXAMPLES = """
 Examples:\n
@@ -35,11 +35,11 @@ Examples:\n
   goldspan report goldspan.db -g goldens.yaml --since 7d --agent support --title "Support, last week"\n
   goldspan report --cases cases.jsonl --values\n
 """
-_OUT = Path("report.html")
-_STANDARD = Path("-")
-_AT_ONCE = 500
+_DEFAULT_OUT = Path("report.html")
+_STDOUT = Path("-")
+_BATCH_SIZE = 500
 """Evaluations that are kept in one transaction."""
-_SQLITE = b"SQLite format 3\0"
+_SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 def report(
@@ -47,12 +47,12 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="STORE|PATHS",
-            help=f"The file of a store, or a folder with {STORE} in it; or files or folders with traces, to be judged "
+            help=f"The file of a store, or a folder with {STORE_FILE_NAME} in it; or files or folders with traces, to be judged "
             "as `goldspan score` does; - is standard input.",
             show_default=False,
         ),
     ] = None,
-    cases: judging.CasesOption = None,
+    cases: scoring_options.CasesOption = None,
     goldens: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,7 +68,7 @@ def report(
             "--out",
             "-o",
             metavar="FILE",
-            help=f"The HTML file; - is standard output. Without it and --markdown: {_OUT}.",
+            help=f"The HTML file; - is standard output. Without it and --markdown: {_DEFAULT_OUT}.",
             show_default=False,
         ),
     ] = None,
@@ -86,56 +86,56 @@ def report(
         bool,
         typer.Option("--values", help="Show arguments and results of traces. What a store keeps is always shown."),
     ] = False,
-    fail_under: judging.FailUnderOption = None,
-    fail_on_unknown: judging.FailOnUnknownFlag = None,
-    golden: filtering.GoldenFilter = None,
-    agent: filtering.AgentFilter = None,
-    service: filtering.ServiceFilter = None,
-    environment: filtering.EnvironmentFilter = None,
-    text: filtering.TextFilter = None,
-    since: filtering.SinceFilter = None,
-    until: filtering.UntilFilter = None,
+    fail_under: scoring_options.FailUnderOption = None,
+    fail_on_unknown: scoring_options.FailOnUnknownFlag = None,
+    golden: input_options.GoldenFilter = None,
+    agent: input_options.AgentFilter = None,
+    service: input_options.ServiceFilter = None,
+    environment: input_options.EnvironmentFilter = None,
+    text: input_options.TextFilter = None,
+    since: input_options.SinceFilter = None,
+    until: input_options.UntilFilter = None,
     unit: Annotated[
-        Unit | None, typer.Option("--unit", help="Runs of that kind. Of traces it is request where nothing is said.")
+        RunUnit | None, typer.Option("--unit", help="Runs of that kind. Of traces it is request where nothing is said.")
     ] = None,
     golden_id_attribute: GoldenIdAttribute = None,
-    concurrency: judging.ConcurrencyOption = 1,
-    metric: judging.MetricOption = None,
-    profile: judging.ProfileOption = None,
-    profile_option: judging.ProfileSetting = None,
-    threshold: judging.ThresholdOption = None,
-    strict: judging.StrictFlag = False,
-    mode: judging.ModeOption = None,
-    order: judging.OrderOption = None,
-    attempts: judging.AttemptsOption = None,
-    extra: judging.ExtraOption = None,
-    duplicates: judging.DuplicatesOption = None,
-    depth: judging.DepthOption = None,
-    forbid: judging.ForbidOption = None,
-    max_calls: judging.MaxCallsOption = None,
-    unknown: judging.UnknownOption = None,
+    concurrency: scoring_options.ConcurrencyOption = 1,
+    metric: scoring_options.MetricOption = None,
+    profile: scoring_options.ProfileOption = None,
+    profile_option: scoring_options.ProfileSetting = None,
+    threshold: scoring_options.ThresholdOption = None,
+    strict: scoring_options.StrictFlag = False,
+    mode: scoring_options.ModeOption = None,
+    order: scoring_options.OrderOption = None,
+    attempts: scoring_options.AttemptsOption = None,
+    extra: scoring_options.ExtraOption = None,
+    duplicates: scoring_options.DuplicatesOption = None,
+    depth: scoring_options.DepthOption = None,
+    forbid: scoring_options.ForbidOption = None,
+    max_calls: scoring_options.MaxCallsOption = None,
+    unknown: scoring_options.UnknownOption = None,
 ) -> None:
     """Write what there is to see of stored runs, or of traces, into one HTML file for CI artifacts and mail.
 
     It needs no other file, no script and no network. With --markdown alone, only that summary is written.
     """
-    from goldspan.web.report import About, report_of  # slow to load
+    from goldspan.web.report_data import ReportHeader, build_report  # slow to load
 
-    _check(paths, cases, out, markdown)
-    writers = _writers(out, markdown)
+    _validate_arguments(paths, cases, out, markdown)
+    writers = _report_writers(out, markdown)
     known = load_goldens(*goldens) if goldens else None
-    gates = limits(fail_under, "--fail-under")
+    gates = parse_thresholds(fail_under, "--fail-under")
     wanted = RunFilter(
         golden=golden,
         agent=agent,
         service=service,
         environment=environment,
         text=text,
-        since_ns=filtering.moment(since, "--since"),
-        until_ns=filtering.moment(until, "--until"),
+        since_ns=input_options.parse_time_option(since, "--since"),
+        until_ns=input_options.parse_time_option(until, "--until"),
     )
     said = {"golden": golden, "agent": agent, "service": service, "environment": environment, "text": text}
-    manner = judging.manner_of(
+    manner = scoring_options.scoring_options_from(
         metric,
         profile,
         profile_option,
@@ -153,51 +153,55 @@ def report(
     )
     wrong: list[str] = []
     with ExitStack() as opened:
-        if file := _store_in(paths or []):
-            if manner.is_said or golden_id_attribute or values:
+        if file := _find_store(paths or []):
+            if manner.is_any_set or golden_id_attribute or values:
                 raise ConfigurationError(f"{file}: its runs are judged already; what you say of judging is for traces")
             store = opened.enter_context(open_store(file, read_only=True))
-            check_gates(gates, store.metrics())
+            validate_gates(gates, store.metrics())
             wanted = replace(wanted, unit=unit)
         else:
-            asking.check_unasked({"--fail-under": gates, "--metric": metric, "--threshold": manner.thresholds})
-            check_gates(gates, manner.measured(known))
-            judged, wrong = judging.judged_in(
+            judge_options.require_judge_flag(
+                {"--fail-under": gates, "--metric": metric, "--threshold": manner.thresholds}
+            )
+            validate_gates(gates, manner.metric_names(known))
+            judged, wrong = scoring_options.evaluate_inputs(
                 paths,
                 cases,
-                manner.judge(known),
+                manner.evaluator(known),
                 goldens=known,
                 unit=unit or "request",
                 golden_id_attributes=golden_id_attribute,
                 concurrency=concurrency,
             )
-            store = opened.enter_context(_kept(judged, values=values))
+            store = opened.enter_context(_temporary_store(judged, values=values))
         said |= {"since": since, "until": until, "kind of run": unit}
         narrowed = tuple((name, told) for name, told in said.items() if told)
         total = store.count(wanted).total
-        found = report_of(
+        found = build_report(
             store,
-            About(title, time.time_ns(), _named(paths or cases or []), narrowed),
+            ReportHeader(title, time.time_ns(), _source_names(paths or cases or []), narrowed),
             goldens=known,
-            wanted=wanted,
-            in_full=limit,
-            watch=lambda runs: counted(runs, total, "gathering"),
+            run_filter=wanted,
+            max_detailed=limit,
+            observe=lambda runs: with_progress_bar(runs, total, "gathering"),
         )
     for target, written in writers.items():
-        _put(written(found), target)
-    tell_wrong(wrong)
+        _write_report(written(found), target)
+    print_row_errors(wrong)
     if known is not None and found.rate.counts.total and not found.board.covered.total:
-        warn(f"none of the {len(known)} goldens belongs to any of these runs, neither by id nor by input")
+        print_warning(f"none of the {len(known)} goldens belongs to any of these runs, neither by id nor by input")
     judged_runs = found.rate.counts.passed + found.rate.counts.failed
-    if not Gates(gates, fail_on_unknown).met(found.mean, judged_runs, found.not_evaluated) or wrong:
-        raise typer.Exit(WRONG_ROWS if wrong else GATE_FAILED)
+    if not Gates(gates, fail_on_unknown).are_met(found.mean, judged_runs, found.not_evaluated) or wrong:
+        raise typer.Exit(INVALID_ROWS if wrong else GATE_FAILED)
 
 
-def _check(paths: list[str] | None, cases: list[str] | None, out: Path | None, markdown: Path | None) -> None:
+def _validate_arguments(
+    paths: list[str] | None, cases: list[str] | None, out: Path | None, markdown: Path | None
+) -> None:
     """Raises `ConfigurationError` where it is not clear what is meant, or what looks like no report would be lost."""
     if bool(paths) == bool(cases):
         raise ConfigurationError("report on what? Name a store, files with traces or --cases FILE.")
-    if out == markdown == _STANDARD:
+    if out == markdown == _STDOUT:
         raise ConfigurationError("--out and --markdown: only one of them can be standard output")
     for option, written, endings in (("--out", out, (".html", ".htm")), ("--markdown", markdown, (".md",))):
         if written is None or written.suffix.lower() in endings or not written.is_file():
@@ -206,36 +210,36 @@ def _check(paths: list[str] | None, cases: list[str] | None, out: Path | None, m
             raise ConfigurationError(f"{option} {written}: it is there already, and does not end in {endings[0]}")
 
 
-def _store_in(paths: list[str]) -> Path | None:
+def _find_store(paths: list[str]) -> Path | None:
     """The file of the store that is named; `None`: there are traces. Raises `ConfigurationError` for both."""
-    stores = [found for path in paths if path != "-" and (found := _store_at(Path(path)))]
+    stores = [found for path in paths if path != "-" and (found := _store_file(Path(path)))]
     if stores and len(paths) > 1:
         raise ConfigurationError(f"{stores[0]}: a report is of one store, or else of files with traces")
     return stores[0] if stores else None
 
 
-def _store_at(path: Path) -> Path | None:
-    file = path / STORE if path.is_dir() else path
+def _store_file(path: Path) -> Path | None:
+    file = path / STORE_FILE_NAME if path.is_dir() else path
     if not file.is_file():
         return None
     with file.open("rb") as content:
-        return file if content.read(len(_SQLITE)) == _SQLITE else None
+        return file if content.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC else None
 
 
 @contextmanager
-def _kept(judged: Iterable[Evaluation], *, values: bool) -> Iterator[SqliteStore]:
+def _temporary_store(judged: Iterable[Evaluation], *, values: bool) -> Iterator[SqliteStore]:
     """A store of these evaluations, for as long as the report is made of it."""
     with (
         TemporaryDirectory(prefix="goldspan-", ignore_cleanup_errors=True) as folder,
-        open_store(Path(folder) / STORE, keep_arguments=values) as store,
+        open_store(Path(folder) / STORE_FILE_NAME, keep_arguments=values) as store,
     ):
-        each = _told_apart(judged)
-        while some := list(islice(each, _AT_ONCE)):
+        each = _with_unique_ids(judged)
+        while some := list(islice(each, _BATCH_SIZE)):
             store.submit_many(some)
         yield store
 
 
-def _told_apart(judged: Iterable[Evaluation]) -> Iterator[Evaluation]:
+def _with_unique_ids(judged: Iterable[Evaluation]) -> Iterator[Evaluation]:
     """Rows of several files may have the same id, and a store keeps one run of each."""
     seen: dict[str, int] = {}
     for evaluation in judged:
@@ -244,27 +248,27 @@ def _told_apart(judged: Iterable[Evaluation]) -> Iterator[Evaluation]:
         yield evaluation if number == 1 else replace(evaluation, run=replace(run, run_id=f"{run.run_id} ({number})"))
 
 
-def _named(read: list[str]) -> tuple[str, ...]:
+def _source_names(read: list[str]) -> tuple[str, ...]:
     return tuple("standard input" if path == "-" else Path(path).name or path for path in read)
 
 
-def _writers(out: Path | None, markdown: Path | None) -> dict[Path, Callable[[Report], str]]:
+def _report_writers(out: Path | None, markdown: Path | None) -> dict[Path, Callable[[Report], str]]:
     """What makes each file that is asked for. Raises `MissingExtraError` before any work is done."""
     writers: dict[Path, Callable[[Report], str]] = {}
     if markdown is not None:
-        from goldspan.web.summary import as_markdown
+        from goldspan.web.markdown_report import render_markdown_report
 
-        writers[markdown] = as_markdown
+        writers[markdown] = render_markdown_report
     if out is not None or markdown is None:
-        from goldspan.web.standalone import as_html
+        from goldspan.web.html_report import render_html
 
-        writers[out or _OUT] = as_html
+        writers[out or _DEFAULT_OUT] = render_html
     return writers
 
 
-def _put(text: str, file: Path) -> None:
-    if file == _STANDARD:
-        output().put(text.removesuffix("\n"))
+def _write_report(text: str, file: Path) -> None:
+    if file == _STDOUT:
+        stdout_console().write_line(text.removesuffix("\n"))
         return
     file.write_text(text, encoding="utf-8")
-    messages().print(f"{file} is written", markup=False)
+    stderr_console().print(f"{file} is written", markup=False)

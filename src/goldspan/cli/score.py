@@ -8,21 +8,21 @@ from typing import Annotated, Literal
 import typer
 from rich.text import Text
 
-from goldspan.cli import asking, judging
-from goldspan.cli.console import Results, output, warn
-from goldspan.cli.gates import Gates, check_gates, limits, mean, not_evaluated
-from goldspan.cli.reading import GoldenIdAttribute, JsonFlag, PathsIfAny, UnitOption, tell_wrong
-from goldspan.cli.tables import capture_notice, conclusion, evaluation_blocks, summary, summary_table
+from goldspan.cli import judge_options, scoring_options
+from goldspan.cli.console import ResultsConsole, print_warning, stdout_console
+from goldspan.cli.input_options import GoldenIdAttribute, JsonFlag, OptionalPaths, UnitOption, print_row_errors
+from goldspan.cli.scoring_options import Gates, mean_score, not_evaluated_runs, parse_thresholds, validate_gates
+from goldspan.cli.tables import capture_notice, evaluation_blocks, score_summary, summary_table, verdict_summary
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens, load_goldens
 from goldspan.model import Evaluation
-from goldspan.model.markup import Span, Table, markdown
-from goldspan.sinks.documents import evaluation_document, to_json
+from goldspan.model.rendering import Table, TextSpan, render_markdown
+from goldspan.sinks.serialization import evaluation_document, to_json
 
 GATE_FAILED = 1
-WRONG_ROWS = 2
+INVALID_ROWS = 2
 
-Format = Literal["text", "json", "markdown"]
+ScoreFormat = Literal["text", "json", "markdown"]
 
 EXAMPLES = """
 Examples:\n
@@ -39,43 +39,43 @@ Examples:\n
 
 
 def score(
-    paths: PathsIfAny = None,
-    cases: judging.CasesOption = None,
+    paths: OptionalPaths = None,
+    cases: scoring_options.CasesOption = None,
     goldens: Annotated[
         list[str] | None,
         typer.Option(
             "--goldens", "-g", metavar="FILE", help="Golden file (YAML, JSON, JSON lines); may be given again."
         ),
     ] = None,
-    metric: judging.MetricOption = None,
-    profile: judging.ProfileOption = None,
-    profile_option: judging.ProfileSetting = None,
-    threshold: judging.ThresholdOption = None,
-    strict: judging.StrictFlag = False,
-    mode: judging.ModeOption = None,
-    order: judging.OrderOption = None,
-    attempts: judging.AttemptsOption = None,
-    extra: judging.ExtraOption = None,
-    duplicates: judging.DuplicatesOption = None,
-    depth: judging.DepthOption = None,
-    forbid: judging.ForbidOption = None,
-    max_calls: judging.MaxCallsOption = None,
-    unknown: judging.UnknownOption = None,
-    judge: asking.JudgeFlag = False,
-    judge_model: asking.JudgeModelOption = None,
-    judge_url: asking.JudgeUrlOption = None,
-    judge_tools: asking.JudgeToolsOption = None,
-    judge_show: asking.JudgeShowOption = None,
-    judge_votes: asking.JudgeVotesOption = None,
-    judge_threshold: asking.JudgeThresholdOption = None,
-    judge_combination: asking.JudgeCombinationOption = None,
-    judge_daily_tokens: asking.JudgeDailyTokensOption = None,
-    judge_cache: asking.JudgeCacheOption = None,
-    fail_under: judging.FailUnderOption = None,
-    fail_on_unknown: judging.FailOnUnknownFlag = None,
+    metric: scoring_options.MetricOption = None,
+    profile: scoring_options.ProfileOption = None,
+    profile_option: scoring_options.ProfileSetting = None,
+    threshold: scoring_options.ThresholdOption = None,
+    strict: scoring_options.StrictFlag = False,
+    mode: scoring_options.ModeOption = None,
+    order: scoring_options.OrderOption = None,
+    attempts: scoring_options.AttemptsOption = None,
+    extra: scoring_options.ExtraOption = None,
+    duplicates: scoring_options.DuplicatesOption = None,
+    depth: scoring_options.DepthOption = None,
+    forbid: scoring_options.ForbidOption = None,
+    max_calls: scoring_options.MaxCallsOption = None,
+    unknown: scoring_options.UnknownOption = None,
+    judge: judge_options.JudgeFlag = False,
+    judge_model: judge_options.JudgeModelOption = None,
+    judge_url: judge_options.JudgeUrlOption = None,
+    judge_tools: judge_options.JudgeToolsOption = None,
+    judge_show: judge_options.JudgeShowOption = None,
+    judge_votes: judge_options.JudgeVotesOption = None,
+    judge_threshold: judge_options.JudgeThresholdOption = None,
+    judge_combination: judge_options.JudgeCombinationOption = None,
+    judge_daily_tokens: judge_options.JudgeDailyTokensOption = None,
+    judge_cache: judge_options.JudgeCacheOption = None,
+    fail_under: scoring_options.FailUnderOption = None,
+    fail_on_unknown: scoring_options.FailOnUnknownFlag = None,
     unit: UnitOption = "request",
     golden_id_attribute: GoldenIdAttribute = None,
-    concurrency: judging.ConcurrencyOption = 1,
+    concurrency: scoring_options.ConcurrencyOption = 1,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=0, help="Runs shown, failed ones first; 0 shows all.")
     ] = 20,
@@ -83,7 +83,7 @@ def score(
         bool, typer.Option("--verbose", "-v", help="Every score, how it came about, and the values that differ.")
     ] = False,
     format: Annotated[  # noqa: A002 - the name of the option
-        Format, typer.Option("--format", metavar="FORM", help="How results are written: text, json or markdown.")
+        ScoreFormat, typer.Option("--format", metavar="FORM", help="How results are written: text, json or markdown.")
     ] = "text",
     as_json: JsonFlag = False,
 ) -> None:
@@ -91,8 +91,8 @@ def score(
     if bool(paths) == bool(cases):
         raise ConfigurationError("score what? Name either files with traces or --cases FILE.")
     known = load_goldens(*goldens) if goldens else None
-    gates = limits(fail_under, "--fail-under")
-    manner = judging.manner_of(
+    gates = parse_thresholds(fail_under, "--fail-under")
+    manner = scoring_options.scoring_options_from(
         metric,
         profile,
         profile_option,
@@ -109,8 +109,8 @@ def score(
         unknown=unknown,
     )
     said_of_model = {"--fail-under": gates, "--metric": metric, "--threshold": manner.thresholds}
-    manner, selection = manner.without_threshold(asking.TOOL_SELECTION)
-    asked = asking.asking_of(
+    manner, selection = manner.pop_threshold(judge_options.TOOL_SELECTION)
+    asked = judge_options.judge_options_from(
         judge,
         judge_tools,
         selection,
@@ -124,75 +124,79 @@ def score(
         cache=judge_cache,
     )
     if asked is None:
-        asking.check_unasked(said_of_model)
-    measured = manner.measured(known)
-    check_gates(gates, measured if asked is None else (*measured, asking.TOOL_SELECTION))
-    model = None if asked is None else asked.begun(manner.lowered, measured)
-    form: Format = "json" if as_json else format
-    judged, wrong = judging.judged_in(
+        judge_options.require_judge_flag(said_of_model)
+    measured = manner.metric_names(known)
+    validate_gates(gates, measured if asked is None else (*measured, judge_options.TOOL_SELECTION))
+    model = None if asked is None else asked.start(manner.judge_lowers_metric, measured)
+    form: ScoreFormat = "json" if as_json else format
+    judged, wrong = scoring_options.evaluate_inputs(
         paths,
         cases,
-        manner.judge(known, verbose=verbose),
+        manner.evaluator(known, verbose=verbose),
         goldens=known,
         unit=unit,
         golden_id_attributes=golden_id_attribute,
         concurrency=concurrency,
-        then=iter if model is None else model.ask,
-        streamed=form == "json",
+        transform=iter if model is None else model.judge_all,
+        is_streamed=form == "json",
     )
-    evaluations = _written(judged, form, limit=limit, verbose=verbose)
-    tell_wrong(wrong)
-    _warn(evaluations, known)
+    evaluations = _print_evaluations(judged, form, limit=limit, verbose=verbose)
+    print_row_errors(wrong)
+    _warn_unmatched(evaluations, known)
     if model is not None:
-        model.tell(evaluations)
+        model.print_summary(evaluations)
     judged_runs = sum(evaluation.passed is not None for evaluation in evaluations)
-    met = Gates(gates, fail_on_unknown).met(
-        lambda name: mean(name, evaluations), judged_runs, not_evaluated(evaluations)
+    met = Gates(gates, fail_on_unknown).are_met(
+        lambda name: mean_score(name, evaluations), judged_runs, not_evaluated_runs(evaluations)
     )
     if wrong or not met:
-        raise typer.Exit(WRONG_ROWS if wrong else GATE_FAILED)
+        raise typer.Exit(INVALID_ROWS if wrong else GATE_FAILED)
 
 
-def _written(judged: Iterable[Evaluation], form: Format, *, limit: int, verbose: bool) -> list[Evaluation]:
+def _print_evaluations(
+    judged: Iterable[Evaluation], form: ScoreFormat, *, limit: int, verbose: bool
+) -> list[Evaluation]:
     """The evaluations, written to standard output: as JSON each as it comes, otherwise all of them at the end."""
-    console = output()
+    console = stdout_console()
     if form != "json":
         evaluations = list(judged)
         if evaluations:
-            show = _show if form == "text" else _show_markdown
+            show = _print_text if form == "text" else _print_markdown
             show(evaluations, console, limit=limit, verbose=verbose)
         return evaluations
     evaluations = []
     for evaluation in judged:
         evaluations.append(evaluation)
-        console.put(to_json(evaluation_document(evaluation)))
+        console.write_line(to_json(evaluation_document(evaluation)))
     return evaluations
 
 
-def _show(evaluations: Sequence[Evaluation], console: Results, *, limit: int, verbose: bool) -> None:
+def _print_text(evaluations: Sequence[Evaluation], console: ResultsConsole, *, limit: int, verbose: bool) -> None:
     shown = _most_urgent(evaluations, limit)
     console.print(evaluation_blocks(shown, console, verbose=verbose))
-    if left := _left(shown, evaluations):
+    if left := _omitted_note(shown, evaluations):
         console.print(Text(f"{left}; --limit 0 shows all", style="dim"))
     console.print()
     console.print(summary_table(evaluations))
     console.print()
-    console.print(conclusion(evaluations))
+    console.print(verdict_summary(evaluations))
 
 
-def _show_markdown(evaluations: Sequence[Evaluation], console: Results, *, limit: int, verbose: bool) -> None:
+def _print_markdown(evaluations: Sequence[Evaluation], console: ResultsConsole, *, limit: int, verbose: bool) -> None:
     shown = _most_urgent(evaluations, limit)
-    rows = tuple(tuple((Span(cell),) for cell in row) for row in summary(evaluations))
+    rows = tuple(tuple((TextSpan(cell),) for cell in row) for row in score_summary(evaluations))
     pieces = [
-        markdown([(Span(conclusion(evaluations).plain),), Table(("metric", "mean", "runs", "passed"), rows)]),
+        render_markdown(
+            [(TextSpan(verdict_summary(evaluations).plain),), Table(("metric", "mean", "runs", "passed"), rows)]
+        ),
         *(evaluation.to_markdown(values=verbose) for evaluation in shown),
     ]
-    if left := _left(shown, evaluations):
+    if left := _omitted_note(shown, evaluations):
         pieces.append(left)
-    console.put("\n\n".join(pieces))
+    console.write_line("\n\n".join(pieces))
 
 
-def _left(shown: Sequence[Evaluation], evaluations: Sequence[Evaluation]) -> str:
+def _omitted_note(shown: Sequence[Evaluation], evaluations: Sequence[Evaluation]) -> str:
     """How many are not shown; empty where all are."""
     number = len(evaluations) - len(shown)
     return f"{number} more run{'s' * (number != 1)}" if number else ""
@@ -207,9 +211,9 @@ def _most_urgent(evaluations: Sequence[Evaluation], limit: int) -> Sequence[Eval
 _URGENCY = {False: 0, None: 1, True: 2}
 
 
-def _warn(evaluations: Sequence[Evaluation], goldens: Goldens | None) -> None:
+def _warn_unmatched(evaluations: Sequence[Evaluation], goldens: Goldens | None) -> None:
     """Say what probably is not meant: goldens that nothing was judged by, and runs that show too little."""
     if goldens is not None and evaluations and not any(evaluation.match for evaluation in evaluations):
-        warn(f"none of the {len(goldens)} goldens belongs to any of these runs, neither by id nor by input")
+        print_warning(f"none of the {len(goldens)} goldens belongs to any of these runs, neither by id nor by input")
     if notice := capture_notice([evaluation.run for evaluation in evaluations]):
-        warn(f"{notice}: `goldspan extract` says what to do about it")
+        print_warning(f"{notice}: `goldspan extract` says what to do about it")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from goldspan.cli.console import output
+from goldspan.cli.console import stdout_console
 
 if TYPE_CHECKING:
-    from goldspan.gateway.settings.fields import Settings
+    from goldspan.gateway.settings.gateway_settings import GatewaySettings
 
 EXAMPLES = """
 Examples:\n
@@ -21,9 +21,9 @@ Examples:\n
   goldspan serve --config gateway.yaml --print-config\n
 """
 
-_SAFETY = "Access"
-_TIMES = "Times"
-_ABOUT = "Settings"
+_ACCESS_PANEL = "Access"
+_TIMES_PANEL = "Times"
+_SETTINGS_PANEL = "Settings"
 
 
 def serve(
@@ -64,72 +64,83 @@ def serve(
     workers: Annotated[int | None, typer.Option(metavar="N", help="Processes that share the work; 1.")] = None,
     token_file: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Tokens that may send, one a line.", rich_help_panel=_SAFETY),
+        typer.Option(metavar="FILE", help="Tokens that may send, one a line.", rich_help_panel=_ACCESS_PANEL),
     ] = None,
     read_token_file: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Tokens that may read, one a line.", rich_help_panel=_SAFETY),
+        typer.Option(metavar="FILE", help="Tokens that may read, one a line.", rich_help_panel=_ACCESS_PANEL),
     ] = None,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Let everybody in who reaches the address.", rich_help_panel=_SAFETY),
+        typer.Option("--insecure", help="Let everybody in who reaches the address.", rich_help_panel=_ACCESS_PANEL),
     ] = False,
     tls_cert: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Certificate, PEM.", rich_help_panel=_SAFETY)
+        str | None, typer.Option(metavar="FILE", help="Certificate, PEM.", rich_help_panel=_ACCESS_PANEL)
     ] = None,
     tls_key: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Its private key, PEM.", rich_help_panel=_SAFETY)
+        str | None, typer.Option(metavar="FILE", help="Its private key, PEM.", rich_help_panel=_ACCESS_PANEL)
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Name by which the gateway may be called; may be repeated.", rich_help_panel=_SAFETY
+            metavar="NAME",
+            help="Name by which the gateway may be called; may be repeated.",
+            rich_help_panel=_ACCESS_PANEL,
         ),
     ] = None,
     allowed_origin: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ORIGIN", help="Origin whose pages may use the gateway; may be repeated.", rich_help_panel=_SAFETY
+            metavar="ORIGIN",
+            help="Origin whose pages may use the gateway; may be repeated.",
+            rich_help_panel=_ACCESS_PANEL,
         ),
     ] = None,
     grace: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Wait so long for more of a trace after its root; 5.", rich_help_panel=_TIMES
+            metavar="SECONDS", help="Wait so long for more of a trace after its root; 5.", rich_help_panel=_TIMES_PANEL
         ),
     ] = None,
     idle: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Score a trace without a root after so long; 30.", rich_help_panel=_TIMES),
+        typer.Option(
+            metavar="SECONDS", help="Score a trace without a root after so long; 30.", rich_help_panel=_TIMES_PANEL
+        ),
     ] = None,
     late: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Late spans change a run for so long; 60.", rich_help_panel=_TIMES),
+        typer.Option(metavar="SECONDS", help="Late spans change a run for so long; 60.", rich_help_panel=_TIMES_PANEL),
     ] = None,
     keep_arguments: Annotated[
         bool,
-        typer.Option("--keep-arguments", help="Store arguments, results and texts too.", rich_help_panel=_TIMES),
+        typer.Option("--keep-arguments", help="Store arguments, results and texts too.", rich_help_panel=_TIMES_PANEL),
     ] = False,
     keep_days: Annotated[
-        float | None, typer.Option(metavar="DAYS", help="Delete stored runs after so long.", rich_help_panel=_TIMES)
+        float | None,
+        typer.Option(metavar="DAYS", help="Delete stored runs after so long.", rich_help_panel=_TIMES_PANEL),
     ] = None,
     log_format: Annotated[
         Literal["text", "json"] | None,
-        typer.Option(metavar="FORM", help="How the log is written: text or json.", rich_help_panel=_ABOUT),
+        typer.Option(metavar="FORM", help="How the log is written: text or json.", rich_help_panel=_SETTINGS_PANEL),
     ] = None,
     config: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Read settings from this file instead of goldspan.yaml.", rich_help_panel=_ABOUT
+            metavar="FILE",
+            help="Read settings from this file instead of goldspan.yaml.",
+            rich_help_panel=_SETTINGS_PANEL,
         ),
     ] = None,
     print_config: Annotated[
         bool,
-        typer.Option("--print-config", help="Print all settings and where each was said.", rich_help_panel=_ABOUT),
+        typer.Option(
+            "--print-config", help="Print all settings and where each was said.", rich_help_panel=_SETTINGS_PANEL
+        ),
     ] = False,
     json_schema: Annotated[
         bool,
-        typer.Option("--json-schema", help="Print the JSON Schema of goldspan.yaml.", rich_help_panel=_ABOUT),
+        typer.Option("--json-schema", help="Print the JSON Schema of goldspan.yaml.", rich_help_panel=_SETTINGS_PANEL),
     ] = False,
 ) -> None:
     """Take OpenTelemetry from agents in any language, hand it on, and score it on its way.
@@ -138,13 +149,10 @@ def serve(
 
     Exit status: 0 it was told to stop and all ended well, 1 something did not, 2 the settings are wrong.
     """
-    from goldspan.gateway.settings import (
-        configuration,
-        notices,  # as slow to load as what they need
-    )
+    from goldspan.gateway.settings import settings_display, settings_loader
 
     if json_schema:
-        output().put(json.dumps(notices.json_schema(), indent=2, sort_keys=True))
+        stdout_console().write_line(json.dumps(settings_display.settings_json_schema(), indent=2, sort_keys=True))
         return
     flags = {
         "host": host,
@@ -170,18 +178,18 @@ def serve(
         "keep_days": keep_days,
         "log_format": log_format,
     }
-    settings = configuration.load(config, {name: value for name, value in flags.items() if _said(value)})
+    settings = settings_loader.load_settings(config, {name: value for name, value in flags.items() if _is_given(value)})
     if print_config:
-        output().put(notices.print_config(settings).rstrip("\n"))
+        stdout_console().write_line(settings_display.print_config(settings).rstrip("\n"))
         return
-    raise typer.Exit(_serve(settings))
+    raise typer.Exit(_run_gateway(settings))
 
 
-def _said(value: Any) -> bool:
+def _is_given(value: Any) -> bool:
     return value is not None and value is not False and value not in ([], "")
 
 
-def _serve(settings: Settings) -> int:
+def _run_gateway(settings: GatewaySettings) -> int:
     from goldspan.gateway import server  # everything that serves
 
     return server.serve(settings)

@@ -3,28 +3,196 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
-from goldspan.cli.console import Results, messages, output, warn
-from goldspan.cli.feed import Totals, line_of, meets, parameters, reason_of
-from goldspan.cli.reading import JsonFlag
-from goldspan.cli.remote import MOST_AT_ONCE, AwayError, Document, Remote
+from goldspan.cli.api_client import MAX_DOCUMENTS_PER_PAGE, ApiClient, ApiDocument, GatewayUnavailableError
+from goldspan.cli.console import (
+    ResultsConsole,
+    escape_control_characters,
+    print_warning,
+    stderr_console,
+    stdout_console,
+)
+from goldspan.cli.input_options import JsonFlag
+from goldspan.cli.tables import mark_symbol
+from goldspan.content.tools import fold_name
 from goldspan.errors import ConfigurationError
-from goldspan.gateway.settings.tokens import tokens_in, tokens_in_file
-from goldspan.model import Unit
-from goldspan.sinks.documents import to_json
+from goldspan.gateway.receivers.authorization import parse_tokens, read_token_file
+from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
+from goldspan.model import RunUnit
+from goldspan.model.rendering import OUTCOME_SYMBOLS, SYMBOLS, Symbol, shorten_request
+from goldspan.sinks.serialization import to_json
 from goldspan.store import RunFilter
-from goldspan.store.protocol import ToolRole, Verdict
+from goldspan.store.store_protocol import ToolRole, Verdict
+
+_SHARED_FIELDS = ("verdict", "agent", "service", "environment", "unit")
+"""What a filter and a document call by the same name."""
+_TOOL_SEPARATORS = re.compile(r" or | \+ | & ")
+"""What stands between the names of tools where several together are expected, or one of several."""
+_MAX_REMEMBERED_RUNS = 100_000
+"""Runs of which it is known how they came out, so that a revision does not count as a run."""
+_MARK_BY_MEANING: Mapping[str, Symbol] = {mark.meaning: mark for mark in SYMBOLS}
+_PROBLEM_MARKS: Mapping[str, Symbol] = {
+    "missing": _MARK_BY_MEANING["missing"],
+    "unexpected": _MARK_BY_MEANING["not expected"],
+    "forbidden": _MARK_BY_MEANING["forbidden"],
+}
+_PASSED_BY_VERDICT: Mapping[str, bool | None] = {"pass": True, "fail": False, "not_evaluated": None}
+
+
+def query_parameters(wanted: RunFilter) -> dict[str, str]:
+    """A filter as the API is told it."""
+    said = {field.name: getattr(wanted, field.name) for field in fields(RunFilter)}
+    if wanted.tool is None:
+        del said["tool_role"]
+    return {name: f"{value}" for name, value in said.items() if value is not None}
+
+
+def matches_filter(document: Mapping[str, Any], wanted: RunFilter) -> bool:
+    """Whether an evaluation is one that the filter means, as the API would have it."""
+    if any(getattr(wanted, name) not in (None, document.get(name)) for name in _SHARED_FIELDS):
+        return False
+    if wanted.golden not in (None, document.get("golden_id")):
+        return False
+    if wanted.tool is not None and fold_name(wanted.tool) not in {
+        fold_name(name) for name in _tools_with_role(document, wanted.tool_role)
+    }:
+        return False
+    scores = [score.get("value") for score in document.get("scores", ()) if score.get("metric") == wanted.metric]
+    if wanted.below is not None:
+        return any(value is not None and value < wanted.below for value in scores)
+    return wanted.metric is None or bool(scores)
+
+
+def feed_line(document: Mapping[str, Any], console: Console, *, now: datetime) -> Text:
+    """An evaluation but for its reason: when, how it came out, golden and agent, what is amiss, what was asked."""
+    line = Text(no_wrap=True, overflow="ellipsis").append(f"{_time_text(document, now)} ", style="dim")
+    mark = OUTCOME_SYMBOLS[_PASSED_BY_VERDICT.get(str(document.get("verdict")))]
+    line.append_text(mark_symbol(mark, console)).append(f" {_one_line(_run_name(document))}", style="bold")
+    if said := "; ".join(_details(document)):
+        line.append(f" ({_one_line(said)})", style="dim")
+    for verdict, tools in _problems(document).items():
+        for tool in tools:
+            line.append("  ").append_text(mark_symbol(_PROBLEM_MARKS[verdict], console)).append(f" {_one_line(tool)}")
+    if question := shorten_request(document.get("input")):
+        line.append(f"  {_one_line(question)}", style="dim")
+    return line
+
+
+def feed_reason(document: Mapping[str, Any]) -> str:
+    """Why it came out so; nothing where all went well."""
+    return "" if document.get("verdict") == "pass" else _one_line(str(document.get("reason") or ""))
+
+
+class FeedTotals:
+    """How the runs came out that were seen, each by its latest evaluation."""
+
+    def __init__(self) -> None:
+        self._verdicts: OrderedDict[str, str] = OrderedDict()
+        self.counts: Counter[str] = Counter()
+        """Runs by verdict."""
+
+    def add(self, document: Mapping[str, Any], *, wanted: bool = True) -> None:
+        """Count an evaluation; one that is not wanted any more takes its run out of the count."""
+        run, verdict = str(document.get("run_id")), str(document.get("verdict"))
+        if (before := self._verdicts.pop(run, None)) is not None:
+            self.counts[before] -= 1
+        if wanted:
+            self._verdicts[run] = verdict
+            self.counts[verdict] += 1
+        if len(self._verdicts) > _MAX_REMEMBERED_RUNS:
+            self._verdicts.popitem(last=False)
+
+    def as_text(self) -> Text:
+        """What all of them add up to. With nothing judged there is no pass rate."""
+        passed, failed, unjudged = (self.counts[verdict] for verdict in _PASSED_BY_VERDICT)
+        total = passed + failed + unjudged
+        said = Text(f"{total} run{'s' * (total != 1)}: ").append(f"{passed} passed", style="green").append(", ")
+        said.append(f"{failed} failed", style="red" if failed else "")
+        if unjudged:
+            said.append(f", {unjudged} not evaluated", style="yellow")
+        return said.append(f"; pass rate {passed / (passed + failed):.1%}") if passed + failed else said
+
+
+def _time_text(document: Mapping[str, Any], now: datetime) -> str:
+    """When it was stored, in the zone of whoever looks; with the day where it is not today."""
+    try:
+        stored = datetime.fromisoformat(str(document["stored"])[:19] + "+00:00").astimezone(now.tzinfo)
+    except (LookupError, ValueError):
+        return "--:--:--"
+    return f"{stored:%H:%M:%S}" if stored.date() == now.date() else f"{stored:%m-%d %H:%M:%S}"
+
+
+def _run_name(document: Mapping[str, Any]) -> str:
+    """The golden or, where there is none with a name, what the run is."""
+    golden = document.get("golden_id")
+    if golden and golden != ANONYMOUS_GOLDEN_ID:
+        return str(golden)
+    return str(document.get("component") or document.get("agent") or document.get("service") or "run")
+
+
+def _details(document: Mapping[str, Any]) -> Iterator[str]:
+    """What the name does not tell."""
+    name = _run_name(document)
+    if (component := document.get("component")) and component != name:
+        yield f"component {component}"
+    if (agent := document.get("agent")) and agent != name:
+        yield f"agent {agent}"
+    if (revision := document.get("revision")) and revision != 1:
+        yield f"revision {revision}"
+
+
+def _problems(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The tools that are missing and so on, each once, in the order of the run."""
+    found = {verdict: list(dict.fromkeys(_tools_with_verdict(document, verdict))) for verdict in _PROBLEM_MARKS}
+    return {verdict: tools for verdict, tools in found.items() if tools}
+
+
+def _tools_with_verdict(document: Mapping[str, Any], *verdicts: str) -> Iterator[str]:
+    """What stands in the rows with these verdicts: what was expected, else what was called."""
+    for row, call in _rows(document):
+        if row.get("verdict") in verdicts:
+            yield str(row.get("expected") or call.get("name"))
+
+
+def _tools_with_role(document: Mapping[str, Any], role: ToolRole) -> Iterator[str]:
+    """The tools that were that in the run."""
+    if role == "called":
+        yield from map(str, document.get("tools_used", ()))
+    elif role == "failed":
+        yield from (str(call.get("name")) for _, call in _rows(document) if "error" in call)
+    elif role in ("expected", "missing"):
+        for name in _tools_with_verdict(document, "missing", *(("paired",) if role == "expected" else ())):
+            yield from _TOOL_SEPARATORS.split(name)
+    else:
+        yield from _tools_with_verdict(document, role)
+
+
+def _rows(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The rows of the comparison, each with the call that is in it."""
+    calls = document.get("tool_calls", ())
+    for row in document.get("rows", ()):
+        at = row.get("called_at")
+        yield row, {} if at is None else calls[at]
+
+
+def _one_line(text: str) -> str:
+    return escape_control_characters(" ".join(text.split()))
+
 
 EXAMPLES = """
 Examples:\n
@@ -34,11 +202,11 @@ Examples:\n
   goldspan watch --once --since 24h --json > day.jsonl\n
 """
 _TOKEN, _TOKEN_FILE = "GOLDSPAN_READ_TOKEN", "GOLDSPAN_READ_TOKEN_FILE"
-_EVERY = 1.0
+_POLL_INTERVAL_S = 1.0
 """Seconds from one look at the gateway to the next."""
-_LONGEST = 30.0
+_MAX_BACKOFF_S = 30.0
 """Seconds, at most, until a gateway that is away is asked again."""
-_AT_FIRST, _SINCE = 20, 1000
+_INITIAL_RUNS, _INITIAL_RUNS_SINCE = 20, 1000
 """Runs that are shown first: without `--since`, and with it."""
 
 
@@ -50,7 +218,7 @@ def watch(
     golden: Annotated[str | None, typer.Option("--golden", metavar="ID", help="Runs judged by that golden.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of that agent.")] = None,
     service: Annotated[str | None, typer.Option("--service", metavar="NAME", help="Runs of that service.")] = None,
-    unit: Annotated[Unit | None, typer.Option("--unit", help="Runs of that kind.")] = None,
+    unit: Annotated[RunUnit | None, typer.Option("--unit", help="Runs of that kind.")] = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Runs in which that tool ...")] = None,
     tool_role: Annotated[ToolRole, typer.Option("--tool-role", help="... was that.")] = "called",
     metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Runs with a score of it.")] = None,
@@ -99,122 +267,128 @@ def watch(
         verdict=verdict, golden=golden, agent=agent, service=service, unit=unit, tool=tool, tool_role=tool_role,
         metric=metric, below=below,
     )  # fmt: skip
-    remote = Remote(address, _token(token_file), ca_file)
-    remote.check()
-    after = 0 if once else remote.newest()  # before what is there is asked for, so that nothing falls between the two
-    said = parameters(wanted) | ({"since": since} if since else {})
-    there = remote.runs(said, limit if limit is not None else _SINCE if since else _AT_FIRST)
-    view = _View(remote.address, output(), wanted, as_json=as_json)
-    with view.shown(status=not once):
+    remote = ApiClient(address, _read_token(token_file), ca_file)
+    remote.require_goldspan()
+    after = (
+        0 if once else remote.last_sequence_number()
+    )  # before what is there is asked for, so that nothing falls between the two
+    said = query_parameters(wanted) | ({"since": since} if since else {})
+    there = remote.list_runs(said, limit if limit is not None else _INITIAL_RUNS_SINCE if since else _INITIAL_RUNS)
+    view = _FeedView(remote.address, stdout_console(), wanted, as_json=as_json)
+    with view.live_status(status=not once):
         for run in reversed(there):
-            view.show({name: value for name, value in run.items() if name not in _OF_RUNS})
+            view.show({name: value for name, value in run.items() if name not in _RUN_ONLY_FIELDS})
         if not once:
             seen = {(run.get("run_id"), run.get("revision"), run.get("digest")) for run in there}
-            _follow(remote, view, after, seen)
+            _poll(remote, view, after, seen)
 
 
-_OF_RUNS = ("time", "evaluation_count")
+_RUN_ONLY_FIELDS = ("time", "evaluation_count")
 """What the API says of a run beside its evaluation."""
 
 
-class _View:
+class _FeedView:
     """What is shown: lines that stay and, on a terminal, one below them that tells how it goes."""
 
-    def __init__(self, address: str, console: Results, wanted: RunFilter, *, as_json: bool) -> None:
+    def __init__(self, address: str, console: ResultsConsole, wanted: RunFilter, *, as_json: bool) -> None:
         self._address = address
         self._console = console
         self._wanted = wanted
         self._as_json = as_json
-        self._totals = Totals()
-        self._trouble = ""
+        self._totals = FeedTotals()
+        self._unavailable_reason = ""
 
-    def arrive(self) -> None:
+    def flush(self) -> None:
         """Let everything arrive that was shown so far."""
-        self._console.arrive()
+        self._console.flush()
 
     @property
-    def over(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether nobody reads any more."""
         return self._console.quiet
 
     @contextmanager
-    def shown(self, *, status: bool) -> Iterator[None]:
+    def live_status(self, *, status: bool) -> Iterator[None]:
         """Show how it goes while the block runs, where somebody can see it."""
         if self._as_json or not self._console.is_terminal:
             yield
         elif not status:
             yield
-            self._console.print(self._totals.told())
+            self._console.print(self._totals.as_text())
         else:
             with Live(get_renderable=self._status, console=self._console, refresh_per_second=2):
                 yield
 
-    def show(self, document: Document) -> None:
+    def show(self, document: ApiDocument) -> None:
         """Show an evaluation, if it is wanted."""
-        wanted = meets(document, self._wanted)
+        wanted = matches_filter(document, self._wanted)
         self._totals.add(document, wanted=wanted)
         if not wanted:
             return
         if self._as_json:
-            self._console.put(to_json(document))
+            self._console.write_line(to_json(document))
             return
-        line, reason = line_of(document, self._console, now=datetime.now().astimezone()), reason_of(document)
+        line, reason = feed_line(document, self._console, now=datetime.now().astimezone()), feed_reason(document)
         if self._console.is_terminal:
             self._console.print(line)
             if reason:
                 self._console.print(Padding(Text(reason, style="italic dim"), (0, 0, 0, 11)))
         else:
-            self._console.put(line.plain + (f"  {reason}" if reason else ""))
+            self._console.write_line(line.plain + (f"  {reason}" if reason else ""))
 
-    def away(self, error: AwayError, pause: float) -> None:
+    def show_unavailable(self, error: GatewayUnavailableError, pause: float) -> None:
         """Tell that the gateway does not answer."""
-        if not self._console.is_terminal and not self._trouble:
-            warn(f"{error}; it is asked again until it does")
-        self._trouble = f"{error}; asked again in {pause:g} s"
+        if not self._console.is_terminal and not self._unavailable_reason:
+            print_warning(f"{error}; it is asked again until it does")
+        self._unavailable_reason = f"{error}; asked again in {pause:g} s"
 
-    def back(self) -> None:
+    def show_available(self) -> None:
         """Tell that it answers again."""
-        if not self._console.is_terminal and self._trouble:
-            messages().print(f"{self._address} answers again", markup=False)
-        self._trouble = ""
+        if not self._console.is_terminal and self._unavailable_reason:
+            stderr_console().print(f"{self._address} answers again", markup=False)
+        self._unavailable_reason = ""
 
     def _status(self) -> Text:
-        how = Text(f"○ {self._trouble}", "yellow") if self._trouble else Text(f"● {self._address}", "green")
-        return Text.assemble(self._totals.told(), "   ", how, no_wrap=True, overflow="ellipsis")
+        how = (
+            Text(f"○ {self._unavailable_reason}", "yellow")
+            if self._unavailable_reason
+            else Text(f"● {self._address}", "green")
+        )
+        return Text.assemble(self._totals.as_text(), "   ", how, no_wrap=True, overflow="ellipsis")
 
 
-def _follow(remote: Remote, view: _View, after: int, seen: set[tuple[object, object, object]]) -> None:
+def _poll(remote: ApiClient, view: _FeedView, after: int, seen: set[tuple[object, object, object]]) -> None:
     """Show what comes, until nobody reads any more. A gateway that is away is asked again, with growing pauses."""
-    pause = _EVERY
+    pause = _POLL_INTERVAL_S
     away = False
-    while not view.over:
-        view.arrive()
+    while not view.is_closed:
+        view.flush()
         try:
             if away:  # it may have begun anew, with an empty store
-                after = min(after, remote.newest())
-            found, after = remote.arrivals(after)
-        except AwayError as error:
-            view.away(error, pause)
+                after = min(after, remote.last_sequence_number())
+            found, after = remote.evaluations_after(after)
+        except GatewayUnavailableError as error:
+            view.show_unavailable(error, pause)
             time.sleep(pause)
-            away, pause = True, min(pause * 2, _LONGEST)
+            away, pause = True, min(pause * 2, _MAX_BACKOFF_S)
             continue
-        view.back()
-        away, pause = False, _EVERY
+        view.show_available()
+        away, pause = False, _POLL_INTERVAL_S
         for document in found:
             if (document.get("run_id"), document.get("revision"), document.get("digest")) not in seen:
                 view.show(document)
-        if len(found) < MOST_AT_ONCE:
+        if len(found) < MAX_DOCUMENTS_PER_PAGE:
             seen.clear()
-            view.arrive()
-            time.sleep(_EVERY)
+            view.flush()
+            time.sleep(_POLL_INTERVAL_S)
 
 
-def _token(file: Path | None) -> str | None:
+def _read_token(file: Path | None) -> str | None:
     """The token that is sent, where there is one: the first, if there are several."""
     if file is not None:
-        return tokens_in_file(file, "--token-file")[0]
+        return read_token_file(file, "--token-file")[0]
     if said := os.environ.get(_TOKEN):
-        return tokens_in(said, _TOKEN)[0]
+        return parse_tokens(said, _TOKEN)[0]
     if named := os.environ.get(_TOKEN_FILE):
-        return tokens_in_file(Path(named), _TOKEN_FILE)[0]
+        return read_token_file(Path(named), _TOKEN_FILE)[0]
     return None

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from goldspan.demo.agent import REQUESTS, serve
+from goldspan.demo.agent import REQUESTS, answer_request
 
-__all__ = ["REQUESTS", "serve"]
+__all__ = ["REQUESTS", "answer_request"]

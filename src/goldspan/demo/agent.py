@@ -6,21 +6,21 @@ import time
 
 import goldspan
 
-_LATENCY = 0.03
+_TOOL_LATENCY_S = 0.03
 """Seconds that a tool takes, so that requests happen one after another before the reader's eyes."""
 
 
 @goldspan.trace
 def search_hotels(city: str) -> list[dict[str, object]]:
     """Hotels in a city with their prices."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return [{"hotel": "Le Petit", "price": 90, "city": city}, {"hotel": "Le Grand", "price": 340, "city": city}]
 
 
 @goldspan.trace
 def book_hotel(hotel: str, nights: int = 1) -> str:
     """Book some nights; there is no booking for no nights."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     if nights < 1:
         raise ValueError("nights must be at least 1")
     return f"booked {hotel}"
@@ -29,63 +29,63 @@ def book_hotel(hotel: str, nights: int = 1) -> str:
 @goldspan.trace
 def get_weather(city: str) -> str:
     """The weather of today."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return f"sunny in {city}"
 
 
 @goldspan.trace
 def search_web(query: str) -> list[str]:
     """Pages about something."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return [f"10 things about {query}"]
 
 
 @goldspan.trace
 def convert_currency(amount: float, source: str, target: str) -> float:
     """An amount in another currency."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return round(amount * (1.09 if (source, target) == ("EUR", "USD") else 0.92), 2)
 
 
 @goldspan.trace
 def send_email(to: str, subject: str) -> bool:
     """Send a mail."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return bool(to and subject)
 
 
 @goldspan.trace
 def list_bookings(user: str) -> list[str]:
     """The bookings of a user."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return [f"BK-1 of {user}"]
 
 
 @goldspan.trace
 def cancel_booking(booking: str) -> str:
     """Cancel a booking."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return f"cancelled {booking}"
 
 
 @goldspan.trace(capture_arguments=False, capture_result=False)
 def charge_card(card: str, amount: float) -> str:
     """Take an amount from a card. Neither may be in a trace."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return f"charged {amount} to {card}"
 
 
 @goldspan.trace
 def search_policies(topic: str) -> list[str]:
     """Policies about a topic."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return [f"{topic}-2026", f"{topic}-2025"]
 
 
 @goldspan.trace
 def read_policy(policy: str) -> str:
     """The text of a policy."""
-    time.sleep(_LATENCY)
+    time.sleep(_TOOL_LATENCY_S)
     return f"{policy}: free until 24 hours before arrival"
 
 
@@ -96,7 +96,7 @@ def look_up_policy(topic: str) -> str:
 
 
 @goldspan.trace(kind="agent", name="travel-agent")
-def serve(request: str) -> str:
+def answer_request(request: str) -> str:
     """Serve one request."""
     return REQUESTS[request]()
 
@@ -106,19 +106,19 @@ def _book_cheapest() -> str:
     return book_hotel(str(cheapest["hotel"]), nights=2)
 
 
-def _forget_the_mail() -> str:
+def _book_without_email() -> str:
     return book_hotel("Roma Inn")
 
 
-def _use_the_wrong_tool() -> str:
+def _call_wrong_tool() -> str:
     return search_web("weather Oslo")[0]
 
 
-def _mix_up_the_currencies() -> str:
+def _swap_currencies() -> str:
     return str(convert_currency(100, source="USD", target="EUR"))
 
 
-def _book_before_looking() -> str:
+def _book_before_searching() -> str:
     booked = book_hotel("Alfama House")
     return f"{booked}; {get_weather('Lisbon')}"
 
@@ -130,7 +130,7 @@ def _try_again() -> str:
         return book_hotel("Casa do Porto", nights=1)
 
 
-def _do_more_than_asked() -> str:
+def _call_extra_tool() -> str:
     booking, *_ = list_bookings("ana")
     return cancel_booking(booking.split()[0])
 
@@ -144,7 +144,7 @@ def _pay_unseen() -> str:
     return charge_card("5555 4444 3333 1111", amount=180)
 
 
-def _answer_from_the_title() -> str:
+def _skip_reading_policy() -> str:
     return look_up_policy("cancellation")
 
 
@@ -158,15 +158,15 @@ def _make_a_joke() -> str:
 
 REQUESTS = {
     "Please find a hotel in Paris and book the cheapest one!": _book_cheapest,
-    "Book the Roma Inn and mail me the confirmation.": _forget_the_mail,
-    "What is the weather in Oslo?": _use_the_wrong_tool,
-    "How much is 100 EUR in USD?": _mix_up_the_currencies,
-    "Check the weather in Lisbon, then book the Alfama House.": _book_before_looking,
+    "Book the Roma Inn and mail me the confirmation.": _book_without_email,
+    "What is the weather in Oslo?": _call_wrong_tool,
+    "How much is 100 EUR in USD?": _swap_currencies,
+    "Check the weather in Lisbon, then book the Alfama House.": _book_before_searching,
     "Book the Casa do Porto.": _try_again,
-    "Which bookings do I have?": _do_more_than_asked,
+    "Which bookings do I have?": _call_extra_tool,
     "Tidy up my account.": _tidy_up,
     "Charge my card for two nights.": _pay_unseen,
-    "Can I cancel my booking for free?": _answer_from_the_title,
+    "Can I cancel my booking for free?": _skip_reading_policy,
     "Thanks, that is all!": _say_goodbye,
     "Tell me a joke.": _make_a_joke,
 }

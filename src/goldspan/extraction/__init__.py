@@ -5,30 +5,39 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from goldspan.extraction import golden_ids, histories, logs, statements
-from goldspan.extraction.consistency import compared
-from goldspan.extraction.conventions import installed
-from goldspan.extraction.conversations import conversations
-from goldspan.extraction.cutting import Portion, requests
-from goldspan.extraction.cutting import components as inner
-from goldspan.extraction.logs import spans_with_logs
-from goldspan.extraction.reading import Role
-from goldspan.extraction.reconciliation import IdsMade
-from goldspan.extraction.resuming import rejoin
-from goldspan.extraction.runs import assemble
-from goldspan.extraction.selection import Selection, selection_of
-from goldspan.extraction.stitching import parts, stitch
-from goldspan.extraction.times import NEVER
-from goldspan.extraction.tree import Node, fell, plant
-from goldspan.extraction.twins import without_twins
-from goldspan.model import ComponentSpans, LogRecord, Record, Run, SpanRecord, Unit
+from goldspan.content import messages
+from goldspan.conventions import classification, installed_conventions
+from goldspan.conventions.classification import DeclaredComponents, declared_components
+from goldspan.conventions.span_facts import Role
+from goldspan.extraction import logs_to_spans
+from goldspan.extraction.logs_to_spans import attach_logs
+from goldspan.extraction.reconciliation import run_assembly
+from goldspan.extraction.reconciliation.call_reconciliation import OwnCallIds
+from goldspan.extraction.reconciliation.run_assembly import assemble_run
+from goldspan.extraction.reconciliation.run_checks import mark_shared_work
+from goldspan.extraction.reconciliation.run_merging import merge_conversations, merge_duplicate_runs
+from goldspan.extraction.segmentation.boundaries import RunSpans, split_requests
+from goldspan.extraction.segmentation.boundaries import split_components as inner
+from goldspan.extraction.segmentation.detached_traces import join_resumed_requests
+from goldspan.extraction.segmentation.stitching import split_by_history, stitch_traces
+from goldspan.extraction.span_tree import UNKNOWN_TIME, SpanNode, build_trees, release_trees
+from goldspan.model import ComponentSelector, LogRecord, Run, RunUnit, SpanRecord, TelemetryRecord
 
-__all__ = ["Role", "Watch", "component_names", "extract", "extract_units", "ids_of", "role_of", "told_of"]
+__all__ = [
+    "ProgressReporter",
+    "Role",
+    "component_name",
+    "correlation_ids",
+    "extract",
+    "extract_units",
+    "log_target",
+    "role_of",
+]
 
 T = TypeVar("T")
 
 
-class Watch(Protocol):
+class ProgressReporter(Protocol):
     """Looks at things on their way through what takes long, so that somebody can be told how far it is."""
 
     def __call__(self, items: Collection[T], doing: str, /) -> Iterable[T]:
@@ -36,17 +45,17 @@ class Watch(Protocol):
         ...
 
 
-def _unwatched(items: Collection[T], doing: str, /) -> Iterable[T]:
+def _without_progress(items: Collection[T], doing: str, /) -> Iterable[T]:
     return items
 
 
 def extract(
-    records: Iterable[Record],
+    records: Iterable[TelemetryRecord],
     *,
-    unit: Unit = "request",
+    unit: RunUnit = "request",
     golden_id_attributes: Sequence[str] | None = None,
-    components: Sequence[ComponentSpans] = (),
-    watch: Watch = _unwatched,
+    components: Sequence[ComponentSelector] = (),
+    watch: ProgressReporter = _without_progress,
 ) -> list[Run]:
     """Rebuild the runs in some spans, by time of start; of runs that start together, the one whose trace came first.
 
@@ -66,71 +75,81 @@ def extract(
 
 
 def extract_units(
-    records: Iterable[Record],
-    units: Sequence[Unit],
+    records: Iterable[TelemetryRecord],
+    units: Sequence[RunUnit],
     *,
     golden_id_attributes: Sequence[str] | None = None,
-    components: Sequence[ComponentSpans] = (),
-    watch: Watch = _unwatched,
+    components: Sequence[ComponentSelector] = (),
+    watch: ProgressReporter = _without_progress,
 ) -> list[Run]:
     """The runs of several units, one unit after the other: the same as to `extract` each, with the spans read once."""
-    attributes = golden_ids.golden_id_attributes(golden_id_attributes)
-    conventions = installed((*attributes, *statements.ATTRIBUTES))
-    selected = Selection(components)
+    attributes = classification.golden_id_attributes(golden_id_attributes)
+    conventions = installed_conventions((*attributes, *run_assembly.ANNOTATION_ATTRIBUTES))
+    selected = DeclaredComponents(components)
     traces: dict[str, list[SpanRecord]] = {}
-    for span in spans_with_logs(records, conventions):
+    for span in attach_logs(records, conventions):
         traces.setdefault(span.trace_id, []).append(span)
     grown = watch(traces.values(), "sorting spans")
-    planted = [plant(trace, conventions=conventions, selected=selected) for trace in grown]
-    with histories.remembered():
-        portions = rejoin(stitch(part for roots in planted for whole in requests(roots) for part in parts(whole)))
+    planted = [build_trees(trace, conventions=conventions, components=selected) for trace in grown]
+    with messages.cache_histories():
+        portions = join_resumed_requests(
+            stitch_traces(
+                part for roots in planted for whole in split_requests(roots) for part in split_by_history(whole)
+            )
+        )
         runs = [run for unit in units for run in _runs(planted, portions, unit, attributes, watch)]
     for roots in planted:
-        fell(roots)
+        release_trees(roots)
     return runs
 
 
 def _runs(
-    planted: list[list[Node]], portions: list[Portion], unit: Unit, golden_id_attributes: Sequence[str], watch: Watch
+    planted: list[list[SpanNode]],
+    portions: list[RunSpans],
+    unit: RunUnit,
+    golden_id_attributes: Sequence[str],
+    watch: ProgressReporter,
 ) -> list[Run]:
     """The runs of a unit in the trees of some traces, of which `portions` are the requests; by time of start."""
     if unit == "component":
         portions = [portion for roots in planted for portion in inner(roots, portions)]
-    made = IdsMade([node for portion in portions for node in portion.nodes])
+    made = OwnCallIds([node for portion in portions for node in portion.nodes])
     watched = watch(portions, "rebuilding runs")
-    runs = [assemble(portion, golden_id_attributes=golden_id_attributes, elsewhere=made) for portion in watched]
+    runs = [
+        assemble_run(portion, golden_id_attributes=golden_id_attributes, other_call_ids=made) for portion in watched
+    ]
     if unit != "component":
-        runs = compared(portions, runs)
+        runs = mark_shared_work(portions, runs)
         scopes = [portion.nodes[0].span.scope for portion in portions]
-        runs = without_twins(zip(runs, scopes, strict=True))
+        runs = merge_duplicate_runs(zip(runs, scopes, strict=True))
     if unit == "conversation":
-        runs = conversations(runs)
-    return sorted(runs, key=lambda run: NEVER if run.start_ns is None else run.start_ns)
+        runs = merge_conversations(runs)
+    return sorted(runs, key=lambda run: UNKNOWN_TIME if run.start_ns is None else run.start_ns)
 
 
 def role_of(span: SpanRecord) -> Role | None:
     """What a single span is to a run, as far as it tells by itself."""
-    return installed().read_again(span, guessing=True).role
+    return installed_conventions().classify_cached(span, guessing=True).role
 
 
-def ids_of(span: SpanRecord) -> list[Hashable]:
+def correlation_ids(span: SpanRecord) -> list[Hashable]:
     """The ids by which a span may be known to belong to others of its service: of a request, of a conversation."""
-    reading = installed().read_again(span)
+    reading = installed_conventions().classify_cached(span)
     named = (("request", reading.request_id), ("session", reading.session_id))
     return [(what, span.service, value) for what, value in named if value]
 
 
-def told_of(log: LogRecord) -> tuple[str | None, str | None] | None:
+def log_target(log: LogRecord) -> tuple[str | None, str | None] | None:
     """The trace and the session of whose agent a log record tells; `None`: of none's."""
-    return logs.told_of(log, installed())
+    return logs_to_spans.log_target(log, installed_conventions())
 
 
-def component_names(span: SpanRecord, components: Sequence[ComponentSpans] = ()) -> str | None:
+def component_name(span: SpanRecord, components: Sequence[ComponentSelector] = ()) -> str | None:
     """The component that a single span stands for: as it is marked, else as `components` declare it, else none.
 
     That an agent's span is a component because it works inside a request, no span tells by itself.
     """
-    reading = installed().read_again(span)
+    reading = installed_conventions().classify_cached(span)
     if reading.role == "component":
         return reading.name or span.name
-    return selection_of(tuple(components)).name_of(span) if components else None
+    return declared_components(tuple(components)).match(span) if components else None

@@ -11,30 +11,27 @@
 
 from __future__ import annotations
 
-from goldspan.judge.answers import Answer, AskingError
-from goldspan.judge.background import BackgroundJudge
-from goldspan.judge.batches import judged
-from goldspan.judge.budget import Budget, Prices
-from goldspan.judge.counting import Usage
-from goldspan.judge.endpoint import ModelEndpoint
-from goldspan.judge.judges import Ask, Asker, Judge
-from goldspan.judge.opinions import Opinion
-from goldspan.judge.questions import Question
-from goldspan.judge.sessions import session_of
+from goldspan.judge.background_judge import BackgroundJudge, judge_evaluations
+from goldspan.judge.judge import AskFunction, Judge, ModelClient
+from goldspan.judge.judge_session import open_session
+from goldspan.judge.model_endpoint import ModelEndpoint
+from goldspan.judge.model_replies import Assessment, ModelReply, ModelRequestError
+from goldspan.judge.prompts import JudgePrompt
+from goldspan.judge.usage import Budget, Prices, Usage
 
 __all__ = [
-    "Answer",
-    "Ask",
-    "Asker",
-    "AskingError",
+    "AskFunction",
+    "Assessment",
     "BackgroundJudge",
     "Budget",
     "Judge",
+    "JudgePrompt",
+    "ModelClient",
     "ModelEndpoint",
-    "Opinion",
+    "ModelReply",
+    "ModelRequestError",
     "Prices",
-    "Question",
     "Usage",
-    "judged",
-    "session_of",
+    "judge_evaluations",
+    "open_session",
 ]

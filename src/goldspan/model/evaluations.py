@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from goldspan.model.digests import content_digest
-from goldspan.model.display import Displayed
-from goldspan.model.findings import Fault, Row, Score, Statement, Verdict
+from goldspan.model.findings import ComparisonRow, Fault, RequirementResult, RowVerdict, Score
 from goldspan.model.goldens import ABSENT, Golden, Match
-from goldspan.model.runs import COUNTED_KINDS, Health, Run, ToolCall
+from goldspan.model.runs import COUNTED_TOOL_KINDS, Health, Run, ToolCall
+from goldspan.model.telemetry import content_digest
 
 if TYPE_CHECKING:
-    from goldspan.model.markup import Block
-    from goldspan.model.values import Redaction
+    from goldspan.model.rendering import Block
+    from goldspan.model.value_matchers import Redaction
 
-NO_RUN = Run("")
 
-_Rows: TypeAlias = "tuple[Row, ...]"
+class NotebookDisplay(ABC):
+    """Something that can be shown as a page of paragraphs and tables."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
+        """The paragraphs and tables; values of arguments and results are in them only where `values` says so."""
+
+    def to_markdown(self, *, values: bool = False, redact: Redaction | None = None) -> str:
+        """As Markdown with GitHub's tables.
+
+        Names are shown, and values of arguments and results only with `values=True`. `redact` is called with the path
+        of each value and the value before it is shown, and what it returns is shown instead.
+        """
+        from goldspan.model.rendering import render_markdown  # most processes never show anything
+
+        return render_markdown(self._display_blocks(values=values, redact=redact))
+
+    def to_html(self, *, values: bool = False, redact: Redaction | None = None) -> str:
+        """As a fragment of HTML that needs no style sheet; `values` and `redact` as in `to_markdown`."""
+        from goldspan.model.rendering import render_html
+
+        return render_html(self._display_blocks(values=values, redact=redact))
+
+    def _repr_markdown_(self) -> str:
+        return self.to_markdown()
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
+EMPTY_RUN = Run("")
+
+_RowTuple: TypeAlias = "tuple[ComparisonRow, ...]"
 
 
 @dataclass(frozen=True)
-class Comparison(Displayed):
+class Comparison(NotebookDisplay):
     """A run laid beside its golden, once. Every call and every expectation is in exactly one row.
 
     The rows stand in the order of the calls; a missing expectation stands where it was due.
@@ -31,27 +64,27 @@ class Comparison(Displayed):
 
     golden: Golden | None
     """`None`: nothing was expected of the run, and every call is tolerated."""
-    rows: tuple[Row, ...]
-    run: Run = NO_RUN
+    rows: tuple[ComparisonRow, ...]
+    run: Run = EMPTY_RUN
     """The run; calls that were given as a list are in one without an id."""
-    approximate: str | None = None
+    approximation_reason: str | None = None
     """Why a better pairing may exist, where the work had to be bounded; `None`: there is none better."""
-    by_others: tuple[tuple[Row, Row], ...] = ()
+    wrong_agent_pairs: tuple[tuple[ComparisonRow, ComparisonRow], ...] = ()
     """Missing expectations, each with the unexpected call of its tool that another agent made than the expected one."""
 
     # What follows is found once and kept in plain attributes, since every metric asks for it.
-    pairs: _Rows = field(default=(), init=False, repr=False, compare=False)
+    pairs: _RowTuple = field(default=(), init=False, repr=False, compare=False)
     """Expectations that must be met and found their call."""
-    missing: _Rows = field(default=(), init=False, repr=False, compare=False)
+    missing: _RowTuple = field(default=(), init=False, repr=False, compare=False)
     """Expectations that must be met and have no call."""
-    unexpected: _Rows = field(default=(), init=False, repr=False, compare=False)
+    unexpected: _RowTuple = field(default=(), init=False, repr=False, compare=False)
     """Calls that nobody expected."""
-    superseded: _Rows = field(default=(), init=False, repr=False, compare=False)
+    superseded: _RowTuple = field(default=(), init=False, repr=False, compare=False)
     """Failed attempts that do not count, usually because the tool was called again."""
-    tolerated: _Rows = field(default=(), init=False, repr=False, compare=False)
+    tolerated: _RowTuple = field(default=(), init=False, repr=False, compare=False)
     """What does not count either way: agents, hand-offs, denied calls; optional expectations, called or not; extra
     calls that are allowed."""
-    forbidden: _Rows = field(default=(), init=False, repr=False, compare=False)
+    forbidden: _RowTuple = field(default=(), init=False, repr=False, compare=False)
     """Calls the golden forbids."""
     calls: tuple[ToolCall, ...] = field(default=(), init=False, repr=False, compare=False)
     """The tool calls that were made, whatever was expected: every attempt, but no agents, hand-offs and retrievals,
@@ -62,9 +95,9 @@ class Comparison(Displayed):
         verdicts = {row.verdict for row in self.rows}
         for verdict in verdicts:
             alike = self.rows if len(verdicts) == 1 else tuple([row for row in self.rows if row.verdict == verdict])
-            object.__setattr__(self, _PLURAL[verdict], alike)
+            object.__setattr__(self, _FIELD_BY_VERDICT[verdict], alike)
         called = [row.called for row in self.rows]
-        made = [call for call in called if call is not None and call.kind in COUNTED_KINDS and call.made]
+        made = [call for call in called if call is not None and call.kind in COUNTED_TOOL_KINDS and call.was_made]
         own = self.run.agent if self.golden and self.golden.depth == "own" else None
         calls = made if own is None else [call for call in made if call.agent in (None, own)]
         object.__setattr__(self, "calls", tuple(calls))
@@ -72,22 +105,22 @@ class Comparison(Displayed):
     @cached_property
     def faults(self) -> tuple[Fault, ...]:
         """What went wrong, one by one, each with the agent whose fault it is."""
-        from goldspan.model.attribution import find_faults
+        from goldspan.model.findings import find_faults
 
         if self.golden is None:
             return ()
-        return find_faults(self.rows, self.run, self.by_others, ordered=self.golden.order != "any")
+        return find_faults(self.rows, self.run, self.wrong_agent_pairs, is_ordered=self.golden.order != "any")
 
-    def _blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
+    def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
         from goldspan.model import rendering
 
         of_golden = self.golden is not None
-        return rendering.comparison(
-            self.rows, of_golden=of_golden, approximate=self.approximate, values=values, redact=redact
+        return rendering.comparison_blocks(
+            self.rows, has_golden=of_golden, approximate=self.approximation_reason, values=values, redact=redact
         )
 
 
-_PLURAL: Mapping[Verdict, str] = {
+_FIELD_BY_VERDICT: Mapping[RowVerdict, str] = {
     "paired": "pairs",
     "missing": "missing",
     "unexpected": "unexpected",
@@ -98,7 +131,7 @@ _PLURAL: Mapping[Verdict, str] = {
 
 
 @dataclass(frozen=True)
-class Evaluation(Displayed):
+class Evaluation(NotebookDisplay):
     """A comparison, its scores and the verdict: everything there is to say about one run and one golden."""
 
     run: Run
@@ -115,11 +148,11 @@ class Evaluation(Displayed):
     """Counts changes of content of one run's evaluation, from 1."""
     changes: tuple[str, ...] | None = None
     """The metrics whose scores this revision adds or changes, where nothing else is new; `None`: all of it may be."""
-    broken: tuple[Statement, ...] = ()
+    broken: tuple[RequirementResult, ...] = ()
     """What the golden states and the run breaks: each of them fails it."""
-    unjudged: tuple[Statement, ...] = ()
+    undetermined: tuple[RequirementResult, ...] = ()
     """What the golden states and the telemetry does not tell."""
-    accepted: tuple[str, ...] = ()
+    accepted_shares: tuple[str, ...] = ()
     """The shares that a threshold accepts in place of everything: `0.8 of 0.8 wanted`."""
 
     @cached_property
@@ -127,7 +160,7 @@ class Evaluation(Displayed):
         """Hash of calls, golden and scoring version: equal digests mean the same verdict."""
         judged_by = [self.golden.digest if self.golden else None, self.scoring_version]
         try:
-            return content_digest([_judged(self.run, self.golden), *judged_by])
+            return content_digest([_digest_inputs(self.run, self.golden), *judged_by])
         except Exception:  # noqa: BLE001 - values of the application may do anything when they are written down
             # Values no hash can be made of (keys of several types, circles, thousands of levels): hash the verdict.
             rows = self.comparison.rows
@@ -150,7 +183,7 @@ class Evaluation(Displayed):
         """`not_evaluated` where no golden applied, or what it states cannot be judged."""
         return "scored" if self.passed is not None else "not_evaluated"
 
-    def revised(self, revision: int) -> Evaluation:
+    def with_revision(self, revision: int) -> Evaluation:
         """The same with another number. The digest stays, also where it is not that of what a redaction left."""
         copy = replace(self, revision=revision)
         vars(copy)["digest"] = self.digest
@@ -167,35 +200,35 @@ class Evaluation(Displayed):
         told = (run.golden_id, run.component, run.agent, run.run_id, "run")
         return self.match.golden.id if self.match else next(filter(None, told))
 
-    def _blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
+    def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
         from goldspan.model import rendering
-        from goldspan.model.markup import Span
+        from goldspan.model.rendering import TextSpan
 
-        yield rendering.heading(rendering.VERDICTS[self.passed], self.name, self.run.input, redact)
+        yield rendering.heading_block(rendering.OUTCOME_SYMBOLS[self.passed], self.name, self.run.input, redact)
         if self.comparison.rows or not self.run.health.calls_invisible:
-            yield from self.comparison._blocks(values=values, redact=redact)
+            yield from self.comparison._display_blocks(values=values, redact=redact)
         if self.reason:
-            yield (Span(self.reason),)
-        yield from rendering.scores(self.scores)
+            yield (TextSpan(self.reason),)
+        yield from rendering.score_blocks(self.scores)
 
 
-class NotEvaluated(NamedTuple):
+class NotEvaluatedRun(NamedTuple):
     """A run that a golden is for, and of which something stated cannot be judged."""
 
     run_id: str
     golden_id: str
     reason: str
-    unmeasured: frozenset[str]
+    missing_metrics: frozenset[str]
     """The metrics that have no value."""
 
 
-def _judged(run: Run, golden: Golden | None) -> list[Any]:
+def _digest_inputs(run: Run, golden: Golden | None) -> list[Any]:
     """What a verdict on that run can depend on."""
-    results_matter = golden is not None and any(tool.result is not ABSENT for tool in golden.calls)
+    results_matter = golden is not None and any(tool.result is not ABSENT for tool in golden.expected_calls)
     calls = [
         [
             [call.name, call.raw_name, call.server, call.arguments, call.result if results_matter else None],
-            [_failed(call), call.kind, call.outcome, call.agent, call.concurrent_with],
+            [_has_failed(call), call.kind, call.outcome, call.agent, call.concurrent_with],
         ]
         for call in run.tool_calls
     ]
@@ -203,6 +236,6 @@ def _judged(run: Run, golden: Golden | None) -> list[Any]:
     return [calls, own, [tool.name for tool in run.available_tools], run.health.calls_invisible]
 
 
-def _failed(call: ToolCall) -> bool | None:
+def _has_failed(call: ToolCall) -> bool | None:
     """Whether a call failed; `None`: not known."""
     return None if call.succeeded is None else call.error is not None

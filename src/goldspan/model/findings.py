@@ -1,17 +1,19 @@
-"""What was found when calls were laid beside expectations: the rows, and the numbers read off them."""
+"""What went wrong in a run, and whose fault it is: read off the rows of a comparison."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any, Literal, TypeAlias
 
-from goldspan.model.goldens import AnyOf, ExpectedTool
-from goldspan.model.runs import ToolCall
+from goldspan.model.goldens import AnyOf, ExpectedTool, iter_expected_calls
+from goldspan.model.runs import Run, ToolCall
 
-Verdict = Literal["paired", "missing", "unexpected", "superseded", "tolerated", "forbidden"]
-Label = Literal["pass", "fail", "not_evaluated"]
+RowVerdict = Literal["paired", "missing", "unexpected", "superseded", "tolerated", "forbidden"]
+ScoreLabel = Literal["pass", "fail", "not_evaluated"]
 
-NO_GOLDEN = "no golden"
+NO_GOLDEN_NOTE = "no golden"
 """The note beside a call of which nothing was expected."""
 
 
@@ -39,10 +41,10 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """One line of a comparison: a call, an expectation, or both side by side."""
 
-    verdict: Verdict
+    verdict: RowVerdict
     expected: ExpectedTool | AnyOf | None = None
     """Of alternative calls the one that was made; all of them where none was."""
     called: ToolCall | None = None
@@ -62,7 +64,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class RequirementResult:
     """One thing that a golden states, and why it is broken or cannot be judged. It holds names, and no values."""
 
     about: str
@@ -146,7 +148,7 @@ class Score:
     """Whether the threshold is met; `None` where there is no threshold or no value, or where what is not known would
     decide it, which `reason` says."""
     threshold: float | None = None
-    label: Label | None = None
+    label: ScoreLabel | None = None
     reason: str | None = None
     error: str | None = None
     """The metric itself failed: an exception, as text."""
@@ -154,3 +156,141 @@ class Score:
     """How the value came about, where that was asked for."""
     judgement: Judgement | None = None
     """Where a model gave the number: how it was asked, and what it said."""
+
+
+WrongAgentPairs: TypeAlias = "Sequence[tuple[ComparisonRow, ComparisonRow]]"
+"""Missing expectations, each with the unexpected call of its tool that another agent made."""
+
+_ALL_ARGUMENTS_DETAIL = "all its arguments"
+
+
+def find_faults(
+    rows: Sequence[ComparisonRow], run: Run, wrong_agent_pairs: WrongAgentPairs, *, is_ordered: bool
+) -> tuple[Fault, ...]:
+    """Everything that went wrong, in the order of the rows. `ordered`: whether the golden wants an order.
+
+    A call that was missing beside one that was not expected is one fault: the wrong agent, or the wrong tool.
+    """
+    only = _sole_agent(run)
+    found = [
+        (at, fault)
+        for at, row in enumerate(rows)
+        if _has_fault(row, is_ordered=is_ordered)
+        for fault in _call_faults(row, _calling_agent(row) or only, is_ordered=is_ordered)
+    ]
+    found += _unpaired_faults(rows, wrong_agent_pairs, only)
+    return tuple([fault for _, fault in sorted(found, key=itemgetter(0))])
+
+
+# --- calls that were expected, or forbidden ---------------------------------------------------------------------------
+
+
+def _has_fault(row: ComparisonRow, *, is_ordered: bool) -> bool:
+    """Whether there is something wrong with a call that was expected, or is forbidden. Mostly there is not."""
+    if row.expected is None or row.called is None:
+        return row.verdict == "forbidden"
+    arguments, result = row.agreement, row.result_agreement
+    return (
+        row.called.error is not None
+        or (is_ordered and row.in_order is False)
+        or (arguments is not None and arguments.differences != ())
+        or (result is not None and result.differences != ())
+    )
+
+
+def _call_faults(row: ComparisonRow, agent: str | None, *, is_ordered: bool) -> Iterator[Fault]:
+    """What is wrong with a call that was expected, or is forbidden."""
+
+    def fault(kind: FaultKind, detail: str | None = None) -> Fault:
+        return Fault(kind, _tool_name(row), agent, None, detail, row.expected_at, row.called_at)
+
+    if row.verdict == "forbidden":
+        yield fault("forbidden")
+        return
+    if row.called is not None and row.called.error is not None:
+        yield fault("failed")
+    if row.agreement is not None and row.agreement.differences:
+        keys = [difference.key for difference in row.agreement.differences]
+        yield fault("arguments", ", ".join(keys) if all(keys) else _ALL_ARGUMENTS_DETAIL)
+    if row.result_agreement is not None and row.result_agreement.differences:
+        keys = [difference.key for difference in row.result_agreement.differences]
+        yield fault("result", ", ".join(keys) if all(keys) else None)
+    if is_ordered and row.in_order is False:
+        yield fault("order")
+
+
+# --- expectations without a call, and calls without an expectation ----------------------------------------------------
+
+
+def _unpaired_faults(
+    rows: Sequence[ComparisonRow], wrong_agent_pairs: WrongAgentPairs, sole_agent: str | None
+) -> Iterator[tuple[int, Fault]]:
+    """One fault for each of them, or for one of both together, with the place of its row."""
+    place = {_row_key(row): at for at, row in enumerate(rows)}
+    taken = {_row_key(row) for pair in wrong_agent_pairs for row in pair}
+    in_place = _substituted_calls([row for row in rows if _row_key(row) not in taken])
+    taken.update(_row_key(row) for pair in in_place for row in pair)
+    for missing, call in wrong_agent_pairs:
+        yield (
+            place[_row_key(missing)],
+            _substitution_fault("wrong_agent", missing, call, _expected_agent(missing), _calling_agent(call)),
+        )
+    for missing, call in in_place:
+        agent = _calling_agent(call) or _expected_agent(missing) or sole_agent
+        yield place[_row_key(missing)], _substitution_fault("wrong_tool", missing, call, agent, _tool_name(call))
+    for row in rows:
+        if row.verdict in ("missing", "unexpected") and _row_key(row) not in taken:
+            kind: FaultKind = "missing" if row.called is None else "extra"
+            agent = _calling_agent(row) or _expected_agent(row) or sole_agent
+            yield place[_row_key(row)], Fault(kind, _tool_name(row), agent, None, None, row.expected_at, row.called_at)
+
+
+def _substitution_fault(
+    kind: FaultKind, missing: ComparisonRow, call: ComparisonRow, agent: str | None, instead: str | None
+) -> Fault:
+    return Fault(kind, _tool_name(missing), agent, instead, None, missing.expected_at, call.called_at)
+
+
+def _substituted_calls(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, ComparisonRow]]:
+    """Missing expectations, each with the unexpected call that stands between the same expected calls, in sequence."""
+    found: list[tuple[ComparisonRow, ComparisonRow]] = []
+    missing: list[ComparisonRow] = []
+    unexpected: list[ComparisonRow] = []
+    for row in rows:
+        if row.verdict == "missing":
+            missing.append(row)
+        elif row.verdict == "unexpected":
+            unexpected.append(row)
+        elif row.expected is not None and row.called is not None:
+            found += zip(missing, unexpected, strict=False)
+            missing, unexpected = [], []
+    return [*found, *zip(missing, unexpected, strict=False)]
+
+
+def _row_key(row: ComparisonRow) -> tuple[int | None, int | None]:
+    """What tells rows apart."""
+    return row.expected_at, row.called_at
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def _tool_name(row: ComparisonRow) -> str:
+    tool = row.expected or row.called
+    return tool.name if tool else ""
+
+
+def _calling_agent(row: ComparisonRow) -> str | None:
+    return row.called.agent if row.called is not None else None
+
+
+def _expected_agent(row: ComparisonRow) -> str | None:
+    """The agent that should have made the call, where one is expected."""
+    agents = {tool.agent for tool in iter_expected_calls([row.expected] if row.expected else [])}
+    return agents.pop() if len(agents) == 1 else None
+
+
+def _sole_agent(run: Run) -> str | None:
+    """The agent of a run in which there is no other."""
+    agents = {agent for agent in (run.agent, *[call.agent for call in run.tool_calls]) if agent is not None}
+    return agents.pop() if len(agents) == 1 else None

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
-from goldspan.model.digests import content_digest
+from goldspan.model.telemetry import content_digest
 
-Order = Literal["any", "in_order", "exact"]
-Attempts = Literal["effective", "all", "succeeded"]
-Depth = Literal["all", "own"]
-Duplicates = Literal["count", "ignore"]
-Extra = Literal["penalize", "allow"]
-Unknown = Literal["not_evaluated", "ignore", "fail"]
+CallOrder = Literal["any", "in_order", "exact"]
+CountedAttempts = Literal["effective", "all", "succeeded"]
+CallDepth = Literal["all", "own"]
+DuplicateCalls = Literal["count", "ignore"]
+ExtraCalls = Literal["penalize", "allow"]
+UnknownPolicy = Literal["not_evaluated", "ignore", "fail"]
 """What becomes of a run of which something that the golden states cannot be judged."""
-UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
-Mode = Literal["recall", "precision", "f1", "exact", "set"]
+UNKNOWN_POLICIES: tuple[UnknownPolicy, ...] = get_args(UnknownPolicy)
+CorrectnessMode = Literal["recall", "precision", "f1", "exact", "set"]
 """How `tool_correctness` makes one number of what was called and what was not."""
 ArgumentsMatch = Literal["exact", "subset"]
-Effect = Literal["read", "write"]
-MatchedBy = Literal["given", "id", "when", "input", "near", "policy"]
+ToolEffect = Literal["read", "write"]
+MatchMethod = Literal["given", "id", "when", "input", "near", "policy"]
 """How the golden of a run was found, from the most to the least certain: `given` with the run itself, by its `id`, by a
 rule (`when`), by the same `input`, by an input that is `near`, or as the `policy` for everything else."""
 
@@ -52,7 +52,7 @@ class Tool:
     """Other names by which it is called."""
     server: str | None = None
     """The MCP server that owns it."""
-    effect: Effect | None = None
+    effect: ToolEffect | None = None
     """Whether a successful call of it changes the world."""
     description: str | None = None
     parameters: Mapping[str, Any] | None = None
@@ -109,7 +109,7 @@ class ExpectedTool:
 
     name: str
     arguments: Mapping[str, Any] | None = None
-    """The arguments it must have, matchers among them (`goldspan.model.matchers`); `None`: any arguments will do."""
+    """The arguments it must have, matchers among them (`goldspan.model.value_matchers`); `None`: any arguments will do."""
     server: str | None = None
     """The MCP server whose tool it must be; `None`: the one that the name says, else any."""
     result: Any = ABSENT
@@ -125,7 +125,7 @@ class ExpectedTool:
     """The agent that must make the call; `None`: any."""
 
     @property
-    def optional(self) -> bool:
+    def is_optional(self) -> bool:
         """Whether it need not be called."""
         return self.times.least == 0
 
@@ -134,13 +134,13 @@ class ExpectedTool:
 class AnyOf:
     """Alternatives, of which one is expected: calls, or whole trajectories."""
 
-    options: tuple[tuple[Item, ...], ...]
+    options: tuple[tuple[ExpectedItem, ...], ...]
     """Each a sequence of items; an alternative call is a sequence of one."""
     times: Times = ONCE
     """Anything but once or optional only where each alternative is a single call."""
 
     @property
-    def optional(self) -> bool:
+    def is_optional(self) -> bool:
         """Whether none of them need be called."""
         return self.times.least == 0
 
@@ -163,7 +163,7 @@ class Parallel:
         return " & ".join(item.name for item in self.items)
 
 
-Item: TypeAlias = ExpectedTool | AnyOf | Parallel
+ExpectedItem: TypeAlias = ExpectedTool | AnyOf | Parallel
 """One entry of a golden's `tools`."""
 
 
@@ -192,26 +192,26 @@ class Golden:
 
     id: str
     input: str | None = None
-    tools: tuple[Item, ...] = ()
-    order: Order = "any"
+    tools: tuple[ExpectedItem, ...] = ()
+    order: CallOrder = "any"
     forbid: tuple[str, ...] = ()
     """Glob patterns of tool names that must not be called."""
     max_calls: int | None = None
     """How many calls the request may take."""
-    depth: Depth = "all"
+    depth: CallDepth = "all"
     """`own`: only the calls of the request's own agent count, not those of the agents that it calls."""
-    attempts: Attempts = "effective"
-    duplicates: Duplicates = "count"
+    attempts: CountedAttempts = "effective"
+    duplicates: DuplicateCalls = "count"
     """`ignore`: a call that was expected or made before, with the same arguments, counts no second time."""
-    extra: Extra | None = None
+    extra: ExtraCalls | None = None
     """`allow`: calls that nobody expected count in no metric. `penalize`: they do, and each of them fails the run.
     `None`: they do, and fail no run that is required to call something."""
-    mode: Mode = "recall"
+    mode: CorrectnessMode = "recall"
     threshold: float = 1.0
     """The share of the calls, arguments and results that is accepted where `thresholds` does not say otherwise."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """What metrics must reach, by their names. Less of what such a metric measures is accepted, and no less."""
-    unknown: Unknown = "not_evaluated"
+    unknown: UnknownPolicy = "not_evaluated"
     """What becomes of a run of which something stated cannot be judged, and nothing is broken. `not_evaluated`: it
     neither passes nor fails; `ignore`: the rest decides; `fail`: it fails."""
     metrics: tuple[str, ...] | None = None
@@ -233,9 +233,9 @@ class Golden:
         return hash((self.id, self.digest))
 
     @cached_property
-    def calls(self) -> tuple[ExpectedTool, ...]:
+    def expected_calls(self) -> tuple[ExpectedTool, ...]:
         """Every call that it speaks of, those of all alternatives among them, in the order of the file."""
-        return tuple(expected_calls(self.tools))
+        return tuple(iter_expected_calls(self.tools))
 
     @cached_property
     def digest(self) -> str:
@@ -256,28 +256,28 @@ class Golden:
             return f"object-{id(self):x}"
 
 
-def expected_calls(items: Sequence[Item]) -> Iterator[ExpectedTool]:
+def iter_expected_calls(items: Sequence[ExpectedItem]) -> Iterator[ExpectedTool]:
     """Every call that some items speak of, those of all alternatives among them."""
     for item in items:
         if isinstance(item, AnyOf):
             for option in item.options:
-                yield from expected_calls(option)
+                yield from iter_expected_calls(option)
         elif isinstance(item, Parallel):
-            yield from expected_calls(item.items)
+            yield from iter_expected_calls(item.items)
         else:
             yield item
 
 
-def matched(items: Sequence[Item], match: ArgumentsMatch) -> tuple[Item, ...]:
+def with_arguments_match(items: Sequence[ExpectedItem], match: ArgumentsMatch) -> tuple[ExpectedItem, ...]:
     """The items with that `match` in every call."""
-    return tuple([_matched(item, match) for item in items])
+    return tuple([_item_with_arguments_match(item, match) for item in items])
 
 
-def _matched(item: Any, match: ArgumentsMatch) -> Any:
+def _item_with_arguments_match(item: Any, match: ArgumentsMatch) -> Any:
     if isinstance(item, AnyOf):
-        return replace(item, options=tuple([matched(option, match) for option in item.options]))
+        return replace(item, options=tuple([with_arguments_match(option, match) for option in item.options]))
     if isinstance(item, Parallel):
-        return replace(item, items=tuple([_matched(each, match) for each in item.items]))
+        return replace(item, items=tuple([_item_with_arguments_match(each, match) for each in item.items]))
     return replace(item, match=match)
 
 
@@ -286,6 +286,6 @@ class Match:
     """The golden found for a run, and how."""
 
     golden: Golden
-    how: MatchedBy
+    how: MatchMethod
     similarity: float = 1.0
     """1.0 for an exact match."""

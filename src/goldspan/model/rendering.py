@@ -6,52 +6,185 @@ gone through the redaction that is given.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from html import escape
+from typing import Literal, NamedTuple, TypeAlias
 
-from goldspan.model.findings import NO_GOLDEN, Row, Score, Verdict
-from goldspan.model.markup import Block, Cell, Kind, Span, Table
-from goldspan.model.values import Redaction, path_to, said
+from goldspan.model.findings import NO_GOLDEN_NOTE, ComparisonRow, RowVerdict, Score
+from goldspan.model.value_matchers import Redaction, format_value, join_path
 
-_ROWS = 500
-_NAME = 80
-_ASKED = 70
+TextStyle = Literal["words", "name", "good", "odd", "bad", "alarm", "quiet"]
+"""`name`: an identifier from elsewhere, shown as code. The rest are words in a colour, where there are colours."""
+
+
+class TextSpan(NamedTuple):
+    """A piece of text."""
+
+    text: str
+    style: TextStyle = "words"
+
+
+Cell: TypeAlias = Sequence[TextSpan]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells in rows below headings."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+Block: TypeAlias = Table | tuple[TextSpan, ...]
+"""A table or a paragraph."""
+
+
+def escape_invisible(text: str) -> str:
+    """Text with everything that is invisible, or turns around what stands beside it, shown as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def render_markdown(blocks: Iterable[Block]) -> str:
+    """Blocks in GitHub's dialect of Markdown, which has tables."""
+    return "\n\n".join(
+        _markdown_table(block) if isinstance(block, Table) else _markdown_paragraph(block) for block in blocks
+    )
+
+
+def _markdown_table(table: Table) -> str:
+    rows = [map(_escape_markdown, table.headings), ["---"] * len(table.headings)]
+    rows += [map(_markdown_spans, row) for row in table.rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def _markdown_paragraph(spans: Iterable[TextSpan]) -> str:
+    """A line that does not begin like a list or a heading."""
+    return _LINE_START_SYNTAX.sub(r"\1\\\2", _markdown_spans(spans).lstrip())
+
+
+def _markdown_spans(spans: Iterable[TextSpan]) -> str:
+    text = ""
+    for span in spans:
+        # Two pieces of code side by side would be one, with backticks in it.
+        text += _escape_markdown(span.text) if span.style != "name" else _markdown_code(span.text, text.endswith("`"))
+    return text
+
+
+def _escape_markdown(text: str) -> str:
+    return _GITHUB_REFERENCE.sub(r"<code>\1</code>", _MARKDOWN_SYNTAX.sub(r"\\\g<0>", escape_invisible(text)))
+
+
+_GITHUB_REFERENCE = re.compile(r"\\([@\#])(?=[A-Za-z0-9])")
+"""What GitHub takes for a mention, or a reference to an issue, though a backslash or an entity stands there: it looks
+for them once Markdown is HTML, but not inside of code (github/markup#1168, github/cmark-gfm#181)."""
+_MARKDOWN_SYNTAX = re.compile(
+    r"""[\\`*\[\]<>|~&\#!$@]    # code, emphasis, links, HTML, cells, struck out text, entities, formulas, mentions
+    | (?<![^\W_])_ | _(?![^\W_])  # emphasis, but not inside a word, where it is none: search_hotels
+    | :(?=//) | (?<=www)\.      # addresses, which would become links
+    """,
+    re.VERBOSE,
+)
+_LINE_START_SYNTAX = re.compile(r"^(\d*)([-+=.)])")
+
+
+def _markdown_code(text: str, after_code: bool) -> str:
+    """Code, in which nothing has a meaning but the sign of its end and, in a table, that of the cell's."""
+    text = escape_invisible(text)
+    if text.strip(" ") == text != "" and "`" not in text and "|" not in text and not after_code:
+        return f"`{text}`"
+    characters = (f"&#{ord(sign)};" if sign.isascii() and not sign.isalnum() else sign for sign in text)
+    return f"<code>{''.join(characters)}</code>"
+
+
+# --- HTML -------------------------------------------------------------------------------------------------------------
+
+_STYLE_COLOURS: dict[TextStyle, str] = {
+    "good": "#2da44e",
+    "odd": "#bf8700",
+    "bad": "#e5534b",
+    "alarm": "#e5534b",
+    "quiet": "#808080",
+}
+"""Readable on white and on black, because a notebook may be either."""
+_CELL_STYLE = "text-align:left;padding:1px 10px 1px 0"
+
+
+def render_html(blocks: Iterable[Block]) -> str:
+    """Blocks as a fragment of HTML that needs no style sheet."""
+    inner = (_html_table(block) if isinstance(block, Table) else f"<p>{_html_spans(block)}</p>" for block in blocks)
+    return f"<div>{''.join(inner)}</div>"
+
+
+def _html_table(table: Table) -> str:
+    headings = "".join(f'<th style="{_CELL_STYLE}">{_escape_html(heading)}</th>' for heading in table.headings)
+    rows = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in table.rows)
+    return f"<table><thead><tr>{headings}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _html_cell(cell: Cell) -> str:
+    return f'<td style="{_CELL_STYLE}">{_html_spans(cell)}</td>'
+
+
+def _html_spans(spans: Iterable[TextSpan]) -> str:
+    return "".join(map(_html_span, spans))
+
+
+def _html_span(span: TextSpan) -> str:
+    text = _escape_html(span.text)
+    if span.style == "name":
+        return f"<code>{text}</code>"
+    return f'<span style="color:{_STYLE_COLOURS[span.style]}">{text}</span>' if span.style in _STYLE_COLOURS else text
+
+
+def _escape_html(text: str) -> str:
+    return escape(escape_invisible(text))
+
+
+_MAX_ROWS = 500
+_MAX_NAME_LENGTH = 80
+_MAX_REQUEST_LENGTH = 70
 """So many rows of a comparison, characters of a name and characters of a request are shown."""
 
 
-class Mark(NamedTuple):
+class Symbol(NamedTuple):
     """A sign between what was expected and what was called."""
 
     sign: str
     plain: str
     """For terminals that cannot show the other."""
-    tone: Kind
+    tone: TextStyle
     meaning: str
 
 
-AGREES = Mark("=", "=", "good", "expected and called")
-DIFFERS = Mark("≠", "#", "odd", "differs")
-MISPLACED = Mark("↕", "~", "odd", "out of order")
-_MARKS: Mapping[Verdict, Mark] = {
+AGREES = Symbol("=", "=", "good", "expected and called")
+DIFFERS = Symbol("≠", "#", "odd", "differs")
+MISPLACED = Symbol("↕", "~", "odd", "out of order")
+_SYMBOL_BY_VERDICT: Mapping[RowVerdict, Symbol] = {
     "paired": AGREES,
-    "missing": Mark("✗", "x", "bad", "missing"),
-    "unexpected": Mark("+", "+", "odd", "not expected"),
-    "superseded": Mark("↻", "r", "quiet", "failed, does not count"),
-    "tolerated": Mark("·", ".", "quiet", "does not count"),
-    "forbidden": Mark("!", "!", "alarm", "forbidden"),
+    "missing": Symbol("✗", "x", "bad", "missing"),
+    "unexpected": Symbol("+", "+", "odd", "not expected"),
+    "superseded": Symbol("↻", "r", "quiet", "failed, does not count"),
+    "tolerated": Symbol("·", ".", "quiet", "does not count"),
+    "forbidden": Symbol("!", "!", "alarm", "forbidden"),
 }
-MARKS: Sequence[Mark] = (AGREES, DIFFERS, MISPLACED, *list(_MARKS.values())[1:])
+SYMBOLS: Sequence[Symbol] = (AGREES, DIFFERS, MISPLACED, *list(_SYMBOL_BY_VERDICT.values())[1:])
 """Every mark, in the order in which a legend tells them."""
-VERDICTS: Mapping[bool | None, Mark] = {
-    True: Mark("✓", "+", "good", "passed"),
-    False: Mark("✗", "x", "bad", "failed"),
-    None: Mark("○", "o", "odd", "not evaluated"),
+OUTCOME_SYMBOLS: Mapping[bool | None, Symbol] = {
+    True: Symbol("✓", "+", "good", "passed"),
+    False: Symbol("✗", "x", "bad", "failed"),
+    None: Symbol("○", "o", "odd", "not evaluated"),
 }
 """The mark of a whole evaluation."""
 
 
-class Contrast(NamedTuple):
+class ValueDifference(NamedTuple):
     """One value that differs, as text on both sides."""
 
     path: str
@@ -70,121 +203,126 @@ class Contrast(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RenderedRow:
     """One row, ready to be shown."""
 
     expected: str | None
     called: str | None
-    mark: Mark
+    mark: Symbol
     differing: tuple[str, ...] = ()
     """Where the call differs: paths of arguments, and `result` with the paths in it."""
     notes: tuple[str, ...] = ()
     """What else there is to say."""
-    differences: tuple[Contrast, ...] = ()
+    differences: tuple[ValueDifference, ...] = ()
     """How it differs there, where values are to be shown."""
 
 
-def line_of(row: Row, *, values: bool = False, redact: Redaction | None = None) -> Line:
+def render_row(row: ComparisonRow, *, values: bool = False, redact: Redaction | None = None) -> RenderedRow:
     """What there is to see of one row."""
-    differing, differences = differences_of(row, values=values, redact=redact)
-    mark = mark_of(row.verdict, differs=bool(differing), in_order=row.in_order)
+    differing, differences = render_differences(row, values=values, redact=redact)
+    mark = symbol_for(row.verdict, differs=bool(differing), in_order=row.in_order)
     failed = row.called is not None and row.called.error is not None
-    return Line(
-        expected=short(row.expected.name) if row.expected else None,
-        called=short(row.called.name) if row.called else None,
+    return RenderedRow(
+        expected=truncate(row.expected.name) if row.expected else None,
+        called=truncate(row.called.name) if row.called else None,
         mark=mark,
         differing=tuple(differing),
-        notes=tuple(notes_of(mark, in_order=row.in_order, failed=failed, note=row.note)),
+        notes=tuple(row_notes(mark, in_order=row.in_order, failed=failed, note=row.note)),
         differences=tuple(differences),
     )
 
 
-def differences_of(
-    row: Row, *, values: bool = False, redact: Redaction | None = None
-) -> tuple[list[str], list[Contrast]]:
+def render_differences(
+    row: ComparisonRow, *, values: bool = False, redact: Redaction | None = None
+) -> tuple[list[str], list[ValueDifference]]:
     """Where the call of a row differs from what was expected and, where values are to be shown, how; see `Line`."""
     differing: list[str] = []
-    differences: list[Contrast] = []
+    differences: list[ValueDifference] = []
     for part, agreement in (("", row.agreement), ("result", row.result_agreement)):
         for difference in agreement.differences if agreement else ():
-            path = path_to(part, difference.key) or "arguments"
+            path = join_path(part, difference.key) or "arguments"
             differing.append(path)
             if values:
-                expected, called = said(difference.expected, path, redact), said(difference.called, path, redact)
-                differences.append(Contrast(path, expected, called, difference.note, difference.hint))
+                expected, called = (
+                    format_value(difference.expected, path, redact),
+                    format_value(difference.called, path, redact),
+                )
+                differences.append(ValueDifference(path, expected, called, difference.note, difference.hint))
     return differing, differences
 
 
-def mark_of(verdict: Verdict, *, differs: bool, in_order: bool | None) -> Mark:
+def symbol_for(verdict: RowVerdict, *, differs: bool, in_order: bool | None) -> Symbol:
     """The sign between the two sides of a row."""
     if verdict == "paired" and differs:
         return DIFFERS
-    return MISPLACED if verdict == "paired" and in_order is False else _MARKS[verdict]
+    return MISPLACED if verdict == "paired" and in_order is False else _SYMBOL_BY_VERDICT[verdict]
 
 
-def notes_of(mark: Mark, *, in_order: bool | None, failed: bool, note: str | None) -> Iterator[str]:
+def row_notes(mark: Symbol, *, in_order: bool | None, failed: bool, note: str | None) -> Iterator[str]:
     """What there is to say of a row beside its mark."""
     if mark is DIFFERS and in_order is False:
         yield MISPLACED.meaning
     if failed:
         yield "failed"
-    if note and note != NO_GOLDEN and mark is not _MARKS["superseded"]:
+    if note and note != NO_GOLDEN_NOTE and mark is not _SYMBOL_BY_VERDICT["superseded"]:
         yield note
 
 
-def asked(request: str | None) -> str:
+def shorten_request(request: str | None) -> str:
     """The beginning of what was asked, in one line."""
-    return short(" ".join((request or "").split()), _ASKED)
+    return truncate(" ".join((request or "").split()), _MAX_REQUEST_LENGTH)
 
 
-def short(text: str, length: int = _NAME) -> str:
+def truncate(text: str, length: int = _MAX_NAME_LENGTH) -> str:
     """The beginning of a text that is longer than that."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 # --- blocks for Markdown and HTML -------------------------------------------------------------------------------------
 
-_NOTHING = (Span("—", "quiet"),)
+_EMPTY_CELL = (TextSpan("—", "quiet"),)
 
 
-def heading(mark: Mark, name: str, request: str | None, redact: Redaction | None = None) -> tuple[Span, ...]:
+def heading_block(
+    mark: Symbol, name: str, request: str | None, redact: Redaction | None = None
+) -> tuple[TextSpan, ...]:
     """What a page is about: how it ended, by what name it is known, and what was asked."""
     if redact is not None and request is not None:
         request = str(redact("input", request))
-    title = (Span(mark.sign, mark.tone), Span(" "), Span(short(name), "name"))
-    return (*title, Span(" "), Span(asked(request), "quiet")) if request else title
+    title = (TextSpan(mark.sign, mark.tone), TextSpan(" "), TextSpan(truncate(name), "name"))
+    return (*title, TextSpan(" "), TextSpan(shorten_request(request), "quiet")) if request else title
 
 
-def comparison(
-    rows: Sequence[Row],
+def comparison_blocks(
+    rows: Sequence[ComparisonRow],
     *,
-    of_golden: bool = True,
+    has_golden: bool = True,
     approximate: str | None = None,
     values: bool = False,
     redact: Redaction | None = None,
 ) -> Iterator[Block]:
     """Expected and called side by side; `of_golden`: whether anybody has said what was expected."""
-    lines = [line_of(row, values=values, redact=redact) for row in rows[:_ROWS]]
-    yield from table_of(lines, len(rows) - len(lines), of_golden=of_golden)
+    lines = [render_row(row, values=values, redact=redact) for row in rows[:_MAX_ROWS]]
+    yield from table_blocks(lines, len(rows) - len(lines), has_golden=has_golden)
     if approximate:
-        yield (Span(f"There may be a better pairing, with {approximate}.", "quiet"),)
+        yield (TextSpan(f"There may be a better pairing, with {approximate}.", "quiet"),)
 
 
-def table_of(lines: Sequence[Line], left: int = 0, *, of_golden: bool = True) -> Iterator[Block]:
+def table_blocks(lines: Sequence[RenderedRow], omitted: int = 0, *, has_golden: bool = True) -> Iterator[Block]:
     """The lines of a comparison side by side, and how many more there are."""
     if lines:
-        yield Table(("expected", "", "called", ""), tuple(map(_cells, lines)))
+        yield Table(("expected", "", "called", ""), tuple(map(_row_cells, lines)))
     else:
-        yield (Span(f"Nothing was {'expected and nothing was ' if of_golden else ''}called.", "quiet"),)
-    if left:
-        yield (Span(f"{left} more rows", "quiet"),)
+        yield (TextSpan(f"Nothing was {'expected and nothing was ' if has_golden else ''}called.", "quiet"),)
+    if omitted:
+        yield (TextSpan(f"{omitted} more rows", "quiet"),)
 
 
-def scores(measured: Iterable[Score]) -> Iterator[Block]:
+def score_blocks(scores: Iterable[Score]) -> Iterator[Block]:
     """Each metric with its number, what it had to reach and whether it did, and below why others have no number."""
     rows = []
     unknown: dict[str, list[str]] = {}
-    for score in measured:
+    for score in scores:
         if score.value is None and score.error is None:
             unknown.setdefault(score.reason or "", []).append(score.metric)
         else:
@@ -193,47 +331,54 @@ def scores(measured: Iterable[Score]) -> Iterator[Block]:
         yield Table(("metric", "value", "at least", ""), tuple(rows))
     if unknown:
         groups = (
-            [*_joined([[Span(name, "name")] for name in names], ", "), Span(f" ({reason})" if reason else "", "quiet")]
+            [
+                *_join_spans([[TextSpan(name, "name")] for name in names], ", "),
+                TextSpan(f" ({reason})" if reason else "", "quiet"),
+            ]
             for reason, names in unknown.items()
         )
-        yield Span("Not measured: ", "quiet"), *_joined(groups, "; ")
+        yield TextSpan("Not measured: ", "quiet"), *_join_spans(groups, "; ")
 
 
-def _cells(line: Line) -> tuple[Cell, ...]:
+def _row_cells(line: RenderedRow) -> tuple[Cell, ...]:
     return (
-        (Span(line.expected, "name"),) if line.expected is not None else _NOTHING,
-        (Span(line.mark.sign, line.mark.tone),),
-        (Span(line.called, "name"),) if line.called is not None else _NOTHING,
-        tuple(_remarks(line)),
+        (TextSpan(line.expected, "name"),) if line.expected is not None else _EMPTY_CELL,
+        (TextSpan(line.mark.sign, line.mark.tone),),
+        (TextSpan(line.called, "name"),) if line.called is not None else _EMPTY_CELL,
+        tuple(_row_remarks(line)),
     )
 
 
-def _remarks(line: Line) -> Iterator[Span]:
+def _row_remarks(line: RenderedRow) -> Iterator[TextSpan]:
     """What is odd about a line, in words: the sign alone says little to who sees it for the first time."""
-    told: list[list[Span]] = []
+    told: list[list[TextSpan]] = []
     if line.differing:
-        paths = [[Span(path, "name")] for path in line.differing]
-        told.append([Span("differs in "), *_joined(paths, ", ")] if not line.differences else [Span(line.mark.meaning)])
+        paths = [[TextSpan(path, "name")] for path in line.differing]
+        told.append(
+            [TextSpan("differs in "), *_join_spans(paths, ", ")]
+            if not line.differences
+            else [TextSpan(line.mark.meaning)]
+        )
     elif line.mark is not AGREES and not (line.notes and line.mark.tone == "quiet"):
-        told.append([Span(line.mark.meaning)])
-    told += [[Span(note)] for note in line.notes]
-    told += [[Span(str(difference))] for difference in line.differences]
-    return iter(_joined(told, "; "))
+        told.append([TextSpan(line.mark.meaning)])
+    told += [[TextSpan(note)] for note in line.notes]
+    told += [[TextSpan(str(difference))] for difference in line.differences]
+    return iter(_join_spans(told, "; "))
 
 
-def _joined(pieces: Iterable[Sequence[Span]], separator: str) -> list[Span]:
-    spans: list[Span] = []
+def _join_spans(pieces: Iterable[Sequence[TextSpan]], separator: str) -> list[TextSpan]:
+    spans: list[TextSpan] = []
     for piece in pieces:
-        spans += [Span(separator), *piece] if spans else piece
+        spans += [TextSpan(separator), *piece] if spans else piece
     return spans
 
 
 def _score_cells(score: Score) -> tuple[Cell, ...]:
-    mark = VERDICTS[score.passed]
-    ended = [Span(mark.meaning, mark.tone)] if score.passed is not None else []
+    mark = OUTCOME_SYMBOLS[score.passed]
+    ended = [TextSpan(mark.meaning, mark.tone)] if score.passed is not None else []
     return (
-        (Span(score.metric, "name"),),
-        (Span(f"{score.value:.4f}"),) if score.value is not None else _NOTHING,
-        (Span(f"{score.threshold:g}"),) if score.threshold is not None else (),
-        ended if score.error is None else (Span(f"error: {score.error}", "bad"),),
+        (TextSpan(score.metric, "name"),),
+        (TextSpan(f"{score.value:.4f}"),) if score.value is not None else _EMPTY_CELL,
+        (TextSpan(f"{score.threshold:g}"),) if score.threshold is not None else (),
+        ended if score.error is None else (TextSpan(f"error: {score.error}", "bad"),),
     )

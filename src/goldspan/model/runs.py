@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-Unit = Literal["request", "component", "conversation"]
+RunUnit = Literal["request", "component", "conversation"]
 ToolKind = Literal["tool", "agent", "handoff", "hosted", "retrieval", "answer"]
 """`hosted`: run by the model's provider. `answer`: the pseudo-tool by which a framework's agent hands in its answer."""
-Evidence = Literal["executed", "requested"]
-Outcome = Literal["ok", "error", "denied", "deferred"]
+CallEvidence = Literal["executed", "requested"]
+CallOutcome = Literal["ok", "error", "denied", "deferred"]
 
-COUNTED_KINDS: frozenset[ToolKind] = frozenset({"tool", "hosted"})
+COUNTED_TOOL_KINDS: frozenset[ToolKind] = frozenset({"tool", "hosted"})
 """The kinds of call that count without being named by a golden."""
 
 
@@ -51,10 +51,10 @@ class ToolCall:
     """What went wrong, where the telemetry says that something did."""
     error_guess: str | None = None
     """A result that merely reads like an error. Whether the call failed is not known then."""
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
     call_id: str | None = None
     kind: ToolKind = "tool"
-    evidence: Evidence = "executed"
+    evidence: CallEvidence = "executed"
     """`requested`: only a model message shows the call, no span of its execution."""
     agent: str | None = None
     """The agent that made the call."""
@@ -70,7 +70,7 @@ class ToolCall:
             object.__setattr__(self, "raw_name", self.name)
 
     @property
-    def made(self) -> bool:
+    def was_made(self) -> bool:
         """Whether the call was carried out: a denied or deferred one was only asked for."""
         return self.outcome not in ("denied", "deferred")
 
@@ -154,16 +154,16 @@ class Health:
 
         Merged witnesses are normal, and so are spans of what is no work of an agent. What only says where is none.
         """
-        return tuple(name for name in _PROBLEMS if getattr(self, name))
+        return tuple(name for name in _PROBLEM_FIELDS if getattr(self, name))
 
     @property
-    def clean(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether nothing is known to be lost or guessed."""
         return not self.problems
 
 
-_NO_PROBLEMS = ("merged", "unknown_spans", "without_content", "unknown_families")
-_PROBLEMS = tuple(each.name for each in fields(Health) if each.name not in _NO_PROBLEMS)
+_NEUTRAL_FIELDS = ("merged", "unknown_spans", "without_content", "unknown_families")
+_PROBLEM_FIELDS = tuple(each.name for each in fields(Health) if each.name not in _NEUTRAL_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Run:
     run_id: str
     """Trace id, a colon, and the id of the unit's span; for a component or a conversation a colon and that word behind
     them, since a span may be a request as well. Never changes once given out."""
-    unit: Unit = "request"
+    unit: RunUnit = "request"
     trace_ids: tuple[str, ...] = ()
     span_id: str | None = None
     input: str | None = None
@@ -209,4 +209,4 @@ class Run:
     @property
     def tools_used(self) -> tuple[str, ...]:
         """The names of the tool and hosted calls that were made, in order."""
-        return tuple(call.name for call in self.tool_calls if call.kind in COUNTED_KINDS and call.made)
+        return tuple(call.name for call in self.tool_calls if call.kind in COUNTED_TOOL_KINDS and call.was_made)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from goldspan.online.assembled_spans import AssembledSpans, AssemblyCounts, CompletedSpans, RevisedSpans
 from goldspan.online.assembly import Assembly
 from goldspan.online.limits import Limits
 from goldspan.online.pipeline import Pipeline, check_units
-from goldspan.online.portions import Counts, Ended, Portion, Revised
 from goldspan.online.scorer import Scorer
-from goldspan.online.worker import Worker
+from goldspan.online.worker import BackgroundWorker
 
-__all__ = ["Assembly", "Counts", "Ended", "Limits", "Pipeline", "Portion", "Revised", "Scorer", "Worker", "check_units"]
+__all__ = [
+    "AssembledSpans",
+    "Assembly",
+    "AssemblyCounts",
+    "BackgroundWorker",
+    "CompletedSpans",
+    "Limits",
+    "Pipeline",
+    "RevisedSpans",
+    "Scorer",
+    "check_units",
+]

@@ -8,17 +8,17 @@ from typing import get_args
 
 from goldspan.errors import ConfigurationError
 from goldspan.extraction import extract
-from goldspan.model import ComponentSpans, Record, Run, Unit
-from goldspan.otlp.files import Loss, OnLoss, read_records
+from goldspan.model import ComponentSelector, Run, RunUnit, TelemetryRecord
+from goldspan.otlp.trace_files import Loss, OnLoss, read_records
 
 __all__ = ["Loss", "load_runs", "read_records"]
 
 
 def load_runs(
     *paths: str | os.PathLike[str],
-    unit: Unit = "request",
+    unit: RunUnit = "request",
     golden_id_attributes: Sequence[str] | None = None,
-    components: Sequence[ComponentSpans] = (),
+    components: Sequence[ComponentSelector] = (),
     on_loss: OnLoss | None = None,
 ) -> Iterator[Run]:
     """The runs in trace files, folders and standard input (`-`), in the order of their start.
@@ -37,12 +37,15 @@ def load_runs(
     """
     if not paths:
         raise ConfigurationError("load_runs() needs at least one trace file, folder or '-' for standard input")
-    if unit not in get_args(Unit):
-        raise ConfigurationError(f"unknown unit {unit!r}; choose one of {', '.join(get_args(Unit))}")
-    return _runs(read_records(paths, on_loss=on_loss), unit, golden_id_attributes, components)
+    if unit not in get_args(RunUnit):
+        raise ConfigurationError(f"unknown unit {unit!r}; choose one of {', '.join(get_args(RunUnit))}")
+    return _extract_runs(read_records(paths, on_loss=on_loss), unit, golden_id_attributes, components)
 
 
-def _runs(
-    records: Iterator[Record], unit: Unit, attributes: Sequence[str] | None, components: Sequence[ComponentSpans]
+def _extract_runs(
+    records: Iterator[TelemetryRecord],
+    unit: RunUnit,
+    attributes: Sequence[str] | None,
+    components: Sequence[ComponentSelector],
 ) -> Iterator[Run]:
     yield from extract(records, unit=unit, golden_id_attributes=attributes, components=components)

@@ -10,54 +10,63 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from goldspan.model import LogRecord, SpanEvent, SpanRecord
-from goldspan.otlp.decoding import STATUSES, Decoded, DecodeError, checked_ids, parent_of, readable
+from goldspan.otlp.decode_results import (
+    STATUS_BY_CODE,
+    DecodedSpans,
+    DecodeError,
+    RecordBatch,
+    event_name,
+    parent_span_id,
+    readable,
+    validated_ids,
+    validated_log_ids,
+)
 from goldspan.otlp.json_fields import (
     INT64,
     UINT32,
     UINT64,
-    boolean_of,
-    bytes_of,
-    enum_of,
-    integer_of,
-    number_of,
-    object_of,
-    objects_of,
-    text_of,
+    boolean_field,
+    bytes_field,
+    enum_field,
+    integer_field,
+    number_field,
+    object_field,
+    objects_field,
+    text_field,
 )
-from goldspan.otlp.records import Batch, event_name, log_ids
 
-IdOf = Callable[[dict[str, Any], str], bytes]
+IdReader = Callable[[dict[str, Any], str], bytes]
 """Reads a field that holds an id; empty where there is none. Raises `DecodeError`."""
 
-_DEEPEST = 100
+_MAX_DEPTH = 100
 """How deep values may nest: protobuf's own limit for all messages."""
 _STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _SPAN_KINDS = {
     f"SPAN_KIND_{name}": kind
     for kind, name in enumerate(("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"))
 }
-_NOTHING: Mapping[str, Any] = {}
+_NO_ATTRIBUTES: Mapping[str, Any] = {}
 _BASE64_IDS = {24: "==", 12: "="}
 """How long ids of 16 and of 8 bytes are in base64, and how they end. No id in hexadecimal digits looks like that."""
 
 
-def hexadecimal_id(parent: dict[str, Any], field: str) -> bytes:
+def hex_id(parent: dict[str, Any], field: str) -> bytes:
     """An id as OTLP/JSON writes it."""
     try:
-        return bytes.fromhex(text_of(parent, field))
+        return bytes.fromhex(text_field(parent, field))
     except ValueError as error:
         raise DecodeError(f"{field} is not hexadecimal") from error
 
 
-def hexadecimal_or_base64_id(parent: dict[str, Any], field: str) -> bytes:
+def hex_or_base64_id(parent: dict[str, Any], field: str) -> bytes:
     """An id as OTLP/JSON writes it, or as plain proto3 JSON does: Grafana Tempo and protobuf's own libraries."""
-    given = text_of(parent, field)
+    given = text_field(parent, field)
     if given.endswith(_BASE64_IDS.get(len(given), "\0")):
-        return bytes_of(parent, field)
-    return hexadecimal_id(parent, field)
+        return bytes_field(parent, field)
+    return hex_id(parent, field)
 
 
-def decode_traces(document: Any, *, id_of: IdOf = hexadecimal_id, old_names: bool = True) -> Decoded:
+def decode_traces(document: Any, *, read_id: IdReader = hex_id, old_names: bool = True) -> DecodedSpans:
     """All spans of one parsed request. Raises `DecodeError` where its outline is not that of OTLP.
 
     A span with a wrong value in it is rejected alone. Without `old_names`, what OTLP called scopes before 2022 is a
@@ -65,119 +74,124 @@ def decode_traces(document: Any, *, id_of: IdOf = hexadecimal_id, old_names: boo
     """
     spans: list[SpanRecord] = []
     rejected, reason = 0, ""
-    for span, scope, resource in _items(document, "Spans", "spans", old_names):
+    for span, scope, resource in _iter_items(document, "Spans", "spans", old_names):
         try:
-            spans.append(span_of(span, scope, resource, id_of))
+            spans.append(decode_span(span, scope, resource, read_id))
         except DecodeError as error:
             rejected, reason = rejected + 1, reason or str(error)
-    return Decoded(spans, rejected, reason)
+    return DecodedSpans(spans, rejected, reason)
 
 
-def decode_logs(document: Any, *, id_of: IdOf = hexadecimal_id, old_names: bool = True) -> Batch:
+def decode_logs(document: Any, *, read_id: IdReader = hex_id, old_names: bool = True) -> RecordBatch:
     """All log records of one parsed request; else as `decode_traces`."""
     logs: list[LogRecord] = []
     rejected, reason = 0, ""
-    for log, scope, resource in _items(document, "Logs", "logRecords", old_names):
+    for log, scope, resource in _iter_items(document, "Logs", "logRecords", old_names):
         try:
-            logs.append(log_of(log, scope, resource, id_of))
+            logs.append(decode_log(log, scope, resource, read_id))
         except DecodeError as error:
             rejected, reason = rejected + 1, reason or str(error)
-    return Batch(logs, rejected, reason)
+    return RecordBatch(logs, rejected, reason)
 
 
-def _items(
+def _iter_items(
     document: Any, signal: str, items: str, old_names: bool
 ) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:
     """Each span or log record with its scope's name and its resource."""
     if not isinstance(document, dict):
         raise DecodeError("not a JSON object")
-    for outer in objects_of(document, f"resource{signal}"):
-        resource = attributes_of(object_of(outer, "resource"))
-        inners = objects_of(outer, f"scope{signal}")
-        for inner in inners or (objects_of(outer, f"instrumentationLibrary{signal}") if old_names else []):
-            scope = text_of(object_of(inner, "scope") or object_of(inner, "instrumentationLibrary"), "name")
-            for item in objects_of(inner, items):
+    for outer in objects_field(document, f"resource{signal}"):
+        resource = decode_attributes(object_field(outer, "resource"))
+        inners = objects_field(outer, f"scope{signal}")
+        for inner in inners or (objects_field(outer, f"instrumentationLibrary{signal}") if old_names else []):
+            scope = text_field(object_field(inner, "scope") or object_field(inner, "instrumentationLibrary"), "name")
+            for item in objects_field(inner, items):
                 yield item, scope, resource
 
 
-def span_of(
-    span: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NOTHING, id_of: IdOf = hexadecimal_id
+def decode_span(
+    span: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NO_ATTRIBUTES, read_id: IdReader = hex_id
 ) -> SpanRecord:
     """One span. Raises `DecodeError`."""
-    trace_id, span_id = checked_ids(id_of(span, "traceId"), id_of(span, "spanId"))
-    status = object_of(span, "status")
+    trace_id, span_id = validated_ids(read_id(span, "traceId"), read_id(span, "spanId"))
+    status = object_field(span, "status")
     return SpanRecord(
         trace_id,
         span_id,
-        parent_of(id_of(span, "parentSpanId")),
-        text_of(span, "name"),
-        attributes_of(span),
-        integer_of(span, "startTimeUnixNano", UINT64) or None,
-        integer_of(span, "endTimeUnixNano", UINT64) or None,
-        STATUSES.get(enum_of(status, "code", _STATUS_CODES), "unset"),
-        text_of(status, "message"),
-        tuple(map(_event, objects_of(span, "events"))),
-        enum_of(span, "kind", _SPAN_KINDS),
+        parent_span_id(read_id(span, "parentSpanId")),
+        text_field(span, "name"),
+        decode_attributes(span),
+        integer_field(span, "startTimeUnixNano", UINT64) or None,
+        integer_field(span, "endTimeUnixNano", UINT64) or None,
+        STATUS_BY_CODE.get(enum_field(status, "code", _STATUS_CODES), "unset"),
+        text_field(status, "message"),
+        tuple(map(_decode_event, objects_field(span, "events"))),
+        enum_field(span, "kind", _SPAN_KINDS),
         scope,
         resource,
-        integer_of(span, "droppedAttributesCount", UINT32),
+        integer_field(span, "droppedAttributesCount", UINT32),
     )
 
 
-def _event(event: dict[str, Any]) -> SpanEvent:
-    return SpanEvent(text_of(event, "name"), attributes_of(event), integer_of(event, "timeUnixNano", UINT64) or None)
+def _decode_event(event: dict[str, Any]) -> SpanEvent:
+    return SpanEvent(
+        text_field(event, "name"), decode_attributes(event), integer_field(event, "timeUnixNano", UINT64) or None
+    )
 
 
-def log_of(
-    log: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NOTHING, id_of: IdOf = hexadecimal_id
+def decode_log(
+    log: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NO_ATTRIBUTES, read_id: IdReader = hex_id
 ) -> LogRecord:
     """One log record. Raises `DecodeError`."""
-    trace_id, span_id = log_ids(id_of(log, "traceId"), id_of(log, "spanId"))
-    attributes = attributes_of(log)
+    trace_id, span_id = validated_log_ids(read_id(log, "traceId"), read_id(log, "spanId"))
+    attributes = decode_attributes(log)
     return LogRecord(
-        event_name(text_of(log, "eventName"), attributes),
+        event_name(text_field(log, "eventName"), attributes),
         attributes,
-        _value(object_of(log, "body"), 0),
+        _decode_value(object_field(log, "body"), 0),
         trace_id,
         span_id,
-        integer_of(log, "timeUnixNano", UINT64) or integer_of(log, "observedTimeUnixNano", UINT64) or None,
+        integer_field(log, "timeUnixNano", UINT64) or integer_field(log, "observedTimeUnixNano", UINT64) or None,
         scope,
         resource,
     )
 
 
-def attributes_of(parent: dict[str, Any], field: str = "attributes", depth: int = 0) -> dict[str, Any]:
+def decode_attributes(parent: dict[str, Any], field: str = "attributes", depth: int = 0) -> dict[str, Any]:
     """Plain values by key; of a key that occurs twice the last value counts. Raises `DecodeError`."""
-    return {text_of(pair, "key"): _value(object_of(pair, "value"), depth) for pair in objects_of(parent, field)}
+    return {
+        text_field(pair, "key"): _decode_value(object_field(pair, "value"), depth)
+        for pair in objects_field(parent, field)
+    }
 
 
-def _value(value: dict[str, Any], depth: int) -> Any:
+def _decode_value(value: dict[str, Any], depth: int) -> Any:
     """The plain value of an `AnyValue`."""
     text = value.get("stringValue")
     if type(text) is str:  # nine of ten
         return text
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise DecodeError("a value is nested too deeply")
     for kind, given in value.items():
-        if given is not None and (plain := _PLAIN.get(kind)) is not None:
+        if given is not None and (plain := _VALUE_DECODERS.get(kind)) is not None:
             return plain(value, kind, depth)
     return None
 
 
-def _array(value: dict[str, Any], kind: str, depth: int) -> list[Any]:
-    return [_value(item, depth + 1) for item in objects_of(object_of(value, kind), "values")]
+def _decode_array(value: dict[str, Any], kind: str, depth: int) -> list[Any]:
+    return [_decode_value(item, depth + 1) for item in objects_field(object_field(value, kind), "values")]
 
 
-def _kvlist(value: dict[str, Any], kind: str, depth: int) -> dict[str, Any]:
-    return attributes_of(object_of(value, kind), "values", depth + 1)
+def _decode_key_values(value: dict[str, Any], kind: str, depth: int) -> dict[str, Any]:
+    return decode_attributes(object_field(value, kind), "values", depth + 1)
 
 
-_PLAIN: Mapping[str, Callable[[dict[str, Any], str, int], Any]] = {
-    "stringValue": lambda value, kind, _depth: text_of(value, kind),
-    "boolValue": lambda value, kind, _depth: boolean_of(value, kind),
-    "intValue": lambda value, kind, _depth: integer_of(value, kind, INT64),
-    "doubleValue": lambda value, kind, _depth: number_of(value, kind),
-    "arrayValue": _array,
-    "kvlistValue": _kvlist,
-    "bytesValue": lambda value, kind, _depth: readable(bytes_of(value, kind)),
+_VALUE_DECODERS: Mapping[str, Callable[[dict[str, Any], str, int], Any]] = {
+    "stringValue": lambda value, kind, _depth: text_field(value, kind),
+    "boolValue": lambda value, kind, _depth: boolean_field(value, kind),
+    "intValue": lambda value, kind, _depth: integer_field(value, kind, INT64),
+    "doubleValue": lambda value, kind, _depth: number_field(value, kind),
+    "arrayValue": _decode_array,
+    "kvlistValue": _decode_key_values,
+    "bytesValue": lambda value, kind, _depth: readable(bytes_field(value, kind)),
 }

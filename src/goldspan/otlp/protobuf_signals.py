@@ -17,13 +17,12 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
-from goldspan.otlp import lengths, protobuf, protobuf_logs
-from goldspan.otlp.decoding import DecodeError
-from goldspan.otlp.records import Batch, joined
-from goldspan.otlp.streams import Report
+from goldspan.otlp import otlp_protobuf, wire_format
+from goldspan.otlp.decode_results import DecodeError, RecordBatch, merge_batches
+from goldspan.otlp.streams import LossReporter
 
-_UNKNOWN = "neither JSON nor OTLP in protobuf"
-_ITEMS_LOOKED_AT = 100
+_UNKNOWN_FORMAT = "neither JSON nor OTLP in protobuf"
+_MAX_ITEMS_SAMPLED = 100
 _WIRE_TYPES = {
     FieldDescriptor.TYPE_FIXED64: 1,
     FieldDescriptor.TYPE_FIXED32: 5,
@@ -34,26 +33,26 @@ _WIRE_TYPES = {
 """How the fields are written that are no varints (0)."""
 
 
-def decode(data: bytes, report: Report) -> Batch:
+def decode_signals(data: bytes, report: LossReporter) -> RecordBatch:
     """The records of one request, or of several back to back, of any signals; of metrics none.
 
     Of a message that was cut off, all whole records are kept; a part that cannot be read does not cost the others.
     Raises `DecodeError` where nothing in it can be read. No bytes are no records.
     """
     if not data:
-        return Batch([])
-    if (traces := _nothing_but_traces(data)) is not None:
+        return RecordBatch([])
+    if (traces := _decode_if_only_traces(data)) is not None:
         return traces
-    whole = lengths.whole_part(data)
+    whole = wire_format.complete_prefix(data)
     batches, faults = [], []
-    for part in lengths.resources(whole):
+    for part in wire_format.iter_resources(whole):
         try:
-            batches.append(_told_apart(part))
+            batches.append(_decode_most_likely(part))
         except DecodeError as error:
             faults.append(str(error))
-    found = joined(batches)
+    found = merge_batches(batches)
     if not batches or (whole != data and not found.records):
-        raise DecodeError(_UNKNOWN)
+        raise DecodeError(_UNKNOWN_FORMAT)
     if faults:
         report("whole file", f"{len(faults)} of {len(faults) + len(batches)} parts cannot be read: {faults[0]}")
     if whole != data:
@@ -61,44 +60,44 @@ def decode(data: bytes, report: Report) -> Batch:
     return found
 
 
-def _nothing_but_traces(data: bytes) -> Batch | None:
+def _decode_if_only_traces(data: bytes) -> RecordBatch | None:
     """The quick way for what is most frequent, and certain.
 
     A log record gives no valid span: its first field is a number, where a span has the trace's id. Nor does a metric
     give one with a time: it has none.
     """
     try:
-        decoded = protobuf.decode_traces(data)
+        decoded = otlp_protobuf.decode_traces(data)
     except DecodeError:
         return None
     timed = any(span.end_ns or span.start_ns for span in decoded.spans)
-    return Batch(decoded.spans) if timed and not decoded.rejected else None
+    return RecordBatch(decoded.spans) if timed and not decoded.rejected else None
 
 
-def _told_apart(part: bytes) -> Batch:
-    items = list(lengths.items(part))
-    tags = [tag for item in items[:_ITEMS_LOOKED_AT] for tag in lengths.tags(item)]
-    if not tags and 2 * _bytes_understood(part, TracesData()) < len(part):
-        raise DecodeError(_UNKNOWN)
-    readings: list[tuple[int, int, bool, Batch]] = []
-    for request, known, decode_signal in _SIGNALS:
+def _decode_most_likely(part: bytes) -> RecordBatch:
+    items = list(wire_format.iter_items(part))
+    tags = [tag for item in items[:_MAX_ITEMS_SAMPLED] for tag in wire_format.iter_tags(item)]
+    if not tags and 2 * _count_known_bytes(part, TracesData()) < len(part):
+        raise DecodeError(_UNKNOWN_FORMAT)
+    readings: list[tuple[int, int, bool, RecordBatch]] = []
+    for request, known, decode_signal in _SIGNAL_DECODERS:
         score = sum(tag in known for tag in tags)
         if 2 * score >= len(tags):
             try:
                 batch = decode_signal(part)
             except DecodeError as error:
-                batch = Batch([], len(items), str(error))
-            readings.append((score, _bytes_understood(part, request()), bool(batch.records), batch))
+                batch = RecordBatch([], len(items), str(error))
+            readings.append((score, _count_known_bytes(part, request()), bool(batch.records), batch))
     if not readings:
-        raise DecodeError(_UNKNOWN)
+        raise DecodeError(_UNKNOWN_FORMAT)
     return max(readings, key=lambda reading: reading[:3])[3]  # of equal ones, the first
 
 
-def _tags_of(item: type[Message]) -> frozenset[int]:
+def _known_tags(item: type[Message]) -> frozenset[int]:
     return frozenset(field.number << 3 | _WIRE_TYPES.get(field.type, 0) for field in item.DESCRIPTOR.fields)
 
 
-def _bytes_understood(part: bytes, request: Message) -> int:
+def _count_known_bytes(part: bytes, request: Message) -> int:
     """How many bytes belong to fields that the request and all messages in it know; -1 where they contradict them."""
     try:
         request.ParseFromString(part)
@@ -108,14 +107,14 @@ def _bytes_understood(part: bytes, request: Message) -> int:
     return request.ByteSize()
 
 
-def _decode_traces(part: bytes) -> Batch:
-    decoded = protobuf.decode_traces(part)
-    return Batch(decoded.spans, decoded.rejected, decoded.reason)
+def _decode_traces(part: bytes) -> RecordBatch:
+    decoded = otlp_protobuf.decode_traces(part)
+    return RecordBatch(decoded.spans, decoded.rejected, decoded.reason)
 
 
-_SIGNALS: tuple[tuple[type[Message], frozenset[int], Callable[[bytes], Batch]], ...] = (
-    (TracesData, _tags_of(Span), _decode_traces),
-    (LogsData, _tags_of(LogRecord), protobuf_logs.decode_logs),
-    (MetricsData, _tags_of(Metric), lambda part: Batch([])),
+_SIGNAL_DECODERS: tuple[tuple[type[Message], frozenset[int], Callable[[bytes], RecordBatch]], ...] = (
+    (TracesData, _known_tags(Span), _decode_traces),
+    (LogsData, _known_tags(LogRecord), otlp_protobuf.decode_logs),
+    (MetricsData, _known_tags(Metric), lambda part: RecordBatch([])),
 )
 """A signal's request, the fields of its items, and what reads it."""

@@ -11,24 +11,24 @@ from typing import Any
 
 from goldspan.errors import MissingExtraError
 
-Report = Callable[[str, str], None]
+LossReporter = Callable[[str, str], None]
 """Called for each loss with where it is ("line 3", "end of file") and what was lost, in one phrase."""
 
-_PIECE = 64 * 1024
-_ZSTD_PIECE = 2 * 1024
+_CHUNK_BYTES = 64 * 1024
+_ZSTD_CHUNK_BYTES = 2 * 1024
 """Bytes unpacked at once: zstd may make 32,768 times as many of them, so that the greatest piece stays at 64 MiB."""
 
 
-def unpacked(file: BufferedReader[Any], report: Report) -> Iterator[bytes]:
+def decompress(file: BufferedReader[Any], report: LossReporter) -> Iterator[bytes]:
     """The contents in pieces, decompressed where the first bytes say so."""
     start = file.peek(16)
-    for magic, unpack in _COMPRESSIONS:
+    for magic, unpack in _DECOMPRESSORS:
         if start.startswith(magic):
             return unpack(file, report)
-    return iter(lambda: file.read1(_PIECE), b"")
+    return iter(lambda: file.read1(_CHUNK_BYTES), b"")
 
 
-def looked_at(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
+def peek(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
     """The first `size` bytes or a few more (fewer where there are no more), and the pieces with them."""
     start = b""
     for piece in pieces:
@@ -38,7 +38,7 @@ def looked_at(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes
     return start, chain([start], pieces)
 
 
-def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def iter_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The lines without their line feeds. The last one counts with or without a line feed at its end."""
     parts: list[bytes] = []  # of a line that is longer than a piece
     for piece in pieces:
@@ -52,18 +52,18 @@ def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-def _gunzip(file: BufferedReader, report: Report) -> Iterator[bytes]:
+def _gunzip(file: BufferedReader, report: LossReporter) -> Iterator[bytes]:
     """All members of a gzip file; of a damaged one, all that comes before the damage."""
     with gzip.GzipFile(fileobj=file) as unzipped:
         try:
-            yield from iter(lambda: unzipped.read1(_PIECE), b"")
+            yield from iter(lambda: unzipped.read1(_CHUNK_BYTES), b"")
         except EOFError:
             report("end of file", "the gzip data is cut off")
         except (gzip.BadGzipFile, zlib.error) as error:
             report("end of file", f"the gzip data is damaged ({error})")
 
 
-def _unzstd(file: BufferedReader, report: Report) -> Iterator[bytes]:
+def _unzstd(file: BufferedReader, report: LossReporter) -> Iterator[bytes]:
     """All frames of a zstd file; of a damaged one, all that comes before the damage."""
     try:
         import zstandard
@@ -71,7 +71,7 @@ def _unzstd(file: BufferedReader, report: Report) -> Iterator[bytes]:
         raise MissingExtraError("reading zstd files", "zstd") from None
     decompressor = zstandard.ZstdDecompressor()
     frame = None
-    for piece in iter(lambda: file.read(_ZSTD_PIECE), b""):
+    for piece in iter(lambda: file.read(_ZSTD_CHUNK_BYTES), b""):
         while piece:
             frame = frame or decompressor.decompressobj()
             try:
@@ -85,8 +85,8 @@ def _unzstd(file: BufferedReader, report: Report) -> Iterator[bytes]:
         report("end of file", "the zstd data is cut off")
 
 
-_Unpack = Callable[[BufferedReader, Report], Iterator[bytes]]
-_COMPRESSIONS: tuple[tuple[bytes, _Unpack], ...] = (
+_Decompressor = Callable[[BufferedReader, LossReporter], Iterator[bytes]]
+_DECOMPRESSORS: tuple[tuple[bytes, _Decompressor], ...] = (
     (b"\x1f\x8b", _gunzip),
     (b"\x28\xb5\x2f\xfd", _unzstd),
 )

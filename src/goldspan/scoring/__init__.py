@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from goldspan.scoring.evaluator import DEFAULT_METRICS, SCORING_VERSION, evaluate
-from goldspan.scoring.matching import compare
+from goldspan.scoring.evaluator import SCORING_VERSION, evaluate
+from goldspan.scoring.metrics import DEFAULT_METRICS
+from goldspan.scoring.run_comparison import compare
 
 __all__ = ["DEFAULT_METRICS", "SCORING_VERSION", "compare", "evaluate"]

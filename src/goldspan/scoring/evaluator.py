@@ -10,25 +10,23 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from goldspan.errors import ConfigurationError
-from goldspan.goldens.lookup import Goldens
-from goldspan.goldens.words import shown
+from goldspan.goldens.lookup.golden_lookup import Goldens
+from goldspan.goldens.spelling import short_repr
 from goldspan.model import Comparison, Evaluation, Golden, Match, Run, Score
-from goldspan.scoring.calls import CallLike, ToolLike, as_calls, as_golden
-from goldspan.scoring.explanation import reason
-from goldspan.scoring.matching import compare, compare_run
-from goldspan.scoring.metrics import DEFAULT_METRICS, Metric, MetricLike, Threshold
-from goldspan.scoring.metrics.effects import threshold_of
-from goldspan.scoring.metrics.metric import TOLERANCE
-from goldspan.scoring.registry import OWN_METRICS, asked_by, measured_by, resolve
-from goldspan.scoring.unjudged import INVISIBLE, is_invisible
-from goldspan.scoring.verdict import Verdict, is_relaxed, passes, verdict_of
+from goldspan.scoring.coercion import CallLike, ToolLike, as_calls, as_golden
+from goldspan.scoring.explanation import explain_evaluation
+from goldspan.scoring.metrics import Metric, MetricLike, Threshold
+from goldspan.scoring.metrics.behaviour import effect_threshold
+from goldspan.scoring.metrics.metric import THRESHOLD_TOLERANCE
+from goldspan.scoring.metrics.registry import BUILTIN_METRICS, metrics_of_golden, metrics_of_run, resolve_metrics
+from goldspan.scoring.run_comparison import compare, compare_run
+from goldspan.scoring.verdict import RunVerdict, determine_verdict, passes, relaxes_tool_correctness
+from goldspan.scoring.violations import CALLS_NOT_VISIBLE, has_invisible_calls
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from goldspan.scoring.calls import Rules
-
-__all__ = ["DEFAULT_METRICS", "SCORING_VERSION", "evaluate"]
+    from goldspan.scoring.coercion import GoldenOverrides
 
 SCORING_VERSION = 5
 """Rises whenever any number or verdict can change."""
@@ -51,7 +49,7 @@ def evaluate(
     reasons: bool = True,
     verbose: bool = False,
     budget: float | None = None,
-    **rules: Unpack[Rules],
+    **rules: Unpack[GoldenOverrides],
 ) -> Evaluation:
     """Judge a run, or a list of calls, by its golden, or by a list of expected tools.
 
@@ -73,23 +71,23 @@ def evaluate(
         0.5
     """
     if not isinstance(input, str | None):
-        raise ConfigurationError(f"input must be the text of the request, not {shown(input)}.")
+        raise ConfigurationError(f"input must be the text of the request, not {short_repr(input)}.")
     deadline = None if budget is None else perf_counter() + budget
-    asked = resolve(metrics, thresholds)
+    asked = resolve_metrics(metrics, thresholds)
     if not isinstance(run, Run):
         run = Run(run_id="", input=input, tool_calls=as_calls(run))
     elif input is not None:
         run = replace(run, input=input)
-    match, why_none = _find(run, goldens)
+    match, no_golden_reason = _find_golden(run, goldens)
     golden = as_golden(match.golden, **rules) if match else None
     seen = compare_run(run, golden) if golden is not None else compare(run, None)
     if metrics is None and run.metrics is not None:
-        asked = asked_by(run.metrics, golden, thresholds)
+        asked = metrics_of_run(run.metrics, golden, thresholds)
     elif metrics is None and golden is not None:
-        asked = measured_by(golden, thresholds)
-    gates = _gates(asked, golden, thresholds, strict)
-    scores = tuple(_Judge(seen, why_none, strict, reasons, verbose, deadline).scores(gates))
-    verdict = verdict_of(seen, scores, _stated(golden, thresholds), strict=strict)
+        asked = metrics_of_golden(golden, thresholds)
+    gates = _metric_thresholds(asked, golden, thresholds, strict)
+    scores = tuple(_ScoreBuilder(seen, no_golden_reason, strict, reasons, verbose, deadline).scores(gates))
+    verdict = determine_verdict(seen, scores, _stated_thresholds(golden, thresholds), strict=strict)
     return Evaluation(
         run=run,
         golden=golden,
@@ -97,166 +95,168 @@ def evaluate(
         comparison=seen,
         scores=scores,
         passed=passes(verdict.broken, verdict.unjudged, golden.unknown) if golden and verdict else None,
-        reason=_summary(seen, verdict, why_none) if reasons else "",
+        reason=_evaluation_reason(seen, verdict, no_golden_reason) if reasons else "",
         scoring_version=SCORING_VERSION,
         broken=verdict.broken if verdict else (),
-        unjudged=verdict.unjudged if verdict else (),
-        accepted=verdict.accepted if verdict else (),
+        undetermined=verdict.unjudged if verdict else (),
+        accepted_shares=verdict.accepted if verdict else (),
     )
 
 
-def _find(run: Run, goldens: Expectation) -> tuple[Match | None, str]:
+def _find_golden(run: Run, goldens: Expectation) -> tuple[Match | None, str]:
     """The golden and how it was found, or why there is none."""
     if goldens is None:
         if run.expected_tools is None:
             return None, "none was given"
         goldens = _NO_GOLDENS  # the run says itself what is expected
     if isinstance(goldens, Goldens):
-        return goldens.found(run)
+        return goldens.find_with_reason(run)
     return Match(as_golden(goldens), how="given"), ""
 
 
 _NO_GOLDENS = Goldens()
 
 
-def _summary(seen: Comparison, verdict: Verdict | None, why_none: str) -> str:
+def _evaluation_reason(seen: Comparison, verdict: RunVerdict | None, no_golden_reason: str) -> str:
     if seen.golden is None:
-        return f"{reason(seen).rstrip('.')}: {why_none}."
-    return reason(seen, seen.run.available_tools, verdict)
+        return f"{explain_evaluation(seen).rstrip('.')}: {no_golden_reason}."
+    return explain_evaluation(seen, seen.run.available_tools, verdict)
 
 
-def _stated(golden: Golden | None, thresholds: Mapping[str, float] | None) -> Mapping[str, float]:
+def _stated_thresholds(golden: Golden | None, thresholds: Mapping[str, float] | None) -> Mapping[str, float]:
     """What single metrics must reach: what the golden says, and what goes before it."""
     if golden is None or not (golden.thresholds or thresholds):
-        return _NO_LIMITS
+        return _NO_THRESHOLDS
     return {**golden.thresholds, **(thresholds or {})}
 
 
-_NO_LIMITS: Mapping[str, float] = {}
+_NO_THRESHOLDS: Mapping[str, float] = {}
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
-_Gates: TypeAlias = "Sequence[tuple[Metric, float | None]]"
+_MetricThresholds: TypeAlias = "Sequence[tuple[Metric, float | None]]"
 """Metrics, each with what it must reach; `None`: nothing."""
 
 
-def _gates(
+def _metric_thresholds(
     asked: Sequence[Metric], golden: Golden | None, thresholds: Mapping[str, float] | None, strict: bool
-) -> _Gates:
+) -> _MetricThresholds:
     """What metrics must reach, as said beside the goldens, in the golden, or of the metrics themselves."""
     if golden is None:
         return [(metric, None) for metric in asked]
-    if asked is OWN_METRICS and not thresholds:
-        return _usual_gates(golden.threshold, threshold_of(golden) is not None, strict)
-    limits = _stated(golden, thresholds)
-    gates = [(metric, _limit(limits.get(metric.name, metric.threshold), golden, strict)) for metric in asked]
-    if strict or not is_relaxed(golden, limits):
+    if asked is BUILTIN_METRICS and not thresholds:
+        return _builtin_thresholds(golden.threshold, effect_threshold(golden) is not None, strict)
+    limits = _stated_thresholds(golden, thresholds)
+    gates = [
+        (metric, _resolve_threshold(limits.get(metric.name, metric.threshold), golden, strict)) for metric in asked
+    ]
+    if strict or not relaxes_tool_correctness(golden, limits):
         return gates
     return [(metric, None if metric.name == "tool_correctness" else limit) for metric, limit in gates]
 
 
 @lru_cache(maxsize=256)
-def _usual_gates(threshold: float, declares_effects: bool, strict: bool) -> _Gates:
+def _builtin_thresholds(threshold: float, declares_effects: bool, strict: bool) -> _MetricThresholds:
     """Those of goldspan's own metrics, which look at nothing else in a golden."""
     golden = Golden("", threshold=threshold, write_tools=() if declares_effects else None)
-    return [(metric, _limit(metric.threshold, golden, strict)) for metric in OWN_METRICS]
+    return [(metric, _resolve_threshold(metric.threshold, golden, strict)) for metric in BUILTIN_METRICS]
 
 
-def _limit(threshold: Threshold, golden: Golden, strict: bool) -> float | None:
+def _resolve_threshold(threshold: Threshold, golden: Golden, strict: bool) -> float | None:
     limit = threshold(golden) if callable(threshold) else threshold
     return 1.0 if strict and limit is not None else limit
 
 
 @dataclass(slots=True)
-class _Judge:
+class _ScoreBuilder:
     """Makes scores of what metrics read off one comparison."""
 
-    seen: Comparison
-    why_none: str
+    comparison: Comparison
+    no_golden_reason: str
     strict: bool
     reasons: bool
     verbose: bool
     deadline: float | None = None
 
-    def scores(self, gates: _Gates) -> Iterator[Score]:
+    def scores(self, gates: _MetricThresholds) -> Iterator[Score]:
         """The score of each metric."""
-        seen, strict, reasons = self.seen, self.strict, self.reasons
+        seen, strict, reasons = self.comparison, self.strict, self.reasons
         policy = seen.golden is not None and seen.golden.policy
-        invisible = is_invisible(seen)
+        invisible = has_invisible_calls(seen)
         for metric, threshold in gates:
             if seen.golden is None and metric.needs_golden:
-                yield _unknown(metric.name, None, self.why_none if reasons else None)
+                yield _not_evaluated_score(metric.name, None, self.no_golden_reason if reasons else None)
                 continue
             if policy and metric.needs_expectations:
-                yield _unknown(metric.name, None, _OF_POLICY if reasons else None)
+                yield _not_evaluated_score(metric.name, None, _POLICY_HAS_NO_EXPECTATIONS if reasons else None)
                 continue
             if invisible:
-                yield _unknown(metric.name, threshold, INVISIBLE if reasons else None)
+                yield _not_evaluated_score(metric.name, threshold, CALLS_NOT_VISIBLE if reasons else None)
                 continue
             if self.deadline is not None and perf_counter() > self.deadline:
-                yield _unknown(metric.name, threshold, OUT_OF_TIME)
+                yield _not_evaluated_score(metric.name, threshold, OUT_OF_TIME)
                 continue
             try:
                 value = metric.measure(seen)
                 if value is None:
-                    yield _unknown(metric.name, threshold, metric.unknown(seen) if reasons else None)
+                    yield _not_evaluated_score(metric.name, threshold, metric.why_missing(seen) if reasons else None)
                     continue
                 if threshold is not None and metric.is_undecided(seen, threshold):
                     yield self._undecided(metric, float(value), threshold)
                     continue
-                score = _score(metric.name, float(value), threshold, strict)
+                score = _make_score(metric.name, float(value), threshold, strict)
                 # Of a number that decides nothing, the sentence about the whole evaluation says enough.
                 explained = reasons and threshold is not None and value < 1
-                yield self._told(score, metric) if explained or self.verbose else score
+                yield self._with_explanation(score, metric) if explained or self.verbose else score
             except Exception as error:  # noqa: BLE001 - a failure is a value; the other metrics still run
                 text = f"{type(error).__name__}: {error}"
                 yield Score(metric.name, threshold=threshold, label="not_evaluated", error=text)
 
     def _undecided(self, metric: Metric, value: float, threshold: float) -> Score:
         """The score of what is known, where what is not known decides if the threshold is reached."""
-        parts = tuple(metric.account(self.seen)) if metric.account and self.verbose else ()
+        parts = tuple(metric.explain(self.comparison)) if metric.explain and self.verbose else ()
         steps = (
             (*[_sentence(str(part)) for part in parts], f"The score is {value:.4g} of what is known.") if parts else ()
         )
-        why = metric.unknown(self.seen) if self.reasons else None
+        why = metric.why_missing(self.comparison) if self.reasons else None
         return Score(metric.name, value, None, threshold, "not_evaluated", why, steps=steps)
 
-    def _told(self, score: Score, metric: Metric) -> Score:
+    def _with_explanation(self, score: Score, metric: Metric) -> Score:
         """The score with what keeps it below 1, and where that was asked for with every step to it."""
-        parts = metric.account(self.seen) if metric.account else ()
+        parts = metric.explain(self.comparison) if metric.explain else ()
         if self.verbose:
             parts = tuple(parts)
-            steps = (*[_sentence(str(part)) for part in parts], _outcome(score))
+            steps = (*[_sentence(str(part)) for part in parts], _outcome_sentence(score))
         else:
             steps = ()
-        faults = [str(part) for part in parts if part.fault and part.items] if self.reasons else ()
+        faults = [str(part) for part in parts if part.is_fault and part.items] if self.reasons else ()
         told = _sentence("; ".join(faults)) if faults else None
         return Score(score.metric, score.value, score.passed, score.threshold, score.label, told, steps=steps)
 
 
-_OF_POLICY = "a policy expects no calls in particular"
+_POLICY_HAS_NO_EXPECTATIONS = "a policy expects no calls in particular"
 
 # Most scores of most runs are the same few: looking one up takes a quarter of the time of making it.
 
 
 @lru_cache(maxsize=4096)
-def _score(metric: str, value: float, threshold: float | None, strict: bool) -> Score:
+def _make_score(metric: str, value: float, threshold: float | None, strict: bool) -> Score:
     if not math.isfinite(value):
         raise ValueError(f"a score must be a finite number, not {value}")
     if threshold is None:
         return Score(metric, value)
-    if value >= threshold - TOLERANCE:
+    if value >= threshold - THRESHOLD_TOLERANCE:
         return Score(metric, value, True, threshold, "pass")
     return Score(metric, 0.0 if strict else value, False, threshold, "fail")
 
 
 @lru_cache(maxsize=1024)
-def _unknown(metric: str, threshold: float | None, why: str | None) -> Score:
+def _not_evaluated_score(metric: str, threshold: float | None, why: str | None) -> Score:
     return Score(metric, None, None, threshold, "not_evaluated", why)
 
 
-def _outcome(score: Score) -> str:
+def _outcome_sentence(score: Score) -> str:
     wanted = "" if score.threshold is None else f"; {score.threshold:g} is wanted"
     return f"The score is {score.value:.4g}{wanted}."
 

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from goldspan.sinks.attributes import result_attributes
-from goldspan.sinks.background import BackgroundSink
-from goldspan.sinks.callables import CallableSink, as_sink
-from goldspan.sinks.events import EventSink
-from goldspan.sinks.instruments import MetricSink
-from goldspan.sinks.lines import JsonLinesSink
-from goldspan.sinks.losses import Losses
-from goldspan.sinks.protocol import Sink, SinkLike, adopt, flush, shutdown
-from goldspan.sinks.redaction import ArgumentFilter, Redact, redacted
-from goldspan.sinks.spans import SpanSink
+from goldspan.sinks.background_sink import BackgroundSink, FunctionSink, as_sink
+from goldspan.sinks.drop_counters import DropCounters
+from goldspan.sinks.metric_sink import MetricSink
+from goldspan.sinks.otel_sinks import EventSink, SpanSink, result_attributes
+from goldspan.sinks.redaction import ArgumentFilter, Redact, apply_redaction
+from goldspan.sinks.serialization import JsonLinesSink
+from goldspan.sinks.sink_protocol import Sink, SinkLike, adopt, flush_all, shutdown_all
 
 __all__ = [
     "ArgumentFilter",
     "BackgroundSink",
-    "CallableSink",
+    "DropCounters",
     "EventSink",
+    "FunctionSink",
     "JsonLinesSink",
-    "Losses",
     "MetricSink",
     "Redact",
     "Sink",
     "SinkLike",
     "SpanSink",
     "adopt",
+    "apply_redaction",
     "as_sink",
-    "flush",
-    "redacted",
+    "flush_all",
     "result_attributes",
-    "shutdown",
+    "shutdown_all",
 ]

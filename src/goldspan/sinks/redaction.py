@@ -12,40 +12,40 @@ from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from goldspan import _guard
+from goldspan.content.tools import fold_name
 from goldspan.errors import ConfigurationError
-from goldspan.extraction.names import fold
 from goldspan.model import (
     ABSENT,
     Agreement,
     AnyOf,
     Comparison,
+    ComparisonRow,
     Difference,
     Evaluation,
     ExpectedTool,
     Golden,
     Parallel,
-    Row,
     Run,
     Score,
     Tool,
     ToolCall,
     When,
 )
-from goldspan.model.digests import content_digest
-from goldspan.sinks.events import error_type
+from goldspan.model.telemetry import content_digest
+from goldspan.sinks.otel_sinks import error_type
 
 Redact: TypeAlias = "Callable[[Evaluation], Evaluation | None]"
 """Makes of an evaluation what may leave the process; `None`: nothing of it may."""
 
-HIDDEN = "[redacted]"
+REDACTED = "[redacted]"
 """What stands in the place of a value that is hidden."""
 
-ALL = "*"
+ALL_ARGUMENTS = "*"
 
-_Paths: TypeAlias = "frozenset[str]"
+_AllowedPaths: TypeAlias = "frozenset[str]"
 
 
-def redacted(evaluation: Evaluation, redact: Redact | None) -> Evaluation | None:
+def apply_redaction(evaluation: Evaluation, redact: Redact | None) -> Evaluation | None:
     """What a hook leaves of an evaluation; `None` where it is to go nowhere.
 
     A hook that raises, or returns something else, lets nothing through. The failure is counted and logged with its
@@ -57,15 +57,17 @@ def redacted(evaluation: Evaluation, redact: Redact | None) -> Evaluation | None
         left: object = redact(evaluation)
     except Exception as error:  # noqa: BLE001 - it is not our code
         told = RuntimeError(f"the redaction raised {type(error).__name__}").with_traceback(error.__traceback__)
-        _guard.report(_REDACTING, told)
+        _guard.report_error(_REDACTION_GUARD, told)
         return None
     if left is None or isinstance(left, Evaluation):
         return left
-    _guard.report(_REDACTING, TypeError(f"the redaction returned {type(left).__name__}, which is no Evaluation"))
+    _guard.report_error(
+        _REDACTION_GUARD, TypeError(f"the redaction returned {type(left).__name__}, which is no Evaluation")
+    )
     return None
 
 
-_REDACTING = "redact an evaluation, which goes nowhere"
+_REDACTION_GUARD = "redact an evaluation, which goes nowhere"
 
 
 class ArgumentFilter:
@@ -85,30 +87,30 @@ class ArgumentFilter:
     def __init__(
         self, allow: Mapping[str, Iterable[str]] | None = None, *, results: bool = False, texts: bool = True
     ) -> None:
-        self._allowed: dict[str, _Paths] = {}
-        for name, paths in _by_tool(allow or {}):
-            tool = name if name == ALL else fold(name)
-            self._allowed[tool] = self._allowed.get(tool, _NONE) | paths
+        self._allowed: dict[str, _AllowedPaths] = {}
+        for name, paths in _parse_allow_list(allow or {}):
+            tool = name if name == ALL_ARGUMENTS else fold_name(name)
+            self._allowed[tool] = self._allowed.get(tool, _NO_PATHS) | paths
         self._results = results
         self._texts = texts
-        self._golden_of = lru_cache(maxsize=1024)(self._golden)  # they stay the same from run to run
+        self._golden_of = lru_cache(maxsize=1024)(self._redact_golden)  # they stay the same from run to run
 
     def __call__(self, evaluation: Evaluation) -> Evaluation:
         """A copy of an evaluation without what is to be hidden."""
-        run = self._run(evaluation.run)
+        run = self._redact_run(evaluation.run)
         golden = evaluation.golden and self._golden_of(evaluation.golden)
         match = evaluation.match and replace(evaluation.match, golden=self._golden_of(evaluation.match.golden))
         seen = evaluation.comparison
-        row = partial(self._row, before=seen.run, after=run)
+        row = partial(self._redact_row, before=seen.run, after=run)
         rows = tuple(map(row, seen.rows))
-        by_others = tuple([(row(due), row(made)) for due, made in seen.by_others])
+        by_others = tuple([(row(due), row(made)) for due, made in seen.wrong_agent_pairs])
         copy = replace(
             evaluation,
             run=run,
             golden=golden,
             match=match,
-            comparison=Comparison(golden, rows, run, seen.approximate, by_others),
-            scores=tuple(map(_score, evaluation.scores)),
+            comparison=Comparison(golden, rows, run, seen.approximation_reason, by_others),
+            scores=tuple(map(_redact_score, evaluation.scores)),
         )
         # Of what is left and of the verdict: two runs that differ only in what is hidden may be judged differently, and
         # a hash of what is hidden would let it be guessed.
@@ -117,99 +119,103 @@ class ArgumentFilter:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    def _run(self, run: Run) -> Run:
+    def _redact_run(self, run: Run) -> Run:
         return replace(
             run,
-            input=run.input if self._texts else _hidden(run.input),
-            output=run.output if self._texts else _hidden(run.output),
-            tool_calls=tuple(map(self._call, run.tool_calls)),
-            metadata=run.metadata if self._texts else dict.fromkeys(run.metadata, HIDDEN),
+            input=run.input if self._texts else _redact_value(run.input),
+            output=run.output if self._texts else _redact_value(run.output),
+            tool_calls=tuple(map(self._redact_call, run.tool_calls)),
+            metadata=run.metadata if self._texts else dict.fromkeys(run.metadata, REDACTED),
             expected_tools=None if run.expected_tools is None else tuple(map(_named, run.expected_tools)),
-            attributes=dict.fromkeys(run.attributes, HIDDEN),
+            attributes=dict.fromkeys(run.attributes, REDACTED),
         )
 
-    def _call(self, call: ToolCall) -> ToolCall:
+    def _redact_call(self, call: ToolCall) -> ToolCall:
         shown = self._results
         return replace(
             call,
-            arguments=self._arguments(call.name, call.arguments),
-            raw_arguments=_hidden(call.raw_arguments),
-            result=call.result if shown else _hidden(call.result),
-            error=call.error if shown else _hidden(call.error),
-            error_guess=call.error_guess if shown else _hidden(call.error_guess),
+            arguments=self._redact_arguments(call.name, call.arguments),
+            raw_arguments=_redact_value(call.raw_arguments),
+            result=call.result if shown else _redact_value(call.result),
+            error=call.error if shown else _redact_value(call.error),
+            error_guess=call.error_guess if shown else _redact_value(call.error_guess),
         )
 
-    def _arguments(self, tool: str, arguments: Any) -> Any:
+    def _redact_arguments(self, tool: str, arguments: Any) -> Any:
         if arguments is None:
             return None
-        return _filtered(arguments, self._paths(tool), keep_keys=True)
+        return _filter_value(arguments, self._allowed_paths(tool), keep_keys=True)
 
-    def _paths(self, tool: str) -> _Paths:
+    def _allowed_paths(self, tool: str) -> _AllowedPaths:
         allowed = self._allowed
-        return allowed.get(ALL, _NONE) | allowed.get(fold(tool), _NONE)
+        return allowed.get(ALL_ARGUMENTS, _NO_PATHS) | allowed.get(fold_name(tool), _NO_PATHS)
 
     # --- comparisons --------------------------------------------------------------------------------------------------
 
-    def _row(self, row: Row, before: Run, after: Run) -> Row:
+    def _redact_row(self, row: ComparisonRow, before: Run, after: Run) -> ComparisonRow:
         """A row, with the very call that stands in the run."""
         called, at = row.called, row.called_at
         if called is not None:
             same = at is not None and at < len(before.tool_calls) and before.tool_calls[at] is called
-            called = after.tool_calls[at] if same and at is not None else self._call(called)
+            called = after.tool_calls[at] if same and at is not None else self._redact_call(called)
         name = row.called.name if row.called else ""
         return replace(
             row,
-            expected=row.expected and self._expected(row.expected),
+            expected=row.expected and self._redact_expected(row.expected),
             called=called,
-            agreement=row.agreement and self._agreement(row.agreement, self._paths(name)),
+            agreement=row.agreement and self._redact_agreement(row.agreement, self._allowed_paths(name)),
             result_agreement=row.result_agreement
-            and self._agreement(row.result_agreement, _EVERYTHING if self._results else _NONE),
+            and self._redact_agreement(row.result_agreement, _ALL_PATHS if self._results else _NO_PATHS),
         )
 
-    def _agreement(self, agreement: Agreement, allowed: _Paths) -> Agreement:
-        return replace(agreement, differences=tuple([_difference(each, allowed) for each in agreement.differences]))
+    def _redact_agreement(self, agreement: Agreement, allowed: _AllowedPaths) -> Agreement:
+        return replace(
+            agreement, differences=tuple([_redact_difference(each, allowed) for each in agreement.differences])
+        )
 
     # --- goldens ------------------------------------------------------------------------------------------------------
 
-    def _golden(self, golden: Golden) -> Golden:
-        vocabulary = replace(golden.vocabulary, tools=tuple(map(self._declared, golden.vocabulary.tools)))
+    def _redact_golden(self, golden: Golden) -> Golden:
+        vocabulary = replace(golden.vocabulary, tools=tuple(map(self._redact_declared_tool, golden.vocabulary.tools)))
         return replace(
             golden,
-            input=golden.input if self._texts else _hidden(golden.input),
-            tools=tuple(map(self._item, golden.tools)),
-            metadata=golden.metadata if self._texts else dict.fromkeys(golden.metadata, HIDDEN),
-            when=golden.when if self._texts or golden.when is None else _when(golden.when),
+            input=golden.input if self._texts else _redact_value(golden.input),
+            tools=tuple(map(self._redact_item, golden.tools)),
+            metadata=golden.metadata if self._texts else dict.fromkeys(golden.metadata, REDACTED),
+            when=golden.when if self._texts or golden.when is None else _redact_condition(golden.when),
             vocabulary=vocabulary,
         )
 
-    def _item(self, item: Any) -> Any:
+    def _redact_item(self, item: Any) -> Any:
         if isinstance(item, Parallel):
-            return Parallel(tuple(map(self._expected, item.items)))
-        return self._expected(item)
+            return Parallel(tuple(map(self._redact_expected, item.items)))
+        return self._redact_expected(item)
 
-    def _expected(self, expected: Any) -> Any:
+    def _redact_expected(self, expected: Any) -> Any:
         if isinstance(expected, AnyOf):
-            return replace(expected, options=tuple(tuple(map(self._item, option)) for option in expected.options))
-        return self._tool(expected)
+            return replace(
+                expected, options=tuple(tuple(map(self._redact_item, option)) for option in expected.options)
+            )
+        return self._redact_tool(expected)
 
-    def _tool(self, tool: ExpectedTool) -> ExpectedTool:
+    def _redact_tool(self, tool: ExpectedTool) -> ExpectedTool:
         return replace(
             tool,
-            arguments=self._arguments(tool.name, tool.arguments),
-            result=tool.result if self._results or tool.result is ABSENT else HIDDEN,
-            defaults=self._arguments(tool.name, tool.defaults),
+            arguments=self._redact_arguments(tool.name, tool.arguments),
+            result=tool.result if self._results or tool.result is ABSENT else REDACTED,
+            defaults=self._redact_arguments(tool.name, tool.defaults),
         )
 
-    def _declared(self, tool: Tool) -> Tool:
-        metadata = tool.metadata if self._texts else dict.fromkeys(tool.metadata, HIDDEN)
-        return replace(tool, defaults=self._arguments(tool.name, tool.defaults), metadata=metadata)
+    def _redact_declared_tool(self, tool: Tool) -> Tool:
+        metadata = tool.metadata if self._texts else dict.fromkeys(tool.metadata, REDACTED)
+        return replace(tool, defaults=self._redact_arguments(tool.name, tool.defaults), metadata=metadata)
 
 
-_NONE: _Paths = frozenset()
-_EVERYTHING: _Paths = frozenset((ALL,))
+_NO_PATHS: _AllowedPaths = frozenset()
+_ALL_PATHS: _AllowedPaths = frozenset((ALL_ARGUMENTS,))
 
 
-def _by_tool(allow: object) -> Iterator[tuple[str, _Paths]]:
+def _parse_allow_list(allow: object) -> Iterator[tuple[str, _AllowedPaths]]:
     """What is allowed, tool by tool; a path that stands alone is a list of one."""
     if not isinstance(allow, Mapping):
         raise ConfigurationError(
@@ -222,47 +228,51 @@ def _by_tool(allow: object) -> Iterator[tuple[str, _Paths]]:
         yield name, frozenset(paths)
 
 
-def _filtered(value: Any, allowed: _Paths, *, keep_keys: bool = False) -> Any:
+def _filter_value(value: Any, allowed: _AllowedPaths, *, keep_keys: bool = False) -> Any:
     """A value with what stands at the allowed paths; the items of a list have the path of the list."""
-    if ALL in allowed:
+    if ALL_ARGUMENTS in allowed:
         return value
     if isinstance(value, Mapping) and (allowed or keep_keys):
-        return {key: _filtered(item, _below(str(key), allowed)) for key, item in value.items()}
+        return {key: _filter_value(item, _nested_paths(str(key), allowed)) for key, item in value.items()}
     if isinstance(value, list | tuple) and allowed:
-        return [_filtered(item, allowed) for item in value]
-    return HIDDEN
+        return [_filter_value(item, allowed) for item in value]
+    return REDACTED
 
 
-def _below(key: str, allowed: _Paths) -> _Paths:
+def _nested_paths(key: str, allowed: _AllowedPaths) -> _AllowedPaths:
     """The paths that are allowed inside the item of that key."""
     if not allowed:
-        return _NONE
+        return _NO_PATHS
     inside = (path.removeprefix(key) for path in allowed if path.startswith(key))
-    return frozenset(path[1:] or ALL if path else ALL for path in inside if not path or path[0] == ".")
+    return frozenset(
+        path[1:] or ALL_ARGUMENTS if path else ALL_ARGUMENTS for path in inside if not path or path[0] == "."
+    )
 
 
-def _difference(difference: Difference, allowed: _Paths) -> Difference:
+def _redact_difference(difference: Difference, allowed: _AllowedPaths) -> Difference:
     """A difference, as a whole where its path is allowed or below one that is."""
     place = difference.key.partition("[")[0]
     steps = place.split(".")
     paths = [".".join(steps[: count + 1]) for count in range(len(steps))]
-    if ALL in allowed or not allowed.isdisjoint(paths):
+    if ALL_ARGUMENTS in allowed or not allowed.isdisjoint(paths):
         return difference
-    return Difference(difference.key, _side(difference.expected), _side(difference.called), hint=difference.hint)
+    return Difference(
+        difference.key, _redact_side(difference.expected), _redact_side(difference.called), hint=difference.hint
+    )
 
 
-def _side(value: Any) -> Any:
-    return value if value is ABSENT else HIDDEN
+def _redact_side(value: Any) -> Any:
+    return value if value is ABSENT else REDACTED
 
 
-def _score(score: Score) -> Score:
+def _redact_score(score: Score) -> Score:
     """A score, and of the error of a metric its type alone; of what a model said all but its words."""
     if score.judgement is not None and score.judgement.words is not None:
-        score = replace(score, judgement=replace(score.judgement, words=HIDDEN))
+        score = replace(score, judgement=replace(score.judgement, words=REDACTED))
     return score if score.error is None else replace(score, error=error_type(score.error))
 
 
-def _verdict(row: Row) -> list[Any]:
+def _verdict(row: ComparisonRow) -> list[Any]:
     shares = [found and found.share for found in (row.agreement, row.result_agreement)]
     return [row.verdict, row.expected_at, row.called_at, row.in_order, *shares]
 
@@ -272,16 +282,16 @@ def _named(item: Any) -> Any:
     if isinstance(item, str):
         return item
     return (
-        {key: value if key == "name" else HIDDEN for key, value in item.items()}
+        {key: value if key == "name" else REDACTED for key, value in item.items()}
         if isinstance(item, Mapping)
-        else HIDDEN
+        else REDACTED
     )
 
 
-def _when(when: When) -> When:
-    return replace(when, attributes=dict.fromkeys(when.attributes, HIDDEN), input=_hidden(when.input))
+def _redact_condition(when: When) -> When:
+    return replace(when, attributes=dict.fromkeys(when.attributes, REDACTED), input=_redact_value(when.input))
 
 
-def _hidden(value: Any) -> Any:
+def _redact_value(value: Any) -> Any:
     """The mark in place of a value; what is not known stays unknown."""
-    return None if value is None else HIDDEN
+    return None if value is None else REDACTED

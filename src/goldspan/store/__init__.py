@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from goldspan.store.protocol import (
-    Arrivals,
-    Bucket,
-    Counts,
+from goldspan.store.sqlite import SqliteStore, open_store
+from goldspan.store.store_protocol import (
+    EvaluationPage,
+    GroupCounts,
     Page,
     Retention,
     RunFilter,
@@ -13,15 +13,14 @@ from goldspan.store.protocol import (
     StoredEvaluation,
     StoredRun,
     Substitution,
-    Tally,
-    ToolTally,
+    TimeBucket,
+    ToolCounts,
+    VerdictCounts,
 )
-from goldspan.store.sqlite import SqliteStore, open_store
 
 __all__ = [
-    "Arrivals",
-    "Bucket",
-    "Counts",
+    "EvaluationPage",
+    "GroupCounts",
     "Page",
     "Retention",
     "RunFilter",
@@ -30,7 +29,8 @@ __all__ = [
     "StoredEvaluation",
     "StoredRun",
     "Substitution",
-    "Tally",
-    "ToolTally",
+    "TimeBucket",
+    "ToolCounts",
+    "VerdictCounts",
     "open_store",
 ]

@@ -1,4 +1,4 @@
-"""What is asked of a store as SQL. Values are always parameters: no text from outside is ever part of a statement."""
+"""How many of the runs that are meant: by verdict, name, time and tool. Every answer is counted in the file."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ import re
 from typing import Any
 
 from goldspan.errors import ConfigurationError
-from goldspan.store.entries import as_tool, searched, storable
-from goldspan.store.protocol import RunFilter
+from goldspan.store.connection_pool import ConnectionPool
+from goldspan.store.run_records import search_key, tool_key, valid_unicode
+from goldspan.store.store_protocol import (
+    ALL_RUNS,
+    GROUP_BY_FIELDS,
+    MAX_PAGE_SIZE,
+    GroupBy,
+    GroupCounts,
+    RunFilter,
+    Substitution,
+    TimeBucket,
+    ToolCounts,
+    VerdictCounts,
+)
 
-_PASSED = {"pass": 1, "fail": 0, "not_evaluated": None}
-CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
-_COLUMNS = ("agent", "golden", "service", "environment", "unit", "session_id")
+_PASSED_VALUES = {"pass": 1, "fail": 0, "not_evaluated": None}
+CURSOR_PATTERN = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
+_EQUALITY_COLUMNS = ("agent", "golden", "service", "environment", "unit", "session_id")
 
 
-class Query:
+class RunQuery:
     """The runs that a filter means, newest first.
 
     The table that says most is walked in the order of time (an index of each is in that order), and the others are
@@ -22,43 +34,46 @@ class Query:
     same way.
     """
 
-    def __init__(self, wanted: RunFilter, cursor: str | None = None) -> None:
+    def __init__(self, run_filter: RunFilter, cursor: str | None = None) -> None:
         self._conditions: list[str] = []
         self.parameters: list[Any] = []
-        self._leading = self._tables(wanted)
-        self._columns(wanted)
-        self._times(wanted, cursor)
+        self._driving_table = self._add_table_conditions(run_filter)
+        self._add_column_conditions(run_filter)
+        self._add_time_conditions(run_filter, cursor)
 
-    def page(self, limit: int) -> str:
+    def page_statement(self, limit: int) -> str:
         """The statement for a page, of which `limit` is one more than shown: whether there are more."""
         self.parameters.append(limit)
         return (
             "SELECT runs.run_id, runs.time_ns, runs.key, "
             "(SELECT count(*) FROM evaluations WHERE run = runs.key), "
             "current.revision, current.digest, current.stored_ns, current.document "
-            f"{self._from()} JOIN evaluations AS current ON current.key = runs.current "
-            f"{self._where()} ORDER BY {self._leading}.time_ns DESC, {self._key()} DESC LIMIT ?"
+            f"{self._from_clause()} JOIN evaluations AS current ON current.key = runs.current "
+            f"{self._where_clause()} ORDER BY {self._driving_table}.time_ns DESC, {self._key_column()} DESC LIMIT ?"
         )
 
-    def select(self, columns: str) -> str:
+    def select_statement(self, columns: str) -> str:
         """A statement for columns of the runs that are meant, or for what is counted over them, in no order."""
-        return f"SELECT {columns} {self._from()} {self._where()}"
+        return f"SELECT {columns} {self._from_clause()} {self._where_clause()}"
 
-    def _tables(self, wanted: RunFilter) -> str:
+    def _add_table_conditions(self, wanted: RunFilter) -> str:
         """The conditions on what a run has several of; which of the tables is walked."""
         walked: list[str] = []
         if wanted.trace_id is not None:
-            self._of(walked, "traces", ["trace_id = ?"], [storable(wanted.trace_id)])
+            self._add_table(walked, "traces", ["trace_id = ?"], [valid_unicode(wanted.trace_id)])
         if wanted.tool is not None:
-            self._of(walked, "tools", ["tool = ?", "role = ?"], [as_tool(wanted.tool), wanted.tool_role])
+            self._add_table(walked, "tools", ["tool = ?", "role = ?"], [tool_key(wanted.tool), wanted.tool_role])
         if wanted.metric is not None:
             limit = [] if wanted.below is None else [float(wanted.below)]
-            self._of(
-                walked, "scores", ["metric = ?", *(["value < ?"] if limit else [])], [storable(wanted.metric), *limit]
+            self._add_table(
+                walked,
+                "scores",
+                ["metric = ?", *(["value < ?"] if limit else [])],
+                [valid_unicode(wanted.metric), *limit],
             )
         return walked[0] if walked else "runs"
 
-    def _of(self, walked: list[str], table: str, conditions: list[str], values: list[Any]) -> None:
+    def _add_table(self, walked: list[str], table: str, conditions: list[str], values: list[Any]) -> None:
         told = " AND ".join(f"{table}.{condition}" for condition in conditions)
         if walked:
             run = f"{walked[0]}.run"
@@ -67,51 +82,169 @@ class Query:
         self._conditions.append(told)
         self.parameters += values
 
-    def _columns(self, wanted: RunFilter) -> None:
+    def _add_column_conditions(self, wanted: RunFilter) -> None:
         if wanted.verdict is not None:
-            self._add("runs.passed IS ?", _PASSED[wanted.verdict])
-        for name in _COLUMNS:
+            self._add_condition("runs.passed IS ?", _PASSED_VALUES[wanted.verdict])
+        for name in _EQUALITY_COLUMNS:
             if (value := getattr(wanted, name)) is not None:
-                self._add(f"runs.{name} = ?", storable(value))
+                self._add_condition(f"runs.{name} = ?", valid_unicode(value))
         if wanted.covered is not None:
-            self._add("(runs.golden IS NOT NULL) = ?", wanted.covered)
+            self._add_condition("(runs.golden IS NOT NULL) = ?", wanted.covered)
         if wanted.text:
-            self._add("instr(runs.text, ?) > 0", searched(wanted.text))
+            self._add_condition("instr(runs.text, ?) > 0", search_key(wanted.text))
 
-    def _times(self, wanted: RunFilter, cursor: str | None) -> None:
+    def _add_time_conditions(self, wanted: RunFilter, cursor: str | None) -> None:
         if wanted.since_ns is not None:
-            self._add(f"{self._leading}.time_ns >= ?", bounded(wanted.since_ns))
+            self._add_condition(f"{self._driving_table}.time_ns >= ?", clamp_to_int64(wanted.since_ns))
         if wanted.until_ns is not None:
-            self._add(f"{self._leading}.time_ns < ?", bounded(wanted.until_ns))
+            self._add_condition(f"{self._driving_table}.time_ns < ?", clamp_to_int64(wanted.until_ns))
         if cursor is not None:
-            place = CURSOR.fullmatch(cursor)
+            place = CURSOR_PATTERN.fullmatch(cursor)
             if place is None:
                 raise ConfigurationError(f"{cursor!r} is no cursor; use the `next_cursor` of a page")
-            self._add(
-                f"({self._leading}.time_ns, {self._key()}) < (?, ?)", bounded(int(place[1])), bounded(int(place[2]))
+            self._add_condition(
+                f"({self._driving_table}.time_ns, {self._key_column()}) < (?, ?)",
+                clamp_to_int64(int(place[1])),
+                clamp_to_int64(int(place[2])),
             )
 
-    def _add(self, condition: str, *values: Any) -> None:
+    def _add_condition(self, condition: str, *values: Any) -> None:
         self._conditions.append(condition)
         self.parameters += values
 
-    def _key(self) -> str:
-        return "runs.key" if self._leading == "runs" else f"{self._leading}.run"
+    def _key_column(self) -> str:
+        return "runs.key" if self._driving_table == "runs" else f"{self._driving_table}.run"
 
-    def _from(self) -> str:
-        if self._leading == "runs":
+    def _from_clause(self) -> str:
+        if self._driving_table == "runs":
             return "FROM runs"
-        return f"FROM {self._leading} CROSS JOIN runs ON runs.key = {self._leading}.run"
+        return f"FROM {self._driving_table} CROSS JOIN runs ON runs.key = {self._driving_table}.run"
 
-    def _where(self) -> str:
+    def _where_clause(self) -> str:
         return f"WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
 
 
-def bounded(number: int) -> int:
+def clamp_to_int64(number: int) -> int:
     """As near as SQLite can write it."""
     return max(-(2**63), min(number, 2**63 - 1))
 
 
-def cursor_at(time_ns: int, key: int) -> str:
+def encode_cursor(time_ns: int, key: int) -> str:
     """The cursor behind a run."""
     return f"{time_ns}-{key}"
+
+
+_COUNT_COLUMNS = "count(*), count(passed), sum(passed)"
+"""All runs, those with a verdict, and those that passed, without sorting them."""
+
+
+class AggregateQueries:
+    """What a store counts. Each method asks once, and so sees the store as it is at one moment."""
+
+    _connections: ConnectionPool
+
+    def count(self, filter: RunFilter = ALL_RUNS) -> VerdictCounts:  # noqa: A002 - the word for it
+        """How many runs are meant, by what came out."""
+        query = RunQuery(filter)
+        (found,) = self._rows(query.select_statement(_COUNT_COLUMNS), query.parameters)
+        return _verdict_counts(*found)
+
+    def count_by(self, by: GroupBy, filter: RunFilter = ALL_RUNS) -> tuple[GroupCounts, ...]:  # noqa: A002
+        """How many of the runs that are meant came out how, for each golden, agent and so on; most runs first."""
+        if by not in GROUP_BY_FIELDS:
+            raise ConfigurationError(f"`by` is {', '.join(GROUP_BY_FIELDS[:-1])} or {GROUP_BY_FIELDS[-1]}, not {by!r}")
+        query = RunQuery(filter)
+        found = self._rows(
+            query.select_statement(f"runs.{by}, max(runs.time_ns), {_COUNT_COLUMNS}") + f" GROUP BY runs.{by}",
+            query.parameters,
+        )
+        tallied = (GroupCounts(name, _verdict_counts(*counts), last_ns) for name, last_ns, *counts in found)
+        return tuple(sorted(tallied, key=lambda each: (-each.counts.total, each.name or "")))
+
+    def trend(self, filter: RunFilter = ALL_RUNS, *, buckets: int = 40) -> tuple[TimeBucket, ...]:  # noqa: A002
+        """How the runs that are meant came out over time: at most so many spans of equal length, the oldest first."""
+        if buckets < 1:
+            raise ConfigurationError(f"buckets must be at least 1, not {buckets}")
+        query = RunQuery(filter)
+        since, until = (
+            None if time is None else max(0, clamp_to_int64(time)) for time in (filter.since_ns, filter.until_ns)
+        )
+        parameters = [*query.parameters, since, until, min(buckets, MAX_PAGE_SIZE)]
+        found = self._rows(
+            _TREND_STATEMENT.format(meant=query.select_statement("runs.time_ns, runs.passed")), parameters
+        )
+        counted = {number: _verdict_counts(*counts) for _, _, _, number, *counts in found}
+        return tuple(
+            TimeBucket(begin + number * width, counted.get(number, VerdictCounts()))
+            for begin, end, width, *_ in found[:1]
+            for number in range((end - begin - 1) // width + 1)
+        )
+
+    def tool_counts(self, filter: RunFilter = ALL_RUNS) -> tuple[ToolCounts, ...]:  # noqa: A002
+        """In how many of the runs that are meant each tool was called, missing and so on; most trouble first."""
+        query = RunQuery(filter)
+        roles: dict[str, dict[str, int]] = {}
+        names: dict[str, str] = {}
+        for tool, role, runs, _, name in self._rows(
+            _TOOLS_STATEMENT.format(shapes=_shapes_statement(query)), query.parameters
+        ):
+            roles.setdefault(tool, {})[role] = runs
+            names.setdefault(tool, name)
+        tallied = (
+            ToolCounts(name, **{role: roles[tool].get(role, 0) for role in ToolCounts.__slots__ if role != "name"})
+            for tool, name in names.items()
+        )
+        return tuple(sorted(tallied, key=lambda each: (-each.problem_count, -each.called, -each.expected, each.name)))
+
+    def substitutions(self, filter: RunFilter = ALL_RUNS) -> tuple[Substitution, ...]:  # noqa: A002
+        """Which tool was called in place of which one that was expected, and in how many runs; most runs first."""
+        query = RunQuery(filter)
+        runs: dict[tuple[str, str], int] = {}
+        names: dict[tuple[str, str], tuple[str, str]] = {}
+        found = self._rows(_SUBSTITUTIONS_STATEMENT.format(shapes=_shapes_statement(query)), query.parameters)
+        for expected, called, number, _ in found:  # a run has one row of each pair, however it spells them
+            pair = (tool_key(expected), tool_key(called))
+            runs[pair] = runs.get(pair, 0) + number
+            names.setdefault(pair, (expected, called))
+        tallied = (Substitution(*names[pair], number) for pair, number in runs.items())
+        return tuple(sorted(tallied, key=lambda each: (-each.runs, each.expected, each.called)))
+
+    def last_sequence_number(self) -> int:
+        """What `arrivals` is asked with to learn only of what is stored from now on. It never becomes less."""
+        found = self._rows(_LAST_SEQUENCE_STATEMENT, [])
+        return int(found[0][0]) if found else 0
+
+    def _rows(self, statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
+        with self._connections.reader() as connection:
+            return connection.execute(statement, parameters).fetchall()
+
+
+_TREND_STATEMENT = f"""
+    WITH meant (time_ns, passed) AS ({{meant}}),
+    span (began, ended) AS (SELECT coalesce(?, min(time_ns)), coalesce(?, max(time_ns) + 1) FROM meant),
+    step (began, ended, width) AS (SELECT began, ended, (ended - began - 1) / ? + 1 FROM span)
+    SELECT began, ended, width, (time_ns - began) / width, {_COUNT_COLUMNS}
+    FROM step CROSS JOIN meant GROUP BY 4
+"""
+_TOOLS_STATEMENT = """
+    SELECT tools.tool, tools.role, sum(shapes.runs), min(shapes.run) AS first, coalesce(tools.name, tools.tool)
+    FROM ({shapes}) AS shapes CROSS JOIN tools ON tools.run = shapes.run
+    GROUP BY tools.tool, tools.role ORDER BY first, tools.role
+"""
+"""SQLite takes the name from the row that `min` comes from: it is shown as the first run writes it."""
+_SUBSTITUTIONS_STATEMENT = """
+    SELECT substitutions.expected, substitutions.called, sum(shapes.runs), min(shapes.run) AS first
+    FROM ({shapes}) AS shapes CROSS JOIN substitutions ON substitutions.run = shapes.run
+    GROUP BY substitutions.expected, substitutions.called ORDER BY first
+"""
+_LAST_SEQUENCE_STATEMENT = "SELECT seq FROM sqlite_sequence WHERE name = 'evaluations'"
+
+
+def _shapes_statement(query: RunQuery) -> str:
+    """The first run of each shape, with how many of that shape are meant: what is true of one is true of all."""
+    return query.select_statement("min(runs.key) AS run, count(*) AS runs") + " GROUP BY runs.shape"
+
+
+def _verdict_counts(total: int, judged: int, passed: int | None) -> VerdictCounts:
+    """Counts; of no verdicts at all SQLite knows no sum."""
+    return VerdictCounts(passed=passed or 0, failed=judged - (passed or 0), not_evaluated=total - judged)

@@ -26,7 +26,7 @@ def main() -> None:
     agent = Agent(chat_generator=generator, tools=[_tool(name) for name in TOOLS], system_prompt="Help people.")
 
     def answer(text: str) -> str:
-        answered: dict[str, Any] = agent.run(messages=[ChatMessage.from_user(text)])
+        answered: dict[str, Any] = agent.run(messages=[ChatMessage.is_from_user(text)])
         return str(answered["last_message"].text)
 
     answer_all(answer)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from goldspan.scoring.metrics.metric import Measure, Metric, MetricLike, Part, Threshold
-from goldspan.scoring.metrics.table import ASKED_METRICS, DEFAULT_METRICS, METRICS, correctness
+from goldspan.scoring.metrics.metric import Measure, Metric, MetricEvidence, MetricLike, Threshold
+from goldspan.scoring.metrics.registry import DEFAULT_METRICS, JUDGE_METRICS, METRICS, correctness
 
 __all__ = [
-    "ASKED_METRICS",
     "DEFAULT_METRICS",
+    "JUDGE_METRICS",
     "METRICS",
     "Measure",
     "Metric",
+    "MetricEvidence",
     "MetricLike",
-    "Part",
     "Threshold",
     "correctness",
 ]

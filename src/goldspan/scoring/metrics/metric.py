@@ -7,39 +7,39 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from goldspan.goldens.words import listed
-from goldspan.model import AnyOf, Comparison, ExpectedTool, Golden, Parallel, Row, ToolCall
+from goldspan.goldens.spelling import join_words
+from goldspan.model import AnyOf, Comparison, ComparisonRow, ExpectedTool, Golden, Parallel, ToolCall
 
-TOLERANCE = 1e-9
+THRESHOLD_TOLERANCE = 1e-9
 """A threshold is met from this little below it, so that 0.1 + 0.2 meets 0.3."""
 
-_SHOWN = 5
-_LONGEST = 60
+_MAX_SHOWN = 5
+_MAX_NAME_CHARACTERS = 60
 
 Measure: TypeAlias = Callable[[Comparison], "float | None"]
 """Reads a number, 0 to 1 where 1 is good, off a comparison; `None` where it cannot be known."""
 
 
-class Part(NamedTuple):
+class MetricEvidence(NamedTuple):
     """Some of what a metric looked at: `expected but not called: book x2`."""
 
-    what: str
+    label: str
     """What they have in common."""
-    items: Sequence[Row | ToolCall | str]
+    items: Sequence[ComparisonRow | ToolCall | str]
     """Rows and calls are told by the name of their tool, others as they are; no value of an argument among them."""
-    fault: bool = False
+    is_fault: bool = False
     """Whether they keep the number below 1."""
 
     @property
     def names(self) -> list[str]:
         """What each is told by."""
-        return [_name(item) for item in self.items]
+        return [_item_name(item) for item in self.items]
 
     def __str__(self) -> str:
-        return f"{self.what}: {brief(self.names)}"
+        return f"{self.label}: {summarize_names(self.names)}"
 
 
-Account: TypeAlias = Callable[[Comparison], Iterable[Part]]
+Explainer: TypeAlias = Callable[[Comparison], Iterable[MetricEvidence]]
 """Tells what a number is made of, part by part."""
 
 
@@ -57,13 +57,13 @@ class Metric:
     """Where given, the score is a gate: below this, or below what this says of the golden, the evaluation fails."""
     needs_golden: bool = True
     """Whether it says nothing about a run for which there is no golden."""
-    unknown: Callable[[Comparison], str] = lambda seen: "nothing to measure"
+    why_missing: Callable[[Comparison], str] = lambda seen: "nothing to measure"
     """Why there is no value, in half a sentence."""
-    account: Account | None = None
+    explain: Explainer | None = None
     """What the number is made of: the reasons and the steps of scores are told from it."""
     needs_expectations: bool = False
     """Whether it says nothing beside a policy, which expects no calls in particular."""
-    lacks: Callable[[Comparison], bool] = lambda seen: True
+    has_unknowns: Callable[[Comparison], bool] = lambda seen: True
     """Where there is no value: whether something is not known, and not merely absent, as calls are where none was made.
     A threshold of a metric that lacks something is neither reached nor missed."""
     bounds: Callable[[Comparison], tuple[float, float]] | None = None
@@ -75,14 +75,14 @@ class Metric:
         if self.bounds is None:
             return False
         least, greatest = self.bounds(seen)
-        return least < threshold - TOLERANCE <= greatest
+        return least < threshold - THRESHOLD_TOLERANCE <= greatest
 
 
 MetricLike: TypeAlias = "str | Measure | tuple[str, Measure] | Metric"
 """A metric by its name, a function of one's own, one with a name beside it, or a whole `Metric`."""
 
 
-def alternatives(expected: ExpectedTool | AnyOf) -> Iterator[ExpectedTool]:
+def alternative_calls(expected: ExpectedTool | AnyOf) -> Iterator[ExpectedTool]:
     """The calls that would do, each of them."""
     waiting: list[ExpectedTool | AnyOf | Parallel] = [expected]
     while waiting:
@@ -95,22 +95,26 @@ def alternatives(expected: ExpectedTool | AnyOf) -> Iterator[ExpectedTool]:
             waiting.extend(inner for option in item.options for inner in option)
 
 
-def _name(item: Row | ToolCall | str) -> str:
-    if isinstance(item, Row):
+def _item_name(item: ComparisonRow | ToolCall | str) -> str:
+    if isinstance(item, ComparisonRow):
         tool = item.expected or item.called
         return tool.name if tool else ""
     return item if isinstance(item, str) else item.name
 
 
-def brief(words: Sequence[str]) -> str:
+def summarize_names(words: Sequence[str]) -> str:
     """`search x2 and book`: never more than a few, and none of them long."""
     if not words:
         return "none"
     if len(words) == 1:
-        return _short(words[0])
-    told = [_short(word) + (f" x{count}" if count > 1 else "") for word, count in Counter(words).items()]
-    return listed(told) if len(told) <= _SHOWN else f"{', '.join(told[:_SHOWN])} and {len(told) - _SHOWN} more"
+        return _shorten(words[0])
+    told = [_shorten(word) + (f" x{count}" if count > 1 else "") for word, count in Counter(words).items()]
+    return (
+        join_words(told)
+        if len(told) <= _MAX_SHOWN
+        else f"{', '.join(told[:_MAX_SHOWN])} and {len(told) - _MAX_SHOWN} more"
+    )
 
 
-def _short(word: str) -> str:
-    return word if len(word) <= _LONGEST else f"{word[: _LONGEST - 3]}..."
+def _shorten(word: str) -> str:
+    return word if len(word) <= _MAX_NAME_CHARACTERS else f"{word[: _MAX_NAME_CHARACTERS - 3]}..."

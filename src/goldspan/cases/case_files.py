@@ -1,0 +1,185 @@
+"""Case files: rows of what was called and what was expected, as JSON lines, as one JSON list, or as a table (CSV).
+
+Which of them a file is shows in how it begins, never in its name. What a row means is for `judging`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from goldspan.cases.case_fields import CASE_FIELDS
+from goldspan.content.tools import fold_name
+from goldspan.errors import GoldspanError
+from goldspan.goldens.spelling import short_repr
+
+_MAX_ROW_LENGTH = 16 * 1024 * 1024
+_MAX_LIST_LENGTH = 256 * 1024 * 1024
+"""Characters of a line, and of a file that is one JSON list and must be read as a whole."""
+_DELIMITERS = ",;\t"
+
+OnRowError = Callable[[str], None]
+"""Called for each row that cannot be read, with a sentence that says where it is and what is wrong."""
+
+
+class LocatedRow(NamedTuple):
+    """A row and where it stands: `cases.csv, line 3`."""
+
+    location: str
+    row: Any
+
+
+def read_case_rows(path: str, on_error: OnRowError) -> Iterator[LocatedRow]:
+    """The rows of a case file, or of standard input (`-`), one by one. What cannot be read costs no other row.
+
+    Raises `GoldspanError` where there is no such file, or nothing in it is a row.
+    """
+    name = "standard input" if path == "-" else path
+    with _open_text(path) as file:
+        lines = _valid_lines(file, name, on_error)
+        first = next((line for line in lines if line.text.strip()), None)
+        if first is None:
+            raise GoldspanError(f"{name}: holds no row.")
+        yield from _choose_reader(first.text)(name, chain([first], lines), on_error)
+
+
+class _NumberedLine(NamedTuple):
+    number: int
+    text: str
+
+
+_Reader = Callable[[str, Iterable[_NumberedLine], OnRowError], Iterator[LocatedRow]]
+
+
+def _choose_reader(first_line: str) -> _Reader:
+    return {"[": _read_json_list, "{": _read_json_lines}.get(first_line.lstrip()[0], _read_csv)
+
+
+@contextmanager
+def _open_text(path: str) -> Iterator[TextIO]:
+    # Bytes that are no UTF-8 become surrogates, so that only the rows that hold them are lost.
+    how: Any = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+    try:
+        file = TextIOWrapper(sys.stdin.buffer, **how) if path == "-" else Path(path).open(**how)  # noqa: SIM115 - see below
+    except OSError as error:
+        problem = "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or "unreadable")
+        raise GoldspanError(f"{path}: cannot be read: {problem[0].lower()}{problem[1:]}.") from None
+    with file:
+        yield file
+
+
+def _valid_lines(file: TextIO, name: str, on_error: OnRowError) -> Iterator[_NumberedLine]:
+    """The lines of a file but for those that are too long or no text."""
+    number = 0
+    while text := file.readline(_MAX_ROW_LENGTH):
+        number += 1
+        whole = text
+        while len(text) == _MAX_ROW_LENGTH and not text.endswith("\n"):
+            text = file.readline(_MAX_ROW_LENGTH)
+            whole = ""
+        if not whole:
+            on_error(f"{name}, line {number}: is longer than {_MAX_ROW_LENGTH:,} characters.")
+        elif not _is_utf8(whole):
+            on_error(f"{name}, line {number}: is not UTF-8 text.")
+        else:
+            yield _NumberedLine(number, whole)
+
+
+def _is_utf8(line: str) -> bool:
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def _read_json_lines(name: str, lines: Iterable[_NumberedLine], on_error: OnRowError) -> Iterator[LocatedRow]:
+    for number, text in lines:
+        where = f"{name}, line {number}"
+        if text.strip():
+            try:
+                yield LocatedRow(where, _parse_json(text, where))
+            except GoldspanError as error:
+                on_error(str(error))
+
+
+def _read_json_list(name: str, lines: Iterable[_NumberedLine], on_error: OnRowError) -> Iterator[LocatedRow]:
+    text, length = [], 0
+    for line in lines:
+        length += len(line.text)
+        if length > _MAX_LIST_LENGTH:
+            raise GoldspanError(f"{name}: is too long for one list; write one row a line.")
+        text.append(line.text)
+    rows = _parse_json("".join(text), name)
+    for number, row in enumerate(rows, start=1):
+        yield LocatedRow(f"{name}, row {number}", row)
+
+
+def _parse_json(text: str, location: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = f", line {error.lineno}" if error.lineno > 1 else ""
+        problem = f"{error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
+        raise GoldspanError(f"{location}{line}: not JSON: {problem}.") from None
+    except (ValueError, RecursionError):
+        raise GoldspanError(f"{location}: is nested too deeply, or holds a number of thousands of digits.") from None
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _read_csv(name: str, lines: Iterable[_NumberedLine], on_error: OnRowError) -> Iterator[LocatedRow]:
+    """The rows of a CSV file; its first line names the columns and tells what stands between them."""
+    csv.field_size_limit(max(_MAX_ROW_LENGTH, csv.field_size_limit()))  # the default is less than many an answer has
+    lines = iter(lines)
+    header, delimiter = _read_csv_header(name, next(lines))
+    taken: list[int] = []  # the numbers of the lines of one row
+
+    def texts() -> Iterator[str]:
+        for number, text in lines:
+            taken.append(number)
+            yield text
+
+    reader = csv.reader(texts(), delimiter=delimiter, skipinitialspace=True, strict=True)
+    while True:
+        taken.clear()
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            on_error(f"{name}, line {taken[0]}: not CSV: {error}.")
+            continue
+        if cells is None:
+            return
+        if len(cells) > len(header):
+            on_error(f"{name}, line {taken[0]}: has {len(cells)} cells and only {len(header)} columns have a name.")
+        elif any(cells):
+            yield LocatedRow(f"{name}, line {taken[0]}", dict(zip(header, cells, strict=False)))
+
+
+def _read_csv_header(name: str, line: _NumberedLine) -> tuple[list[str], str]:
+    """The names of the columns, and what stands between cells: what makes a column of the tools that were called."""
+    for delimiter in _DELIMITERS:
+        columns = [column.strip() for column in next(csv.reader([line.text], delimiter=delimiter))]
+        if not _TOOLS_CALLED_COLUMNS.isdisjoint(map(fold_name, columns)):
+            twice = next((column for column in columns if columns.count(column) > 1 and column), None)
+            if twice is not None:
+                raise GoldspanError(f"{name}, line {line.number}: the column {short_repr(twice)} is there twice.")
+            return columns, delimiter
+    raise GoldspanError(
+        f"{name}, line {line.number}: is neither JSON nor the head of a table with a column 'tools_called', but "
+        f"{short_repr(line.text.strip())}."
+    )
+
+
+_TOOLS_CALLED_COLUMNS = frozenset(map(fold_name, CASE_FIELDS["tools_called"]))

@@ -1,0 +1,362 @@
+"""The envelopes that frameworks and instrumentations put around the arguments and the results of tools.
+
+Each envelope is a function that opens it, or says `None` where a value is not of its shape. An envelope is opened only
+where its whole shape matches, since a tool may well have a parameter called `kwargs` or `inputs`. The ones that only
+one framework writes are opened only where its convention asks for them; `ARGUMENTS` and `RESULTS` are those whose
+shape nothing else has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from goldspan.content.literals import ReprObject, parse_object, plain_value
+from goldspan.model import ABSENT, fast_constructor
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """The arguments of a call, and what else their envelope says of it."""
+
+    arguments: Any
+    """A dictionary; a list where they were passed by position; whatever else was found."""
+    call_id: str | None = None
+    name: str | None = None
+    """The tool's name, where the span's may be that of a class."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The result of a call, and what else its envelope says of it."""
+
+    value: Any
+    call_id: str | None = None
+    name: str | None = None
+    """The tool's name, where the span's may be that of a class."""
+    is_error: bool = False
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, where the envelope says that something did."""
+        if not self.is_error:
+            return None
+        return self.value if isinstance(self.value, str) and self.value else to_text(self.value)
+
+
+_CallArguments, _CallResult = fast_constructor(CallArguments), fast_constructor(CallResult)
+ArgumentOpener = Callable[[Any], CallArguments | None]
+ResultOpener = Callable[[Any], CallResult | None]
+
+
+def unwrap_arguments(
+    value: Any, *openers: ArgumentOpener, parameters: Mapping[str, Any] | None = None
+) -> CallArguments:
+    """Take arguments out of the first envelope that fits: of those asked for, then of `ARGUMENTS`.
+
+    `parameters` is the tool's JSON schema. Where the tool itself has a parameter of an envelope's name, the value is
+    none.
+    """
+    read = plain_value(value)
+    if (
+        isinstance(read, dict)
+        and (openers or not _ARGUMENT_MARKER_KEYS.isdisjoint(read))
+        and not (parameters and set(read) <= set(schema_properties(parameters)))
+    ):
+        for envelope in (*openers, *ARGUMENT_OPENERS):
+            opened = envelope(read)
+            if opened is not None:
+                return opened
+    return _CallArguments(read)
+
+
+def unwrap_result(value: Any, *openers: ResultOpener) -> CallResult:
+    """Take a result out of the first envelope that fits: of those asked for, then of `RESULTS`."""
+    read = plain_value(value)
+    if isinstance(read, str) and read.startswith(_MESSAGE_REPR):
+        read = parse_object(read) or read
+    usual = (text_blocks,) if isinstance(read, list) else RESULT_OPENERS
+    if isinstance(read, list) or (isinstance(read, dict) and (openers or not _RESULT_MARKER_KEYS.isdisjoint(read))):
+        for envelope in (*openers, *usual):
+            opened = envelope(read)
+            if opened is not None:
+                return opened
+    return _CallResult(read)
+
+
+def schema_properties(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of a tool by name, from its JSON schema or from a bare dictionary of its properties."""
+    inner = parameters.get("properties")
+    if isinstance(inner, dict):
+        return inner
+    if isinstance(parameters.get("type"), str) or not all(isinstance(value, dict) for value in parameters.values()):
+        return {}
+    return parameters
+
+
+def to_text(value: Any) -> str:
+    """A value as text for people."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError):  # keys that JSON does not have, such as tuples
+        return str(value)
+
+
+# Arguments.
+
+
+def python_call(value: Any) -> CallArguments | None:
+    """How a function was called: `{"args": [], "kwargs": {...}}`. With positional arguments alone the list is kept."""
+    if not _has_only_keys(value, "args", "kwargs", "sanitize_inputs_outputs") or "kwargs" not in value:
+        return None
+    unnamed, named = value.get("args") or [], value["kwargs"] or {}
+    if not isinstance(unnamed, (list, tuple)) or not isinstance(named, dict):
+        return None
+    if not unnamed:
+        return CallArguments(named)
+    if len(unnamed) == 1 and isinstance(unnamed[0], dict) and not named:
+        return CallArguments(unnamed[0])
+    return CallArguments({**named, "args": list(unnamed)} if named else list(unnamed))
+
+
+def positional_arguments(value: Any) -> CallArguments | None:
+    """What a function was called with, each argument written as text of its own: `{"args": ["{...}"]}`."""
+    if not _has_only_keys(value, "args") or not isinstance(value.get("args"), list):
+        return None
+    read = [plain_value(argument) for argument in value["args"]]
+    return CallArguments(read[0] if len(read) == 1 and isinstance(read[0], dict) else read)
+
+
+def langchain_callback(value: Any) -> CallArguments | None:
+    """What LangChain hands to its callbacks: `{"input_str", "inputs", "tags", "metadata", "kwargs"}`."""
+    if not _has_only_keys(value, "input_str", "inputs", "tags", "metadata", "kwargs", "run_id", "parent_run_id"):
+        return None
+    if not ({"inputs", "input_str"} & set(value) and {"tags", "metadata", "kwargs"} & set(value)):
+        return None
+    inputs = value.get("inputs")
+    extra = value.get("kwargs")
+    call_id = extra.get("tool_call_id") if isinstance(extra, dict) else None
+    return CallArguments(plain_value(value.get("input_str") if inputs is None else inputs), _optional_text(call_id))
+
+
+def langchain_tool_call(value: Any) -> CallArguments | None:
+    """A call as LangChain passes it on: `{"name", "args", "id", "type": "tool_call"}`."""
+    if not isinstance(value, dict) or value.get("type") != "tool_call" or "name" not in value:
+        return None
+    given = next((value[key] for key in ("args", "arguments") if key in value), ABSENT)
+    return (
+        None
+        if given is ABSENT
+        else CallArguments(plain_value(given), _optional_text(value.get("id")), _optional_text(value["name"]))
+    )
+
+
+def mcp_request(value: Any) -> CallArguments | None:
+    """The request of the Model Context Protocol: `{"tool_name", "arguments"}`, or the JSON-RPC call around it."""
+    if isinstance(value, dict) and value.get("method") == "tools/call":
+        value = value.get("params")
+    name = (value.get("tool_name") or value.get("name")) if isinstance(value, dict) else None
+    if name is None or not _has_only_keys(value, "tool_name", "name", "arguments", "_meta", "task"):
+        return None
+    return CallArguments(plain_value(value.get("arguments") or {}), name=_optional_text(name))
+
+
+def keyed_arguments(key: str) -> ArgumentOpener:
+    """The envelope that is a dictionary with this one key: `{"input_args": {...}}`."""
+
+    def single(value: Any) -> CallArguments | None:
+        return CallArguments(plain_value(value[key])) if _has_only_keys(value, key) and value else None
+
+    return single
+
+
+ARGUMENT_OPENERS: tuple[ArgumentOpener, ...] = (python_call, langchain_tool_call)
+"""The envelopes around arguments whose shape nothing else has."""
+_ARGUMENT_MARKER_KEYS = frozenset({"kwargs", "type"})
+"""Of these keys, each of them has one."""
+
+
+# Results.
+
+
+def langchain_constructor(value: Any) -> CallResult | None:
+    """An object as LangChain serializes it: `{"lc": 1, "type": "constructor", "id": [...], "kwargs": {...}}`."""
+    fields = constructor_fields(value)
+    return None if fields is None else tool_message(fields) or CallResult(plain_value(fields.get("content", fields)))
+
+
+def langchain_message(value: Any) -> CallResult | None:
+    """A message as LangChain dumps it: `{"type": "tool", "data": {"content", "tool_call_id", "status"}}`."""
+    if not _has_only_keys(value, "type", "data") or not isinstance(value.get("data"), dict):
+        return None
+    return tool_message(value["data"])
+
+
+def tool_message(value: Any) -> CallResult | None:
+    """The message that carries a result: `content` with `tool_call_id`, or autogen's with `call_id`."""
+    if not isinstance(value, dict) or "content" not in value:
+        return None
+    call_id = value.get("tool_call_id") or (value.get("call_id") if "is_error" in value else None)
+    if call_id is None:
+        return None
+    content = value["content"]
+    return CallResult(
+        plain_value(content) if content_blocks_text(content) is None else plain_value(content_blocks_text(content)),
+        _optional_text(call_id),
+        _optional_text(value.get("name")),
+        reports_failure(value),
+    )
+
+
+def tool_output(value: Any) -> CallResult | None:
+    """What LlamaIndex makes of a result: `{"blocks", "raw_output", "is_error"}`; the raw one is what was returned."""
+    if not isinstance(value, dict) or "raw_output" not in value or not {"blocks", "content"} & set(value):
+        return None
+    return CallResult(
+        plain_value(value["raw_output"]), name=_optional_text(value.get("tool_name")), is_error=reports_failure(value)
+    )
+
+
+def mcp_result(value: Any) -> CallResult | None:
+    """The answer of the Model Context Protocol: `{"content": [{"type": "text", "text": ...}], "isError"}`."""
+    keys = ("content", "isError", "is_error", "structuredContent", "structured_content", "_meta", "meta")
+    if not _has_only_keys(value, *keys) or not isinstance(value.get("content"), list):
+        return None
+    structured = value.get("structuredContent", value.get("structured_content"))
+    if structured is None:
+        said = content_blocks_text(value["content"])
+        if said is None and (value["content"] or len(value) == 1):
+            return None
+        structured = plain_value(said)
+    elif _has_only_keys(structured, "result") and structured:
+        structured = structured["result"]  # what the Python SDK does to anything that is no dictionary
+    return CallResult(structured, is_error=reports_failure(value))
+
+
+def text_blocks(value: Any) -> CallResult | None:
+    """A list of content blocks as Anthropic writes it: `[{"type": "text", "text": ...}]`."""
+    said = content_blocks_text(value)
+    return None if said is None else CallResult(plain_value(said))
+
+
+def bedrock_result(value: Any) -> CallResult | None:
+    """The result of Bedrock and Strands: `{"toolUseId", "content": [{"text"}, {"json"}], "status"}`."""
+    if not isinstance(value, dict) or "toolUseId" not in value or not isinstance(value.get("content"), list):
+        return None
+    said = [block.get("json", block.get("text")) for block in value["content"] if isinstance(block, dict)]
+    return CallResult(
+        plain_value(said[0]) if len(said) == 1 else said,
+        _optional_text(value["toolUseId"]),
+        is_error=reports_failure(value),
+    )
+
+
+def adk_reflected_error(value: Any) -> CallResult | None:
+    """The error that Google's ADK hands to the model to reflect on: `{"response_type": "ERROR_HANDLED_...", ...}`."""
+    if not isinstance(value, dict) or not str(value.get("response_type", "")).startswith("ERROR_HANDLED"):
+        return None
+    return CallResult(value.get("error_details") or value.get("error_type") or value, is_error=True)
+
+
+def langgraph_command(value: Any) -> CallResult | None:
+    """A step's orders to LangGraph, `{"update": {"messages": [...]}, "goto"}`: the last message is the result."""
+    if not isinstance(value, dict) or not {"update", "goto"} <= set(value):
+        return None
+    update = value["update"]
+    said = update.get("messages") if isinstance(update, dict) else None
+    return _unwrap_inner(said[-1]) if isinstance(said, list) and said else None
+
+
+def langchain_output(value: Any) -> CallResult | None:
+    """Any of the above inside `{"output": ...}`, as LangChain's callbacks hand it out."""
+    if not isinstance(value, dict) or "output" not in value or not set(value) <= {"output", "kwargs", "tags"}:
+        return None
+    return _unwrap_inner(value["output"])
+
+
+def flagged_result(value: Any) -> CallResult | None:
+    """A result beside its flag: `{"result": ..., "is_error": true}`."""
+    if not _has_only_keys(value, "result", "is_error", "isError") or "result" not in value:
+        return None
+    inner = unwrap_result(value["result"])
+    return CallResult(inner.value, inner.call_id, inner.name, inner.is_error or reports_failure(value))
+
+
+def keyed_result(key: str) -> ResultOpener:
+    """The envelope that is a dictionary with this one key: `{"result": ...}`."""
+
+    def single(value: Any) -> CallResult | None:
+        return unwrap_result(value[key]) if _has_only_keys(value, key) and value else None
+
+    return single
+
+
+RESULT_OPENERS: tuple[ResultOpener, ...] = (
+    langchain_constructor,
+    langchain_message,
+    tool_message,
+    tool_output,
+    bedrock_result,
+    mcp_result,
+    text_blocks,
+    adk_reflected_error,
+    langgraph_command,
+    langchain_output,
+)
+"""The envelopes around results whose shape nothing else has."""
+_RESULT_MARKER_KEYS = frozenset(
+    {"lc", "data", "tool_call_id", "call_id", "raw_output", "toolUseId", "content", "response_type", "update", "output"}
+)
+"""Of these keys, each of the envelopes above that is a dictionary has one."""
+
+
+# What several notations share.
+
+
+def constructor_fields(value: Any) -> Mapping[str, Any] | None:
+    """The fields of an object that LangChain serialized, as a `Constructed`; `None` for anything else."""
+    if not isinstance(value, dict) or value.get("lc") is None or value.get("type") != "constructor":
+        return None
+    path, fields = value.get("id"), value.get("kwargs")
+    name = path[-1] if isinstance(path, Sequence) and path else ""
+    return ReprObject(str(name), fields if isinstance(fields, dict) else {})
+
+
+def content_blocks_text(value: Any) -> str | None:
+    """The text of a list of content blocks; `None` for any other value, and where a block is not text."""
+    if not isinstance(value, list) or not value:
+        return None
+    said = [block.get("text") for block in value if isinstance(block, dict) and block.get("type") == "text"]
+    if len(said) != len(value) or not all(isinstance(text, str) for text in said):
+        return None
+    return "\n".join(text for text in said if text is not None)
+
+
+def reports_failure(value: Mapping[str, Any]) -> bool:
+    """Whether a result says of itself that it is an error."""
+    flag = value.get("is_error", value.get("isError"))
+    return flag is True or str(flag).lower() == "true" or value.get("status") in ("error", "failed")
+
+
+_MESSAGE_REPR = ("content=", "ToolMessage(", "ToolOutput(", "FunctionExecutionResult(")
+"""How the texts begin that show a result's message instead of serializing it."""
+
+
+def _unwrap_inner(value: Any) -> CallResult | None:
+    """The result in what is left when an outer envelope is open, if that is an envelope as well."""
+    read = plain_value(value)
+    opened = unwrap_result(read)
+    return opened if opened.value is not read else None
+
+
+def _has_only_keys(value: Any, *keys: str) -> bool:
+    """Whether a value is a dictionary that has no other keys."""
+    return isinstance(value, dict) and set(value) <= set(keys)
+
+
+def _optional_text(value: Any) -> str | None:
+    return str(value) if isinstance(value, (str, int)) and value != "" else None

@@ -1,0 +1,409 @@
+"""Model messages in the notations of several conventions, read into one.
+
+They come as JSON lists of messages (OpenTelemetry GenAI, OpenAI's chat and responses, Anthropic, Gemini, Bedrock,
+the AI SDK, LangChain, pydantic-ai), flattened into numbered attributes (`llm.input_messages.0.message.role`), as the
+bodies of log events, and as the `repr` of Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from goldspan.content import envelopes, parts
+from goldspan.content.flat_attributes import flat_items, nest_item
+from goldspan.content.literals import ReprObject, parse_json_list, parse_object, plain_value
+from goldspan.content.parts import Message, Messages, ToolResult
+from goldspan.model import ABSENT
+
+_MAX_HISTORIES = 8
+"""Histories that are kept; hardly ever do more of them grow at the same time."""
+_MAX_HISTORY_CHARS = 1_000_000
+"""Characters of one that is kept."""
+_JSON_WHITESPACE = " \t\n\r"
+"""What may stand between the parts of JSON."""
+
+
+class _HistoryCache:
+    """The histories that were read last, the latest first."""
+
+    __slots__ = ("lists", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[tuple[str, Messages]] = []
+        """JSON without the closing bracket, and the messages in it."""
+        self.lists: list[tuple[str, Sequence[Any], Messages]] = []
+        """What the items are, the items, and the message that each of them is."""
+
+
+_active_cache: ContextVar[_HistoryCache | None] = ContextVar("goldspan_histories", default=None)
+
+
+@contextmanager
+def cache_histories() -> Iterator[None]:
+    """Within this, and in this thread or task alone, the histories that were read last are kept."""
+    token = _active_cache.set(_HistoryCache())
+    try:
+        yield
+    finally:
+        _active_cache.reset(token)
+
+
+def decode_text_incrementally(text: str, messages_of: Callable[[Iterable[Any]], Messages]) -> Messages | None:
+    """The messages in a JSON list, of which only those are read that no known history has; `None`: it is no such list.
+
+    What `messages_of` makes of an item must not depend on the items around it.
+    """
+    if text[:1] != "[":
+        return None
+    kept = _active_cache.get()
+    texts = kept.texts if kept is not None else []
+    for place, (beginning, found) in enumerate(texts):
+        if text.startswith(beginning):
+            rest = text[len(beginning) :].lstrip(_JSON_WHITESPACE)
+            if rest == "]":
+                return found
+            added = parse_json_list(f"[{rest[1:]}") if rest[:1] == "," else None
+            if added:
+                found += messages_of(added)
+                del texts[place]
+                break
+    else:
+        items = parse_json_list(text)
+        if items is None:
+            return None
+        found = messages_of(items)
+    if len(found) > 1 and len(text) <= _MAX_HISTORY_CHARS:
+        texts.insert(0, (text.rstrip()[:-1], found))
+        del texts[_MAX_HISTORIES:]
+    return found
+
+
+def decode_items_incrementally(
+    items: Sequence[Any], message_of: Callable[[Any], Message], *, kind: str = ""
+) -> Messages:
+    """One message an item, of which only those are read that no known history of items of that kind has."""
+    kept = _active_cache.get()
+    if kept is None or not items:
+        return tuple(map(message_of, items))
+    found: Messages = ()
+    for place, (known_kind, known, known_messages) in enumerate(kept.lists):
+        if known_kind == kind and known[0] == items[0]:
+            pairs = enumerate(zip(known, items, strict=False))
+            found = known_messages[: next((at for at, (old, new) in pairs if old != new), None)]
+            del kept.lists[place]
+            break
+    found = found[: len(items)] + tuple(map(message_of, items[len(found) :]))
+    kept.lists.insert(0, (kind, items, found))
+    del kept.lists[_MAX_HISTORIES:]
+    return found
+
+
+def from_json(raw: Any) -> Messages:
+    """Messages from a JSON text or a structured value; anything that is not a list of messages gives none.
+
+    What a provider puts around its messages (`choices`, `candidates`, `output` ...) is opened.
+    """
+    known = decode_text_incrementally(raw, _decode_list) if isinstance(raw, str) else None
+    return _decode_list(plain_value(raw)) if known is None else known
+
+
+def may_contain_calls(text: str) -> bool:
+    """Whether messages as text may hold a tool call or the answer to one. `False` is certain.
+
+    On texts of some thousand characters without any, this takes as long as reading them.
+    """
+    said = text.lower()
+    # One of these is in every notation of a call; they may be in other words as well, which only costs the reading.
+    # Written out, since a loop over them takes twice as long, and each text of a model comes by here.
+    return "tool" in said or "call" in said or "arg" in said or "input" in said or "function" in said
+
+
+def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Messages:
+    """Messages flattened into attributes `{prefix}.{number}.{inner}.{field}`, in the order of their numbers."""
+    items = flat_items(attributes, prefix)
+    return decode_items_incrementally(
+        items, lambda item: _decode_message(_message_fields(nest_item(item), inner)), kind=inner
+    )
+
+
+def from_event(name: str, body: Any) -> Messages:
+    """The message in a log event of the GenAI conventions: `gen_ai.user.message`, `gen_ai.choice` and so on."""
+    read = plain_value(body) if not isinstance(body, str) or body.lstrip().startswith("{") else body
+    item = read if isinstance(read, dict) else {"content": read}
+    return from_json({**item, _EVENT: name})
+
+
+def certain_messages(value: Any) -> Messages:
+    """The messages that a value certainly is, alone or in a list; none for values that only look alike."""
+    items = list(_items(value, (), _MAX_NESTING))
+    return tuple(map(_decode_message, items)) if any(map(_is_message, items)) else ()
+
+
+def _decode_list(value: Any) -> Messages:
+    if isinstance(value, list) and all(isinstance(item, dict) and _is_plain_message(item) for item in value):
+        return tuple(map(_decode_message, value))
+    return tuple(map(_decode_message, _items(value, _HOLDERS, _MAX_NESTING)))
+
+
+_MAX_NESTING = 6
+"""Levels of lists and holders around messages."""
+_EVENT = "event.name"
+_HOLDERS = (
+    *("messages", "choices", "generations", "candidates", "contents", "all_messages", "chat_history"),
+    *("inputs", "input", "outputs", "output", "update", "response", "request", "result"),
+)
+_PYTHON_CALL_KEYS = {"args", "kwargs"}
+"""How decorators write what a function was given, such as one that asks a model."""
+_CONTENT = ("parts", "contents", "content", "blocks", "text")
+_ROLES = {
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "ai", "model", "aimessagechunk", "chatbot"), "assistant"),
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("tool", "function"), "tool"),
+}
+_ROLE_BY_CLASS = {
+    **dict.fromkeys(("HumanMessage", "HumanMessageChunk", "UserMessage", "UserPromptPart"), "user"),
+    **dict.fromkeys(("AIMessage", "AIMessageChunk", "AssistantMessage", "ModelResponse"), "assistant"),
+    **dict.fromkeys(("ResponseOutputMessage", "ChatCompletionMessage", "ResultMessage"), "assistant"),
+    **dict.fromkeys(("ToolCallRequestEvent", "ToolCallSummaryMessage"), "assistant"),
+    **dict.fromkeys(("ToolMessage", "FunctionMessage", "ToolCallExecutionEvent"), "tool"),
+    "FunctionExecutionResultMessage": "tool",
+    "SystemMessage": "system",
+}
+
+
+def _items(value: Any, holders: tuple[str, ...], levels: int) -> Iterator[Mapping[str, Any]]:
+    """The dictionaries that are messages, out of the lists and holders around them."""
+    if isinstance(value, str):
+        # Inside a list: JSON text, or what `repr` or `str` made of a message.
+        value = parse_object(value) or (plain_value(value) if value.lstrip().startswith("{") else None)
+    if isinstance(value, (list, tuple)) and levels:
+        for item in value:
+            yield from _items(item, holders, levels - 1)
+    elif isinstance(value, dict):
+        yield from _unwrap_holders(_unwrap_langchain(value), holders, levels)
+
+
+def _is_plain_message(item: Mapping[str, Any]) -> bool:
+    """Whether a dictionary is a message with nothing around it: most are, and this is the quickest way to know."""
+    role = item.get("role")
+    return (
+        isinstance(role, str)
+        and role in _ROLES
+        and _WRAPPER_KEYS.isdisjoint(item)
+        and not _CONTENT_KEYS.isdisjoint(item)
+        and not isinstance(item.get("content"), dict)
+    )
+
+
+_WRAPPER_KEYS = frozenset({"message", "data", "lc"})
+"""A message in one of LangChain's envelopes, or in another message, has one of these."""
+
+
+def _unwrap_holders(item: Mapping[str, Any], holders: tuple[str, ...], levels: int) -> Iterator[Mapping[str, Any]]:
+    """A message, or what is held by an item that is none."""
+    for key in ("message", "content"):
+        inner = item.get(key)
+        if isinstance(inner, dict) and (key == "message" or "parts" in inner):
+            inner = _unwrap_langchain(inner)
+            yield inner if _role(inner) else {**inner, "role": "assistant" if key == "message" else _role(item)}
+            return
+    if levels and holders and not _is_message(item):
+        for key in holders:
+            if isinstance(item.get(key), (list, dict)) and item[key]:
+                yield from _items(item[key], holders, levels - 1)
+                return
+        if item.keys() == _PYTHON_CALL_KEYS:
+            for given in (item["args"], list(item["kwargs"].values()) if isinstance(item["kwargs"], dict) else ()):
+                yield from _items(given, holders, levels - 1)
+            return
+    yield item
+
+
+def _unwrap_langchain(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message's own fields: LangChain serializes it as a constructor, or as `{"type", "data"}`."""
+    fields = envelopes.constructor_fields(item)
+    if fields is not None:
+        return fields
+    inner = item.get("data")
+    if isinstance(inner, dict) and str(item.get("type")).lower() in _ROLES:
+        return {**inner, "type": item["type"]}
+    return item
+
+
+def _is_message(item: Mapping[str, Any]) -> bool:
+    """Whether a dictionary is certainly a message, or an item of OpenAI's responses that stands for one."""
+    if _role(item) in _KNOWN_ROLES and not _CONTENT_KEYS.isdisjoint(item):
+        return True
+    kind = item.get("type")
+    return isinstance(kind, str) and kind != "function" and parts.part_kind(item) not in ("", "text")
+
+
+_KNOWN_ROLES = frozenset(_ROLES.values())
+_CONTENT_KEYS = frozenset({*_CONTENT, "tool_calls"})
+
+
+def _role(item: Mapping[str, Any]) -> str:
+    """Who speaks; empty where the item does not say. A role that is not known stays as it is."""
+    role = item.get("role")
+    if isinstance(role, str) and role:
+        return _ROLES.get(role) or _ROLES.get(role.lower(), role)
+    kind = item.get("type")
+    if isinstance(kind, str) and kind != "function" and kind.lower() in _ROLES:
+        return _ROLES[kind.lower()]
+    event = item.get(_EVENT)
+    if isinstance(event, str) and event.startswith("gen_ai."):
+        return "assistant" if event == "gen_ai.choice" else _ROLES.get(event.split(".")[1], "")
+    if item.get("kind") in ("request", "response") and isinstance(item.get("parts"), list):
+        return "assistant" if item["kind"] == "response" else _pydantic_ai_request_role(item["parts"])
+    return _role_from_repr(item) if isinstance(item, ReprObject) else ""
+
+
+def _pydantic_ai_request_role(asked: list[Any]) -> str:
+    """Who speaks in a request of pydantic-ai, which gathers system prompts, user prompts and results in one message."""
+    kinds = {part.get("part_kind") for part in asked if isinstance(part, dict)}
+    return "user" if "user-prompt" in kinds else "tool" if kinds & {"tool-return", "retry-prompt"} else "system"
+
+
+def _role_from_repr(item: ReprObject) -> str:
+    """Who speaks in a message that is shown by `repr`: its class tells, or autogen's `source`."""
+    name = item.type_name or str(item.get("type") or "")
+    if name in _ROLE_BY_CLASS:
+        return _ROLE_BY_CLASS[name]
+    if name == "ModelRequest" or "content" not in item:
+        return "user" if name == "ModelRequest" else ""
+    source = item.get("source")
+    if isinstance(source, str):
+        return _ROLES.get(source.lower(), "assistant")
+    # `str` of a LangChain message has no class; what only a tool or a model fills in tells them apart.
+    if "additional_kwargs" not in item:
+        return ""
+    if item.get("tool_call_id"):
+        return "tool"
+    by_model = item.get("usage_metadata") or item.get("response_metadata") or "tool_calls" in item
+    return "assistant" if by_model else "user"
+
+
+def _decode_message(item: Mapping[str, Any]) -> Message:
+    role = _role(item)
+    gathered = parts.MessageContent()
+    for part in _content_parts(item, role):
+        parts.add_part(part, gathered)
+    if not _CALL_KEYS.isdisjoint(item):
+        _add_calls(_sibling_calls(item, role), gathered)
+    if not (gathered.tool_calls or gathered.tool_results) and (
+        role == "tool" or not _RESULT_ID_FIELD_SET.isdisjoint(item)
+    ):
+        answer = _message_result(item, gathered)
+        if answer is not None:
+            gathered.tool_results.append(answer)
+            role = "tool" if role == "user" else role
+    texts, calls, answers = gathered.texts, gathered.tool_calls, gathered.tool_results
+    text = texts[0] if len(texts) == 1 else "\n".join(texts) or None
+    return Message(role or _role_from_content(gathered), text, tuple(calls), tuple(answers))
+
+
+def _role_from_content(gathered: parts.MessageContent) -> str:
+    """Who speaks, as far as what is said tells."""
+    return "assistant" if gathered.tool_calls else "tool" if gathered.tool_results else ""
+
+
+def _content_parts(item: Mapping[str, Any], role: str) -> Iterable[Any]:
+    for key in _CONTENT:
+        found = item.get(key)
+        if not found:
+            continue
+        if isinstance(found, str):
+            return _parse_content_blocks(found, only_text=role == "tool") or [found]
+        if isinstance(found, list):
+            return found
+        if isinstance(found, dict) and role != "tool":
+            return [found]
+    return [item] if not role and parts.part_kind(item) != "text" else ()
+
+
+def _parse_content_blocks(written: str, *, only_text: bool) -> list[Any]:
+    """The content blocks in a text: some tracers write their list as JSON, others just text. None of words, or data."""
+    if not written.lstrip().startswith("[{"):
+        return []
+    read = plain_value(written)
+    if not isinstance(read, list) or (only_text and envelopes.content_blocks_text(read) is None):
+        return []
+    return read if all(map(parts.is_content_block, read)) else []
+
+
+def _sibling_calls(item: Mapping[str, Any], role: str) -> list[Mapping[str, Any]]:
+    """The calls beside a message's content, in the field that every provider but Anthropic and Google has for them."""
+    listed = item.get("tool_calls") or item.get("toolCalls")
+    if not listed and isinstance(extra := item.get("additional_kwargs"), dict):
+        listed = extra.get("tool_calls")
+    listed = plain_value(listed)
+    found: list[Mapping[str, Any]] = []
+    if isinstance(listed, (list, tuple)):
+        found += (call for call in map(plain_value, listed) if isinstance(call, dict))
+    alone = item.get("function_call")
+    if isinstance(alone, dict) and role:
+        found.append(alone)
+    elif item.get("function_call_name"):
+        given = item.get("function_call_arguments_json", item.get("function_call_arguments", ABSENT))
+        found.append({"name": item["function_call_name"], "arguments": given})
+    return found
+
+
+_CALL_KEYS = frozenset({"tool_calls", "toolCalls", "additional_kwargs", "function_call", "function_call_name"})
+
+
+def _add_calls(calls: Iterable[Mapping[str, Any]], gathered: parts.MessageContent) -> None:
+    """Add the calls that stand beside a message's content, but those not that its content says already."""
+    said = [call for call in gathered.tool_calls if call.call_id is None]
+    for call in calls:
+        inner = call.get("tool_call")
+        asked = parts.parse_call(inner if isinstance(inner, dict) else call)
+        if said and asked in said:
+            said.remove(asked)
+        else:
+            gathered.add_call(asked)
+
+
+def _message_result(item: Mapping[str, Any], gathered: parts.MessageContent) -> ToolResult | None:
+    """The result that a message of a tool is as a whole."""
+    extra = item.get("additional_kwargs")
+    call_id = parts.first_id(item, _RESULT_ID_FIELDS)
+    if call_id is None and _role(item) != "tool":
+        return None
+    call_id = call_id or parts.first_id(extra if isinstance(extra, dict) else item, (*_RESULT_ID_FIELDS, "id"))
+    content = item.get("content")
+    if not isinstance(content, (dict, list)) or gathered.texts:
+        content = "\n".join(gathered.texts) or None
+    if content is None and call_id is None:
+        return None
+    return ToolResult(call_id, envelopes.unwrap_result(content).value, envelopes.reports_failure(item))
+
+
+_RESULT_ID_FIELDS = ("tool_call_id", "toolCallId", "tool_use_id", "call_id")
+_RESULT_ID_FIELD_SET = frozenset(_RESULT_ID_FIELDS)
+
+
+def _message_fields(item: Any, inner: str) -> Mapping[str, Any]:
+    """One message's fields, without the wrapping names that flattening puts around each level."""
+    if not isinstance(item, dict):
+        return {}
+    message = item.get(inner) if inner else item
+    if not isinstance(message, dict):
+        message = {}
+    if isinstance(message.get("contents"), list):
+        message = {**message, "contents": [_flatten_block(block) for block in message["contents"]]}
+    # autogen's results stand beside the message, as JSON.
+    results = item.get("function")
+    if isinstance(results, list) and message.get("role") == "function":
+        answers = (read for read in map(plain_value, results) if isinstance(read, dict))
+        message = {**message, "parts": [{**answer, "type": "tool_result"} for answer in answers]}
+    return message
+
+
+def _flatten_block(block: Any) -> Any:
+    inner = block.get("message_content") if isinstance(block, dict) else None
+    return {**block, **inner} if isinstance(inner, dict) else block

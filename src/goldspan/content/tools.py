@@ -1,0 +1,222 @@
+"""The tools that were offered to a model, in the notations of several providers."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache, wraps
+from itertools import islice
+from typing import Any, TypeVar
+
+from goldspan.content.literals import plain_value
+from goldspan.model import ToolDefinition
+
+_SEPARATORS = re.compile(r"[\s_\-./:]+")
+_WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NAMESPACE = re.compile(r"(?:functions|default_api)[.:](?=.)", re.DOTALL)
+_MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)", re.DOTALL)
+_NON_WORD = re.compile(r"[\W_]+")
+_MAX_PREFIX_SEPARATORS = 16
+"""Separators in what may stand before a tool's own name."""
+_HANDOFF_PREFIXES = ("handoff to ", "handoff_to_", "transfer_to_")
+
+
+@lru_cache(maxsize=16384)
+def fold_name(name: str) -> str:
+    """The form in which names are compared: no case, no separators.
+
+    `web_search`, `WebSearch`, `Web Search` and `web-search` fold to the same text. A name made of separators alone
+    folds to itself, so that it equals nothing else.
+    """
+    if name.isascii():
+        return _SEPARATORS.sub("", name.lower()) or name
+    folded = _SEPARATORS.sub("", unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())) or name
+    # Letters that a separator kept apart may now compose.
+    return folded if folded == name else fold_name(folded)
+
+
+@lru_cache(maxsize=16384)
+def name_words(name: str) -> tuple[str, ...]:
+    """The words of a name, without case: `searchHotels`, `search_hotels` and `Search Hotels` have the same two."""
+    return tuple(filter(None, _SEPARATORS.split(_WORD_STARTS.sub("_", name).casefold())))
+
+
+def undecorate(raw: str, servers: Collection[str] = ()) -> tuple[str, str | None]:
+    """Split a name as a host writes it into the tool's own name and its MCP server, if the name says one.
+
+    Known decorations: the namespaces `functions.` and `default_api.` that models put before a tool's name, and
+    `mcp__server__tool`, what most MCP hosts show the model. All other forms (`server_tool`, `server.tool`,
+    `mcp-server-tool`, ...) may be names in their own right, so they are split only where the server is one of
+    `servers`, those that are known to exist; the server comes back as it is written there.
+    """
+    if servers and (found := _split_known_server(raw, servers)):
+        return found
+    return _split_known_prefix(raw)
+
+
+def is_same_name(one: str, other: str) -> bool:
+    """Whether two names can mean one tool; the longer may carry its server's name in front."""
+    return name_suffixes(one)[0] in name_suffixes(other) or name_suffixes(other)[0] in name_suffixes(one)
+
+
+@lru_cache(maxsize=16384)
+def name_suffixes(name: str) -> tuple[str, ...]:
+    """A name folded, then what is left of it behind each of its separators: one of them is the tool's own name.
+
+    `orders_add` may be the tool `add` of the server `orders`; `research` is not the tool `search` of anybody.
+    """
+    own = undecorate(name)[0]
+    ends = islice(_NON_WORD.finditer(own), _MAX_PREFIX_SEPARATORS)
+    return tuple(dict.fromkeys(filter(None, (fold_name(own), *(fold_name(own[gap.end() :]) for gap in ends))))) or ("",)
+
+
+@lru_cache(maxsize=16384)
+def server_prefix(decorated: str, *, tool_name: str) -> str | None:
+    """The server that a decorated name shows, where the tool's own name is known from elsewhere.
+
+    `orders` for `orders_add` beside an MCP span of the tool `add`; `None` where the name is not built like that. A host
+    may have put other separators into the bare name as well.
+    """
+    name = _without_namespace(decorated)
+    if fold_name(name) == fold_name(tool_name):
+        return None
+    for gap in _SEPARATORS.finditer(name):
+        if fold_name(name[gap.end() :]) == fold_name(tool_name):
+            return _server_without_prefix(name[: gap.start()])
+    return None
+
+
+@lru_cache(maxsize=16384)
+def handoff_target(name: str) -> str | None:
+    """The agent that a hand-off by this name goes to, or `None` where the name is not built like one.
+
+    Frameworks expose a hand-off to the model as a tool `transfer_to_X`; a tool of one's own may be called like that
+    too, so the form of the name alone never makes a call a hand-off.
+    """
+    return next((name[len(prefix) :] for prefix in _HANDOFF_PREFIXES if name.startswith(prefix)), None)
+
+
+@lru_cache(maxsize=16384)
+def _split_known_prefix(raw: str) -> tuple[str, str | None]:
+    name = _without_namespace(raw)
+    hit = _MCP.fullmatch(name)
+    return (hit["tool"], hit["server"]) if hit else (name, None)
+
+
+def _without_namespace(raw: str) -> str:
+    hit = _NAMESPACE.match(raw)
+    return raw[hit.end() :] if hit else raw
+
+
+def _split_known_server(raw: str, servers: Collection[str]) -> tuple[str, str] | None:
+    splits = ((_tool_after_server(raw, server), server) for server in servers if server)
+    found = [(tool, server) for tool, server in splits if tool]
+    # Of the servers `orders` and `orders_eu`, `orders_eu_add` is of the second: the shortest rest is the tool.
+    return min(found, key=lambda split: (len(split[0]), split), default=None)
+
+
+@lru_cache(maxsize=16384)
+def _tool_after_server(raw: str, server: str) -> str:
+    """What follows the server in a decorated name; empty where the name does not begin with the server."""
+    name = _without_namespace(raw)
+    owners = (fold_name(server), fold_name(f"mcp_{server}"))
+    rests = (name[gap.end() :] for gap in _SEPARATORS.finditer(name) if fold_name(name[: gap.start()]) in owners)
+    return next(rests, "")
+
+
+def _server_without_prefix(prefix: str) -> str | None:
+    """The server in what stands before a tool's name: `orders` of `orders`, `mcp__orders` and `mcp-orders`."""
+    first, *rest = _SEPARATORS.split(prefix, maxsplit=1)
+    server = (rest[0] if rest else "") if first == "mcp" else prefix
+    return server or None
+
+
+T = TypeVar("T")
+_MAX_CACHED_TEXT = 32_768
+"""Characters of a text that is remembered."""
+
+
+def cache_by_text(read: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Read the same text once. What a model is offered is repeated on each of its spans, in one request as in the next.
+
+    A service has few such texts, and what they give is shared: it must not be changed.
+    """
+    known = lru_cache(maxsize=256)(read)
+
+    @wraps(read)
+    def remembered(raw: Any) -> T:
+        return known(raw) if isinstance(raw, str) and len(raw) <= _MAX_CACHED_TEXT else read(raw)
+
+    return remembered
+
+
+@cache_by_text
+def tool_definitions(raw: Any) -> tuple[ToolDefinition, ...]:
+    """Tools offered to a model: the notations of OpenAI, Anthropic, Gemini, Bedrock, MCP, LangChain and GenAI."""
+    return tuple(_iter_definitions(plain_value(raw), 4))
+
+
+_HOLDERS = ("tools", "function_declarations", "functionDeclarations")
+_WRAPPERS = ("function", "toolSpec", "tool_spec")
+_SCHEMAS = (
+    "parameters",
+    "input_schema",
+    "inputSchema",
+    "parameters_json_schema",
+    "parametersJsonSchema",
+    "args_schema",
+    "inputs",
+)
+_parse_schema = cache_by_text(plain_value)
+_READ_ONLY = ("readOnlyHint", "read_only_hint")
+_DESTRUCTIVE = ("destructiveHint", "destructive_hint")
+
+
+def _iter_definitions(found: Any, levels: int) -> Iterator[ToolDefinition]:
+    if isinstance(found, (list, tuple)) and levels:
+        for item in found:
+            yield from (
+                tool_definitions(item) if isinstance(item, str) else _iter_definitions(plain_value(item), levels - 1)
+            )
+    elif isinstance(found, dict):
+        held = next((found[key] for key in _HOLDERS if isinstance(found.get(key), list)), None)
+        if held is not None:
+            yield from _iter_definitions(held, levels - 1)
+        elif (tool := _parse_definition(found)) is not None:
+            yield tool
+
+
+def _parse_definition(tool: Mapping[str, Any]) -> ToolDefinition | None:
+    inner = next((tool[key] for key in _WRAPPERS if isinstance(tool.get(key), dict)), tool)
+    name, description = inner.get("name"), inner.get("description")
+    if not isinstance(name, str) or not name:
+        return None
+    schema = _parse_schema(next((inner[key] for key in _SCHEMAS if inner.get(key)), None))
+    if isinstance(schema, dict) and isinstance(schema.get("json"), dict):
+        schema = schema["json"]
+    return ToolDefinition(
+        name=name,
+        description=description if isinstance(description, str) else None,
+        parameters=schema if isinstance(schema, dict) else None,
+        read_only=_is_read_only([tool] if inner is tool else [inner, tool]),
+    )
+
+
+def _is_read_only(notations: Iterable[Mapping[str, Any]]) -> bool | None:
+    """What the annotations of an MCP server say of its tool, in whichever notation of the tool they stand."""
+    told = [notes for tool in notations for notes in _mcp_annotations(tool)]
+    hint = next((hint for notes in told if (hint := _boolean_hint(notes, _READ_ONLY)) is not None), None)
+    # Only what is not read-only can destroy; what does not destroy may still add.
+    return False if hint is None and any(_boolean_hint(notes, _DESTRUCTIVE) for notes in told) else hint
+
+
+def _mcp_annotations(tool: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The annotations as the protocol places them, then in the metadata: pydantic-ai's, and LangChain's of its own."""
+    metadata = tool.get("metadata")
+    inside = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return (place for place in (tool.get("annotations"), inside, metadata) if isinstance(place, Mapping))
+
+
+def _boolean_hint(notes: Mapping[str, Any], spellings: Iterable[str]) -> bool | None:
+    return next((notes[key] for key in spellings if isinstance(notes.get(key), bool)), None)

@@ -1,0 +1,199 @@
+"""GitHub Copilot: its command line, its SDK, and Copilot Chat in VS Code, which all write GenAI spans.
+
+What is Copilot's own about them: a prompt comes with the runtime's notices around it, a shell command that ended badly
+is a success, a call that was not permitted is an error, and tools of MCP servers are named as the model sees them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from goldspan import semconv
+from goldspan.content import envelopes, messages
+from goldspan.content.literals import plain_value
+from goldspan.content.tools import server_prefix
+from goldspan.conventions.convention import AttributeMap, Convention, FromJson
+from goldspan.conventions.span_facts import Message, Messages, RawValue, SpanFacts
+from goldspan.model import SpanRecord
+
+_EVENT = "event.name"
+_CHAT_EVENTS = "copilot_chat."
+_SCOPES = ("github.copilot", "copilot-chat")
+_SERVICES = ("github-copilot", "copilot-chat")
+_PROVIDER = "gen_ai.provider.name"
+_USER_REQUEST = "copilot_chat.user_request"
+_PARAMETERS = "github.copilot.tool.parameters."
+_INTERACTION = "github.copilot.interaction_id"
+_SHELL_TOOLS = ("bash", "powershell")
+_MCP_SERVER = f"{_PARAMETERS}mcp_server_name"
+_MCP_TOOL = f"{_PARAMETERS}mcp_tool_name"
+_EXIT_CODE = "process.exit.code"
+_ERROR_TYPE = "error.type"
+_EXIT_NOTICE = re.compile(r"\n?<(?:shellId: [^<>\n]{1,64} completed|exited) with exit code (-?\d{1,12})>\s*\Z")
+"""What Copilot writes below the output of a shell command."""
+_NOTICE_TAGS = (
+    r"(?:current_datetime|system_reminder|system_notification|reminder|\w{1,40}_changed(?:_notice)?|plan_mode|todo_status"
+    r"|sql_tables|tagged_files|attachments?|ide_selection|github_references|session_limits_status|skill-context)"
+)
+"""What the runtime wraps in tags and puts around a prompt, or sends as a message of its own."""
+_NOTICE_START = re.compile(rf"\s*<({_NOTICE_TAGS})[\s>]")
+_NOTICE_END = re.compile(rf"</({_NOTICE_TAGS})>\s*\Z")
+_MAX_NOTICES = 16
+"""Around one prompt."""
+_REQUEST_TAGS = ("<userRequest>", "</userRequest>")
+"""Around the prompt in what VS Code sends the model."""
+_PLAN_PREFIX = "[[PLAN]]"
+
+
+class _InputMessages(FromJson):
+    """The model's input, with prompts as they were typed, and the runtime's notices said by nobody."""
+
+    __slots__ = ()
+
+    def __call__(self, span: SpanRecord) -> Messages:
+        """The messages of a span."""
+        return tuple(map(_without_notices, super().__call__(span)))
+
+
+class _OutputMessages(FromJson):
+    """The model's output, each part once: where the SDK's runtime records a request twice, it is in one message."""
+
+    __slots__ = ()
+
+    def __call__(self, span: SpanRecord) -> Messages:
+        """The messages of a span."""
+        said = plain_value(span.attributes.get(self.attribute))
+        return messages.from_json(list(map(_without_repeated_parts, said)) if isinstance(said, list) else said)
+
+
+def _without_notices(message: Message) -> Message:
+    if message.role != "user" or not message.text:
+        return message
+    typed = _typed_prompt(message.text)
+    return message._replace(text=typed) if typed else message._replace(role="system")
+
+
+def _typed_prompt(prompt: str) -> str:
+    """What a person typed of a prompt; nothing where it is a notice alone."""
+    _, opens, rest = prompt.partition(_REQUEST_TAGS[0])
+    inner, closes, _ = rest.rpartition(_REQUEST_TAGS[1])
+    if opens and closes:
+        return inner.strip()
+    begin = _end_of_leading_notices(prompt)
+    end = _start_of_trailing_notices(prompt, begin)
+    if (begin, end) == (0, len(prompt)):
+        return prompt
+    return prompt[begin:end].strip().removeprefix(_PLAN_PREFIX).lstrip()
+
+
+def _end_of_leading_notices(prompt: str) -> int:
+    """The place behind the notices with which a prompt begins."""
+    begin = 0
+    for _ in range(_MAX_NOTICES):
+        notice = _NOTICE_START.match(prompt, begin)
+        closed = prompt.find(f"</{notice[1]}>", notice.end()) if notice else -1
+        if notice is None or closed < 0:
+            break
+        begin = closed + len(notice[1]) + len("</>")
+    return begin
+
+
+def _start_of_trailing_notices(prompt: str, begin: int) -> int:
+    """The place before the notices with which a prompt ends that begins there."""
+    end = len(prompt)
+    for _ in range(_MAX_NOTICES):
+        notice = _NOTICE_END.search(prompt, begin, end)
+        opened = prompt.rfind(f"<{notice[1]}", begin, notice.start()) if notice else -1
+        if opened < 0:
+            break
+        end = opened
+    return end
+
+
+def _without_repeated_parts(message: Any) -> Any:
+    """A message whose parts do not repeat the one before."""
+    parts = message.get("parts") if isinstance(message, Mapping) else None
+    if not isinstance(parts, list):
+        return message
+    return {**message, "parts": [part for at, part in enumerate(parts) if not at or part != parts[at - 1]]}
+
+
+def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
+    attributes = span.attributes
+    if not _is_copilot(span):
+        return None
+    operation = attributes.get(semconv.OPERATION)
+    if operation == semconv.EXECUTE_TOOL:
+        _postprocess_tool(attributes, facts)
+    elif operation == semconv.INVOKE_AGENT:
+        typed = attributes.get(_USER_REQUEST)
+        facts.input = _typed_prompt(typed) or None if isinstance(typed, str) else None
+    elif str(attributes.get(_EVENT)).startswith(_CHAT_EVENTS):
+        facts.role = "aside"
+    return facts
+
+
+def _is_copilot(span: SpanRecord) -> bool:
+    """Whether Copilot made a span: users may rename its scope and its service, but the provider they do not name."""
+    attributes = span.attributes
+    event = attributes.get(_EVENT)
+    return (
+        span.scope in _SCOPES
+        or attributes.get(_PROVIDER) == "github"
+        or (event is not None and str(event).startswith(_CHAT_EVENTS))
+        or span.service in _SERVICES
+    )
+
+
+def _postprocess_tool(attributes: Mapping[str, Any], facts: SpanFacts) -> None:
+    decorated = attributes.get(semconv.TOOL_NAME)
+    if facts.name and not facts.server and isinstance(decorated, str):
+        facts.server = server_prefix(decorated, tool_name=facts.name)
+    if attributes.get(_ERROR_TYPE) == "denied":
+        facts.outcome = "denied"
+    written = attributes.get(semconv.TOOL_CALL_RESULT)
+    footer = _EXIT_NOTICE.search(written) if isinstance(written, str) and decorated in _SHELL_TOOLS else None
+    said = footer.string[: footer.start()] if footer else None
+    if said is not None:
+        facts.result = RawValue(said, envelopes.unwrap_result)
+    exit_code = str(attributes.get(_EXIT_CODE, footer[1] if footer else "0"))
+    if exit_code != "0":
+        facts.error = said or f"exit code {exit_code}"
+
+
+CONVENTION = Convention(
+    name="copilot",
+    title="GitHub Copilot",
+    source="https://github.com/github/copilot-cli, https://github.com/github/copilot-sdk, "
+    "https://github.com/microsoft/vscode/tree/main/extensions/copilot",
+    versions="the command line (recorded with 1.0.41, 1.0.62 and 1.0.102), its SDKs (recorded with JavaScript's 1.0.14 "
+    "and Python's 1.0.27), and Copilot Chat of 2026",
+    marker_attributes=(
+        *(_EVENT, _ERROR_TYPE, _EXIT_CODE, _MCP_SERVER, _MCP_TOOL, _USER_REQUEST, semconv.TOOL_CALL_RESULT),
+        *("github.copilot.agent.type", "github.copilot.turn_count"),
+        *("github.copilot.initiator", _INTERACTION, "github.copilot.turn_id"),
+    ),
+    common_attributes=AttributeMap(
+        name=(_MCP_TOOL,),
+        server=(_MCP_SERVER,),
+        request_id=(_INTERACTION,),
+        input_messages=(_InputMessages(semconv.INPUT_MESSAGES),),
+        output_messages=(_OutputMessages(semconv.OUTPUT_MESSAGES),),
+    ),
+    postprocess=_postprocess,
+    notes=(
+        "What the runtime puts around a prompt in tags, such as `<current_datetime>`, was not typed and is not read.",
+        "A `<system_notification>` is no prompt, though it comes as a message of the user.",
+        "What the agent does after one belongs to the request that has the same interaction id.",
+        "In VS Code the prompt is `copilot_chat.user_request` of the agent's span, or what `<userRequest>` holds.",
+        "A tool's span whose `error.type` is `denied` is a call that was denied: by a rule, a hook or a person.",
+        "A shell command failed where its exit code says so: `process.exit.code`, or the last line of the result.",
+        "Without content, Copilot writes hashes instead of the names of MCP servers and their tools.",
+        "The SDK's runtime may write each span twice: that is one call.",
+        "The log events `copilot_chat.*` repeat what the GenAI spans say, without arguments and ids.",
+    ),
+    capture_setting="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, and in VS Code "
+    "github.copilot.chat.otel.captureContent",
+)

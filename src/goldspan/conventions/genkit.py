@@ -1,0 +1,63 @@
+"""Genkit: actions with `genkit:*` attributes, the same in JavaScript, Go and Python.
+
+Every action is a span whose subtype says what it is: a flow, a tool, a model, an agent, a retriever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from goldspan.content.literals import plain_value
+from goldspan.content.tools import tool_definitions
+from goldspan.conventions.convention import AttributeMap, Convention, FromJson
+from goldspan.conventions.span_facts import SpanFacts
+from goldspan.model import SpanRecord, ToolDefinition
+
+_SUBTYPE = "genkit:metadata:subtype"
+_INPUT, _OUTPUT = "genkit:input", "genkit:output"
+
+
+def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
+    attributes = span.attributes
+    if facts.role == "tool":
+        facts.kind = "retrieval" if attributes.get(_SUBTYPE) in ("retriever", "reranker") else None
+        if attributes.get("genkit:state") == "error" and span.status != "error":
+            facts.error = "error"
+    elif facts.role == "model":
+        facts.tool_definitions = (partial(_offered_tools, attributes),)
+    return facts if facts.role is not None else None
+
+
+def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
+    request = plain_value(attributes.get(_INPUT))
+    return tool_definitions(request.get("tools")) if isinstance(request, Mapping) else ()
+
+
+CONVENTION = Convention(
+    name="genkit",
+    title="Genkit",
+    source="https://github.com/firebase/genkit",
+    versions="1 (recorded with JavaScript 1.42)",
+    roles={
+        _SUBTYPE: {
+            **dict.fromkeys(("tool", "tool.v2", "retriever", "reranker"), "tool"),
+            "flow": "entry",
+            "agent": "agent",
+            **dict.fromkeys(("model", "background-model"), "model"),
+        }
+    },
+    attributes_by_role={
+        "tool": AttributeMap(name=("genkit:name",), arguments=(_INPUT,), result=(_OUTPUT,)),
+        "entry": AttributeMap(input=(_INPUT,), output=(_OUTPUT,)),
+        "agent": AttributeMap(name=("genkit:name",), input=(_INPUT,), output=(_OUTPUT,)),
+        "model": AttributeMap(input_messages=(FromJson(_INPUT),), output_messages=(FromJson(_OUTPUT),)),
+    },
+    common_attributes=AttributeMap(session_id=("genkit:sessionId",)),
+    postprocess=_postprocess,
+    notes=(
+        "Retrievers and rerankers are retrievals.",
+        "`genkit:state` says `error` where an action failed.",
+    ),
+)

@@ -1,0 +1,228 @@
+"""OpenInference: `openinference.span.kind`, `input.value` and `output.value`, and flattened `llm.*` messages.
+
+Source: the OpenInference semantic conventions. They leave much open, and every framework fills it in its own way: what
+only one framework writes stands in the module of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from goldspan.content import envelopes, literals
+from goldspan.content.flat_attributes import flat_items, nest_item
+from goldspan.content.tools import tool_definitions
+from goldspan.conventions.convention import ANY, AttributeMap, Convention, FromFlattened
+from goldspan.conventions.openinference import (
+    beeai,
+    crewai,
+    dspy,
+    google_adk,
+    haystack,
+    langchain,
+    llama_index,
+    minor_frameworks,
+    smolagents,
+)
+from goldspan.conventions.openinference.specification import (
+    INPUT,
+    INPUT_MESSAGES,
+    KIND,
+    METADATA,
+    OUTPUT,
+    OUTPUT_MESSAGES,
+    REDACTED,
+    TOOL_NAME,
+    TOOL_PARAMETERS,
+    TOOL_SCHEMA,
+)
+from goldspan.conventions.span_facts import RawValue, Role, SpanFacts
+from goldspan.model import SpanRecord, ToolDefinition
+
+HANDOFF_PREFIXES = ("handoff to ", "handoff_to_")
+"""How the OpenAI Agents instrumentations, Python and JavaScript, name the span of a hand-off."""
+_SESSION_KEYS = ("session_id", "thread_id", "conversation_id", "sessionId", "threadId", "conversationId")
+"""Under which keys of `metadata` people put the conversation's id."""
+
+
+def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
+    attributes = span.attributes
+    if facts.role == "tool":
+        _postprocess_tool(span, facts)
+    elif facts.role == "agent":
+        facts.agent = facts.name
+    elif facts.role == "model":
+        facts.tool_definitions = (partial(_offered_tools, attributes),)
+    apply_framework_rules(span, facts)
+    return drop_redacted_values(facts)
+
+
+def apply_framework_rules(span: SpanRecord, facts: SpanFacts) -> None:
+    """Correct what only one framework writes its own way, and find the session in what it says of the span."""
+    for refine in _FRAMEWORK_RULES.get(facts.role, ()):
+        refine(span, facts)
+    if facts.session_id is None and (metadata := span.attributes.get(METADATA)) is not None:
+        facts.session_id = _session_id_in(metadata)
+
+
+def _postprocess_tool(span: SpanRecord, facts: SpanFacts) -> None:
+    attributes = span.attributes
+    facts.name, facts.span_name = facts.name or None, span.name
+    if str(attributes.get(KIND)).lower() == "retriever":
+        facts.kind = "retrieval"
+    elif (facts.name or span.name).startswith(HANDOFF_PREFIXES):
+        facts.kind = "handoff"
+    described = next((attributes[key] for key in (TOOL_PARAMETERS, TOOL_SCHEMA) if key in attributes), None)
+    if described is None or described == REDACTED:
+        return
+    facts.tool_definitions = (partial(_tool_definition, facts.name or span.name, described),)
+    if facts.arguments is None and not _is_schema(literals.plain_value(described)):
+        facts.arguments = RawValue(described, unwrap_arguments)
+
+
+def _is_schema(value: Any) -> bool:
+    """Whether a value describes parameters, in JSON schema or one by one, and does not give them."""
+    if not isinstance(value, Mapping):
+        return False
+    if "properties" in value or value.get("type") == "object" or "parameters" in value:
+        return True
+    return bool(value) and all(isinstance(item, Mapping) and "type" in item for item in value.values())
+
+
+def _tool_definition(name: str, value: Any) -> tuple[ToolDefinition, ...]:
+    """The definition of the tool itself, which names what was passed to it by position."""
+    read = literals.plain_value(value)
+    if not _is_schema(read):
+        return ()
+    return tool_definitions(read if "function" in read else {"name": name, "parameters": read})
+
+
+def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
+    """The tools offered: `llm.tools.N.tool.json_schema`, or all of them in one `llm.tools`."""
+    schemas = [
+        item[_SCHEMA] if _SCHEMA in item else _schema_in(nest_item(item)) for item in flat_items(attributes, _TOOLS)
+    ]
+    return tool_definitions(schemas or attributes.get(_TOOLS))
+
+
+_TOOLS, _SCHEMA = "llm.tools", "tool.json_schema"
+
+
+def _schema_in(item: Any) -> Any:
+    tool = item.get("tool") if isinstance(item, Mapping) else None
+    return tool.get("json_schema") if isinstance(tool, Mapping) else None
+
+
+def _session_id_in(metadata: Any) -> str | None:
+    read = literals.plain_value(metadata)
+    if not isinstance(read, Mapping):
+        return None
+    found = next((read[key] for key in _SESSION_KEYS if read.get(key)), None)
+    return None if found is None else str(found)
+
+
+def drop_redacted_values(facts: SpanFacts) -> SpanFacts:
+    """Forget what the instrumentation was told to hide: it writes a fixed word in its place."""
+    if facts.arguments is not None and facts.arguments.raw == REDACTED:
+        facts.arguments = None
+    if facts.result is not None and facts.result.raw == REDACTED:
+        facts.result = None
+    facts.input = None if facts.input == REDACTED else facts.input
+    facts.output = None if facts.output == REDACTED else facts.output
+    return facts
+
+
+_FRAMEWORK_RULES: Mapping[Role | None, tuple[Callable[[SpanRecord, SpanFacts], None], ...]] = {
+    "tool": (
+        dspy.postprocess_tool,
+        smolagents.postprocess_tool,
+        llama_index.postprocess_tool,
+        crewai.postprocess_tool,
+        beeai.postprocess_tool,
+        minor_frameworks.postprocess_instructor_tool,
+        beeai.postprocess_event,
+    ),
+    "agent": (
+        smolagents.postprocess_agent,
+        langchain.postprocess_agent,
+        google_adk.postprocess_agent,
+        haystack.postprocess_chain,
+        beeai.postprocess_event,
+    ),
+    "model": (llama_index.postprocess_model, haystack.postprocess_model, beeai.postprocess_event),
+    None: (
+        dspy.postprocess_chain,
+        llama_index.postprocess_chain,
+        langchain.postprocess_chain,
+        crewai.postprocess_chain,
+        google_adk.postprocess_chain,
+        haystack.postprocess_chain,
+        minor_frameworks.postprocess_instructor_chain,
+        minor_frameworks.postprocess_agno_chain,
+        beeai.postprocess_chain,
+    ),
+}
+"""What each framework's module corrects, by the role that the specification gives the span."""
+
+
+def unwrap_arguments(value: Any) -> envelopes.CallArguments:
+    """Take arguments out of the envelope that a framework put around them."""
+    return envelopes.unwrap_arguments(value, crewai.unwrap_tool_usage)
+
+
+def unwrap_result(value: Any) -> envelopes.CallResult:
+    """The same for results."""
+    return envelopes.unwrap_result(value, google_adk.unwrap_function_response)
+
+
+CONVENTION = Convention(
+    name="openinference",
+    title="OpenInference",
+    source="https://github.com/Arize-ai/openinference/tree/main/spec",
+    versions="instrumentations 0.1 to 4.6 (Python), 0.2 to 4.2 (JavaScript)",
+    roles={
+        TOOL_NAME: {ANY: "tool"},
+        KIND: {"tool": "tool", "retriever": "tool", "agent": "agent", "llm": "model", "evaluator": "aside"},
+    },
+    marker_attributes=(KIND, "session.id", INPUT),
+    attributes_by_role={
+        "tool": AttributeMap(
+            name=(TOOL_NAME,), call_id=("tool_call.id", "tool.id"), arguments=(INPUT,), result=(OUTPUT,)
+        ),
+        "agent": AttributeMap(
+            name=("agent.name", "graph.node.name", "graph.node.id"),
+            input_messages=(FromFlattened("llm.input_messages", "message"),),
+            output_messages=(FromFlattened("llm.output_messages", "message"),),
+        ),
+        "model": AttributeMap(
+            finish_reason=("llm.finish_reason",), input_messages=INPUT_MESSAGES, output_messages=OUTPUT_MESSAGES
+        ),
+    },
+    common_attributes=AttributeMap(session_id=("session.id",), input=(INPUT,), output=(OUTPUT,)),
+    unwrap_arguments=unwrap_arguments,
+    unwrap_result=unwrap_result,
+    postprocess=_postprocess,
+    notes=(
+        "`tool.parameters` is a tool's schema by the specification; several instrumentations write arguments there.",
+        "`tool.parameters` that are no schema are read as arguments where `input.value` is missing.",
+        "A `TOOL` span called `handoff to X` is a hand-off, a `RETRIEVER` span a retrieval.",
+        "A span with a `tool.name` is a tool whatever its kind: of one called `..._agent`, LangChain's says `AGENT`.",
+        "A `CHAIN` span is no request by itself; as a trace's root it knows the input and the output of the run.",
+        "Without `session.id`, the `session_id`, `thread_id` or `conversation_id` in `metadata` is the session's.",
+        "`__REDACTED__` counts as not recorded.",
+        "What Google's SDK called by itself stands in `automatic_function_calling_history`, in `output.value`.",
+        *langchain.NOTES,
+        *llama_index.NOTES,
+        *dspy.NOTES,
+        *smolagents.NOTES,
+        *minor_frameworks.AUTOGEN_NOTES,
+        *crewai.NOTES,
+        *google_adk.NOTES,
+        *haystack.NOTES,
+        *minor_frameworks.INSTRUCTOR_NOTES,
+        *minor_frameworks.AGNO_NOTES,
+        *beeai.NOTES,
+    ),
+    capture_setting="OPENINFERENCE_HIDE_INPUTS=false OPENINFERENCE_HIDE_OUTPUTS=false",
+)

@@ -1,0 +1,43 @@
+"""Spring AI: Micrometer observations with `spring.ai.kind`, the operation being `framework`.
+
+Messages are not on spans; arguments and results are, where that is switched on. From version 2 on tool calls follow the
+GenAI conventions as well.
+"""
+
+from __future__ import annotations
+
+from goldspan import semconv
+from goldspan.conventions.convention import AttributeMap, Convention
+from goldspan.conventions.span_facts import SpanFacts
+from goldspan.model import SpanRecord
+
+_KIND = "spring.ai.kind"
+_DEFINITION = "spring.ai.tool.definition"
+
+
+def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
+    if str(span.attributes.get(_KIND)).lower() == "vector_store":
+        facts.kind = "retrieval"
+    return facts
+
+
+CONVENTION = Convention(
+    name="spring_ai",
+    title="Spring AI",
+    source="https://docs.spring.io/spring-ai/reference/observability/index.html",
+    versions="1.0 to 2.0",
+    roles={_KIND: {"tool_call": "tool", "vector_store": "tool", "chat_client": "entry"}},
+    attributes_by_role={
+        "tool": AttributeMap(
+            name=(f"{_DEFINITION}.name", semconv.TOOL_NAME),
+            call_id=("spring.ai.tool.call.id", semconv.TOOL_CALL_ID),
+            arguments=("spring.ai.tool.call.arguments",),
+            result=("spring.ai.tool.call.result",),
+        ),
+    },
+    common_attributes=AttributeMap(session_id=("spring.ai.chat.client.conversation.id",)),
+    span_name_templates={"tool": ("tool_call {name}", "execute_tool {name}")},
+    postprocess=_postprocess,
+    notes=("A query of a vector store is a retrieval.",),
+    capture_setting="spring.ai.tools.observations.include-content=true",
+)

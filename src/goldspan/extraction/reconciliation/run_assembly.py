@@ -1,0 +1,438 @@
+"""From the spans of one run to the run: its calls, its texts, who ran it, and how well it was captured."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Any, TypeVar
+
+from goldspan import semconv
+from goldspan.content import values
+from goldspan.content.literals import plain_value
+from goldspan.content.tools import fold_name, tool_definitions
+from goldspan.conventions.span_facts import REQUEST_ROLES, WORK_ROLES, Messages, RawValue
+from goldspan.extraction.model_turns import ModelTurn
+from goldspan.extraction.observed_calls import call_from_span
+from goldspan.extraction.reconciliation import run_checks
+from goldspan.extraction.reconciliation.call_reconciliation import ReconciledCalls, reconcile
+from goldspan.extraction.segmentation.boundaries import RunSpans
+from goldspan.extraction.span_tree import CLOCK_TOLERANCE_NS, UNKNOWN_TIME, SpanNode
+from goldspan.model import COUNTED_TOOL_KINDS, Health, Run, SpanRecord, ToolDefinition, fast_constructor
+
+T = TypeVar("T")
+
+ANNOTATION_ATTRIBUTES = (semconv.EXPECTED_TOOLS, semconv.METRICS, semconv.INPUT, semconv.OUTPUT)
+"""Those that make a span count as known, beside the attributes that may name a golden."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAnnotations:
+    """What the spans of one run say of it. `None` where they say nothing."""
+
+    golden_id: str | None = None
+    expected_tools: tuple[Any, ...] | None = None
+    """In the words of a golden's `tools`; what cannot be read is there as the text it is."""
+    metrics: tuple[str, ...] | None = None
+    input: str | None = None
+    output: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_annotations(portion: RunSpans, golden_id_attributes: Sequence[str]) -> RunAnnotations:
+    """What the spans of a run say of it.
+
+    What was asked and answered is said by the run's own span alone, metadata also by those around it, and everything
+    else by the run's own span, else by one around it, else by one inside it that is no component's and no sub-agent's.
+    """
+    root = portion.root
+    around = list(_enclosing_spans(portion))
+    metadata = {key: value for node in (*reversed(around), *([root] if root else ())) for key, value in _metadata(node)}
+    places = [node for node in (*([root] if root else ()), *around) if node.facts.is_annotated]
+    places += _inner_spans(portion)
+    if not places:
+        return RunAnnotations(metadata=metadata) if metadata else _NO_ANNOTATIONS
+    own = root.span.attributes if root is not None and root.facts.is_annotated else {}
+    return RunAnnotations(
+        golden_id=_first_known(places, lambda node: _golden_id(node, golden_id_attributes)),
+        expected_tools=_first_known(
+            places, lambda node: _parse_expected_tools(node.span.attributes.get(semconv.EXPECTED_TOOLS))
+        ),
+        metrics=_first_known(places, lambda node: _parse_names(node.span.attributes.get(semconv.METRICS))),
+        input=_optional_text(own.get(semconv.INPUT)),
+        output=_optional_text(own.get(semconv.OUTPUT)),
+        metadata=metadata,
+    )
+
+
+_NO_ANNOTATIONS = RunAnnotations()
+
+
+def _enclosing_spans(portion: RunSpans) -> Iterator[SpanNode]:
+    """The spans around a run. What is said of a request is not said of the components in it."""
+    for node in portion.root.ancestors() if portion.root is not None else ():
+        if portion.unit == "component" and (node.role in REQUEST_ROLES or node.component is node):
+            return
+        yield node
+
+
+def _inner_spans(portion: RunSpans) -> list[SpanNode]:
+    """The spans inside a run that may speak for it."""
+    own = portion.root.component if portion.root is not None else None
+    noted = [node for node in portion.nodes if node.facts.is_annotated and node is not portion.root]
+    if not noted:
+        return noted
+    busy = {node.owner for node in portion.nodes if node.role in WORK_ROLES}
+    agents = Counter(node.owner for node in portion.nodes if node.role == "agent")
+    busy.update(owner for owner, number in agents.items() if number > 1)  # it divides the work among them
+    return [node for node in noted if node.component is own and not _is_of_sub_agent(node, portion.root, busy)]
+
+
+def _is_of_sub_agent(node: SpanNode, root: SpanNode | None, busy: set[SpanNode | None]) -> bool:
+    """Whether a span is, or is inside, an agent that works for a tool, or for an agent that is no mere frame of it.
+
+    `busy` are those who work themselves, or have several agents work for them.
+    """
+    for step in (node, *node.ancestors()):
+        if step is root:
+            return False
+        owner = step.owner
+        if step.role != "agent" or owner is None:
+            continue
+        if owner.role == "tool" or (owner.role == "agent" and owner in busy):
+            return True
+    return False
+
+
+def _first_known(places: Sequence[SpanNode], read: Callable[[SpanNode], T | None]) -> T | None:
+    return next((found for node in places if (found := read(node)) is not None), None)
+
+
+def _golden_id(node: SpanNode, attributes: Sequence[str]) -> str | None:
+    named = (
+        node.span.attributes.get(attribute) for attribute in attributes if not _is_evaluation_result(attribute, node)
+    )
+    found = next((value for value in named if value is not None), None)
+    return None if found is None else str(found)
+
+
+def _is_evaluation_result(attribute: str, node: SpanNode) -> bool:
+    """Whether the golden's id was put there by an earlier evaluation that found it elsewhere, or by other means."""
+    attributes = node.span.attributes
+    if attribute != semconv.GOLDEN_ID:
+        return False
+    return attributes.get(semconv.GOLDEN_MATCH, "id") != "id" or attributes.get(semconv.GOLDEN_ON_OTHER_SPAN) is True
+
+
+def _parse_expected_tools(written: Any) -> tuple[Any, ...] | None:
+    """Expected tools, as a structured value, as JSON, or as a list of names and JSON texts."""
+    if isinstance(written, str):
+        if not written.strip():
+            return None
+        written = plain_value(written)
+    if isinstance(written, list | tuple):
+        return tuple([_parse_expected_tool(item) for item in written])
+    return None if written is None else (written,)
+
+
+def _parse_expected_tool(written: Any) -> Any:
+    """An expected tool; attributes hold lists of texts at most, so that one with arguments is JSON in them."""
+    if isinstance(written, str) and written.lstrip().startswith("{"):
+        return plain_value(written)
+    return written
+
+
+def _parse_names(written: Any) -> tuple[str, ...] | None:
+    """Names in a list, or in a text with commas between them; none at all say nothing."""
+    given = written.split(",") if isinstance(written, str) else written
+    if not isinstance(given, list | tuple):
+        return None
+    return tuple(dict.fromkeys(filter(None, (str(name).strip() for name in given)))) or None
+
+
+def _optional_text(written: Any) -> str | None:
+    return None if written is None or written == "" else str(written)
+
+
+def _metadata(node: SpanNode) -> Iterator[tuple[str, Any]]:
+    attributes = node.span.attributes
+    for key in attributes:
+        if key.startswith(semconv.METADATA_PREFIX):
+            yield key[len(semconv.METADATA_PREFIX) :], attributes[key]
+
+
+_Run, _Health = fast_constructor(Run), fast_constructor(Health)
+
+
+def assemble_run(portion: RunSpans, *, golden_id_attributes: Sequence[str], other_call_ids: Container[str] = ()) -> Run:
+    """The run that a portion of a trace's spans is; `elsewhere` are the ids of calls that other runs made."""
+    nodes, root = portion.nodes, portion.root
+    offered = _offered_tools(nodes, root)
+    # A tool that is a component by itself is what is scored, and no call that it made.
+    itself = portion.unit == "component" and root is not None and root.role == "tool"
+    found = reconcile(nodes[1:] if itself else nodes, offered, other_call_ids=other_call_ids)
+    said = read_annotations(portion, golden_id_attributes)
+    # What the run's own span says comes first, then what the agents inside it say, then what the model saw; and only
+    # then what was said in a tool: the agent or the model at work in one was asked something else.
+    serving = _spans_in_tools(nodes)
+    speakers = [root] if root is not None and (itself or root.role not in WORK_ROLES) else []
+    speakers += [node for node in nodes if node.role in REQUEST_ROLES and node is not root]
+    ranked = [node for node in speakers if node not in serving], [node for node in speakers if node in serving]
+    asked = [turn for turn in found.turns if turn.node not in serving]
+    asked += [turn for turn in found.turns if turn.node in serving]
+    span = (root or nodes[0]).span
+    traces = tuple(dict.fromkeys([span.trace_id, *[node.span.trace_id for node in nodes]]))
+    return _Run(
+        run_id=_run_id(span.trace_id, portion),
+        unit=portion.unit,
+        trace_ids=traces,
+        span_id=portion.root_id or None,
+        input=_first_truthy(
+            chain((said.input,), map(_input, ranked[0]), map(_turn_input, asked), map(_input, ranked[1]))
+        ),
+        output=_first_truthy(
+            chain(
+                (said.output,),
+                map(_output, reversed(portion.resumed)),
+                map(_output, ranked[0]),
+                map(_turn_output, sorted(found.turns, key=_recency)),
+                map(_output, ranked[1]),
+            )
+        ),
+        session_id=_first_truthy(node.facts.session_id for node in chain(nodes, nodes[0].ancestors())),
+        agent=_agent_name(portion),
+        service=span.service,
+        tool_calls=found.calls,
+        available_tools=offered,
+        golden_id=said.golden_id,
+        component=portion.name,
+        conventions=_conventions(nodes),
+        health=_health(portion, found, offered, stitched=len(traces) - 1),
+        start_ns=min([node.span.start_ns for node in nodes if node.span.start_ns is not None], default=None),
+        end_ns=max([node.span.end_ns for node in nodes if node.span.end_ns is not None], default=None),
+        metadata=said.metadata,
+        expected_tools=said.expected_tools,
+        metrics=said.metrics,
+        environment=_environment(span),
+        span_name=root.span.name if root is not None else None,
+        attributes=root.span.attributes if root is not None else {},
+    )
+
+
+def _run_id(trace_id: str, portion: RunSpans) -> str:
+    """What tells a run from every other: a span may be a request and a component at once."""
+    request_id = f"{trace_id}:{portion.root_id}"
+    return request_id if portion.unit == "request" else f"{request_id}:{portion.unit}"
+
+
+def _spans_in_tools(nodes: list[SpanNode]) -> set[SpanNode]:
+    """The spans that are at work in a tool. In `nodes` each span stands before those inside it."""
+    serving: set[SpanNode] = set()
+    for node in nodes:
+        if node.parent is not None and (node.parent.role == "tool" or node.parent in serving):
+            serving.add(node)
+    return serving
+
+
+def _environment(span: SpanRecord) -> str | None:
+    """Where the process ran, as its resource says."""
+    resource = span.resource
+    named = resource.get(semconv.ENVIRONMENT) or resource.get(semconv.DEPRECATED_ENVIRONMENT)
+    return str(named) if named else None
+
+
+def _agent_name(portion: RunSpans) -> str | None:
+    """The name of the first agent that has one and is no sub-agent; else what the request's own span calls its agent.
+
+    Of a component, first the name of the agent that it is, or that it works for.
+    A sub-agent is at work in a tool, or in an agent that works itself: one that does not is a mere frame around others.
+    """
+    nodes, root = portion.nodes, portion.root
+    if portion.unit == "component" and root is not None:
+        own = root.facts.name if root.role == "agent" else root.agent
+        if own:
+            return own
+    busy = {node.owner for node in nodes if node.role in WORK_ROLES}
+    employers: set[SpanNode | None] = set()
+    for node in nodes:  # each stands before those inside it
+        if node.role == "tool" or (node.role == "agent" and node in busy) or node.parent in employers:
+            employers.add(node)
+    agents = (node for node in nodes if node.role == "agent" and node.parent not in employers)
+    named = _first_truthy(node.facts.name for node in agents if node is root or not node.is_orphan)
+    return named or (root.facts.agent or None if root is not None and root.role in REQUEST_ROLES else None)
+
+
+def _first_truthy(candidates: Iterable[T | None]) -> T | None:
+    return next((candidate for candidate in candidates if candidate), None)
+
+
+def _input(node: SpanNode) -> str | None:
+    if node.role == "tool":  # it is a component by itself
+        return _tool_input_text(call_from_span(node).arguments)
+    return values.request_text(node.facts.input) or _last_user_text(node.input_messages)
+
+
+def _output(node: SpanNode) -> str | None:
+    if node.role == "tool":
+        return _as_text(None if node.facts.result is None else node.facts.result.value)
+    return values.response_text(node.facts.output) or _last_text(node.output_messages)
+
+
+def _tool_input_text(arguments: RawValue | None) -> str | None:
+    """What a tool was asked: the first of its arguments that is text, as of a decorated component, else all of them."""
+    value = None if arguments is None else arguments.value
+    texts = (each for each in value.values() if isinstance(each, str)) if isinstance(value, dict) else ()
+    return next(iter(texts), None) or _as_text(value)
+
+
+def _as_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _turn_input(dialogue: ModelTurn) -> str | None:
+    return _last_user_text(dialogue.input_messages)
+
+
+def _turn_output(dialogue: ModelTurn) -> str | None:
+    return _last_text(dialogue.output_messages)
+
+
+def _recency(dialogue: ModelTurn) -> int:
+    return -dialogue.end_time
+
+
+def _last_user_text(messages: Messages) -> str | None:
+    return next((message.text for message in reversed(messages) if message.is_from_user and message.text), None)
+
+
+def _last_text(messages: Messages) -> str | None:
+    return next((message.text for message in reversed(messages) if message.text and not message.tool_results), None)
+
+
+def _offered_tools(nodes: list[SpanNode], root: SpanNode | None) -> tuple[ToolDefinition, ...]:
+    """Every tool offered to the model, once a name: of two definitions the one with a schema, and what either says."""
+    offered: dict[str, ToolDefinition] = {}
+    last: tuple[ToolDefinition, ...] = ()
+    places = [place for node in nodes for place in node.facts.tool_definitions]
+    if root is not None and not root.facts.tool_definitions and semconv.TOOL_DEFINITIONS in root.span.attributes:
+        # A program may say it of any span that stands for a run, of which conventions may know nothing.
+        places.append(partial(tool_definitions, root.span.attributes[semconv.TOOL_DEFINITIONS]))
+    for place in places:
+        found = place()
+        if found is last:  # what is offered is repeated on each span, and the same text is read once
+            continue
+        last = found
+        for tool in found:
+            known = offered.get(tool.name)
+            if known is not tool:
+                offered[tool.name] = tool if known is None else _merge_definitions(known, tool)
+    return tuple(offered[name] for name in sorted(offered))
+
+
+def _merge_definitions(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
+    best = other if known.parameters is None and other.parameters is not None else known
+    if known.read_only is None and other.read_only is None:
+        return best
+    return replace(best, read_only=known.read_only if known.read_only is not None else other.read_only)
+
+
+def _conventions(nodes: list[SpanNode]) -> tuple[str, ...]:
+    return tuple(sorted({name for node in nodes if node.role is not None for name in node.facts.conventions}))
+
+
+def _health(portion: RunSpans, found: ReconciledCalls, offered: Iterable[ToolDefinition], *, stitched: int) -> Health:
+    nodes = portion.nodes
+    counted = [call for call in found.calls if call.kind in COUNTED_TOOL_KINDS]
+    absent = sum([call.arguments is None and call.raw_arguments is None for call in counted])
+    content_off = _is_content_off(nodes, found)
+    invisible = not found.calls and not run_checks.would_show_calls(nodes, portion.root)
+    return _Health(
+        orphan_spans=sum([node.is_orphan for node in nodes if node.parent is None and node is not portion.root]),
+        missing_root=portion.root is None and not portion.is_split,
+        stitched=stitched,
+        split=portion.is_split,
+        dropped_attributes=sum([node.span.dropped_attributes for node in nodes]),
+        arguments_absent=absent,
+        arguments_unreadable=sum([call.raw_arguments is not None for call in counted]),
+        content_off=content_off,
+        lookalikes=_tool_lookalikes(nodes, {fold_name(tool.name) for tool in offered}),
+        merged=found.merged_count,
+        merged_beside=found.contradictions.merged_beside,
+        calls_nested=found.contradictions.nested,
+        calls_unpaired=found.contradictions.unpaired,
+        calls_unanswered=found.contradictions.unanswered,
+        results_unknown=found.contradictions.results_unknown,
+        began_late=_count_late_spans(nodes, portion.root),
+        calls_invisible=invisible,
+        without_content=run_checks.instrumentations_without_content(nodes)
+        if absent or content_off or invisible
+        else (),
+        unknown_families=_tree_root(nodes).unknown_families if invisible else (),
+        unknown_spans=run_checks.count_unknown_spans(nodes, portion.root),
+        fallback=tuple(sorted({name for node in nodes if (name := node.facts.guessed_from) is not None})),
+        idle_agents=run_checks.idle_agents(nodes),
+    )
+
+
+def _count_late_spans(nodes: list[SpanNode], root: SpanNode | None) -> int:
+    """How many spans began when the run's own had ended: of those beside it, when all that stands around had, too.
+
+    Only times of one process are compared, because the clocks of two differ; and only spans count that are something to
+    a run, whatever else golden files declare.
+    """
+    if root is None or root.span.end_ns is None:
+        return 0
+    over = root.span.end_ns + CLOCK_TOLERANCE_NS
+    late = [node for node in nodes if over < node.start < UNKNOWN_TIME and node.role is not None]
+    late = [node for node in late if node.span.resource == root.span.resource]
+    if not late:
+        return 0
+    top = next(reversed([root, *root.ancestors()]))
+    all_over = UNKNOWN_TIME if top.span.end_ns is None else top.span.end_ns + CLOCK_TOLERANCE_NS
+    return sum([root.contains(node) or (all_over < node.start and top.contains(node)) for node in late])
+
+
+def _is_content_off(nodes: list[SpanNode], found: ReconciledCalls) -> bool:
+    """Whether work was done, and not a word of it recorded."""
+    if any(call.arguments is not None or call.result is not None or call.raw_arguments for call in found.calls):
+        return False
+    silent = all(
+        not (node.input_messages or node.output_messages)
+        for node in nodes
+        if node.role in WORK_ROLES or node.role in REQUEST_ROLES
+    )
+    return silent and not any(node.facts.input or node.facts.output for node in nodes)
+
+
+def _tool_lookalikes(nodes: list[SpanNode], offered: set[str]) -> tuple[str, ...]:
+    """Spans without a role that are called like a tool that was offered, or like tool spans in general.
+
+    What only stands around a tool or inside one is not meant.
+    """
+    unknown = _tree_root(nodes).unknown_span_names.union(
+        node.span.name for node in nodes if node.role is None and not _wraps_tool(node)
+    )
+    return tuple(sorted([name for name in unknown if _is_named_like_tool(name) or fold_name(name) in offered]))
+
+
+def _tree_root(nodes: list[SpanNode]) -> SpanNode:
+    return next(reversed([nodes[0], *nodes[0].ancestors()]))
+
+
+def _wraps_tool(node: SpanNode) -> bool:
+    return node.enclosing_tool is not None or any(child.role == "tool" for child in node.children)
+
+
+_TOOL_SPAN_NAME = re.compile(
+    r"(?:^|[\W_])(?:tool|function)[\W_]?call(?:[\W_]|$)|^(?:call|execute|run)[\W_]tool\b", re.IGNORECASE
+)
+"""What people call a span of a tool, where no convention tells them."""
+
+
+@lru_cache(maxsize=16384)
+def _is_named_like_tool(span_name: str) -> bool:
+    return _TOOL_SPAN_NAME.search(span_name) is not None

@@ -1,1 +1,0 @@
-"""The API over the store."""

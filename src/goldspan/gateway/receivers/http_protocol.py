@@ -1,0 +1,298 @@
+"""One connection over HTTP: how long it may take, and how much it may send before it is answered.
+
+uvicorn speaks HTTP here. What it leaves to whoever stands in front of it is added: a deadline and a bound for the
+headers of a request, an end to what may be sent ahead, and an answer for clients that ask for another protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from goldspan import semconv
+from goldspan._extras import require_server_extra
+
+with require_server_extra():
+    import httptools
+    from uvicorn.config import Config
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+    from uvicorn.server import ServerState
+
+if TYPE_CHECKING:
+    from goldspan.gateway.gateway_counters import GatewayCounters
+    from goldspan.gateway.resource_limits import ResourceLimits
+
+HEADER_OVERHEAD_BYTES = 32
+"""Bytes that a header field costs beside its name and value, as HTTP/2 counts them (RFC 9113, section 6.5.2)."""
+MAX_PIPELINED_REQUESTS = 100
+"""Requests that a connection may send ahead. Exporters send none; each costs some kilobytes until it is its turn."""
+RETRY_AFTER_SECONDS = 2
+"""Seconds after which a client that found no room may try again."""
+MAX_SENDING_SECONDS = 120.0
+"""Seconds after which an answer has to be sent, however slowly a client reads: others wait for its room."""
+_TRANSFER_ENCODING = b"transfer-encoding"
+_HOP_BY_HOP_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
+
+
+def _final_response(status: str, code: int, message: str, *headers: str) -> bytes:
+    """An answer without a request, after which the connection is closed."""
+    body = f'{{"code":{code},"message":"{message}"}}'
+    lines = ["content-type: application/json", f"content-length: {len(body)}", "connection: close", *headers]
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", body]).encode()
+
+
+TOO_MANY_CONNECTIONS = _final_response(
+    "503 Service Unavailable", 14, "too many connections", f"retry-after: {RETRY_AFTER_SECONDS}"
+)
+"""For a connection beyond the cap."""
+_BAD_REQUEST = _final_response("400 Bad Request", 3, "this is not HTTP/1.1")
+_HEADERS_TOO_LARGE = _final_response("431 Request Header Fields Too Large", 8, "the headers are too long")
+_UNSUPPORTED_TRANSFER_ENCODING = _final_response("501 Not Implemented", 12, "chunked is the only transfer coding")
+
+
+class _ProtocolRefusal(Exception):  # noqa: N818 - it is an outcome, and no error of ours
+    """More headers, or requests sent ahead, than may be, or a body in a way that is not known here.
+
+    Holds the last words. The parser makes an error of its own of it.
+    """
+
+    def __init__(self, response: bytes) -> None:
+        self.response = response
+
+
+class HttpConnection(HttpToolsProtocol):
+    """One connection of a client, with the deadlines and bounds of the gateway's limits."""
+
+    def __init__(
+        self,
+        config: Config,
+        state: ServerState,
+        limits: ResourceLimits,
+        counting: GatewayCounters,
+        *,
+        on_lost: Callable[[], None],
+        idle_connections: dict[HttpConnection, None],
+    ) -> None:
+        super().__init__(config, state, {}, _loop=asyncio.get_running_loop())
+        self._limits = limits
+        self._counters = counting
+        self._on_lost: Callable[[], None] | None = on_lost
+        self._idle_connections = idle_connections
+        self._chunk_bytes = 0
+        self._header_bytes = 0
+        self._header_bytes_left = limits.max_header_bytes
+        self._in_headers = True
+        self._is_between_requests = False
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
+        self._unsent_bytes = 0
+        self.opening_task: asyncio.Task[None] | None = None
+        """Accepts it, and speaks TLS where that is asked for; None once it is open."""
+        idle_connections[self] = None
+
+    @property
+    def _is_response_pending(self) -> bool:
+        """Whether the latest request is not answered."""
+        latest: RequestResponseCycle | None = self.cycle
+        return latest is not None and not latest.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """It is open: the time of its first headers begins."""
+        self.opening_task = None
+        super().connection_made(transport)
+        self._start_header_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed, whoever did that."""
+        self._stop_header_timer()
+        self._stop_stall_timer()
+        self._stop_send_timer()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+        self.release()
+
+    def release(self) -> None:
+        """It counts no longer as one of those that are open."""
+        self._idle_connections.pop(self, None)
+        if self._on_lost is not None:
+            self._on_lost()
+            self._on_lost = None
+
+    def evict(self) -> None:
+        """Close it, for it waits for its client, and another client wants to come in."""
+        self.release()
+        if self.opening_task is not None:
+            self.opening_task.cancel()
+        else:
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came; whatever it is, no connection is left without a deadline."""
+        self._unset_keepalive_if_required()
+        self._chunk_bytes = len(data)
+        self._is_between_requests = False
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._parse_without_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            refusal = error.__context__
+            self._refuse(refusal.response if isinstance(refusal, _ProtocolRefusal) else _BAD_REQUEST)
+        else:
+            if self._in_headers:
+                self._await_headers()
+
+    def _await_headers(self) -> None:
+        """After data that completed no headers: what a parser holds of them is seen by its length only."""
+        self._header_bytes += self._chunk_bytes
+        if self._header_bytes > 2 * self._limits.max_header_bytes:
+            self._refuse(_HEADERS_TOO_LARGE)
+        elif self._is_response_pending:
+            return
+        elif self._is_between_requests:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        elif self._header_timer is None:
+            self._start_header_timer()
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """A client that has sent all it wants to may still read: it gets its answer. TLS has no such half."""
+        if not self._is_response_pending or self.cycle.more_body or self.scheme == "https":
+            return None
+        self.cycle.keep_alive = False
+        return True
+
+    def pause_writing(self) -> None:
+        """A client that does not read is waited for as long as one that is idle, and one that is slow not for ever."""
+        super().pause_writing()
+        self._await_reader()
+        if self._send_timer is None:
+            self._send_timer = self.loop.call_later(MAX_SENDING_SECONDS, self.transport.abort)
+
+    def _await_reader(self) -> None:
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._stall_timer = self.loop.call_later(self._limits.keep_alive_seconds, self._check_stalled)
+
+    def _check_stalled(self) -> None:
+        """It still reads, if slowly, or it does not any longer."""
+        if self.transport.get_write_buffer_size() < self._unsent_bytes:
+            self._await_reader()
+        else:
+            self.transport.abort()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        super().resume_writing()
+        self._stop_stall_timer()
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self._in_headers, self._is_between_requests = True, False
+        self._header_bytes = -self._chunk_bytes  # what else came with it is not counted
+        self._header_bytes_left = self._limits.max_header_bytes
+
+    def on_url(self, url: bytes) -> None:
+        """A part of what is asked for."""
+        self._count_header_bytes(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One field before the body, or after one in chunks: those are dropped (RFC 9110, section 6.5.1)."""
+        self._count_header_bytes(len(name) + len(value) + HEADER_OVERHEAD_BYTES)
+        if not self._in_headers:
+            return
+        if len(name) == len(_TRANSFER_ENCODING) and name.lower() == _TRANSFER_ENCODING and value.lower() != b"chunked":
+            raise _ProtocolRefusal(_UNSUPPORTED_TRANSFER_ENCODING)  # RFC 9112, section 6.1
+        super().on_header(name, value)
+
+    def _count_header_bytes(self, length: int) -> None:
+        self._header_bytes_left -= length
+        if self._header_bytes_left < 0:
+            raise _ProtocolRefusal(_HEADERS_TOO_LARGE)
+
+    def on_headers_complete(self) -> None:
+        """A request may begin, or wait for its turn."""
+        if self.parser.should_upgrade():
+            return
+        self._in_headers = False
+        self._stop_header_timer()
+        if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
+            raise _ProtocolRefusal(_HEADERS_TOO_LARGE)
+        if not self._is_response_pending:  # from here on it waits for its body
+            self._idle_connections.pop(self, None)
+            self._idle_connections[self] = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The last byte of a request."""
+        if self.parser.should_upgrade():
+            return
+        self._in_headers = self._is_between_requests = True
+        self._header_bytes = -self._chunk_bytes
+        self._stop_header_timer()
+        if self._is_response_pending:
+            self._idle_connections.pop(self, None)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """A request is answered, perhaps before all of it is here."""
+        self._stop_send_timer()
+        super().on_response_complete()
+        if self._on_lost is not None and not self.pipeline and (not self._is_response_pending or self.cycle.more_body):
+            self._idle_connections[self] = None
+        if not self._in_headers and not self._is_response_pending and not self.transport.is_closing():
+            self._start_header_timer()  # answered before its body was all there: the rest is dropped, but only so long
+
+    def _start_header_timer(self) -> None:
+        self._stop_header_timer()
+        self._header_timer = self.loop.call_later(self._limits.header_seconds, self._on_header_timeout)
+
+    def _stop_header_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _stop_send_timer(self) -> None:
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
+
+    def _on_header_timeout(self) -> None:
+        self._header_timer = None
+        if self._in_headers:
+            self._counters.add(semconv.GATEWAY_REFUSED, limit="header_seconds")
+        self.transport.abort()
+
+    def _parse_without_upgrade(self, rest: bytes) -> None:
+        """Read a request as if it had not asked for another protocol (RFC 9110, section 7.8, allows that).
+
+        Java's client asks for HTTP/2 with the first request that it sends, body and all. The parser takes no body then.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(_BAD_REQUEST)
+            return
+        lines = [b"%s %s HTTP/%s" % (method, self.url, self.parser.get_http_version().encode())]
+        lines += [name + b": " + value for name, value in self.headers if name not in _HOP_BY_HOP_HEADERS]
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join([*lines, b"", rest]))
+
+    def _refuse(self, response: bytes) -> None:
+        """Answer what cannot become a request, and close. Where other answers are owed, they come first."""
+        if response is _HEADERS_TOO_LARGE:
+            self._counters.add(semconv.GATEWAY_REFUSED, limit="max_header_bytes")
+        if self._is_response_pending and not self.cycle.more_body:
+            self.cycle.keep_alive = False
+            return
+        if not (self._is_response_pending and (self.cycle.response_started or self.pipeline)):
+            self.transport.write(response)
+        self.transport.close()

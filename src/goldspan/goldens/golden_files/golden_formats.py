@@ -1,0 +1,374 @@
+"""Golden files as plain values: YAML, JSON and JSON lines, with errors that name the line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from goldspan.errors import GoldenError
+from goldspan.goldens.spelling import short_repr
+
+MAX_YAML_DEPTH = 100
+
+_MAX_VALUES_PER_CHARACTER = 4
+_VALUE_ALLOWANCE = 10_000
+"""A file may stand for this many values plus so many a byte: plenty for anchors, nothing for an alias bomb."""
+
+# The C parser is ten times faster.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class YamlError(Exception):
+    """Why a text is no YAML for us, as half a sentence."""
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.line = line
+        """Counted from 1, where it is known."""
+
+
+EMPTY_DOCUMENT = object()
+"""No document at all."""
+
+
+def parse_yaml(text: str) -> Any:
+    """The one document in a YAML text, or `EMPTY`. Raises `YamlError`."""
+    try:
+        return _ValueBuilder(most=_VALUE_ALLOWANCE + _MAX_VALUES_PER_CHARACTER * len(text)).build(text)
+    except yaml.MarkedYAMLError as error:
+        if "nesting" in (error.problem or ""):
+            # libyaml has a limit of its own since 0.2.6. It reads ahead, so that it can reach its limit before ours.
+            raise YamlError("is nested too deeply") from None
+        mark = error.problem_mark or error.context_mark
+        told = f"not YAML: {error.problem or error.context}"
+        if mark and any(line.lstrip(" ").startswith("\t") for line in text.split("\n")[mark.line : mark.line + 1]):
+            told += "; indent with spaces, not with tabs"
+        raise YamlError(told, mark.line + 1 if mark else None) from None
+    except yaml.reader.ReaderError as error:
+        raise YamlError(f"not YAML: the character {chr(error.character)!r} is not allowed") from None
+
+
+@dataclass(slots=True)
+class _OpenContainer:
+    """A list or a mapping whose end has not come yet."""
+
+    value: Any
+    anchor: str | None
+    values_before: int
+    """How many values there were before it."""
+    key: Any = None
+    """The key whose value comes next."""
+    merge_sources: list[Mapping[Any, Any]] = field(default_factory=list)
+    """What `<<` names: the mapping's own keys go before theirs, and the first of them before the others."""
+
+
+_NO_KEY = object()
+_MERGE_KEY = object()
+
+
+class _ValueBuilder:
+    """Puts values together as the events of the parser come."""
+
+    def __init__(self, most: int) -> None:
+        self._max_values = most
+        self._value_count = 0
+        self._anchored: dict[str, tuple[Any, int] | None] = {}
+        """What an anchor stands for, and for how many values; `None` while it is still open."""
+        self._open: list[_OpenContainer] = []
+        self._root: Any = EMPTY_DOCUMENT
+
+    def build(self, text: str) -> Any:
+        """The value of a whole text."""
+        event: Any
+        for event in yaml.parse(text, Loader=_Loader):
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                self._count(1)
+                value = _parse_scalar(event)
+                if event.anchor:
+                    self._anchored[event.anchor] = (value, 1)
+                self._append(value, event)
+            elif kind is yaml.MappingStartEvent:
+                self._begin(event, _OpenContainer({}, event.anchor, self._value_count, _NO_KEY))
+            elif kind is yaml.SequenceStartEvent:
+                self._begin(event, _OpenContainer([], event.anchor, self._value_count))
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                self._end(event)
+            elif kind is yaml.AliasEvent:
+                self._append(self._resolve_alias(event), event)
+            elif kind is yaml.DocumentStartEvent and self._root is not EMPTY_DOCUMENT:
+                raise YamlError("holds more than one document", _line_number(event))
+        return self._root
+
+    def _count(self, more: int) -> None:
+        self._value_count += more
+        if self._value_count > self._max_values:
+            raise YamlError("its aliases stand for far more than the file holds")
+
+    def _begin(self, event: Any, opened: _OpenContainer) -> None:
+        self._count(1)
+        if len(self._open) >= MAX_YAML_DEPTH:
+            raise YamlError("is nested too deeply")
+        if event.tag and event.tag not in _COLLECTION_TAGS:
+            raise YamlError(
+                f"not YAML: could not determine a constructor for the tag {event.tag!r}", _line_number(event)
+            )
+        if event.anchor:
+            self._anchored[event.anchor] = None
+        self._open.append(opened)
+
+    def _end(self, event: Any) -> None:
+        ended = self._open.pop()
+        value = ended.value
+        if ended.merge_sources:
+            value = {key: inner for mapping in reversed(ended.merge_sources) for key, inner in mapping.items()} | value
+        if ended.anchor:
+            self._anchored[ended.anchor] = (value, self._value_count - ended.values_before)
+        self._append(value, event)
+
+    def _resolve_alias(self, event: Any) -> Any:
+        if event.anchor not in self._anchored:
+            raise YamlError(f"not YAML: found undefined alias {event.anchor!r}", _line_number(event))
+        found = self._anchored[event.anchor]
+        if found is None:
+            raise YamlError("its aliases hold themselves", _line_number(event))
+        self._count(found[1])
+        return found[0]
+
+    def _append(self, value: Any, event: Any) -> None:
+        """Put a value where it belongs: it is the next item, key or value of what is open."""
+        if not self._open:
+            self._root = value
+            return
+        inside = self._open[-1]
+        if type(inside.value) is list:
+            inside.value.append(value)
+        elif inside.key is _NO_KEY:
+            inside.key = self._check_key(value, inside.value, event)
+        elif inside.key is _MERGE_KEY:
+            inside.merge_sources += _merge_mappings(value, event)
+            inside.key = _NO_KEY
+        else:
+            inside.value[inside.key] = value
+            inside.key = _NO_KEY
+
+    def _check_key(self, value: Any, taken: Mapping[Any, Any], event: Any) -> Any:
+        if type(value) in (list, dict):
+            raise YamlError(f"the key {short_repr(value)} must be text", _line_number(event))
+        if value == "<<" and event.implicit[0]:
+            return _MERGE_KEY
+        if value in taken:
+            raise YamlError(f"{value!r} is there twice", _line_number(event))
+        return value
+
+
+def _line_number(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+def _merge_mappings(value: Any, event: Any) -> list[Mapping[Any, Any]]:
+    found = value if type(value) is list else [value]
+    if not all(type(each) is dict for each in found):
+        raise YamlError("what '<<' names must be a mapping, or a list of mappings", _line_number(event))
+    return found
+
+
+# --- scalars ----------------------------------------------------------------------------------------------------------
+
+_COLLECTION_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_CONSTANTS = {
+    **dict.fromkeys(("", "~", "null")),
+    "true": True,
+    "false": False,
+    ".inf": math.inf,
+    "-.inf": -math.inf,
+    ".nan": math.nan,
+}
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<float>(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
+
+
+def _parse_scalar(event: Any) -> Any:
+    value = event.value
+    try:
+        if event.tag not in (None, "!"):
+            return _parse_tagged_scalar(event)
+        if event.tag or not event.implicit[0]:  # said to be text by a mere `!`, in quotes, or a block
+            return value
+        if value in _CONSTANTS:
+            return _CONSTANTS[value]
+        if value[0] in "-0123456789" and (hit := _NUMBER.fullmatch(value)):
+            return float(value) if hit["float"] else int(value)
+        return value
+    except ValueError as error:
+        told = "holds a number of thousands of digits" if "digits" in str(error) else f"not YAML: {error}"
+        raise YamlError(told) from None
+
+
+def _parse_tagged_scalar(event: Any) -> Any:
+    """A scalar whose type is written before it, as in `!!str 12`."""
+    return yaml.SafeLoader("").construct_object(
+        yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark, event.style)
+    )
+
+
+_HEADER_ONLY_KEYS = frozenset({"version", "defaults"})
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenDocument:
+    """One golden file as plain values."""
+
+    name: str
+    """The file as the person named it."""
+    header: Mapping[Any, Any]
+    """What stands around the goldens, without them; empty where the file is a bare list. In JSON lines a first line
+    that is no golden."""
+    entries: Sequence[tuple[str, Any]]
+    """Each golden with the words that say where it stands, such as `line 3`."""
+
+
+def read_golden_document(path: Path) -> GoldenDocument:
+    """Read a golden file; the ending of its name says in which notation it is."""
+    name = str(path)
+    notation = path.suffix.lower()
+    if notation not in (".yaml", ".yml", ".json", ".jsonl", ".ndjson"):
+        raise GoldenError(f"{name}: a golden file's name ends in .yaml, .yml, .json, .jsonl or .ndjson.")
+    text = _read_text(path)
+    if not text.strip():
+        raise GoldenError(f"{name}: the file is empty.")
+    if notation in (".jsonl", ".ndjson"):
+        lines = list(_parse_json_lines(name, text))
+        head = lines.pop(0)[1] if _is_header(lines[0][1]) else {}
+        return GoldenDocument(name, head, lines)
+    return _to_document(
+        name, _parse_json_document(name, text) if notation == ".json" else _parse_yaml_document(name, text)
+    )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or "unreadable")
+        raise GoldenError(f"{path}: cannot be read: {reason[0].lower()}{reason[1:]}.") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise GoldenError(f"{path}, line {line}: the file is not UTF-8 text.") from None
+
+
+def _to_document(name: str, content: Any) -> GoldenDocument:
+    head: Mapping[Any, Any]
+    goldens: Any
+    if isinstance(content, list):
+        head, goldens = {}, content
+    elif isinstance(content, dict):
+        head = {key: value for key, value in content.items() if key != "goldens"}
+        goldens = content.get("goldens")
+    else:
+        raise GoldenError(f"{name}: holds {short_repr(content)} where a list of goldens was expected.")
+    if "goldens" not in content and _has_declarations(head):
+        goldens = []  # a vocabulary for the goldens of other files
+    if not isinstance(goldens, list):
+        what = "has no 'goldens'" if goldens is None else f"'goldens' must be a list, not {short_repr(goldens)}"
+        raise GoldenError(f"{name}: {what}.")
+    return GoldenDocument(name, head, [(f"goldens[{index}]", golden) for index, golden in enumerate(goldens)])
+
+
+def _is_header(line: Any) -> bool:
+    """Whether a line of JSON says something of all goldens; a golden has an id."""
+    return (
+        isinstance(line, dict)
+        and "id" not in line
+        and (_has_declarations(line) or not _HEADER_ONLY_KEYS.isdisjoint(line))
+    )
+
+
+def _has_declarations(head: Mapping[Any, Any]) -> bool:
+    """Whether something is declared for other goldens; in a golden, `tools` are a list and `metrics` no mapping."""
+    return "servers" in head or any(isinstance(head.get(key), dict) for key in ("tools", "metrics", "components"))
+
+
+# --- notations --------------------------------------------------------------------------------------------------------
+
+
+def _parse_yaml_document(name: str, text: str) -> Any:
+    try:
+        content = parse_yaml(text)
+    except YamlError as error:
+        where = name if error.line is None else f"{name}, line {error.line}"
+        raise GoldenError(f"{where}: {error.problem}.") from None
+    if content is EMPTY_DOCUMENT:
+        raise GoldenError(f"{name}: the file is empty.")
+    return content
+
+
+def _parse_json_document(name: str, text: str) -> Any:
+    return _parse_json(text, name, lines_before=0)
+
+
+def _parse_json_lines(name: str, text: str) -> Iterator[tuple[str, Any]]:
+    # Not `splitlines`: JSON text may hold the other characters that Unicode calls the end of a line.
+    for index, line in enumerate(text.split("\n")):
+        if line.strip():
+            yield f"line {index + 1}", _parse_json(line, name, lines_before=index)
+
+
+class _RepeatedKeyError(Exception):
+    """A key that an object has twice; JSON's own reader would keep the last one in silence."""
+
+
+def _unique_key_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise _RepeatedKeyError
+    return made
+
+
+_decode_json = json.JSONDecoder(object_pairs_hook=_unique_key_object).decode
+
+
+def _parse_json(text: str, name: str, *, lines_before: int) -> Any:
+    line = lines_before + 1
+    try:
+        return _decode_json(text)
+    except json.JSONDecodeError as error:
+        line = lines_before + error.lineno
+        problem = f"not JSON: {error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
+    except ValueError:
+        problem = "holds a number of thousands of digits"
+    except RecursionError:
+        problem = "is nested too deeply"
+    except _RepeatedKeyError:
+        key, above = _find_repeated_key(text)
+        line += above
+        problem = f"{key!r} is there twice"
+    raise GoldenError(f"{name}, line {line}: {problem}.")
+
+
+_JSON_TOKENS = re.compile(r'(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")(?P<key>\s*:)?|[{}]')
+
+
+def _find_repeated_key(text: str) -> tuple[str, int]:
+    """The first key in some JSON that its object has before, and how many lines are above it."""
+    objects: list[set[str]] = []
+    for token in _JSON_TOKENS.finditer(text):
+        if token["key"]:
+            key = json.loads(token["text"], strict=False)
+            if key in objects[-1]:
+                return key, text.count("\n", 0, token.start())
+            objects[-1].add(key)
+        elif token[0] == "{":
+            objects.append(set())
+        elif token[0] == "}":
+            objects.pop()
+    raise AssertionError("only text with a repeated key comes here")

@@ -1,0 +1,240 @@
+"""Find the JSON documents in lines of text, however they were written down.
+
+One a line as the Collector does it, one over many lines, several in an array, several back to back: all are read by
+one rule. What stands between documents (white space, commas, square brackets, a byte order mark) is passed over; a
+line that ends in the middle of a document is continued by the next, unless that is a whole one by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from goldspan.otlp import jaeger_json, otlp_json, sdk_json
+from goldspan.otlp.decode_results import DecodedSpans, RecordBatch, merge_batches
+from goldspan.otlp.json_fields import parse_json
+from goldspan.otlp.streams import LossReporter
+
+_SNAKE_CASE_KEYS = frozenset({"resource_spans", "resource_logs"})
+"""What OTLP/JSON does not know: protobuf messages dumped with the names of their `.proto` file."""
+_METRIC_KEYS = frozenset({"resourceMetrics", "resource_metrics"})
+_REQUEST_KEYS = _SNAKE_CASE_KEYS | _METRIC_KEYS | {"resourceSpans", "resourceLogs"}
+_BATCH_KEYS = frozenset({"resource", "scopeSpans", "instrumentationLibrarySpans"})
+
+
+def decode_document(document: Any) -> RecordBatch | None:
+    """The records of a document; `None` where it is something else. Metrics are passed over.
+
+    Raises `DecodeError` for a document that begins like a known one and goes on differently.
+    """
+    if not isinstance(document, dict):
+        return None
+    return next((read(document) for fits, read in (*_DOCUMENT_DECODERS, *_PART_DECODERS) if fits(document)), None)
+
+
+def is_complete_document(document: Any) -> bool:
+    """Whether it is known, and cannot be a part of another document."""
+    return isinstance(document, dict) and any(fits(document) for fits, _ in _DOCUMENT_DECODERS)
+
+
+def _is_otlp(document: dict[str, Any]) -> bool:
+    """`{}` is a request, too: an exporter that had nothing to say."""
+    return not document or not _REQUEST_KEYS.isdisjoint(document)
+
+
+def _wraps_otlp(wrapper: str, document: dict[str, Any]) -> bool:
+    inner = document.get(wrapper)
+    return isinstance(inner, dict) and (not _REQUEST_KEYS.isdisjoint(inner) or _has_batches(inner))
+
+
+def _has_batches(document: dict[str, Any]) -> bool:
+    batches = document.get("batches")
+    return isinstance(batches, list) and all(
+        isinstance(batch, dict) and not _BATCH_KEYS.isdisjoint(batch) for batch in batches
+    )
+
+
+def _read_otlp(document: dict[str, Any]) -> RecordBatch:
+    """Beside its own ids, those of plain proto3 JSON: in a file they can mean nothing else."""
+    batches = []
+    if "resourceSpans" in document:
+        batches.append(_as_batch(otlp_json.decode_traces(document, read_id=otlp_json.hex_or_base64_id)))
+    if "resourceLogs" in document:
+        batches.append(otlp_json.decode_logs(document, read_id=otlp_json.hex_or_base64_id))
+    if ignored := sorted(_SNAKE_CASE_KEYS.intersection(document)):
+        batches.append(RecordBatch([], 0, f"{ignored[0]} is no field of OTLP/JSON, which has lowerCamelCase names"))
+    return merge_batches(batches)
+
+
+def _read_batches(document: dict[str, Any]) -> RecordBatch:
+    return _read_otlp({"resourceSpans": document["batches"]})
+
+
+def _read_wrapped(wrapper: str, document: dict[str, Any]) -> RecordBatch:
+    inner = document[wrapper]
+    return _read_batches(inner) if _has_batches(inner) else _read_otlp(inner)
+
+
+def _read_jaeger(document: dict[str, Any]) -> RecordBatch:
+    return _as_batch(jaeger_json.decode_traces(document))
+
+
+def _as_batch(decoded: DecodedSpans) -> RecordBatch:
+    return RecordBatch(decoded.spans, decoded.rejected, decoded.reason)
+
+
+_DecoderTable = tuple[tuple[Callable[[dict[str, Any]], bool], Callable[[dict[str, Any]], RecordBatch]], ...]
+_DOCUMENT_DECODERS: _DecoderTable = (
+    (_is_otlp, _read_otlp),
+    (_has_batches, _read_batches),  # Grafana Tempo, API v1 and Grafana's download
+    (partial(_wraps_otlp, "trace"), partial(_read_wrapped, "trace")),  # Grafana Tempo, API v2
+    (partial(_wraps_otlp, "result"), partial(_read_wrapped, "result")),  # Jaeger, API v3
+    (jaeger_json.is_api_response, _read_jaeger),
+    (sdk_json.is_sdk_record, sdk_json.decode_record),
+)
+"""How to know a document, and what reads it. The first row that fits is taken."""
+_PART_DECODERS: _DecoderTable = ((jaeger_json.is_trace_document, _read_jaeger),)
+"""The same for documents that may also stand inside another."""
+
+
+_SEPARATORS = re.compile(r"[\s,\[\]\ufeff]*")
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
+_RECORD_LIST_KEYS = ('"spans"', '"logRecords"', '"log_records"')
+
+
+class _BrokenJsonError(Exception):
+    def __init__(self, what: str, *, start: int, at: int, unfinished: bool) -> None:
+        super().__init__(what)
+        self.start = start
+        """Where the broken document begins."""
+        self.at = at
+        """Where it breaks."""
+        self.unfinished = unfinished
+        """Whether nothing is wrong but that the text ends too early."""
+
+
+def iter_documents(raw_lines: Iterable[bytes], report: LossReporter) -> Iterator[tuple[int, Any]]:
+    """Each JSON value with the number of the line where it begins. What cannot be read goes to `report`."""
+    unfinished: list[str] = []
+    began = 0
+    seen = False
+    for number, raw in enumerate(raw_lines, 1):
+        line = _decode_text(raw, number, report)
+        if unfinished:
+            if not _is_complete_line(line):
+                unfinished.append(line)
+                continue
+            yield from _iter_values_reporting("\n".join(unfinished), began, report)
+            unfinished.clear()
+        try:
+            for _, value in _iter_values(line):
+                seen = True
+                yield number, value
+        except _BrokenJsonError as broken:
+            if broken.unfinished:
+                unfinished.append(line[broken.start :])
+                began = number
+            else:
+                report(f"line {number}", str(broken))
+    if unfinished:
+        yield from _iter_values_reporting("\n".join(unfinished), began, report, only=not seen)
+
+
+def _decode_text(raw: bytes, number: int, report: LossReporter) -> str:
+    if b"\0" in raw:  # what some file systems leave at the end of a file after a crash
+        report(f"line {number}", "NUL bytes, as a crash leaves them")
+        raw = raw.replace(b"\0", b"")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        report(f"line {number}", "bytes that are not UTF-8 were replaced")
+        return raw.decode(errors="replace")
+
+
+def _is_complete_line(line: str) -> bool:
+    """Whether the line is a whole document, so that it cannot belong to the document before it."""
+    if not line.startswith("{") or not line.rstrip().endswith("}"):
+        return False
+    try:
+        return all(value and is_complete_document(value) for _, value in _iter_values(line))
+    except _BrokenJsonError:
+        return False
+
+
+def _iter_values(text: str, start: int = 0) -> Iterator[tuple[int, Any]]:
+    """The JSON objects from `start` on, each with its position. Raises `_BrokenError`."""
+    while (start := _skip_separators(text, start)) < len(text):
+        if text[start] != "{":
+            raise _not_json("no object begins here", text, start, start)
+        try:
+            value, end = parse_json(text, start)
+        except ValueError as error:
+            raise _broken_from(error, text, start) from None
+        yield start, value
+        start = end
+
+
+def _broken_from(error: ValueError, text: str, start: int) -> _BrokenJsonError:
+    if isinstance(error, json.JSONDecodeError):
+        return _not_json(error.msg, text, start, error.pos)
+    # No fault of syntax: nested too deeply, or a number of too many digits.
+    return _BrokenJsonError(f"not read: {error}", start=start, at=start, unfinished=False)
+
+
+def _not_json(why: str, text: str, start: int, at: int) -> _BrokenJsonError:
+    what = f"not JSON: {why} (column {at - text.rfind(chr(10), 0, at)})"
+    unfinished = why.startswith("Unterminated string") or not text[at:].strip()
+    return _BrokenJsonError(what, start=start, at=at, unfinished=unfinished)
+
+
+def _skip_separators(text: str, start: int) -> int:
+    gap = _SEPARATORS.match(text, start)
+    return gap.end() if gap else start
+
+
+def _iter_values_reporting(
+    text: str, began: int, report: LossReporter, *, only: bool = False
+) -> Iterator[tuple[int, Any]]:
+    """The values of a text of many lines; after a broken one it goes on with the next line that begins with `{`.
+
+    Where a document that was cut off is the `only` one of its file, its whole spans are read all the same.
+    """
+    start, line, reported = 0, began, 0
+    while start >= 0:
+        try:
+            for at, value in _iter_values(text, start):
+                line, start, only = line + text.count("\n", start, at), at, False
+                yield line, value
+            return
+        except _BrokenJsonError as broken:
+            line, start = line + text.count("\n", start, broken.start), broken.start
+            place, what = line, "the JSON that begins here is cut off"
+            if not broken.unfinished:
+                place, what = line + text.count("\n", start, broken.at), str(broken)
+            if place != reported:  # what follows on a broken line may break again
+                report(f"line {place}", what)
+                reported = place
+            if only and broken.unfinished and (whole := _repair_truncated(text[start:])):
+                yield line, parse_json(whole)[0]
+                return
+            following = text.find("\n{", start)
+            line, start = line + text.count("\n", start, max(start, following)), following
+
+
+def _repair_truncated(text: str) -> str | None:
+    """A document that was cut off, up to its last whole span or log record."""
+    opened: list[str] = []  # an opening bracket, with the key before it where it begins a list
+    whole, last = None, ""
+    for found in _BRACKETS.finditer(text):
+        token = found[0]
+        if token in ("{", "["):
+            opened.append(token if token == "{" else token + last)
+        elif token in ("}", "]"):
+            opened = opened[:-1]
+            if token == "}" and opened and opened[-1][1:] in _RECORD_LIST_KEYS:
+                whole = text[: found.end()] + "".join("}" if each == "{" else "]" for each in reversed(opened))
+        last = token
+    return whole

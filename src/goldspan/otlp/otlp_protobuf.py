@@ -1,0 +1,238 @@
+"""Log records from the bytes of an OTLP `ExportLogsServiceRequest`, the same on the wire as `LogsData`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError as ProtobufError
+from google.protobuf.message_factory import GetMessageClass
+from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.logs.v1 import logs_pb2
+from opentelemetry.proto.resource.v1 import resource_pb2
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from goldspan.model import LogRecord, SpanEvent, SpanRecord
+from goldspan.otlp.decode_results import (
+    STATUS_BY_CODE,
+    DecodedSpans,
+    DecodeError,
+    RecordBatch,
+    event_name,
+    parent_span_id,
+    validated_log_ids,
+    validated_span_id,
+    validated_trace_id,
+)
+from goldspan.otlp.protobuf_attributes import LazyAttributes, any_value_to_python, key_values_to_dict
+
+
+def trace_message(name: str, *, raw_fields: Iterable[str] = ()) -> type[Any]:
+    """The class of a message of `trace.proto`, with attributes as maps and the fields called `unread` as bytes.
+
+    A field that is left unread is a list, each part of it as it came: on the wire, even what can be there once may come
+    in parts, and joined together they are the whole.
+    """
+    pool = DescriptorPool()  # of its own: in the common one the messages are OTLP's
+    for module in (common_pb2, resource_pb2, trace_pb2):
+        file = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+        for message in file.message_type:
+            _redeclare_message(message, f".{file.package}.{message.name}", frozenset(raw_fields))
+        pool.AddSerializedFile(file.SerializeToString())
+    return GetMessageClass(pool.FindMessageTypeByName(f"{trace_pb2.DESCRIPTOR.package}.{name}"))
+
+
+def _redeclare_message(message: DescriptorProto, full_name: str, raw_fields: frozenset[str]) -> None:
+    for inner in message.nested_type:
+        _redeclare_message(inner, f"{full_name}.{inner.name}", raw_fields)
+    for field in message.field:
+        if field.name in raw_fields:
+            field.type = FieldDescriptorProto.TYPE_BYTES
+            field.label = FieldDescriptorProto.LABEL_REPEATED
+            field.ClearField("type_name")
+        elif field.name == "attributes":
+            message.nested_type.append(_attribute_map_entry())
+            field.type_name = f"{full_name}.{_attribute_map_entry().name}"
+
+
+def _attribute_map_entry() -> DescriptorProto:
+    """What the compiler makes of `map<string, bytes> attributes`."""
+    entry = DescriptorProto(name="AttributesEntry")
+    entry.options.map_entry = True
+    once = FieldDescriptorProto.LABEL_OPTIONAL
+    entry.field.add(name="key", number=1, type=FieldDescriptorProto.TYPE_STRING, label=once)
+    entry.field.add(name="value", number=2, type=FieldDescriptorProto.TYPE_BYTES, label=once)
+    return entry
+
+
+_Request = trace_message("TracesData")
+_Span = trace_message("Span")
+_RawItemsRequest = trace_message("TracesData", raw_fields=["spans"])
+"""A request whose spans are bytes, so that each can be parsed by itself."""
+
+
+def decode_traces(data: bytes) -> DecodedSpans:
+    """All spans of one request. Raises `DecodeError` for bytes that are something else; no bytes are no spans.
+
+    A span that is broken, or whose name or keys are not UTF-8, is rejected alone.
+    """
+    try:
+        return _decode_request(_Request.FromString(data), _span_record)
+    except ProtobufError as error:
+        fault = error
+    with suppress(ProtobufError):
+        decoded = _decode_request(_RawItemsRequest.FromString(data), _parse_span_record)
+        if decoded.spans:
+            return decoded
+    raise DecodeError("neither JSON nor an OTLP trace request in protobuf") from fault
+
+
+class _TraceIdCache(dict[bytes, str]):
+    """Trace ids in hexadecimal digits. The spans of a trace share one text, which makes grouping them quick."""
+
+    def __missing__(self, trace_id: bytes) -> str:
+        checked = self[trace_id] = validated_trace_id(trace_id)
+        return checked
+
+
+_RecordFactory = Callable[[Any, _TraceIdCache, str, Mapping[str, Any]], SpanRecord]
+
+
+def _decode_request(request: Any, record: _RecordFactory) -> DecodedSpans:
+    if not request.resource_spans and request.ByteSize():
+        raise DecodeError("a protobuf message, but no OTLP trace request")  # every field of it is unknown to OTLP
+    spans: list[SpanRecord] = []
+    rejected, reason = 0, ""
+    trace_ids = _TraceIdCache()
+    for resource_spans in request.resource_spans:
+        resource = LazyAttributes(resource_spans.resource.attributes)
+        for scope_spans in resource_spans.scope_spans:
+            scope = scope_spans.scope.name
+            for span in scope_spans.spans:
+                try:
+                    spans.append(record(span, trace_ids, scope, resource))
+                except DecodeError as error:
+                    rejected, reason = rejected + 1, reason or str(error)
+    return DecodedSpans(spans, rejected, reason)
+
+
+def _parse_span_record(data: bytes, trace_ids: _TraceIdCache, scope: str, resource: Mapping[str, Any]) -> SpanRecord:
+    try:
+        span = _Span.FromString(data)
+    except ProtobufError as error:
+        raise DecodeError("a span is broken, or text in it is not UTF-8") from error
+    return _span_record(span, trace_ids, scope, resource)
+
+
+def _span_record(span: Any, trace_ids: _TraceIdCache, scope: str, resource: Mapping[str, Any]) -> SpanRecord:
+    record = _LazySpanRecord.__new__(_LazySpanRecord)
+    record._span = span
+    record.trace_id = trace_ids[span.trace_id]
+    record.span_id = validated_span_id(span.span_id)
+    record.parent_id = parent_span_id(span.parent_span_id)
+    record.name = span.name
+    record.start_ns = span.start_time_unix_nano or None
+    record.end_ns = span.end_time_unix_nano or None
+    record.dropped_attributes = span.dropped_attributes_count
+    record.scope = scope
+    record.resource = resource
+    return record
+
+
+class _LazySpanRecord(SpanRecord):
+    """A span of which attributes, events and status are read off its message when they are first asked for.
+
+    The message is part of its request: while one span lives, the memory of all of them is taken. What `pickle` and
+    `copy.deepcopy` make of it is a plain record that holds nothing else.
+    """
+
+    __slots__ = ("_span",)
+    _span: Any
+
+    def __getattr__(self, name: str) -> Any:
+        """Fill the fields that are still empty: all at once, for whoever asks for one asks for others, too.
+
+        Two threads that do so at once fill in the same.
+        """
+        if name not in _LAZY_FIELDS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        span = self._span
+        status = span.status
+        self.attributes = LazyAttributes(span.attributes)
+        self.status = STATUS_BY_CODE.get(status.code, "unset")
+        self.status_message = status.message
+        self.events = tuple(map(_span_event, span.events)) if span.events else ()
+        self.kind = span.kind
+        return object.__getattribute__(self, name)
+
+    def attribute_names(self) -> frozenset[str]:
+        """The names of its attributes. None of its values is decoded to answer."""
+        try:
+            return frozenset(self._span.attributes)
+        except AttributeError:  # `dataclasses.replace` made it, and all of its fields are filled
+            return super().attribute_names()
+
+    def decode_attributes(self, keys: Iterable[str]) -> Mapping[str, Any]:
+        """Attributes among which are these, all of which it has. No others are decoded."""
+        attributes = self.attributes
+        return attributes.read(keys) if isinstance(attributes, LazyAttributes) else attributes
+
+    def __reduce__(self) -> tuple[type[SpanRecord], tuple[Any, ...]]:
+        return SpanRecord, tuple(getattr(self, name) for name in SpanRecord.__dataclass_fields__)
+
+
+_LAZY_FIELDS = frozenset({"attributes", "status", "status_message", "events", "kind"})
+
+
+def _span_event(event: Any) -> SpanEvent:
+    return SpanEvent(event.name, LazyAttributes(event.attributes), event.time_unix_nano or None)
+
+
+"""A request whose items are bytes, so that each can be parsed by itself. The outline of logs is that of traces."""
+
+
+def decode_logs(data: bytes) -> RecordBatch:
+    """All log records of one request. Raises `DecodeError` for bytes that are something else; no bytes are none.
+
+    A record that is broken, or has text in it that is not UTF-8, is rejected alone.
+    """
+    try:
+        request = _RawItemsRequest.FromString(data)
+    except ProtobufError as error:
+        raise DecodeError("neither JSON nor an OTLP logs request in protobuf") from error
+    if data and not request.resource_spans:
+        raise DecodeError("a protobuf message, but no OTLP logs request")
+    logs: list[LogRecord] = []
+    rejected, reason = 0, ""
+    for resource_logs in request.resource_spans:
+        resource = LazyAttributes(resource_logs.resource.attributes)
+        for scope_logs in resource_logs.scope_spans:
+            scope = scope_logs.scope.name
+            for log in scope_logs.spans:
+                try:
+                    logs.append(_log_record(log, scope, resource))
+                except DecodeError as error:
+                    rejected, reason = rejected + 1, reason or str(error)
+    return RecordBatch(logs, rejected, reason)
+
+
+def _log_record(data: bytes, scope: str, resource: Mapping[str, Any]) -> LogRecord:
+    try:
+        log = logs_pb2.LogRecord.FromString(data)
+    except ProtobufError as error:
+        raise DecodeError("a log record is broken, or text in it is not UTF-8") from error
+    trace_id, span_id = validated_log_ids(log.trace_id, log.span_id)
+    attributes = key_values_to_dict(log.attributes)
+    return LogRecord(
+        event_name(log.event_name, attributes),
+        attributes,
+        any_value_to_python(log.body),
+        trace_id,
+        span_id,
+        log.time_unix_nano or log.observed_time_unix_nano or None,
+        scope,
+        resource,
+    )

@@ -1,0 +1,242 @@
+"""What of a golden cannot be judged of a run, because the telemetry does not show it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
+
+from goldspan.goldens.tool_names import ToolNameMatcher, explicit_server, tool_name_matcher
+from goldspan.model import (
+    ABSENT,
+    Agreement,
+    AnyOf,
+    Comparison,
+    ComparisonRow,
+    ExpectedItem,
+    ExpectedTool,
+    Golden,
+    Parallel,
+    RequirementResult,
+    ToolCall,
+)
+from goldspan.scoring.arguments.agreement import argument_share, result_share
+from goldspan.scoring.matching.match_costs import SchemaLookup, schema_lookup
+from goldspan.scoring.matching.slot_plan import is_call_of, matches_agent
+from goldspan.scoring.metrics import call_correctness
+from goldspan.scoring.metrics.metric import alternative_calls
+from goldspan.scoring.run_comparison import EXTRA
+
+
+def find_violations(seen: Comparison, golden: Golden) -> Iterator[RequirementResult]:
+    """Each thing that the golden states and the run breaks."""
+    for row in seen.forbidden:
+        yield row_statement("forbidden", row, "was called but forbidden")
+    if golden.max_calls is not None and len(seen.calls) > golden.max_calls:
+        yield RequirementResult("max_calls", f"{len(seen.calls)} calls were made and {golden.max_calls} are allowed")
+    if golden.policy:
+        return
+    for row in seen.missing:
+        yield row_statement("missing", row, "was not called")
+    for row in penalized_calls(seen, golden):
+        yield row_statement("unexpected", row, "was called but not expected")
+    for row, allowed in calls_over_limit(seen, golden):
+        if allowed is not None:
+            yield row_statement("times", row, f"was called more than {'once' if allowed == 1 else f'{allowed} times'}")
+    for row in call_correctness.matched_rows(seen):
+        if row.in_order is False and golden.order != "any":
+            yield row_statement("order", row, "was called out of order")
+        if has_differences(row.agreement):
+            yield row_statement("arguments", row, "differs in its arguments")
+        if has_differences(row.result_agreement) and has_result(row):
+            yield row_statement("result", row, "differs in its result")
+
+
+def row_statement(about: str, row: ComparisonRow, what: str) -> RequirementResult:
+    """A statement about the expectation or the call of a row."""
+    tool = row.expected or row.called
+    return RequirementResult(about, f"{tool.name if tool else ''} {what}", row.expected_at, row.called_at)
+
+
+def has_differences(agreement: Agreement | None) -> bool:
+    """Whether anything differs that could be compared."""
+    return agreement is not None and any(difference.note is None for difference in agreement.differences)
+
+
+def has_result(row: ComparisonRow) -> bool:
+    """Whether the result of a call was captured: of a failed one it may not have been, though it had one."""
+    return row.called is not None and row.called.result is not None
+
+
+def penalized_calls(seen: Comparison, golden: Golden) -> Sequence[ComparisonRow]:
+    """The calls that nobody expected, where the golden asks for none: where it requires no call, or says so."""
+    if not seen.unexpected:
+        return ()
+    if golden.extra == "penalize" or golden.order == "exact" or not (seen.pairs or seen.missing):
+        return seen.unexpected
+    if golden.mode == "set":
+        return call_correctness.calls_of_other_tools(seen)
+    return seen.unexpected if golden.mode != "recall" else ()
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+
+def calls_over_limit(seen: Comparison, golden: Golden) -> Iterator[tuple[ComparisonRow, int | None]]:
+    """The calls beyond what `times` allows, each with what is allowed.
+
+    A call is one too many where every expectation that it would meet states how often it may be met. `None` stands
+    where arguments or results that were not captured would tell.
+    """
+    if not _has_call_limits(golden):
+        return
+    names = tool_name_matcher(golden.vocabulary)
+    schemas = schema_lookup(seen.run, golden, names)
+    unknown = [row.expected for row in call_correctness.matched_rows(seen) if has_unknown_content(row)]
+    for row in seen.rows:
+        call = row.called
+        if call is None or not (row.verdict == "unexpected" or row.note == EXTRA):
+            continue
+        would_meet = [(item, _satisfies(item, call, names, schemas)) for item in _repeatable_items(golden.tools)]
+        surely = [item for item, meets in would_meet if meets is True]
+        perhaps = [item for item, meets in would_meet if meets is None]
+        if not all(map(_has_call_limit, surely)) or not any(map(_has_call_limit, surely + perhaps)):
+            continue
+        tools_meant = [tool for item in surely for tool in alternative_calls(item)]
+        known = surely and all(map(_has_call_limit, perhaps)) and not any(tool in tools_meant for tool in unknown)
+        yield row, sum(item.times.most or 0 for item in surely) if known else None
+
+
+def has_unknown_content(row: ComparisonRow) -> bool:
+    """Whether arguments or a result that the golden states were not captured of the call that answers it."""
+    expected = row.expected
+    return isinstance(expected, ExpectedTool) and (
+        (expected.arguments is not None and row.agreement is None)
+        or (expected.result is not ABSENT and not has_result(row))
+    )
+
+
+def _has_call_limit(item: ExpectedTool | AnyOf) -> bool:
+    return item.times.stated and item.times.most is not None
+
+
+def _satisfies(
+    item: ExpectedTool | AnyOf, call: ToolCall, names: ToolNameMatcher, schemas: SchemaLookup
+) -> bool | None:
+    """Whether a call would meet an expectation with all that this states; `None`: not known."""
+    meant = [tool for tool in alternative_calls(item) if is_call_of(tool, call, names) and matches_agent(tool, call)]
+    found = [_satisfies_tool(tool, call, schemas) for tool in meant]
+    return True if True in found else None if None in found else False
+
+
+def _satisfies_tool(tool: ExpectedTool, call: ToolCall, schemas: SchemaLookup) -> bool | None:
+    shares = []
+    if tool.arguments is not None:
+        shares.append(argument_share(tool, call, schemas(call)))
+    if tool.result is not ABSENT:
+        shares.append(None if call.result is None else result_share(tool, call))
+    if any(share is not None and share < 1 for share in shares):
+        return False
+    return None if None in shares else True
+
+
+@lru_cache(maxsize=2048)
+def _has_call_limits(golden: Golden) -> bool:
+    return any(map(_has_call_limit, _repeatable_items(golden.tools)))
+
+
+def _repeatable_items(items: Sequence[ExpectedItem]) -> Iterator[ExpectedTool | AnyOf]:
+    """Every item that may state how often it is expected; of alternatives, those inside that stand for themselves."""
+    for item in items:
+        if isinstance(item, Parallel):
+            yield from _repeatable_items(item.items)
+        elif isinstance(item, AnyOf) and not item.times.stated:
+            for option in item.options:
+                yield from _repeatable_items(option)
+        else:
+            yield item
+
+
+CALLS_NOT_VISIBLE = "no tool call was seen, and nothing shows that one would have been"
+"""Why nothing can be said of a run whose telemetry would show no call."""
+
+_REPEATS_UNKNOWN = "whether {tool} was called again with the same arguments is not known"
+
+
+def has_invisible_calls(seen: Comparison) -> bool:
+    """Whether the telemetry of the run, or of a request of a conversation, does not tell no call from calls unseen."""
+    return seen.run.health.calls_invisible
+
+
+def find_unknowns(seen: Comparison, golden: Golden) -> Iterator[RequirementResult]:
+    """Each thing that the golden states and the telemetry does not tell."""
+    if golden.policy:
+        return
+    answers, names = call_correctness.matched_rows(seen), tool_name_matcher(golden.vocabulary)
+    for row in answers:
+        expected, called = row.expected, row.called
+        if called is None or not isinstance(expected, ExpectedTool):
+            continue
+        if expected.arguments is not None and (
+            why := _why_not_compared(row.agreement, "arguments", bool(called.raw_arguments))
+        ):
+            yield _unknown_statement("arguments", row, why)
+        if expected.result is not ABSENT and (why := _why_result_not_compared(row)):
+            yield _unknown_statement("result", row, why)
+        if expected.agent is not None and called.agent is None:
+            yield _unknown_statement("agent", row, "which agent called {tool} is not known")
+        if explicit_server(expected) is not None and not names.is_server_known(expected, called):
+            why = f"the server of {called.name} is not known; declare it under tools, or expect it of any server"
+            yield RequirementResult("server", why, row.expected_at, row.called_at)
+    for row, allowed in calls_over_limit(seen, golden):
+        if allowed is None:
+            yield _unknown_statement("times", row, _REPEATS_UNKNOWN)
+
+
+def tool_with_unknown_repeats(seen: Comparison, golden: Golden) -> str | None:
+    """A tool of which it matters, and is not known, whether two calls of it had the same arguments; `None`: there is
+    none.
+
+    Under `attempts: effective` a failed call that is made once more does not count, and under `duplicates: ignore` no
+    call that was made before.
+    """
+    if golden.policy or not (golden.attempts == "effective" or golden.duplicates == "ignore"):
+        return None
+    calls = [row.called for row in seen.rows if row.called is not None and row.called.was_made]
+    if golden.duplicates != "ignore" and all(call.error is None for call in calls):
+        return None
+    names = tool_name_matcher(golden.vocabulary)
+    by_tool: dict[Hashable, list[ToolCall]] = {}
+    for call in calls:
+        by_tool.setdefault(names.tool_identity(call), []).append(call)
+    for same in by_tool.values():
+        counts = golden.duplicates == "ignore" or any(call.error is not None for call in same[:-1])
+        if len(same) > 1 and counts and any(call.arguments is None for call in same):
+            return same[0].name
+    return None
+
+
+def unknown_repeats_statement(tool: str) -> RequirementResult:
+    """That the verdict depends on whether two calls of a tool had the same arguments."""
+    return RequirementResult("repeats", f"whether {tool} was called again with the same arguments is not known")
+
+
+def _unknown_statement(about: str, row: ComparisonRow, why: str) -> RequirementResult:
+    tool = row.expected or row.called
+    return RequirementResult(about, why.format(tool=tool.name if tool else ""), row.expected_at, row.called_at)
+
+
+def _why_not_compared(agreement: Agreement | None, what: str, unread: bool = False) -> str | None:
+    """Why what is stated of a call could not be judged; `None`: it was."""
+    was = "was" if what == "result" else "were"
+    if agreement is None:
+        return f"the {what} of {{tool}} {was} not {'readable' if unread else 'captured'}"
+    if agreement.differences and not has_differences(agreement):
+        note = next(iter(agreement.differences)).note or ""
+        return f"the {what} of {{tool}} could not be compared, because {note.replace('{', '{{').replace('}', '}}')}"
+    return None
+
+
+def _why_result_not_compared(row: ComparisonRow) -> str | None:
+    agreement = row.result_agreement
+    lacks = agreement is not None and agreement.differences and not has_result(row)
+    return _why_not_compared(None if lacks else agreement, "result")

@@ -1,0 +1,190 @@
+"""Evaluations as OpenTelemetry metrics, with labels of which there are only so many.
+
+A run is counted once, when it is first scored: later revisions of it are counted by themselves, so that a rate of runs
+or a mean of scores means what it says. A number that a model gives later is recorded when it comes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider, get_meter
+
+from goldspan import semconv
+from goldspan._version import __version__
+from goldspan.content.tools import fold_name
+from goldspan.goldens import Goldens
+from goldspan.model import ComparisonRow, Evaluation, Score, content_digest
+from goldspan.sinks.fork_safety import renew_after_fork
+from goldspan.sinks.otel_sinks import run_context, score_label
+
+_MAX_LABEL_LENGTH = 200
+"""Characters of a label: a name may be as long as a client likes, and stands on every line of a scrape."""
+
+
+def short_label(value: str) -> str:
+    """A value that is not too long for a label: of a longer one the beginning, and a hash of all of it."""
+    if len(value) <= _MAX_LABEL_LENGTH:
+        return value
+    digest = content_digest(value)
+    return f"{value[: _MAX_LABEL_LENGTH - len(digest) - 1]}~{digest}"
+
+
+class CardinalityLimit:
+    """Lets the first few different values pass; whatever is new after that is `other`."""
+
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
+        self._known: set[str] = set()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Let no forked child wait for a thread of its parent."""
+        self._lock = threading.Lock()
+
+    def __call__(self, value: str) -> str:
+        """The value itself, cut where it is too long, or `other`."""
+        value = short_label(value)
+        if value in self._known:
+            return value
+        with self._lock:
+            if len(self._known) < self._max_values:
+                self._known.add(value)
+            return value if value in self._known else semconv.OTHER_LABEL_VALUE
+
+
+def golden_tool_names(goldens: Goldens) -> Iterator[str]:
+    """The names of tools that goldens expect, then those they declare: of two spellings the later one is the label."""
+    yield from (tool.name for golden in goldens for tool in golden.expected_calls)
+    yield from (tool.name for tool in goldens.vocabulary.tools)
+
+
+SCORE_BUCKETS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1)
+"""Buckets for scores from 0 to 1: all wrong and all right have one of their own."""
+
+MAX_ENVIRONMENTS = 10
+"""So many environments are told apart by label."""
+
+_OUTCOMES = {None: "not_evaluated", True: "pass", False: "fail"}
+_NO_GOLDEN = "none"
+
+MetricLabels = dict[str, str]
+
+
+class MetricSink:
+    """Records scores and counts tools through a meter provider, the global one by default.
+
+    Tools become labels where the goldens that runs are judged by expect or declare them, or where `vocabulary` names
+    them; others count as `other`, and so do environments after the first ten. Exemplars point at the run's span.
+    The instrumentation scope has the name `scope`.
+    """
+
+    def __init__(
+        self,
+        meter_provider: MeterProvider | None = None,
+        *,
+        vocabulary: Iterable[str] = (),
+        scope: str = "goldspan",
+    ) -> None:
+        meter = get_meter(scope, __version__, meter_provider=meter_provider)
+        self._vocabulary = tuple(vocabulary)
+        self._known = {fold_name(name): name for name in self._vocabulary}
+        self._environment = CardinalityLimit(MAX_ENVIRONMENTS)
+        self._scores = meter.create_histogram(
+            semconv.SCORE_HISTOGRAM,
+            unit="1",
+            description="Scores of runs, by metric, as they were first scored.",
+            explicit_bucket_boundaries_advisory=SCORE_BUCKETS,
+        )
+        self._evaluations = meter.create_counter(
+            semconv.EVALUATIONS_COUNTER,
+            unit="{evaluation}",
+            description="Runs judged, by what came out when they were first scored.",
+        )
+        self._revisions = meter.create_counter(
+            semconv.REVISIONS_COUNTER,
+            unit="{evaluation}",
+            description="Runs judged again because spans came late, by what came out then; in no other metric.",
+        )
+        self._tools = meter.create_counter(
+            semconv.TOOLS_COUNTER,
+            unit="{call}",
+            description="Tools of runs with a golden that were expected, missing, unexpected or forbidden, "
+            "and calls of any run that failed, as the runs were first scored.",
+        )
+        self._health = meter.create_counter(
+            semconv.HEALTH_COUNTER,
+            unit="{run}",
+            description="Runs whose telemetry lacks something or was put together by guess, by what is the matter.",
+        )
+
+    def adopt(self, goldens: Goldens) -> None:
+        """Let the tools of these goldens be labels from now on, in place of those of earlier ones."""
+        self._known = {fold_name(name): name for name in (*golden_tool_names(goldens), *self._vocabulary)}
+
+    def submit(self, evaluation: Evaluation) -> None:
+        """Record every known score, count the run and its tools; of a later revision only that there is one.
+
+        Of a revision that is a model's verdict the number is recorded, and nothing is counted.
+        """
+        context, common = run_context(evaluation.run), self._common_labels(evaluation)
+        if evaluation.changes is not None:
+            self._record_scores(evaluation, [each for each in evaluation.scores if each.judgement], common, context)
+            return
+        outcome = {
+            semconv.SCORE_LABEL_LABEL: _OUTCOMES[evaluation.passed],
+            semconv.UNIT_LABEL: evaluation.run.unit,
+            **common,
+        }
+        if evaluation.revision > 1:
+            self._revisions.add(1, outcome, context)
+            return
+        how = evaluation.match.how if evaluation.match else _NO_GOLDEN
+        self._evaluations.add(1, {**outcome, semconv.GOLDEN_MATCH: how}, context)
+        for problem in evaluation.health.problems:
+            labels = {semconv.PROBLEM_LABEL: problem, semconv.UNIT_LABEL: evaluation.run.unit, **common}
+            self._health.add(1, labels, context)
+        self._record_scores(evaluation, evaluation.scores, common, context)
+        for (tool, verdict), count in self._tool_verdict_counts(evaluation.comparison.rows).items():
+            self._tools.add(count, {semconv.TOOL_LABEL: tool, semconv.VERDICT_LABEL: verdict, **common}, context)
+
+    def _record_scores(
+        self, evaluation: Evaluation, scores: Iterable[Score], common: MetricLabels, context: Context
+    ) -> None:
+        for score in scores:
+            if score.value is not None:
+                labels = {semconv.METRIC_LABEL: score.metric, semconv.UNIT_LABEL: evaluation.run.unit, **common}
+                if label := score_label(score):
+                    labels[semconv.SCORE_LABEL_LABEL] = label
+                self._scores.record(score.value, labels, context=context)
+
+    def _common_labels(self, evaluation: Evaluation) -> MetricLabels:
+        """The labels that everything of one run has."""
+        environment = evaluation.run.environment
+        return {semconv.ENVIRONMENT: self._environment(environment)} if environment else {}
+
+    def _tool_verdict_counts(self, rows: Iterable[ComparisonRow]) -> dict[tuple[str, str], int]:
+        counts: dict[tuple[str, str], int] = {}
+        for row in rows:
+            named = row.expected or row.called
+            tool = (
+                self._known.get(fold_name(named.name), semconv.OTHER_LABEL_VALUE)
+                if named is not None
+                else semconv.OTHER_LABEL_VALUE
+            )
+            for verdict in _row_verdicts(row):
+                counts[tool, verdict] = counts.get((tool, verdict), 0) + 1
+        return counts
+
+
+def _row_verdicts(row: ComparisonRow) -> Iterator[str]:
+    """What a row counts as: an expectation that was missed is both `expected` and `missing`."""
+    if row.verdict in ("paired", "missing"):
+        yield "expected"
+    if row.verdict in ("missing", "unexpected", "forbidden"):
+        yield row.verdict
+    if row.called is not None and row.called.error is not None:
+        yield "failed"

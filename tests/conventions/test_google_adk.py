@@ -1,0 +1,174 @@
+"""Google's ADK where no recorded export shows it, after `telemetry/tracing.py` of google-adk and adk-java."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from goldspan.conventions import installed_conventions
+from goldspan.extraction import extract, role_of
+from goldspan.model import SpanRecord
+from support.span_builders import agent, inside, span
+
+FAILED = {
+    "response_type": "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN",
+    "error_type": "ValueError",
+    "error_details": "nights must be >= 1",
+}
+
+
+def tool(
+    name: str = "book", *, arguments: Any = '{"n": 1}', response: Any = '{"result": 3}', **more: Any
+) -> SpanRecord:
+    attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": name,
+        "gcp.vertex.agent.tool_call_args": arguments,
+        "gcp.vertex.agent.tool_response": response,
+        "gcp.vertex.agent.llm_request": "{}",
+        **more,
+    }
+    return span(f"execute_tool {name}", **attributes)
+
+
+@pytest.mark.parametrize(
+    ("span_made", "kind"),
+    [
+        (tool(), "tool"),
+        (tool("transfer_to_agent"), "handoff"),
+        (tool("switch", **{"gen_ai.tool.type": "TransferToAgentTool"}), "handoff"),
+        (tool("expert", **{"gen_ai.tool.type": "AgentTool"}), "agent"),
+        (tool("google_search", **{"gen_ai.tool.type": "GoogleSearchTool"}), "hosted"),
+    ],
+)
+def test_the_class_of_a_tool_tells_its_kind(span_made: SpanRecord, kind: str) -> None:
+    [run] = extract([span_made])
+    assert [call.kind for call in run.tool_calls] == [kind]
+
+
+@pytest.mark.parametrize("response", ["{}", '{"Content": {"parts": []}}', "<not serializable>"])
+def test_what_merges_parallel_calls_is_no_call(response: str) -> None:
+    merged = tool("(merged tools)", arguments="N/A", response=response, **{"gen_ai.tool.call.id": "e-1"})
+    [run] = extract([tool(), merged])
+    assert run.tools_used == ("book",)
+
+
+@pytest.mark.parametrize("name", ["execute_tool (merged)", "execute_tool (merged tools)"])
+def test_nor_is_it_where_a_processor_dropped_the_name_of_the_tool(name: str) -> None:
+    merged = span(name, **{"gen_ai.operation.name": "execute_tool", "gcp.vertex.agent.event_id": "e-1"})
+    [run] = extract([tool(), merged])
+    assert run.tools_used == ("book",)
+
+
+def test_an_id_that_is_not_specified_is_none() -> None:
+    calls = [tool(**{"gen_ai.tool.call.id": "<not specified>"}) for _ in range(2)]
+    [run] = extract(calls)
+    assert [call.call_id for call in run.tool_calls] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "response", "expected"),
+    [
+        pytest.param('{"n": 1}', '{"result": 3}', ({"n": 1}, 3), id="recorded"),
+        pytest.param("{}", '{"result": null}', ({}, None), id="a tool without arguments"),
+        pytest.param("{}", "{}", (None, None), id="content switched off"),
+        pytest.param('{"n": 1}', '{"status": "ok", "result": 3}', ({"n": 1}, {"status": "ok", "result": 3}), id="own"),
+    ],
+)
+def test_arguments_and_results_are_told_from_content_that_is_off(
+    arguments: str, response: str, expected: tuple[Any, Any]
+) -> None:
+    [run] = extract([tool(arguments=arguments, response=response)])
+    assert [(call.arguments, call.result) for call in run.tool_calls] == [expected]
+
+
+def test_a_failure_that_the_model_is_to_reflect_on_is_an_error() -> None:
+    [run] = extract([tool(response=json.dumps(FAILED))])
+    assert [(call.error, call.outcome) for call in run.tool_calls] == [("nights must be >= 1", "error")]
+
+
+def test_the_first_java_version_names_a_tool_only_in_its_span() -> None:
+    # google/adk-java 0.1, Telemetry.java and flows/llmflows/Functions.java
+    call = span(
+        "tool_call [book]", **{"gen_ai.system": "gcp.vertex.agent", "gcp.vertex.agent.tool_call_args": '{"n": 1}'}
+    )
+    answer = span("tool_response [book]", **{"gen_ai.system": "gcp.vertex.agent", "gcp.vertex.agent.event_id": "e"})
+    [run] = extract([call, answer])
+    assert [(made.name, made.arguments) for made in run.tool_calls] == [("book", {"n": 1})]
+
+
+def test_a_request_to_the_model_holds_messages_and_tools() -> None:
+    request = {
+        "config": {
+            "tools": [{"function_declarations": [{"name": "book", "parameters_json_schema": {"type": "object"}}]}]
+        },
+        "contents": [{"role": "user", "parts": [{"text": "Book a room"}]}],
+    }
+    answer = {"content": {"role": "model", "parts": [{"text": "Done"}]}}
+    asked = {
+        "gcp.vertex.agent.llm_request": json.dumps(request),
+        "gcp.vertex.agent.llm_response": json.dumps(answer),
+        "gcp.vertex.agent.session_id": "s-1",
+    }
+    [run] = extract([span("call_llm", **asked)])
+    assert (run.input, run.output, run.session_id) == ("Book a room", "Done", "s-1")
+    assert [tool.name for tool in run.available_tools] == ["book"]
+
+
+@pytest.mark.parametrize("value", ["{}", "null", "[", 3, ["x"]])
+def test_content_of_any_other_shape_is_no_content(value: Any) -> None:
+    reading = installed_conventions().classify(span("call_llm", **{"gcp.vertex.agent.llm_request": value}))
+    assert reading.role == "model"
+    assert [place() for place in reading.tool_definitions] == [()]
+
+
+BARE = {"scope": "gcp.vertex.agent"}
+
+
+def test_in_typescript_a_span_with_nothing_but_its_name_is_a_call_that_failed() -> None:
+    work = agent("helper", **BARE)
+    failed = span("execute_tool book", **BARE, **inside(work))
+    [run] = extract([span("invocation", **BARE), work, failed])
+    [call] = run.tool_calls
+    assert (call.name, call.evidence, call.error, call.outcome) == ("book", "executed", "error", "error")
+
+
+def test_what_it_threw_is_told_where_the_model_is_asked_again() -> None:
+    work = agent("helper", **BARE)
+    asked = {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "book", "args": {"n": 1}}}]}
+    thrown = {"error": "Error in tool 'book': no room"}
+    told = {"role": "user", "parts": [{"functionResponse": {"id": "c1", "name": "book", "response": thrown}}]}
+    failed = span("execute_tool book", **BARE, **inside(work))
+    again = span(
+        "call_llm",
+        **{"gcp.vertex.agent.llm_request": json.dumps({"contents": [asked, told]})},
+        **BARE,
+        **inside(work),
+    )
+    [run] = extract([work, failed, again])
+    assert [(call.evidence, call.call_id, call.arguments, call.error) for call in run.tool_calls] == [
+        ("executed", "c1", {"n": 1}, "Error in tool 'book': no room")
+    ]
+    assert run.health.merged <= 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        span("execute_tool book", scope="acme"),
+        span("execute_tool book", note="kept", **BARE),
+        span("execute_tool (merged)", **BARE),
+        span("invocation", **BARE),
+    ],
+    ids=["another scope", "an attribute", "merged calls", "another name"],
+)
+def test_no_other_span_is_known_by_its_name(other: SpanRecord) -> None:
+    assert role_of(other) != "tool"
+    assert not any(run.tool_calls for run in extract([agent("helper", **BARE), other]))
+
+
+def test_an_error_of_a_tools_own_is_no_failure() -> None:
+    [run] = extract([tool(response=json.dumps({"error": "no such hotel"}))])
+    assert [(call.error, call.result) for call in run.tool_calls] == [(None, {"error": "no such hotel"})]

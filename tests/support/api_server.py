@@ -1,0 +1,93 @@
+"""The API of a real store behind a real socket, and a client that holds every answer against the OpenAPI document."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import jsonschema
+import uvicorn
+from starlette.applications import Starlette
+
+from goldspan import Evaluation, Goldens, Run, evaluate
+from goldspan.gateway.api_routes import api_routes
+from goldspan.gateway.openapi import OPERATIONS, openapi_document
+from goldspan.store import SqliteStore
+
+DOCUMENT = json.loads(json.dumps(openapi_document()))
+
+
+@dataclass
+class World:
+    """A store, the goldens of now, and what was forgotten."""
+
+    store: SqliteStore
+    goldens: Goldens = field(default_factory=Goldens)
+    forgotten: list[str] = field(default_factory=list)
+    rescore: Callable[[Run], Evaluation] | None = None
+    """What stands in for judging by the goldens."""
+    port: int = 0
+
+    def judge(self, run: Run) -> Evaluation:
+        return self.rescore(run) if self.rescore is not None else evaluate(run, self.goldens)
+
+    def get(self, path: str) -> Any:
+        status, _, body = self.ask("GET", path)
+        assert status == 200, body
+        return body
+
+    def refused(self, method: str, path: str) -> tuple[int, str, str]:
+        status, _, body = self.ask(method, path)
+        return status, body["error"]["code"], body["error"]["message"]
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Mapping[str, str], Any]:
+        """Status, headers in lower case, and the body, which is as the OpenAPI document says."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            headers = {name.lower(): value for name, value in answer.getheaders()}
+            content = answer.read()
+        finally:
+            connection.close()
+        assert headers["content-type"] == "application/json"
+        read = json.loads(content) if content else None
+        _check(method, path.split("?")[0], answer.status, read)
+        return answer.status, headers, read
+
+
+@contextmanager
+def serving(world: World) -> Iterator[World]:
+    """Serve the API of a store on a free port, until the block is left."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    app = Starlette(routes=api_routes(world.store, evaluate=world.judge, drop_pending_trace=world.forgotten.append))
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", ws="none", log_config=None))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    world.port = listening.getsockname()[1]
+    try:
+        yield world
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def _check(method: str, path: str, status: int, body: Any) -> None:
+    parts = path.split("/")
+    for operation in OPERATIONS:
+        wanted = operation.path.split("/")
+        same = len(parts) == len(wanted) and all(
+            each == part or each.startswith("{") for each, part in zip(wanted, parts, strict=True)
+        )
+        if same and operation.method == method:
+            told = DOCUMENT["paths"][operation.path][method.lower()]["responses"][str(status)]
+            schema = told["content"]["application/json"]["schema"] | {"components": DOCUMENT["components"]}
+            jsonschema.Draft202012Validator(schema).validate(body)
+            return

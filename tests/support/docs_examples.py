@@ -1,0 +1,185 @@
+"""Run the examples of a page of documentation, in the current directory: `python tests/support/docs_examples.py PAGE`.
+
+A fenced block does what its language says:
+
+- `python` is executed; the blocks of a page share their names.
+- `console`: each `$ goldspan ...` is run in a shell, and what the block shows below it must be what comes out. A shown
+  `...` stands for any text in its line, and alone in a line for any lines. Other commands are not run.
+
+An HTML comment right above a block says more:
+
+- `<!-- not run: REASON -->`
+- `<!-- file: NAME -->`: the block is written to that file before anything is run.
+- `<!-- output -->`: the block is what the last `python` block printed, or what came of the last command.
+- `<!-- exit status: N -->`: how the commands of a `console` block end, where it is not 0.
+
+Anywhere in the page, `<!-- files: FOLDER -->` puts the files of a folder of the project there before anything is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+_FENCE = re.compile(r"(?P<indent>\s*)(?P<marks>`{3,}|~{3,})\s*(?P<language>[\w+-]*)[^`]*")
+_NOTE = re.compile(r"\s*<!--\s*(?P<name>not run|file|output|exit status)(?:\s*:\s*(?P<value>.*?))?\s*-->\s*")
+_FILES = re.compile(r"^<!--\s*files:\s*(.*?)\s*-->", re.MULTILINE)
+_SAME_COMMAND = {"make demo": "goldspan demo --out .demo"}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+    line: int
+    """Where its text begins, counted from 1."""
+    notes: Mapping[str, str]
+    """What the comments right above it say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of a `console` block, and the output shown for it."""
+
+    text: str
+    shown: str
+
+
+class ExampleError(Exception):
+    """An example does not do what its page says."""
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """The fenced blocks of a page, in order."""
+    lines = page.splitlines()
+    notes: dict[str, str] = {}
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        if fence := _FENCE.fullmatch(line):
+            end = _closing(lines, at, fence["marks"])
+            text = "".join(f"{_outdented(line, len(fence['indent']))}\n" for line in lines[at:end])
+            yield Block(fence["language"], text, line=at + 1, notes=notes)
+            at, notes = end + 1, {}
+        elif note := _NOTE.fullmatch(line):
+            notes[note["name"]] = note["value"] or ""
+        elif line.strip():
+            notes = {}
+
+
+def commands(text: str) -> Iterator[Command]:
+    """The commands of a `console` block; one that ends in a backslash goes on in the next line."""
+    for hit in re.finditer(r"^\$ (?P<command>(?:.*\\\n)*.*)\n?(?P<shown>(?:(?!\$ ).*\n)*)", text, flags=re.MULTILINE):
+        command = re.sub(r"\\\n(?:> )?\s*", "", hit["command"])
+        yield Command(command.strip(), hit["shown"].rstrip())
+
+
+def matches(shown: str, came: str) -> bool:
+    """Whether the shown output is what came, apart from its `...` and from white space around its lines."""
+    pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..." else _line_pattern(line) for line in _trimmed(shown))
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in _trimmed(came))) is not None
+
+
+def run_page(page: Path) -> int:
+    """Run the examples of a page and return how many there were."""
+    text = page.read_text(encoding="utf-8")
+    for folder in _FILES.findall(text):
+        shutil.copytree(ROOT / folder, ".", dirs_exist_ok=True)
+    found = [block for block in blocks(text) if "not run" not in block.notes]
+    for block in found:
+        if name := block.notes.get("file"):
+            Path(name).write_text(block.text, encoding="utf-8")
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    came = ""
+    ran = 0
+    for block in found:
+        where = f"{page.name}, line {block.line}"
+        if block.language == "python":
+            came = _run_python(block, where, namespace)
+        elif block.language == "console":
+            came = _run_console(block, where)
+        elif "output" in block.notes:
+            _compare(block.text, came, where)
+        else:
+            continue
+        ran += 1
+    return ran
+
+
+def _closing(lines: list[str], start: int, marks: str) -> int:
+    for at in range(start, len(lines)):
+        line = lines[at].strip()
+        if len(line) >= len(marks) and set(line) == {marks[0]}:
+            return at
+    raise ExampleError(f"the block that begins in line {start} is never closed")
+
+
+def _outdented(line: str, indent: int) -> str:
+    """The line without the indentation of its fence, or without as much of it as there is."""
+    return line[indent:] if not line[:indent].strip() else line.lstrip()
+
+
+def _trimmed(text: str) -> list[str]:
+    """The lines of a text without white space at their ends and without blank lines around them."""
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n").split("\n")
+
+
+def _line_pattern(line: str) -> str:
+    return ".*?".join(re.escape(part) for part in line.split("...")) + r"\n"
+
+
+def _run_python(block: Block, where: str, namespace: dict[str, Any]) -> str:
+    """Execute a block; the blank lines before it make a traceback show the line of the page."""
+    code = compile("\n" * (block.line - 1) + block.text, where.partition(",")[0], "exec", dont_inherit=True)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, namespace)
+    return printed.getvalue()
+
+
+def _run_console(block: Block, where: str) -> str:
+    """Run the commands of a block; the answer is the output of the last one."""
+    came = ""
+    for command in commands(block.text):
+        line = _SAME_COMMAND.get(command.text, command.text)
+        if not line.startswith("goldspan "):
+            continue
+        done = subprocess.run(
+            line, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False
+        )
+        wanted = int(block.notes.get("exit status", "0"))
+        if done.returncode != wanted:
+            raise ExampleError(f"{where}: `{line}` ends with {done.returncode}, not {wanted}:\n{done.stdout}")
+        came = done.stdout
+        if command.shown:
+            _compare(command.shown, came, f"{where}: `{line}`")
+    return came
+
+
+def _compare(shown: str, came: str, where: str) -> None:
+    if not matches(shown, came):
+        raise ExampleError(f"{where} gives something else from {_difference(_trimmed(shown), came)} on:\n{came}")
+
+
+def _difference(shown: list[str], came: str) -> str:
+    """The first of the shown lines that did not come."""
+    for number, line in enumerate(shown):
+        if not matches("\n".join([*shown[: number + 1], "..."]), came):
+            return repr(line)
+    return "the end"
+
+
+if __name__ == "__main__":
+    print(f"{run_page(Path(sys.argv[1]))} examples run")
