@@ -1,6 +1,6 @@
-"""Write the tables of `docs/conventions.md` from the conventions themselves: `make docs`, checked by the tests.
+"""Generates the tables of `docs/conventions.md` from the conventions, for `make docs`. A test checks that they match.
 
-Everything above the mark in the page is written by hand and stays as it is.
+The text above the mark in the page is written by hand and is kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from goldspan.conventions import BUILT_IN
 from goldspan.conventions.convention import ANY, AttributeMap, Convention, MessageSource
+from goldspan.conventions.span_facts import Role
 
 PAGE = Path(__file__).with_name("conventions.md")
 MARK = "<!-- Written by docs/generate_conventions.py from here on: change src/goldspan/conventions instead. -->"
@@ -37,7 +38,7 @@ _FACTS: Mapping[str, str] = {
 
 
 def page(written: str) -> str:
-    """The whole page: what is written by hand in the page as it was, and the tables made anew."""
+    """Return the page: the part above the mark, and the generated tables."""
     by_hand, mark, _ = written.partition(MARK)
     if not mark:
         raise ValueError(f"{PAGE.name} has lost its mark: {MARK}")
@@ -58,13 +59,13 @@ def _section(convention: Convention) -> Iterator[str]:
     if convention.roles:
         yield from _table(("role", "known by"), _roles(convention))
     if convention.excluded_by:
-        yield f"Not where the span has {' or '.join(map(_code, convention.excluded_by))}.\n"
+        yield f"Not applied if the span has {' or '.join(map(_code, convention.excluded_by))}.\n"
     facts = list(_facts(convention))
     if facts:
         yield from _table(("what", "of a span of role", "attributes, best first"), facts)
     forms = [f"{', '.join(map(_code, forms))} ({role})" for role, forms in convention.span_name_templates.items()]
     if forms:
-        yield f"Where no attribute holds a name, the span's own name tells it: {'; '.join(forms)}.\n"
+        yield f"If no attribute holds the name, it is parsed from the span's own name: {'; '.join(forms)}.\n"
     if convention.notes:
         yield "\n".join(f"- {note}" for note in convention.notes) + "\n"
     if convention.capture_setting:
@@ -72,8 +73,8 @@ def _section(convention: Convention) -> Iterator[str]:
 
 
 def _roles(convention: Convention) -> Iterator[tuple[str, str]]:
-    """For each role the attributes that tell it, with the values that do."""
-    known: dict[str, dict[str, list[str]]] = {}
+    """Yield each role with the attributes and values that give it."""
+    known: dict[Role, dict[str, list[str]]] = {}
     for attribute, roles in convention.roles.items():
         for value, role in roles.items():
             known.setdefault(role, {}).setdefault(attribute, []).append(value)
@@ -87,13 +88,13 @@ def _known_by(attribute: str, values: Iterable[str]) -> str:
 
 
 def _facts(convention: Convention) -> Iterator[tuple[str, str, str]]:
-    """For each fact the places where it stands; roles that keep it in the same places share a row."""
+    """Yield each fact with the attributes that hold it. Roles with the same attributes share a row."""
     known = {field.name for field in fields(AttributeMap)}
     assert known == set(_FACTS), f"facts without a title: {known ^ set(_FACTS)}"
     for fact, title in _FACTS.items():
         roles_of: dict[str, list[str]] = {}
         for role, places in (*convention.attributes_by_role.items(), (_EVERY_ROLE, convention.common_attributes)):
-            # Two readers of one attribute are one place to a reader of this page.
+            # Two sources that read the same attribute are shown once.
             found = dict.fromkeys(map(_place, getattr(places, fact)))
             if found:
                 roles_of.setdefault("<br>".join(found), []).append(role)
@@ -116,7 +117,7 @@ def _code(text: str) -> str:
 
 
 def _anchor(title: str) -> str:
-    """The name that GitHub gives to a heading."""
+    """Return the anchor that GitHub generates for a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 

@@ -1,9 +1,9 @@
-"""The envelopes that frameworks and instrumentations put around the arguments and the results of tools.
+"""Unwraps arguments and results from the envelopes that frameworks put around them.
 
-Each envelope is a function that opens it, or says `None` where a value is not of its shape. An envelope is opened only
-where its whole shape matches, since a tool may well have a parameter called `kwargs` or `inputs`. The ones that only
-one framework writes are opened only where its convention asks for them; `ARGUMENTS` and `RESULTS` are those whose
-shape nothing else has.
+Each envelope has one function, an opener, which returns the content or `None` if a value has another shape. An opener
+compares the whole shape, because a tool may have a parameter called `kwargs` or `inputs`. `ARGUMENT_OPENERS` and
+`RESULT_OPENERS` have unique shapes and apply to all values. The other openers apply only for conventions that pass
+them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from goldspan.model import ABSENT, fast_constructor
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """The arguments of a call, and what else their envelope says of it."""
+    """The arguments of a call, and the other facts that their envelope states."""
 
     arguments: Any
-    """A dictionary; a list where they were passed by position; whatever else was found."""
+    """A dictionary, a list of positional arguments, or any other value."""
     call_id: str | None = None
     name: str | None = None
     """The tool's name, where the span's may be that of a class."""
@@ -30,7 +30,7 @@ class CallArguments:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of a call, and what else its envelope says of it."""
+    """The result of a call, and the other facts that its envelope states."""
 
     value: Any
     call_id: str | None = None
@@ -40,7 +40,7 @@ class CallResult:
 
     @property
     def error(self) -> str | None:
-        """What went wrong, where the envelope says that something did."""
+        """The result as text if the envelope reports an error, else `None`."""
         if not self.is_error:
             return None
         return self.value if isinstance(self.value, str) and self.value else to_text(self.value)
@@ -54,10 +54,9 @@ ResultOpener = Callable[[Any], CallResult | None]
 def unwrap_arguments(
     value: Any, *openers: ArgumentOpener, parameters: Mapping[str, Any] | None = None
 ) -> CallArguments:
-    """Take arguments out of the first envelope that fits: of those asked for, then of `ARGUMENTS`.
+    """Unwrap arguments with the first opener that accepts them: of `openers`, then of `ARGUMENT_OPENERS`.
 
-    `parameters` is the tool's JSON schema. Where the tool itself has a parameter of an envelope's name, the value is
-    none.
+    `parameters` is the tool's JSON schema. A value whose keys are all parameters of the tool is not an envelope.
     """
     read = plain_value(value)
     if (
@@ -73,7 +72,7 @@ def unwrap_arguments(
 
 
 def unwrap_result(value: Any, *openers: ResultOpener) -> CallResult:
-    """Take a result out of the first envelope that fits: of those asked for, then of `RESULTS`."""
+    """Unwrap a result with the first opener that accepts it: of `openers`, then of `RESULT_OPENERS`."""
     read = plain_value(value)
     if isinstance(read, str) and read.startswith(_MESSAGE_REPR):
         read = parse_object(read) or read
@@ -87,7 +86,7 @@ def unwrap_result(value: Any, *openers: ResultOpener) -> CallResult:
 
 
 def schema_properties(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parameters of a tool by name, from its JSON schema or from a bare dictionary of its properties."""
+    """Return the parameters of a tool by name, from its JSON schema or from a plain dictionary of its properties."""
     inner = parameters.get("properties")
     if isinstance(inner, dict):
         return inner
@@ -97,12 +96,12 @@ def schema_properties(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def to_text(value: Any) -> str:
-    """A value as text for people."""
+    """Return a value as text to display."""
     if isinstance(value, str):
         return value
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError):  # keys that JSON does not have, such as tuples
+    except (TypeError, ValueError):  # keys that JSON cannot represent, such as tuples
         return str(value)
 
 
@@ -110,21 +109,21 @@ def to_text(value: Any) -> str:
 
 
 def python_call(value: Any) -> CallArguments | None:
-    """How a function was called: `{"args": [], "kwargs": {...}}`. With positional arguments alone the list is kept."""
+    """Unwrap a Python call: `{"args": [], "kwargs": {...}}`. Positional arguments alone stay a list."""
     if not _has_only_keys(value, "args", "kwargs", "sanitize_inputs_outputs") or "kwargs" not in value:
         return None
-    unnamed, named = value.get("args") or [], value["kwargs"] or {}
-    if not isinstance(unnamed, (list, tuple)) or not isinstance(named, dict):
+    positional, named = value.get("args") or [], value["kwargs"] or {}
+    if not isinstance(positional, (list, tuple)) or not isinstance(named, dict):
         return None
-    if not unnamed:
+    if not positional:
         return CallArguments(named)
-    if len(unnamed) == 1 and isinstance(unnamed[0], dict) and not named:
-        return CallArguments(unnamed[0])
-    return CallArguments({**named, "args": list(unnamed)} if named else list(unnamed))
+    if len(positional) == 1 and isinstance(positional[0], dict) and not named:
+        return CallArguments(positional[0])
+    return CallArguments({**named, "args": list(positional)} if named else list(positional))
 
 
 def positional_arguments(value: Any) -> CallArguments | None:
-    """What a function was called with, each argument written as text of its own: `{"args": ["{...}"]}`."""
+    """Unwrap positional arguments, each written as separate text: `{"args": ["{...}"]}`."""
     if not _has_only_keys(value, "args") or not isinstance(value.get("args"), list):
         return None
     read = [plain_value(argument) for argument in value["args"]]
@@ -132,7 +131,7 @@ def positional_arguments(value: Any) -> CallArguments | None:
 
 
 def langchain_callback(value: Any) -> CallArguments | None:
-    """What LangChain hands to its callbacks: `{"input_str", "inputs", "tags", "metadata", "kwargs"}`."""
+    """Unwrap the arguments of LangChain's callbacks: `{"input_str", "inputs", "tags", "metadata", "kwargs"}`."""
     if not _has_only_keys(value, "input_str", "inputs", "tags", "metadata", "kwargs", "run_id", "parent_run_id"):
         return None
     if not ({"inputs", "input_str"} & set(value) and {"tags", "metadata", "kwargs"} & set(value)):
@@ -144,19 +143,19 @@ def langchain_callback(value: Any) -> CallArguments | None:
 
 
 def langchain_tool_call(value: Any) -> CallArguments | None:
-    """A call as LangChain passes it on: `{"name", "args", "id", "type": "tool_call"}`."""
+    """Unwrap LangChain's tool call: `{"name", "args", "id", "type": "tool_call"}`."""
     if not isinstance(value, dict) or value.get("type") != "tool_call" or "name" not in value:
         return None
-    given = next((value[key] for key in ("args", "arguments") if key in value), ABSENT)
+    arguments = next((value[key] for key in ("args", "arguments") if key in value), ABSENT)
     return (
         None
-        if given is ABSENT
-        else CallArguments(plain_value(given), _optional_text(value.get("id")), _optional_text(value["name"]))
+        if arguments is ABSENT
+        else CallArguments(plain_value(arguments), _optional_text(value.get("id")), _optional_text(value["name"]))
     )
 
 
 def mcp_request(value: Any) -> CallArguments | None:
-    """The request of the Model Context Protocol: `{"tool_name", "arguments"}`, or the JSON-RPC call around it."""
+    """Unwrap a request of the Model Context Protocol: `{"tool_name", "arguments"}`, or the JSON-RPC call around it."""
     if isinstance(value, dict) and value.get("method") == "tools/call":
         value = value.get("params")
     name = (value.get("tool_name") or value.get("name")) if isinstance(value, dict) else None
@@ -166,7 +165,7 @@ def mcp_request(value: Any) -> CallArguments | None:
 
 
 def keyed_arguments(key: str) -> ArgumentOpener:
-    """The envelope that is a dictionary with this one key: `{"input_args": {...}}`."""
+    """Return the opener of a dictionary with this one key: `{"input_args": {...}}`."""
 
     def single(value: Any) -> CallArguments | None:
         return CallArguments(plain_value(value[key])) if _has_only_keys(value, key) and value else None
@@ -175,29 +174,29 @@ def keyed_arguments(key: str) -> ArgumentOpener:
 
 
 ARGUMENT_OPENERS: tuple[ArgumentOpener, ...] = (python_call, langchain_tool_call)
-"""The envelopes around arguments whose shape nothing else has."""
+"""The openers of arguments that apply to all conventions, because the shapes are unique."""
 _ARGUMENT_MARKER_KEYS = frozenset({"kwargs", "type"})
-"""Of these keys, each of them has one."""
+"""Each envelope of `ARGUMENT_OPENERS` has one of these keys."""
 
 
 # Results.
 
 
 def langchain_constructor(value: Any) -> CallResult | None:
-    """An object as LangChain serializes it: `{"lc": 1, "type": "constructor", "id": [...], "kwargs": {...}}`."""
+    """Unwrap LangChain's serialized object: `{"lc": 1, "type": "constructor", "id": [...], "kwargs": {...}}`."""
     fields = constructor_fields(value)
     return None if fields is None else tool_message(fields) or CallResult(plain_value(fields.get("content", fields)))
 
 
 def langchain_message(value: Any) -> CallResult | None:
-    """A message as LangChain dumps it: `{"type": "tool", "data": {"content", "tool_call_id", "status"}}`."""
+    """Unwrap LangChain's message: `{"type": "tool", "data": {"content", "tool_call_id", "status"}}`."""
     if not _has_only_keys(value, "type", "data") or not isinstance(value.get("data"), dict):
         return None
     return tool_message(value["data"])
 
 
 def tool_message(value: Any) -> CallResult | None:
-    """The message that carries a result: `content` with `tool_call_id`, or autogen's with `call_id`."""
+    """Unwrap a tool message: `content` with `tool_call_id`, or autogen's with `call_id`."""
     if not isinstance(value, dict) or "content" not in value:
         return None
     call_id = value.get("tool_call_id") or (value.get("call_id") if "is_error" in value else None)
@@ -213,7 +212,7 @@ def tool_message(value: Any) -> CallResult | None:
 
 
 def tool_output(value: Any) -> CallResult | None:
-    """What LlamaIndex makes of a result: `{"blocks", "raw_output", "is_error"}`; the raw one is what was returned."""
+    """Unwrap LlamaIndex's tool output: `{"blocks", "raw_output", "is_error"}`. The tool returned `raw_output`."""
     if not isinstance(value, dict) or "raw_output" not in value or not {"blocks", "content"} & set(value):
         return None
     return CallResult(
@@ -222,64 +221,64 @@ def tool_output(value: Any) -> CallResult | None:
 
 
 def mcp_result(value: Any) -> CallResult | None:
-    """The answer of the Model Context Protocol: `{"content": [{"type": "text", "text": ...}], "isError"}`."""
+    """Unwrap a result of the Model Context Protocol: `{"content": [{"type": "text", "text": ...}], "isError"}`."""
     keys = ("content", "isError", "is_error", "structuredContent", "structured_content", "_meta", "meta")
     if not _has_only_keys(value, *keys) or not isinstance(value.get("content"), list):
         return None
     structured = value.get("structuredContent", value.get("structured_content"))
     if structured is None:
-        said = content_blocks_text(value["content"])
-        if said is None and (value["content"] or len(value) == 1):
+        text = content_blocks_text(value["content"])
+        if text is None and (value["content"] or len(value) == 1):
             return None
-        structured = plain_value(said)
+        structured = plain_value(text)
     elif _has_only_keys(structured, "result") and structured:
-        structured = structured["result"]  # what the Python SDK does to anything that is no dictionary
+        structured = structured["result"]  # the Python SDK wraps every result that is not a dictionary
     return CallResult(structured, is_error=reports_failure(value))
 
 
 def text_blocks(value: Any) -> CallResult | None:
-    """A list of content blocks as Anthropic writes it: `[{"type": "text", "text": ...}]`."""
-    said = content_blocks_text(value)
-    return None if said is None else CallResult(plain_value(said))
+    """Unwrap a list of text blocks in Anthropic's notation: `[{"type": "text", "text": ...}]`."""
+    text = content_blocks_text(value)
+    return None if text is None else CallResult(plain_value(text))
 
 
 def bedrock_result(value: Any) -> CallResult | None:
-    """The result of Bedrock and Strands: `{"toolUseId", "content": [{"text"}, {"json"}], "status"}`."""
+    """Unwrap a result of Bedrock or Strands: `{"toolUseId", "content": [{"text"}, {"json"}], "status"}`."""
     if not isinstance(value, dict) or "toolUseId" not in value or not isinstance(value.get("content"), list):
         return None
-    said = [block.get("json", block.get("text")) for block in value["content"] if isinstance(block, dict)]
+    contents = [block.get("json", block.get("text")) for block in value["content"] if isinstance(block, dict)]
     return CallResult(
-        plain_value(said[0]) if len(said) == 1 else said,
+        plain_value(contents[0]) if len(contents) == 1 else contents,
         _optional_text(value["toolUseId"]),
         is_error=reports_failure(value),
     )
 
 
 def adk_reflected_error(value: Any) -> CallResult | None:
-    """The error that Google's ADK hands to the model to reflect on: `{"response_type": "ERROR_HANDLED_...", ...}`."""
+    """Unwrap the error that Google's ADK returns to the model: `{"response_type": "ERROR_HANDLED_...", ...}`."""
     if not isinstance(value, dict) or not str(value.get("response_type", "")).startswith("ERROR_HANDLED"):
         return None
     return CallResult(value.get("error_details") or value.get("error_type") or value, is_error=True)
 
 
 def langgraph_command(value: Any) -> CallResult | None:
-    """A step's orders to LangGraph, `{"update": {"messages": [...]}, "goto"}`: the last message is the result."""
+    """Unwrap a LangGraph command, `{"update": {"messages": [...]}, "goto"}`. The last message is the result."""
     if not isinstance(value, dict) or not {"update", "goto"} <= set(value):
         return None
     update = value["update"]
-    said = update.get("messages") if isinstance(update, dict) else None
-    return _unwrap_inner(said[-1]) if isinstance(said, list) and said else None
+    messages = update.get("messages") if isinstance(update, dict) else None
+    return _unwrap_inner(messages[-1]) if isinstance(messages, list) and messages else None
 
 
 def langchain_output(value: Any) -> CallResult | None:
-    """Any of the above inside `{"output": ...}`, as LangChain's callbacks hand it out."""
+    """Unwrap any of the above inside `{"output": ...}`, which LangChain's callbacks write."""
     if not isinstance(value, dict) or "output" not in value or not set(value) <= {"output", "kwargs", "tags"}:
         return None
     return _unwrap_inner(value["output"])
 
 
 def flagged_result(value: Any) -> CallResult | None:
-    """A result beside its flag: `{"result": ..., "is_error": true}`."""
+    """Unwrap a result with an error flag: `{"result": ..., "is_error": true}`."""
     if not _has_only_keys(value, "result", "is_error", "isError") or "result" not in value:
         return None
     inner = unwrap_result(value["result"])
@@ -287,7 +286,7 @@ def flagged_result(value: Any) -> CallResult | None:
 
 
 def keyed_result(key: str) -> ResultOpener:
-    """The envelope that is a dictionary with this one key: `{"result": ...}`."""
+    """Return the opener of a dictionary with this one key: `{"result": ...}`."""
 
     def single(value: Any) -> CallResult | None:
         return unwrap_result(value[key]) if _has_only_keys(value, key) and value else None
@@ -307,18 +306,18 @@ RESULT_OPENERS: tuple[ResultOpener, ...] = (
     langgraph_command,
     langchain_output,
 )
-"""The envelopes around results whose shape nothing else has."""
+"""The openers of results that apply to all conventions, because the shapes are unique."""
 _RESULT_MARKER_KEYS = frozenset(
     {"lc", "data", "tool_call_id", "call_id", "raw_output", "toolUseId", "content", "response_type", "update", "output"}
 )
-"""Of these keys, each of the envelopes above that is a dictionary has one."""
+"""Each envelope of `RESULT_OPENERS` that is a dictionary has one of these keys."""
 
 
-# What several notations share.
+# Helpers that several notations share.
 
 
 def constructor_fields(value: Any) -> Mapping[str, Any] | None:
-    """The fields of an object that LangChain serialized, as a `Constructed`; `None` for anything else."""
+    """Return the fields of an object that LangChain serialized, as a `ReprObject`; `None` for any other value."""
     if not isinstance(value, dict) or value.get("lc") is None or value.get("type") != "constructor":
         return None
     path, fields = value.get("id"), value.get("kwargs")
@@ -327,34 +326,34 @@ def constructor_fields(value: Any) -> Mapping[str, Any] | None:
 
 
 def content_blocks_text(value: Any) -> str | None:
-    """The text of a list of content blocks; `None` for any other value, and where a block is not text."""
+    """Return the text of a list of text blocks; `None` for any other value, and if one block is not text."""
     if not isinstance(value, list) or not value:
         return None
-    said = [block.get("text") for block in value if isinstance(block, dict) and block.get("type") == "text"]
-    if len(said) != len(value) or not all(isinstance(text, str) for text in said):
+    texts = [block.get("text") for block in value if isinstance(block, dict) and block.get("type") == "text"]
+    if len(texts) != len(value) or not all(isinstance(text, str) for text in texts):
         return None
-    return "\n".join(text for text in said if text is not None)
+    return "\n".join(text for text in texts if text is not None)
 
 
 def reports_failure(value: Mapping[str, Any]) -> bool:
-    """Whether a result says of itself that it is an error."""
+    """Whether a result has an error flag or an error status."""
     flag = value.get("is_error", value.get("isError"))
     return flag is True or str(flag).lower() == "true" or value.get("status") in ("error", "failed")
 
 
 _MESSAGE_REPR = ("content=", "ToolMessage(", "ToolOutput(", "FunctionExecutionResult(")
-"""How the texts begin that show a result's message instead of serializing it."""
+"""The first characters of a result message written with `repr` or `str`."""
 
 
 def _unwrap_inner(value: Any) -> CallResult | None:
-    """The result in what is left when an outer envelope is open, if that is an envelope as well."""
+    """Unwrap the content of an outer envelope; `None` if it is not an envelope, too."""
     read = plain_value(value)
     opened = unwrap_result(read)
     return opened if opened.value is not read else None
 
 
 def _has_only_keys(value: Any, *keys: str) -> bool:
-    """Whether a value is a dictionary that has no other keys."""
+    """Whether a value is a dictionary without other keys than these."""
     return isinstance(value, dict) and set(value) <= set(keys)
 
 

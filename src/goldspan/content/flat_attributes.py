@@ -1,4 +1,4 @@
-"""Attributes with numbers in their names, such as `llm.input_messages.0.message.role`, put back into lists."""
+"""Rebuilds lists from numbered attributes, such as `llm.input_messages.0.message.role`."""
 
 from __future__ import annotations
 
@@ -10,40 +10,38 @@ from typing import Any
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _MAX_PATH_DEPTH = 12
-"""Steps of a path; the longest seen in the wild has seven."""
+"""Steps of a path. The longest in recorded exports has seven."""
 _MAX_CACHED_PATHS = 64
-"""Paths of an item whose shape is remembered."""
+"""The most paths of an item whose shape is cached."""
 
 FlatItem = dict[str, Any]
-"""One item: what stands at each path below its number, such as `message.role`."""
+"""One item: its values by their paths below the number, such as `message.role`."""
 
 
 def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """The items of `{prefix}.{number}.{path}` in the order of their numbers, each with its path as nested dictionaries.
+    """Return the items of `{prefix}.{number}.{path}` in the order of their numbers, as nested dictionaries.
 
-    Numbers further down the path make lists as well.
+    Numbers further down the path become lists.
     """
     return list(map(nest_item, flat_items(attributes, prefix)))
 
 
 def flat_items(attributes: Mapping[str, Any], prefix: str) -> list[FlatItem]:
-    """The same items, not nested yet: so they can be told apart without that work."""
-    names = getattr(
-        attributes, "names", None
-    )  # where it is known already, and one object for all spans that have these
+    """Return the same items without nesting, so that they can be compared cheaply."""
+    names = getattr(attributes, "names", None)  # one shared frozenset for all spans with these attributes
     places = _item_paths(frozenset(attributes) if names is None else names, prefix)
     return [{path: attributes.get(key) for path, key in item} for item in places]
 
 
 def nest_item(item: FlatItem) -> Any:
-    """An item as nested dictionaries and lists. Where two paths contradict each other, the first in sorting counts."""
+    """Return an item as nested dictionaries and lists. Of two conflicting paths, the first in sort order is used."""
     paths = tuple(sorted(item))
     return _fill_shape(_cached_shape(paths) if len(paths) <= _MAX_CACHED_PATHS else _build_shape(paths), item)
 
 
 @lru_cache(maxsize=1024)
 def _item_paths(names: frozenset[str], prefix: str) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """For each item, its paths and the attributes that stand there. Most attributes of a span are none of these."""
+    """Return the paths of each item, with the attributes that hold their values."""
     items: dict[int, dict[str, str]] = {}
     for key in sorted(names):
         if key.startswith(prefix) and (place := _split_number(key, prefix)) is not None:
@@ -54,9 +52,9 @@ def _item_paths(names: frozenset[str], prefix: str) -> tuple[tuple[tuple[str, st
 
 @lru_cache(maxsize=8192)
 def _split_number(key: str, prefix: str) -> tuple[int, str] | None:
-    """The number and the path below it; `None` where no number follows the prefix.
+    """Return the number and the path below it; `None` if no number follows the prefix.
 
-    The names of attributes are repeated from span to span, and so are the shapes of items.
+    Cached, because attribute names repeat from span to span.
     """
     begin, *steps = key[len(prefix) :].split(".", 2)
     if begin or not steps or not _NUMBER.fullmatch(steps[0]):
@@ -73,15 +71,15 @@ def _fill_shape(shape: Any, item: FlatItem) -> Any:
 
 
 class _MappingLevel(dict[Any, Any]):
-    """What stands below one step of a path."""
+    """The values below one step of a path."""
 
 
 class _ListLevel(_MappingLevel):
-    """A level whose steps are numbers."""
+    """The values below a step whose next steps are numbers."""
 
 
 def _build_shape(paths: tuple[str, ...]) -> Any:
-    """An item with the path of each value in the place of that value."""
+    """Return the nested form of an item, with the path of each value in place of the value."""
     whole = _MappingLevel()
     for path in paths:
         steps = path.split(".", _MAX_PATH_DEPTH - 2) if path else ()
@@ -93,7 +91,7 @@ _cached_shape = lru_cache(maxsize=1024)(_build_shape)
 
 
 def _set_path(level: _MappingLevel, path: tuple[str | int, ...], value: str) -> None:
-    """Set a value at its path, unless others say that there is no such path."""
+    """Set a value at its path, unless an earlier path conflicts with it."""
     for step, following in pairwise(path):
         below = level.get(step)
         if below is None:

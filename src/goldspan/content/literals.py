@@ -1,4 +1,4 @@
-"""Texts that denote values: JSON, JSON inside JSON, and what Python's `repr` writes."""
+"""Parses text that holds a value: JSON, JSON inside JSON, and the output of Python's `repr`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from goldspan.model import ABSENT
 
 
 class ReprObject(dict[str, Any]):
-    """An object as its `repr` shows it: its fields, and the name of its type.
+    """The fields of an object, parsed from its `repr`, and the name of its type.
 
-    Fields without a name stand under `args`.
+    Fields without a name are in the list `args`.
     """
 
     __slots__ = ("type_name",)
@@ -23,11 +23,11 @@ class ReprObject(dict[str, Any]):
     def __init__(self, type_name: str, fields: Mapping[str, Any]) -> None:
         super().__init__(fields)
         self.type_name = type_name
-        """Without its module; empty where the text gives the fields alone."""
+        """Without its module. Empty if the text has only the fields."""
 
 
 def plain_object(type_name: str, items: list[Any], pairs: Iterable[tuple[str, Any]]) -> Any:
-    """An object's plain value where its type has one, else its fields."""
+    """Return the plain value of an object, if its type has one, else its fields."""
     fields = dict(pairs)
     make = _PLAIN_TYPES.get(type_name)
     if make is not None:
@@ -92,16 +92,16 @@ _PLAIN_TYPES: dict[str, Callable[..., Any]] = {
 
 
 MAX_DEPTH = 200
-"""Levels: what is nested deeper could not be compared or written again without exhausting the stack."""
+"""Levels of nesting that are parsed. Comparing or writing deeper values would exhaust the stack."""
 _MAX_REPR_CHARS = 1_000_000
-"""Characters: more than any value that somebody would want to see."""
+"""The longest `repr` that is parsed, in characters."""
 BRACKETS = frozenset("[{(")
 
 
 def parse_object(text: str, *, is_truncated: bool = False) -> ReprObject | None:
-    """The object that a text shows, as `Type(field=value)` or as `field=value field=value`; `None` if it shows none.
+    """Parse an object written as `Type(field=value)` or `field=value field=value`; return `None` for any other text.
 
-    With `cut_off`, a text that ends in the middle gives the fields that are complete.
+    If `is_truncated`, return the fields that are complete.
     """
     stripped = text.strip()
     if not (_NAMED.match(stripped) or _FIELD.match(stripped)):
@@ -111,7 +111,7 @@ def parse_object(text: str, *, is_truncated: bool = False) -> ReprObject | None:
 
 
 def parse_repr(text: str, *, is_truncated: bool = False) -> Any:
-    """The value a text denotes in the notation of `repr`, else `ABSENT`."""
+    """Return the value of a text that `repr` wrote, else `ABSENT`."""
     if len(text) > _MAX_REPR_CHARS:
         return ABSENT
     outermost = _Level("", None if text[0] in BRACKETS or _NAMED.match(text) else "")
@@ -124,7 +124,7 @@ def parse_repr(text: str, *, is_truncated: bool = False) -> Any:
             if held is not None:
                 _apply_token(held, levels)
             held = token
-        # What a text that was cut off ends in may be the beginning of a longer name or number.
+        # The last token of a truncated text may be the start of a longer name or number.
         if held is not None and not (is_truncated and len(levels) > 1 and held.lastgroup in ("name", "number")):
             _apply_token(held, levels)
         if len(levels) > 1 and not is_truncated:
@@ -168,18 +168,18 @@ _CLOSING = {"[": "]", "{": "}", "(": ")"}
 
 
 class _InvalidReprError(Exception):
-    """The text is not what `repr` writes."""
+    """The text is not the output of `repr`."""
 
 
 class _Level:
-    """What stands between one pair of brackets, as far as it has been read."""
+    """The content of one pair of brackets while it is parsed."""
 
     __slots__ = ("commas", "expects_value", "items", "key", "opening", "pairs", "type_name")
 
     def __init__(self, opening: str, type_name: str | None = None) -> None:
         self.opening = opening
         self.type_name = type_name
-        """Of the object whose fields these are; `None`: brackets of their own."""
+        """The type of the object whose fields these are. `None`: a plain list, tuple, set or dictionary."""
         self.items: list[Any] = []
         self.pairs: list[tuple[Any, Any]] = []
         self.key: Any = ABSENT
@@ -198,7 +198,7 @@ class _Level:
         self.expects_value = False
 
     def begin_field(self, name: str) -> None:
-        # Fields outside brackets have nothing but a space between them.
+        # Only a space separates fields outside brackets.
         if self.type_name is None or self.key is not ABSENT or not (self.expects_value or not self.opening):
             raise _InvalidReprError
         self.key, self.expects_value = name, True
@@ -232,7 +232,7 @@ class _Level:
 
 
 def _apply_token(token: re.Match[str], levels: list[_Level]) -> None:
-    """Let one token take effect."""
+    """Apply one token to the levels."""
     kind, written, level = token.lastgroup, token[0], levels[-1]
     if kind == "space":
         return
@@ -260,7 +260,7 @@ def _reject_token(written: str, level: _Level) -> Any:
 
 
 def _parse_strings(written: str, level: _Level) -> Any:
-    """One text, or several side by side, as `pprint` breaks long ones."""
+    """Parse one string literal, or several adjacent ones, which `pprint` writes for long strings."""
     if "\\" not in written and written.count(written[0]) == 2 and written[0] != "b":
         return written[1:-1]
     parts = [_parse_string(literal[0]) for literal in _ONE_LITERAL.finditer(written)]
@@ -305,7 +305,7 @@ def _parse_number(written: str, level: _Level) -> Any:
 
 
 def _parse_name(written: str, level: _Level) -> Any:
-    """A constant, or a name that some object shows as a field's value, such as a time zone's."""
+    """Parse a constant, or a name that an object shows as the value of a field, such as a time zone."""
     if written in _CONSTANTS:
         return _CONSTANTS[written]
     if level.type_name is None:
@@ -314,13 +314,13 @@ def _parse_name(written: str, level: _Level) -> Any:
 
 
 def _parse_enum_member(written: str, level: _Level) -> Any:
-    """The value of an enumeration's member: `<Role.USER: 'user'>`."""
+    """Return the value of an enumeration member: `<Role.USER: 'user'>`."""
     value = written[1:-1].partition(":")[2].strip()
     return _parse_number(value, level) if value[-1].isdecimal() else _parse_strings(value, level)
 
 
 def _parse_opaque(written: str, level: _Level) -> Any:
-    """An object that shows nothing of itself stays the text it is: `<Context object at 0x7f13>`."""
+    """Return the text of an object that shows no fields: `<Context object at 0x7f13>`."""
     if not _OPAQUE.match(written):
         raise _InvalidReprError
     return written
@@ -336,7 +336,7 @@ _SCALARS: dict[str, Callable[[str, _Level], Any]] = {
 
 
 def _parse_type_name(dotted: str) -> str:
-    """The name of a type. A function's name is none: `print(1)` in a text is no value."""
+    """Return the name of a type. Rejects function names: `print(1)` in a text is not a value."""
     name = dotted.rpartition(".")[2]
     if has_plain_value(name) or name.lstrip("_")[:1].isupper():
         return name
@@ -344,23 +344,23 @@ def _parse_type_name(dotted: str) -> str:
 
 
 _MAX_JSON_NESTING = 3
-"""How often a text may be JSON again. Seen in the wild: twice."""
+"""Levels of JSON inside JSON that are parsed. Recorded exports have at most two."""
 
 
 def plain_value(value: Any) -> Any:
-    """A value as written, with JSON and Python notation read; any other text stays text."""
+    """Parse a text in JSON or Python notation. Return any other text, and any other value, unchanged."""
     if not isinstance(value, str):
         if not isinstance(value, bytes):
             return value
         value = value.decode("utf-8", "replace")
     begin = value[:1]
     if begin not in _LITERAL_STARTS and not begin.isspace():
-        return value  # words, as most texts are: not worth a closer look
+        return value  # most texts are prose; this check is cheap
     if begin == "{" and len(value) <= MAX_DEPTH and (read := _parse_json(value)) is not ABSENT:
-        return read  # as most arguments are: in one go
+        return read  # the shape of most arguments
     read = parse_literal(value)
     levels = 1
-    # A quoted text that holds brackets was written twice; the one that holds `42` is a text that says so.
+    # A quoted text with brackets was encoded twice. A quoted `42` is a text.
     while isinstance(read, str) and levels < _MAX_JSON_NESTING and read.lstrip()[:1] in _QUOTED_STARTS:
         inner = parse_literal(read)
         if inner is ABSENT:
@@ -370,7 +370,7 @@ def plain_value(value: Any) -> Any:
 
 
 def parse_literal(text: str) -> Any:
-    """The value that a text denotes in JSON or, if it is in brackets, in Python; `ABSENT` where it denotes none."""
+    """Return the value of a text in JSON or, if it is in brackets, in Python notation; else `ABSENT`."""
     stripped = text.strip()
     begin = stripped[:1]
     if begin in BRACKETS:
@@ -383,7 +383,7 @@ def parse_literal(text: str) -> Any:
 
 
 def parse_json_list(text: str) -> list[Any] | None:
-    """The items of a list in JSON; `None` for anything else."""
+    """Return the items of a JSON list; `None` for any other text."""
     stripped = text.strip()
     read = _parse_json(stripped) if stripped[:1] == "[" and not _exceeds_max_depth(stripped) else None
     return read if isinstance(read, list) else None
@@ -399,14 +399,14 @@ def _parse_json(text: str) -> Any:
 
 _JSON = json.JSONDecoder()
 _LITERAL_STARTS = frozenset('[{("-0123456789tfnNI')
-"""What a text begins with that is JSON or, in brackets, Python."""
+"""The first characters of JSON and of Python literals in brackets."""
 _QUOTED_STARTS = frozenset('[{("')
 _SCALAR = re.compile(r"true|false|null|NaN|-?Infinity|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _BRACKET = re.compile(r"[\[\](){}]")
 
 
 def _exceeds_max_depth(text: str) -> bool:
-    """Whether brackets are nested beyond what can be handled; those inside quoted text count too, which is no harm."""
+    """Whether brackets are nested deeper than `MAX_DEPTH`. Brackets inside quoted text count, too."""
     if len(text) <= MAX_DEPTH or text.count("{") + text.count("[") + text.count("(") <= MAX_DEPTH:
         return False
     depth = 0

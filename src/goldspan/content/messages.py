@@ -1,8 +1,8 @@
-"""Model messages in the notations of several conventions, read into one.
+"""Decodes model messages in every notation, and caches histories that turns repeat.
 
-They come as JSON lists of messages (OpenTelemetry GenAI, OpenAI's chat and responses, Anthropic, Gemini, Bedrock,
-the AI SDK, LangChain, pydantic-ai), flattened into numbered attributes (`llm.input_messages.0.message.role`), as the
-bodies of log events, and as the `repr` of Python objects.
+Instrumentations write JSON lists of messages (OpenTelemetry GenAI, OpenAI's chat and responses, Anthropic, Gemini,
+Bedrock, the AI SDK, LangChain, pydantic-ai), numbered attributes (`llm.input_messages.0.message.role`), bodies of log
+events, and the `repr` of Python objects.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from goldspan.content.parts import Message, Messages, ToolResult
 from goldspan.model import ABSENT
 
 _MAX_HISTORIES = 8
-"""Histories that are kept; hardly ever do more of them grow at the same time."""
+"""Histories that are cached. Few programs extend more at the same time."""
 _MAX_HISTORY_CHARS = 1_000_000
-"""Characters of one that is kept."""
+"""The longest history that is cached, in characters."""
 _JSON_WHITESPACE = " \t\n\r"
-"""What may stand between the parts of JSON."""
+"""The whitespace that JSON allows between tokens."""
 
 
 class _HistoryCache:
-    """The histories that were read last, the latest first."""
+    """The most recently decoded histories, the latest first."""
 
     __slots__ = ("lists", "texts")
 
     def __init__(self) -> None:
         self.texts: list[tuple[str, Messages]] = []
-        """JSON without the closing bracket, and the messages in it."""
+        """JSON without the closing bracket, and its messages."""
         self.lists: list[tuple[str, Sequence[Any], Messages]] = []
-        """What the items are, the items, and the message that each of them is."""
+        """The kind of the items, the items, and their messages."""
 
 
 _active_cache: ContextVar[_HistoryCache | None] = ContextVar("goldspan_histories", default=None)
@@ -43,7 +43,7 @@ _active_cache: ContextVar[_HistoryCache | None] = ContextVar("goldspan_histories
 
 @contextmanager
 def cache_histories() -> Iterator[None]:
-    """Within this, and in this thread or task alone, the histories that were read last are kept."""
+    """Cache the most recently decoded histories within the block, for this thread or task only."""
     token = _active_cache.set(_HistoryCache())
     try:
         yield
@@ -52,9 +52,9 @@ def cache_histories() -> Iterator[None]:
 
 
 def decode_text_incrementally(text: str, messages_of: Callable[[Iterable[Any]], Messages]) -> Messages | None:
-    """The messages in a JSON list, of which only those are read that no known history has; `None`: it is no such list.
+    """Return the messages in a JSON list and decode only those that no cached history has; `None` for any other text.
 
-    What `messages_of` makes of an item must not depend on the items around it.
+    `messages_of` must decode each item independently of the others.
     """
     if text[:1] != "[":
         return None
@@ -84,7 +84,7 @@ def decode_text_incrementally(text: str, messages_of: Callable[[Iterable[Any]], 
 def decode_items_incrementally(
     items: Sequence[Any], message_of: Callable[[Any], Message], *, kind: str = ""
 ) -> Messages:
-    """One message an item, of which only those are read that no known history of items of that kind has."""
+    """Return one message per item and decode only those that no cached history of this kind has."""
     kept = _active_cache.get()
     if kept is None or not items:
         return tuple(map(message_of, items))
@@ -102,27 +102,24 @@ def decode_items_incrementally(
 
 
 def from_json(raw: Any) -> Messages:
-    """Messages from a JSON text or a structured value; anything that is not a list of messages gives none.
+    """Return the messages in a JSON text or a structured value; none if it is not a list of messages.
 
-    What a provider puts around its messages (`choices`, `candidates`, `output` ...) is opened.
+    The objects that providers put around messages (`choices`, `candidates`, `output` ...) are unwrapped.
     """
     known = decode_text_incrementally(raw, _decode_list) if isinstance(raw, str) else None
     return _decode_list(plain_value(raw)) if known is None else known
 
 
 def may_contain_calls(text: str) -> bool:
-    """Whether messages as text may hold a tool call or the answer to one. `False` is certain.
-
-    On texts of some thousand characters without any, this takes as long as reading them.
-    """
-    said = text.lower()
-    # One of these is in every notation of a call; they may be in other words as well, which only costs the reading.
-    # Written out, since a loop over them takes twice as long, and each text of a model comes by here.
-    return "tool" in said or "call" in said or "arg" in said or "input" in said or "function" in said
+    """Whether messages as text may contain a tool call or a tool result. `False` is certain."""
+    folded = text.lower()
+    # Every notation of a call contains one of these words. A word in prose only costs the decoding.
+    # Not a loop, which takes twice as long: this runs on every text of a model.
+    return "tool" in folded or "call" in folded or "arg" in folded or "input" in folded or "function" in folded
 
 
 def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Messages:
-    """Messages flattened into attributes `{prefix}.{number}.{inner}.{field}`, in the order of their numbers."""
+    """Return the messages in attributes `{prefix}.{number}.{inner}.{field}`, in the order of their numbers."""
     items = flat_items(attributes, prefix)
     return decode_items_incrementally(
         items, lambda item: _decode_message(_message_fields(nest_item(item), inner)), kind=inner
@@ -130,14 +127,14 @@ def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Me
 
 
 def from_event(name: str, body: Any) -> Messages:
-    """The message in a log event of the GenAI conventions: `gen_ai.user.message`, `gen_ai.choice` and so on."""
+    """Return the message in a log event of the GenAI conventions: `gen_ai.user.message`, `gen_ai.choice` and so on."""
     read = plain_value(body) if not isinstance(body, str) or body.lstrip().startswith("{") else body
     item = read if isinstance(read, dict) else {"content": read}
     return from_json({**item, _EVENT: name})
 
 
 def certain_messages(value: Any) -> Messages:
-    """The messages that a value certainly is, alone or in a list; none for values that only look alike."""
+    """Return the messages in a value that is certainly a message or a list of messages; else none."""
     items = list(_items(value, (), _MAX_NESTING))
     return tuple(map(_decode_message, items)) if any(map(_is_message, items)) else ()
 
@@ -149,14 +146,14 @@ def _decode_list(value: Any) -> Messages:
 
 
 _MAX_NESTING = 6
-"""Levels of lists and holders around messages."""
+"""Levels of lists and wrapping objects around messages that are unwrapped."""
 _EVENT = "event.name"
 _HOLDERS = (
     *("messages", "choices", "generations", "candidates", "contents", "all_messages", "chat_history"),
     *("inputs", "input", "outputs", "output", "update", "response", "request", "result"),
 )
 _PYTHON_CALL_KEYS = {"args", "kwargs"}
-"""How decorators write what a function was given, such as one that asks a model."""
+"""The keys of recorded function arguments, for example of a function that calls a model."""
 _CONTENT = ("parts", "contents", "content", "blocks", "text")
 _ROLES = {
     **dict.fromkeys(("user", "human"), "user"),
@@ -176,9 +173,9 @@ _ROLE_BY_CLASS = {
 
 
 def _items(value: Any, holders: tuple[str, ...], levels: int) -> Iterator[Mapping[str, Any]]:
-    """The dictionaries that are messages, out of the lists and holders around them."""
+    """Yield the dictionaries that are messages from the lists and objects around them."""
     if isinstance(value, str):
-        # Inside a list: JSON text, or what `repr` or `str` made of a message.
+        # Inside a list: JSON text, or the `repr` or `str` of a message.
         value = parse_object(value) or (plain_value(value) if value.lstrip().startswith("{") else None)
     if isinstance(value, (list, tuple)) and levels:
         for item in value:
@@ -188,7 +185,7 @@ def _items(value: Any, holders: tuple[str, ...], levels: int) -> Iterator[Mappin
 
 
 def _is_plain_message(item: Mapping[str, Any]) -> bool:
-    """Whether a dictionary is a message with nothing around it: most are, and this is the quickest way to know."""
+    """Whether a dictionary is a message that needs no unwrapping. A cheap check that most messages pass."""
     role = item.get("role")
     return (
         isinstance(role, str)
@@ -200,11 +197,11 @@ def _is_plain_message(item: Mapping[str, Any]) -> bool:
 
 
 _WRAPPER_KEYS = frozenset({"message", "data", "lc"})
-"""A message in one of LangChain's envelopes, or in another message, has one of these."""
+"""A message in a LangChain envelope or in another message has one of these keys."""
 
 
 def _unwrap_holders(item: Mapping[str, Any], holders: tuple[str, ...], levels: int) -> Iterator[Mapping[str, Any]]:
-    """A message, or what is held by an item that is none."""
+    """Yield the item if it is a message, else the messages inside it."""
     for key in ("message", "content"):
         inner = item.get(key)
         if isinstance(inner, dict) and (key == "message" or "parts" in inner):
@@ -224,7 +221,7 @@ def _unwrap_holders(item: Mapping[str, Any], holders: tuple[str, ...], levels: i
 
 
 def _unwrap_langchain(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message's own fields: LangChain serializes it as a constructor, or as `{"type", "data"}`."""
+    """Return the fields of a message that LangChain serialized as a constructor or as `{"type", "data"}`."""
     fields = envelopes.constructor_fields(item)
     if fields is not None:
         return fields
@@ -235,7 +232,7 @@ def _unwrap_langchain(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_message(item: Mapping[str, Any]) -> bool:
-    """Whether a dictionary is certainly a message, or an item of OpenAI's responses that stands for one."""
+    """Whether a dictionary is certainly a message, or an item of OpenAI's responses that acts as one."""
     if _role(item) in _KNOWN_ROLES and not _CONTENT_KEYS.isdisjoint(item):
         return True
     kind = item.get("type")
@@ -247,7 +244,7 @@ _CONTENT_KEYS = frozenset({*_CONTENT, "tool_calls"})
 
 
 def _role(item: Mapping[str, Any]) -> str:
-    """Who speaks; empty where the item does not say. A role that is not known stays as it is."""
+    """Return the role of a message; empty if the item states none. An unknown role is returned unchanged."""
     role = item.get("role")
     if isinstance(role, str) and role:
         return _ROLES.get(role) or _ROLES.get(role.lower(), role)
@@ -262,14 +259,14 @@ def _role(item: Mapping[str, Any]) -> str:
     return _role_from_repr(item) if isinstance(item, ReprObject) else ""
 
 
-def _pydantic_ai_request_role(asked: list[Any]) -> str:
-    """Who speaks in a request of pydantic-ai, which gathers system prompts, user prompts and results in one message."""
-    kinds = {part.get("part_kind") for part in asked if isinstance(part, dict)}
+def _pydantic_ai_request_role(content: list[Any]) -> str:
+    """Return the role of a request of pydantic-ai, which may contain system prompts, user prompts and results."""
+    kinds = {part.get("part_kind") for part in content if isinstance(part, dict)}
     return "user" if "user-prompt" in kinds else "tool" if kinds & {"tool-return", "retry-prompt"} else "system"
 
 
 def _role_from_repr(item: ReprObject) -> str:
-    """Who speaks in a message that is shown by `repr`: its class tells, or autogen's `source`."""
+    """Return the role of a message parsed from a `repr`, by its class or by autogen's `source`."""
     name = item.type_name or str(item.get("type") or "")
     if name in _ROLE_BY_CLASS:
         return _ROLE_BY_CLASS[name]
@@ -278,7 +275,7 @@ def _role_from_repr(item: ReprObject) -> str:
     source = item.get("source")
     if isinstance(source, str):
         return _ROLES.get(source.lower(), "assistant")
-    # `str` of a LangChain message has no class; what only a tool or a model fills in tells them apart.
+    # The `str` of a LangChain message has no class. Some fields are set only by a tool or a model.
     if "additional_kwargs" not in item:
         return ""
     if item.get("tool_call_id"):
@@ -307,7 +304,7 @@ def _decode_message(item: Mapping[str, Any]) -> Message:
 
 
 def _role_from_content(gathered: parts.MessageContent) -> str:
-    """Who speaks, as far as what is said tells."""
+    """Return the role that the content implies; empty if none."""
     return "assistant" if gathered.tool_calls else "tool" if gathered.tool_results else ""
 
 
@@ -326,7 +323,7 @@ def _content_parts(item: Mapping[str, Any], role: str) -> Iterable[Any]:
 
 
 def _parse_content_blocks(written: str, *, only_text: bool) -> list[Any]:
-    """The content blocks in a text: some tracers write their list as JSON, others just text. None of words, or data."""
+    """Return the content blocks that a tracer wrote as JSON text; none for prose and for other data."""
     if not written.lstrip().startswith("[{"):
         return []
     read = plain_value(written)
@@ -336,7 +333,7 @@ def _parse_content_blocks(written: str, *, only_text: bool) -> list[Any]:
 
 
 def _sibling_calls(item: Mapping[str, Any], role: str) -> list[Mapping[str, Any]]:
-    """The calls beside a message's content, in the field that every provider but Anthropic and Google has for them."""
+    """Return the calls in the separate field that all providers except Anthropic and Google use."""
     listed = item.get("tool_calls") or item.get("toolCalls")
     if not listed and isinstance(extra := item.get("additional_kwargs"), dict):
         listed = extra.get("tool_calls")
@@ -357,19 +354,19 @@ _CALL_KEYS = frozenset({"tool_calls", "toolCalls", "additional_kwargs", "functio
 
 
 def _add_calls(calls: Iterable[Mapping[str, Any]], gathered: parts.MessageContent) -> None:
-    """Add the calls that stand beside a message's content, but those not that its content says already."""
-    said = [call for call in gathered.tool_calls if call.call_id is None]
+    """Add the calls beside a message's content, except those that the content contains already."""
+    known = [call for call in gathered.tool_calls if call.call_id is None]
     for call in calls:
         inner = call.get("tool_call")
-        asked = parts.parse_call(inner if isinstance(inner, dict) else call)
-        if said and asked in said:
-            said.remove(asked)
+        requested = parts.parse_call(inner if isinstance(inner, dict) else call)
+        if known and requested in known:
+            known.remove(requested)
         else:
-            gathered.add_call(asked)
+            gathered.add_call(requested)
 
 
 def _message_result(item: Mapping[str, Any], gathered: parts.MessageContent) -> ToolResult | None:
-    """The result that a message of a tool is as a whole."""
+    """Return the tool result that a whole message represents, or `None`."""
     extra = item.get("additional_kwargs")
     call_id = parts.first_id(item, _RESULT_ID_FIELDS)
     if call_id is None and _role(item) != "tool":
@@ -388,7 +385,7 @@ _RESULT_ID_FIELD_SET = frozenset(_RESULT_ID_FIELDS)
 
 
 def _message_fields(item: Any, inner: str) -> Mapping[str, Any]:
-    """One message's fields, without the wrapping names that flattening puts around each level."""
+    """Return the fields of one message without the key that flattening adds at each level."""
     if not isinstance(item, dict):
         return {}
     message = item.get(inner) if inner else item
@@ -396,7 +393,7 @@ def _message_fields(item: Any, inner: str) -> Mapping[str, Any]:
         message = {}
     if isinstance(message.get("contents"), list):
         message = {**message, "contents": [_flatten_block(block) for block in message["contents"]]}
-    # autogen's results stand beside the message, as JSON.
+    # autogen writes results as JSON beside the message.
     results = item.get("function")
     if isinstance(results, list) and message.get("role") == "function":
         answers = (read for read in map(plain_value, results) if isinstance(read, dict))

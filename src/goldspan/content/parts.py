@@ -1,7 +1,7 @@
-"""The parts of a model message, in every notation: texts, calls that the model asks for, and results handed back.
+"""Defines messages, calls and tool results, and parses the parts of a message in every notation.
 
-A part is known by its `type`, by the one key that Gemini, Bedrock and Genkit use instead, or by the name of its class.
-Anything else (reasoning, images, citations) says nothing here.
+A part is identified by its `type`, by the key that Gemini, Bedrock and Genkit use instead, or by its class name. Other
+parts (reasoning, images, citations) are ignored.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from goldspan.model import ABSENT, ToolKind
 
 
 class RequestedCall(NamedTuple):
-    """A tool call as a model asked for it in a message."""
+    """A tool call that a model requested in a message."""
 
     name: str
     arguments: Any = ABSENT
-    """As written: text, or structured values."""
+    """As written: text or structured values."""
     call_id: str | None = None
     kind: ToolKind = "tool"
-    """`hosted` where the message says that the provider runs the tool."""
+    """`hosted` if the message states that the provider runs the tool."""
     result: Any = ABSENT
-    """Of a hosted call, whose result stands in the same message."""
+    """The result of a hosted call, which is in the same message."""
     error: str | None = None
-    """Of a hosted call: what went wrong."""
+    """The error of a hosted call."""
     server: str | None = None
-    """The MCP server that owns the tool, where the message names it."""
+    """The MCP server that owns the tool, if the message names it."""
 
 
 class ToolResult(NamedTuple):
-    """The result of a tool call as it was handed back to the model."""
+    """The result of a tool call that was returned to the model."""
 
     call_id: str | None
     result: Any = None
@@ -50,7 +50,7 @@ class Message(NamedTuple):
 
     @property
     def is_from_user(self) -> bool:
-        """Whether a person wrote it, recorded or not: some clients hand tool results back under the user's role."""
+        """Whether the user wrote the message. Some clients return tool results under the user's role."""
         return self.role == "user" and (bool(self.text) or not self.tool_results)
 
 
@@ -58,18 +58,18 @@ Messages = tuple[Message, ...]
 
 
 class MessageContent:
-    """What the parts of one message say."""
+    """Collects the content of the parts of one message."""
 
     __slots__ = ("texts", "tool_calls", "tool_results")
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without content."""
         self.texts: list[str] = []
         self.tool_calls: list[RequestedCall] = []
         self.tool_results: list[ToolResult] = []
 
     def add_call(self, call: RequestedCall | None) -> None:
-        """Add a call, unless the same message says it twice (in `tool_calls` and again in `content`)."""
+        """Add a call, unless the message contains it already (in `tool_calls` and again in `content`)."""
         if call is None:
             return
         if (
@@ -81,7 +81,7 @@ class MessageContent:
         self.tool_calls.append(call)
 
     def add_hosted_result(self, answer: ToolResult) -> None:
-        """Give a hosted call its result, where the call stands in the same message; else keep it as an answer."""
+        """Attach a result to the hosted call in the same message; without such a call, add it as a tool result."""
         for place, call in enumerate(self.tool_calls):
             if call.call_id == answer.call_id and call.kind == "hosted":
                 error = envelopes.to_text(answer.result) if answer.is_error else None
@@ -91,7 +91,7 @@ class MessageContent:
 
 
 def add_part(part: Any, into: MessageContent) -> None:
-    """Add what a part says to what its message says."""
+    """Add the content of a part to its message."""
     if isinstance(part, dict):
         kind = part.get("type")
         handle = _HANDLERS.get(kind if isinstance(kind, str) and kind in _HANDLERS else part_kind(part))
@@ -102,7 +102,7 @@ def add_part(part: Any, into: MessageContent) -> None:
 
 
 def part_kind(part: Mapping[str, Any]) -> str:
-    """What a part is: its type in the spelling of `_HANDLERS`, or nothing where it is not known."""
+    """Return the kind of a part as a key of `_HANDLERS`; empty if unknown."""
     kind = part.get("type") or part.get("part_kind")
     if isinstance(kind, str):
         if kind in _HANDLERS:
@@ -123,7 +123,7 @@ def part_kind(part: Mapping[str, Any]) -> str:
 
 
 def is_content_block(item: Any) -> bool:
-    """Whether an item of a list is certainly a part of a message, and no value that a person or a tool wrote."""
+    """Whether an item of a list is certainly a part of a message, not a value that a person or a tool wrote."""
     if not isinstance(item, dict):
         return False
     if isinstance(item, ReprObject) and item.type_name in _KIND_BY_CLASS:
@@ -133,7 +133,7 @@ def is_content_block(item: Any) -> bool:
 
 
 def parse_call(call: Mapping[str, Any], *, kind: ToolKind = "tool") -> RequestedCall | None:
-    """The call that a dictionary asks for, in OpenAI's `function` or written plainly; `None` without a name."""
+    """Parse a requested call, inside OpenAI's `function` or at the top level; `None` if it has no name."""
     inner = call.get("function")
     if not isinstance(inner, dict):
         inner = call.get("custom")
@@ -142,30 +142,30 @@ def parse_call(call: Mapping[str, Any], *, kind: ToolKind = "tool") -> Requested
     name = _first_value(inner, _NAMES)
     if not isinstance(name, str) or not name:
         return None
-    made = RequestedCall(name, _first_value(inner, _ARGUMENTS, ABSENT), first_id(call, _CALL_ID_KEYS), kind)
-    return made if _PROVIDER_KEYS.isdisjoint(call) else _with_provider(call, made)
+    requested = RequestedCall(name, _first_value(inner, _ARGUMENTS, ABSENT), first_id(call, _CALL_ID_KEYS), kind)
+    return requested if _PROVIDER_KEYS.isdisjoint(call) else _with_provider(call, requested)
 
 
-def _with_provider(call: Mapping[str, Any], made: RequestedCall) -> RequestedCall:
-    """A call that says who runs the tool: the provider, or an MCP server."""
+def _with_provider(call: Mapping[str, Any], requested: RequestedCall) -> RequestedCall:
+    """Add the provider or the MCP server that runs the tool to a call."""
     if call.get("builtin") is True or call.get("providerExecuted") is True:
-        made = made._replace(kind="hosted")
+        requested = requested._replace(kind="hosted")
     server = call.get("server_label") or call.get("server_name")
-    return made._replace(server=server) if isinstance(server, str) and server else made
+    return requested._replace(server=server) if isinstance(server, str) and server else requested
 
 
 _PROVIDER_KEYS = frozenset({"builtin", "providerExecuted", "server_label", "server_name"})
 
 
 def parse_result(part: Mapping[str, Any], *, failed: bool = False) -> ToolResult:
-    """The result that a dictionary hands back."""
+    """Parse a tool result."""
     found = envelopes.unwrap_result(_first_value(part, _RESULTS), _vercel_output)
     is_error = failed or found.is_error or envelopes.reports_failure(part)
     return ToolResult(first_id(part, _RESULT_ID_KEYS) or found.call_id, found.value, is_error)
 
 
 def first_id(item: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
-    """The first of some ids that an item has."""
+    """Return the first id that an item has under one of the keys."""
     for key in keys:
         if key in item:
             found = item[key]
@@ -196,26 +196,26 @@ def _first_value(item: Mapping[str, Any], keys: tuple[str, ...], missing: Any = 
     return missing
 
 
-def _add_text(said: Any, into: MessageContent) -> None:
-    """Add a text; one that shows an object is the part that some instrumentation wrote with `repr`."""
-    if not isinstance(said, str) or not said:
+def _add_text(text: Any, into: MessageContent) -> None:
+    """Add a text. A text that shows an object is a part that an instrumentation wrote with `repr`."""
+    if not isinstance(text, str) or not text:
         return
-    shown = _parse_shown_parts(said) if said[-1] in _CLOSING else []
+    shown = _parse_shown_parts(text) if text[-1] in _CLOSING else []
     if not shown:
-        into.texts.append(said)
+        into.texts.append(text)
     for part in shown:
         add_part(part, into)
 
 
 _CLOSING = frozenset(")]")
-"""What a text ends in that shows an object, or a list of objects."""
+"""The last characters of a text that shows an object or a list of objects."""
 
 
-def _parse_shown_parts(said: str) -> list[Any]:
-    """The parts that a text shows as `Type(...)` or `[Type(...), ...]`; none for words."""
-    if said.partition("(")[0].removeprefix("[") not in _KIND_BY_CLASS:
+def _parse_shown_parts(text: str) -> list[Any]:
+    """Parse the parts in a text `Type(...)` or `[Type(...), ...]`; none for prose."""
+    if text.partition("(")[0].removeprefix("[") not in _KIND_BY_CLASS:
         return []
-    read = plain_value(said) if said.startswith("[") else parse_object(said)
+    read = plain_value(text) if text.startswith("[") else parse_object(text)
     parts = read if isinstance(read, list) else [read]
     return parts if all(isinstance(part, ReprObject) and is_content_block(part) for part in parts) else []
 
@@ -223,11 +223,11 @@ def _parse_shown_parts(said: str) -> list[Any]:
 def _add_text_part(part: Mapping[str, Any], into: MessageContent) -> None:
     if part.get("thought") is True:
         return
-    said = _first_value(part, _TEXT_KEYS)
-    if isinstance(said, str):
-        _add_text(said, into)
+    text = _first_value(part, _TEXT_KEYS)
+    if isinstance(text, str):
+        _add_text(text, into)
         return
-    for item in said if isinstance(said, list) else [said]:
+    for item in text if isinstance(text, list) else [text]:
         _add_text(item.get("text") if isinstance(item, dict) else item, into)
 
 
@@ -252,7 +252,7 @@ def _add_bedrock_result(part: Mapping[str, Any], into: MessageContent) -> None:
 
 
 def _add_retry_result(part: Mapping[str, Any], into: MessageContent) -> None:
-    """Pydantic-ai asks the model to try again: after a failed call if the tool is named, else after a bad answer."""
+    """Add the failed call that pydantic-ai asks the model to retry. Without a tool name, it is not about a call."""
     if part.get("tool_name"):
         into.tool_results.append(parse_result(part, failed=True))
 
@@ -260,7 +260,7 @@ def _add_retry_result(part: Mapping[str, Any], into: MessageContent) -> None:
 def _handle_nested(
     key: str, handle: Callable[[Mapping[str, Any], MessageContent], None]
 ) -> Callable[[Any, MessageContent], None]:
-    """Read the part that stands under one key of another."""
+    """Return a handler of parts that hold the actual part under one key."""
 
     def inner(part: Mapping[str, Any], into: MessageContent) -> None:
         found = part.get(key)
@@ -270,7 +270,7 @@ def _handle_nested(
 
 
 def _add_hosted_call(part: Mapping[str, Any], into: MessageContent) -> None:
-    """A call that the provider runs itself, of which the message often gives arguments and result at once."""
+    """Add a call that the provider runs. The message often holds its arguments and its result."""
     call = parse_call(part, kind="hosted")
     if call is None:
         kind = part_kind(part)
@@ -291,35 +291,35 @@ def _add_hosted_call(part: Mapping[str, Any], into: MessageContent) -> None:
 
 
 def _hosted_arguments(part: Mapping[str, Any]) -> Any:
-    """What a hosted tool was given: the whole of a generic call, or the fields that are known to be arguments."""
-    given = next((part[key] for key in ("arguments", "input", "action") if isinstance(part.get(key), dict)), None)
-    if given is not None:
-        return given
+    """Return the arguments of a hosted call: those of a generic call, or the fields that are known arguments."""
+    arguments = next((part[key] for key in ("arguments", "input", "action") if isinstance(part.get(key), dict)), None)
+    if arguments is not None:
+        return arguments
     found = {key: part[key] for key in _HOSTED_ARGUMENTS if part.get(key) is not None}
     return found or ABSENT
 
 
 def _add_hosted_result(part: Mapping[str, Any], into: MessageContent) -> None:
-    said = part.get("server_tool_call_response")
-    said = said if isinstance(said, dict) else part
-    found = envelopes.unwrap_result(_first_value(said, _RESULTS, said))
-    is_error = found.is_error or any(map(envelopes.reports_failure, (part, said))) or _is_error_type(found.value)
+    response = part.get("server_tool_call_response")
+    response = response if isinstance(response, dict) else part
+    found = envelopes.unwrap_result(_first_value(response, _RESULTS, response))
+    is_error = found.is_error or any(map(envelopes.reports_failure, (part, response))) or _is_error_type(found.value)
     into.add_hosted_result(ToolResult(first_id(part, _RESULT_ID_KEYS), found.value, is_error))
 
 
 def _is_error_type(value: Any) -> bool:
-    """Whether a result says by its type that it is none: `web_search_tool_result_error`."""
+    """Whether the type of a result is that of an error: `web_search_tool_result_error`."""
     kind = value.get("type") if isinstance(value, dict) else None
     return isinstance(kind, str) and kind.endswith("_error")
 
 
 def _vercel_output(value: Any) -> envelopes.CallResult | None:
-    """The AI SDK's result: `{"type": "json", "value": ...}`, with `error-text` or `error-json` where it failed."""
+    """Unwrap the AI SDK's result: `{"type": "json", "value": ...}`, with `error-text` or `error-json` on failure."""
     if not isinstance(value, dict) or value.get("type") not in _VERCEL_OUTPUTS or "value" not in value:
         return None
-    said = envelopes.content_blocks_text(value["value"])
+    text = envelopes.content_blocks_text(value["value"])
     return envelopes.CallResult(
-        plain_value(value["value"] if said is None else said), is_error="error" in value["type"]
+        plain_value(value["value"] if text is None else text), is_error="error" in value["type"]
     )
 
 
@@ -367,7 +367,7 @@ _KIND_BY_KEY = {
     "toolResult": "bedrock_answer",
     "toolResponse": "genkit_answer",
 }
-"""Parts without a type, known by their one key."""
+"""Kinds of parts without a type, by their key."""
 _KIND_BY_CLASS = {
     **dict.fromkeys(
         ("ResponseFunctionToolCall", "FunctionCall", "ToolCall", "ToolCallPart", "ToolUseBlock"), "tool_call"
@@ -380,4 +380,4 @@ _KIND_BY_CLASS = {
     "McpCall": "mcp_call",
     **dict.fromkeys(("TextBlock", "TextPart", "UserPromptPart", "ResponseOutputText", "TextContent"), "text"),
 }
-"""Parts that were written with `repr`, by the name of their class."""
+"""Kinds of parts written with `repr`, by class name."""

@@ -1,4 +1,4 @@
-"""The tools that were offered to a model, in the notations of several providers."""
+"""Compares tool names, and parses the definitions of tools offered to a model, in all notations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NAMESPACE = re.compile(r"(?:functions|default_api)[.:](?=.)", re.DOTALL)
 _MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)", re.DOTALL)
 _NON_WORD = re.compile(r"[\W_]+")
 _MAX_PREFIX_SEPARATORS = 16
-"""Separators in what may stand before a tool's own name."""
+"""The most separators in a name that are tried as the end of a server prefix."""
 _HANDOFF_PREFIXES = ("handoff to ", "handoff_to_", "transfer_to_")
 
 
 @lru_cache(maxsize=16384)
 def fold_name(name: str) -> str:
-    """The form in which names are compared: no case, no separators.
+    """Return the form in which names are compared: without case and separators.
 
     `web_search`, `WebSearch`, `Web Search` and `web-search` fold to the same text. A name made of separators alone
     folds to itself, so that it equals nothing else.
@@ -32,23 +32,23 @@ def fold_name(name: str) -> str:
     if name.isascii():
         return _SEPARATORS.sub("", name.lower()) or name
     folded = _SEPARATORS.sub("", unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())) or name
-    # Letters that a separator kept apart may now compose.
+    # Without a separator between them, letters may compose.
     return folded if folded == name else fold_name(folded)
 
 
 @lru_cache(maxsize=16384)
 def name_words(name: str) -> tuple[str, ...]:
-    """The words of a name, without case: `searchHotels`, `search_hotels` and `Search Hotels` have the same two."""
+    """Return the words of a name in lower case: `searchHotels` and `search_hotels` have the same two."""
     return tuple(filter(None, _SEPARATORS.split(_WORD_STARTS.sub("_", name).casefold())))
 
 
 def undecorate(raw: str, servers: Collection[str] = ()) -> tuple[str, str | None]:
-    """Split a name as a host writes it into the tool's own name and its MCP server, if the name says one.
+    """Split a decorated name into the tool's own name and its MCP server, or `None` if it names no server.
 
-    Known decorations: the namespaces `functions.` and `default_api.` that models put before a tool's name, and
-    `mcp__server__tool`, what most MCP hosts show the model. All other forms (`server_tool`, `server.tool`,
-    `mcp-server-tool`, ...) may be names in their own right, so they are split only where the server is one of
-    `servers`, those that are known to exist; the server comes back as it is written there.
+    Known decorations are the namespaces `functions.` and `default_api.`, which models add to a tool's name, and
+    `mcp__server__tool`, which most MCP hosts show to the model. Other forms (`server_tool`, `server.tool`,
+    `mcp-server-tool`, ...) may be plain names, so they are split only if the server is one of the known `servers`. The
+    server is returned in the spelling of `servers`.
     """
     if servers and (found := _split_known_server(raw, servers)):
         return found
@@ -56,15 +56,15 @@ def undecorate(raw: str, servers: Collection[str] = ()) -> tuple[str, str | None
 
 
 def is_same_name(one: str, other: str) -> bool:
-    """Whether two names can mean one tool; the longer may carry its server's name in front."""
+    """Whether two names can refer to the same tool. The longer one may begin with its server's name."""
     return name_suffixes(one)[0] in name_suffixes(other) or name_suffixes(other)[0] in name_suffixes(one)
 
 
 @lru_cache(maxsize=16384)
 def name_suffixes(name: str) -> tuple[str, ...]:
-    """A name folded, then what is left of it behind each of its separators: one of them is the tool's own name.
+    """Return the folded name and its folded suffixes after each separator. One of them is the tool's own name.
 
-    `orders_add` may be the tool `add` of the server `orders`; `research` is not the tool `search` of anybody.
+    `orders_add` may be the tool `add` of the server `orders`. `research` has no separator and cannot be `search`.
     """
     own = undecorate(name)[0]
     ends = islice(_NON_WORD.finditer(own), _MAX_PREFIX_SEPARATORS)
@@ -73,10 +73,10 @@ def name_suffixes(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16384)
 def server_prefix(decorated: str, *, tool_name: str) -> str | None:
-    """The server that a decorated name shows, where the tool's own name is known from elsewhere.
+    """Return the server in a decorated name whose tool name is known, or `None` if the name has another form.
 
-    `orders` for `orders_add` beside an MCP span of the tool `add`; `None` where the name is not built like that. A host
-    may have put other separators into the bare name as well.
+    Returns `orders` for `orders_add` if an MCP span names the tool `add`. Hosts may also change the separators within
+    the tool's own name.
     """
     name = _without_namespace(decorated)
     if fold_name(name) == fold_name(tool_name):
@@ -89,10 +89,10 @@ def server_prefix(decorated: str, *, tool_name: str) -> str | None:
 
 @lru_cache(maxsize=16384)
 def handoff_target(name: str) -> str | None:
-    """The agent that a hand-off by this name goes to, or `None` where the name is not built like one.
+    """Return the target agent in the name of a hand-off, or `None` if the name has another form.
 
-    Frameworks expose a hand-off to the model as a tool `transfer_to_X`; a tool of one's own may be called like that
-    too, so the form of the name alone never makes a call a hand-off.
+    Frameworks offer a hand-off to the model as a tool `transfer_to_X`. A plain tool may have such a name, too, so the
+    name alone does not make a call a hand-off.
     """
     return next((name[len(prefix) :] for prefix in _HANDOFF_PREFIXES if name.startswith(prefix)), None)
 
@@ -112,13 +112,13 @@ def _without_namespace(raw: str) -> str:
 def _split_known_server(raw: str, servers: Collection[str]) -> tuple[str, str] | None:
     splits = ((_tool_after_server(raw, server), server) for server in servers if server)
     found = [(tool, server) for tool, server in splits if tool]
-    # Of the servers `orders` and `orders_eu`, `orders_eu_add` is of the second: the shortest rest is the tool.
+    # With the servers `orders` and `orders_eu`, `orders_eu_add` belongs to the second: the shortest rest is the tool.
     return min(found, key=lambda split: (len(split[0]), split), default=None)
 
 
 @lru_cache(maxsize=16384)
 def _tool_after_server(raw: str, server: str) -> str:
-    """What follows the server in a decorated name; empty where the name does not begin with the server."""
+    """Return the rest of a decorated name after the server; empty if the name does not begin with the server."""
     name = _without_namespace(raw)
     owners = (fold_name(server), fold_name(f"mcp_{server}"))
     rests = (name[gap.end() :] for gap in _SEPARATORS.finditer(name) if fold_name(name[: gap.start()]) in owners)
@@ -126,7 +126,7 @@ def _tool_after_server(raw: str, server: str) -> str:
 
 
 def _server_without_prefix(prefix: str) -> str | None:
-    """The server in what stands before a tool's name: `orders` of `orders`, `mcp__orders` and `mcp-orders`."""
+    """Return the server in the prefix of a tool's name: `orders` for `orders`, `mcp__orders` and `mcp-orders`."""
     first, *rest = _SEPARATORS.split(prefix, maxsplit=1)
     server = (rest[0] if rest else "") if first == "mcp" else prefix
     return server or None
@@ -134,26 +134,26 @@ def _server_without_prefix(prefix: str) -> str | None:
 
 T = TypeVar("T")
 _MAX_CACHED_TEXT = 32_768
-"""Characters of a text that is remembered."""
+"""The longest text that is cached, in characters."""
 
 
 def cache_by_text(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Read the same text once. What a model is offered is repeated on each of its spans, in one request as in the next.
+    """Cache a parser by its text. Every model span of a service repeats the same few tool definitions.
 
-    A service has few such texts, and what they give is shared: it must not be changed.
+    All callers share the parsed value, so they must not modify it.
     """
-    known = lru_cache(maxsize=256)(read)
+    cached_read = lru_cache(maxsize=256)(read)
 
     @wraps(read)
-    def remembered(raw: Any) -> T:
-        return known(raw) if isinstance(raw, str) and len(raw) <= _MAX_CACHED_TEXT else read(raw)
+    def wrapper(raw: Any) -> T:
+        return cached_read(raw) if isinstance(raw, str) and len(raw) <= _MAX_CACHED_TEXT else read(raw)
 
-    return remembered
+    return wrapper
 
 
 @cache_by_text
 def tool_definitions(raw: Any) -> tuple[ToolDefinition, ...]:
-    """Tools offered to a model: the notations of OpenAI, Anthropic, Gemini, Bedrock, MCP, LangChain and GenAI."""
+    """Parse tool definitions in the notations of OpenAI, Anthropic, Gemini, Bedrock, MCP, LangChain and GenAI."""
     return tuple(_iter_definitions(plain_value(raw), 4))
 
 
@@ -204,15 +204,15 @@ def _parse_definition(tool: Mapping[str, Any]) -> ToolDefinition | None:
 
 
 def _is_read_only(notations: Iterable[Mapping[str, Any]]) -> bool | None:
-    """What the annotations of an MCP server say of its tool, in whichever notation of the tool they stand."""
-    told = [notes for tool in notations for notes in _mcp_annotations(tool)]
-    hint = next((hint for notes in told if (hint := _boolean_hint(notes, _READ_ONLY)) is not None), None)
-    # Only what is not read-only can destroy; what does not destroy may still add.
-    return False if hint is None and any(_boolean_hint(notes, _DESTRUCTIVE) for notes in told) else hint
+    """Return whether an MCP server's annotations declare the tool read-only; `None` if they do not state it."""
+    annotations = [notes for tool in notations for notes in _mcp_annotations(tool)]
+    hint = next((hint for notes in annotations if (hint := _boolean_hint(notes, _READ_ONLY)) is not None), None)
+    # A destructive tool is not read-only. A tool that is not destructive may still add data.
+    return False if hint is None and any(_boolean_hint(notes, _DESTRUCTIVE) for notes in annotations) else hint
 
 
 def _mcp_annotations(tool: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The annotations as the protocol places them, then in the metadata: pydantic-ai's, and LangChain's of its own."""
+    """Yield the annotations in the protocol's place, then those in the metadata (pydantic-ai, LangChain)."""
     metadata = tool.get("metadata")
     inside = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     return (place for place in (tool.get("annotations"), inside, metadata) if isinstance(place, Mapping))

@@ -1,8 +1,6 @@
-"""Arguments, results and texts as people's tracers write them, turned into plain values.
+"""Decodes arguments, and finds the text of a request's input and output, for extraction.
 
-This is the door to `notation` (what a text denotes), `envelopes` (what frameworks wrap around a value) and `texts`
-(the words in what stands for a request's input or output). What cannot be read is never guessed at: it stays as the
-text it was.
+A value that cannot be parsed stays the text that it is. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -23,24 +21,24 @@ from goldspan.model import ABSENT
 
 
 def message_text(value: Any) -> str | None:
-    """The words in a value that stands for a request's input or output; of messages, the last."""
+    """Return the text of a request's input or output: of messages, the text of the last one that has some."""
     return _find_text(value, _ALL_HOLDERS, _last_text)
 
 
 def request_text(value: Any) -> str | None:
-    """The words in a value that stands for a request's input; of messages, the last of the user's."""
+    """Return the text of a request's input: of messages, the text of the user's last one."""
     return _find_text(value, _REQUEST_HOLDERS, _last_of_user)
 
 
 def response_text(value: Any) -> str | None:
-    """The words in a value that stands for a request's output; of messages, the last of the assistant's."""
+    """Return the text of a request's output: of messages, the text of the assistant's last one."""
     return _find_text(value, _RESPONSE_HOLDERS, _last_of_assistant)
 
 
 TextSelector = Callable[[Messages], str | None]
 
 _MAX_TEXT_DEPTH = 8
-"""How deep the words may lie; a reply of LangChain's model lies six levels deep."""
+"""Levels of nesting that are searched. The deepest known text, a reply of LangChain's model, has six."""
 _INPUT_HOLDERS = ("messages", "chat_history", "input_args", "inputs", "input")
 _REQUEST_KEYS = (
     *("user_input", "user_msg", "question", "query", "task", "prompt", "request", "goal", "message", "text", "content"),
@@ -54,9 +52,9 @@ _RESPONSE_HOLDERS = (
 )
 _ALL_HOLDERS = ("messages", "content", "text", *_INPUT_HOLDERS, *_REQUEST_KEYS, *_RESPONSE_HOLDERS)
 _IGNORED_KEYS = frozenset({"reasoning", "rationale", "trajectory"})
-"""How DSPy came to its answer, whatever the field is called in which the answer stands."""
+"""DSPy's fields beside the answer, whose own field may have any name."""
 _LABELS = frozenset({"role", "type", "id", "source", "status"})
-"""What is never the text that is looked for, even where nothing else is left."""
+"""Keys that never hold the text, even if they are the only ones left."""
 
 
 def _last_text(found: Messages) -> str | None:
@@ -79,9 +77,9 @@ def _find_text(value: Any, keys: tuple[str, ...], choose: TextSelector) -> str |
     if isinstance(value, (bool, int, float)):
         return str(value)
     read = _structure(value) if isinstance(value, str) else value
-    words = _text_in(read, keys, choose, _MAX_TEXT_DEPTH)
-    if words is not None or read is None or read in ([], {}):
-        return words or None
+    text = _text_in(read, keys, choose, _MAX_TEXT_DEPTH)
+    if text is not None or read is None or read in ([], {}):
+        return text or None
     if isinstance(value, str):
         return None if isinstance(read, ReprObject) and value.endswith(_TRUNCATION_MARKS) else value
     return envelopes.to_text(value)
@@ -91,7 +89,7 @@ _TRUNCATION_MARKS = ("...", "…")
 
 
 def _structure(written: str) -> Any:
-    """What a text may hold words in: JSON or Python in brackets, a quoted text, an object; else the text itself."""
+    """Parse JSON, Python literals in brackets, quoted texts and the `repr` of objects. Return other texts unchanged."""
     begin = written.lstrip()[:1]
     if begin and begin in '[{"':
         return plain_value(written)
@@ -104,29 +102,32 @@ _ENDINGS = frozenset(")'\".…}]")
 
 
 def _text_in(value: Any, keys: tuple[str, ...], choose: TextSelector, levels: int) -> str | None:
-    """The words in a value: empty where it holds messages without any, `None` where it is of no known shape."""
+    """Return the text in a value: empty if it holds messages without text, `None` if its shape is unknown."""
     if isinstance(value, str):
         return _text_in_string(value, keys, choose, levels)
     if not levels or not isinstance(value, (dict, list, tuple)):
         return None
-    spoken = messages.certain_messages(value)
-    if spoken:
-        return choose(spoken) or ""
+    found = messages.certain_messages(value)
+    if found:
+        return choose(found) or ""
     if isinstance(value, dict):
         return _text_under_keys(value, keys, choose, levels - 1)
-    said = envelopes.content_blocks_text(value)
-    if said is not None:
-        return said
+    text = envelopes.content_blocks_text(value)
+    if text is not None:
+        return text
     return _text_in(value[0], keys, choose, levels - 1) if len(value) == 1 else _part_texts(value)
 
 
-def _text_in_string(said: str, keys: tuple[str, ...], choose: TextSelector, levels: int) -> str:
-    """A text inside a structure. It is opened only where it shows messages or an object: an answer may well be JSON."""
-    read = _structure(said) if levels else said
+def _text_in_string(text: str, keys: tuple[str, ...], choose: TextSelector, levels: int) -> str:
+    """Return the text in a string inside a structure.
+
+    The string is parsed only if it shows messages or an object, because an answer may itself be JSON.
+    """
+    read = _structure(text) if levels else text
     if isinstance(read, ReprObject):
         return _text_in(read, keys, choose, levels - 1) or ""
-    spoken = () if isinstance(read, str) else messages.certain_messages(read)
-    return (choose(spoken) or "") if spoken else read if isinstance(read, str) else said
+    found = () if isinstance(read, str) else messages.certain_messages(read)
+    return (choose(found) or "") if found else read if isinstance(read, str) else text
 
 
 def _text_under_keys(value: Mapping[str, Any], keys: tuple[str, ...], choose: TextSelector, levels: int) -> str | None:
@@ -134,9 +135,9 @@ def _text_under_keys(value: Mapping[str, Any], keys: tuple[str, ...], choose: Te
     if opened is not None:
         given = opened.arguments
         return _first_text(given if isinstance(given, list) else [given], keys, choose, levels)
-    words = _first_text((value[key] for key in keys if key in value), keys, choose, levels)
-    if words is not None:
-        return words
+    text = _first_text((value[key] for key in keys if key in value), keys, choose, levels)
+    if text is not None:
+        return text
     left = [(key, item) for key, item in value.items() if key not in _IGNORED_KEYS and item not in _EMPTY_VALUES]
     if len(left) != 1 or left[0][0] in _LABELS:
         return None
@@ -147,28 +148,29 @@ _EMPTY_VALUES: tuple[Any, ...] = (None, True, False, "", [], {})
 
 
 def _first_text(values: Iterable[Any], keys: tuple[str, ...], choose: TextSelector, levels: int) -> str | None:
-    silent = False
+    has_empty_text = False
     for value in values:
-        words = _text_in(value, keys, choose, levels)
-        if words:
-            return words
-        silent = silent or words is not None
-    return "" if silent else None
+        text = _text_in(value, keys, choose, levels)
+        if text:
+            return text
+        has_empty_text = has_empty_text or text is not None
+    return "" if has_empty_text else None
 
 
 def _part_texts(items: Iterable[Any]) -> str | None:
-    """The text of a list of Gemini's parts or LlamaIndex's blocks, which name no type."""
-    said = [item.get("text") for item in items if isinstance(item, dict)]
-    return "\n".join(words for words in said if isinstance(words, str)) or None
+    """Return the text of a list of Gemini parts or LlamaIndex blocks, which have no type."""
+    texts = [item.get("text") for item in items if isinstance(item, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str)) or None
 
 
 def decode_arguments(
     value: Any, *envelopes: ArgumentOpener, parameters: Mapping[str, Any] | None = None
 ) -> tuple[Any, str | None]:
-    """The arguments of a call and, where they cannot be read, their text instead.
+    """Return the arguments of a call and, if they cannot be parsed, their text.
 
-    An empty text means that there were none. A text in no known notation, most often JSON that an attribute limit cut
-    off, gives `(None, text)`. With the tool's JSON schema, a bare value and positional arguments get their names.
+    An empty text means that the call has no arguments. A text in no known notation, usually JSON truncated by an
+    attribute limit, returns `(None, text)`. The tool's JSON schema gives names to a bare value and to positional
+    arguments.
     """
     if value is ABSENT or value is None:
         return None, None
@@ -176,16 +178,16 @@ def decode_arguments(
     if isinstance(opened, str) and not opened.strip():
         return {}, None
     if parameters and not isinstance(opened, dict):
-        # A single value that is a text by the schema is what was written, not what it would be as JSON.
+        # The schema decides whether a bare value is a text, so it is passed on unparsed.
         bare = isinstance(value, str) and value.lstrip()[:1] not in _BRACKETS
         opened = name_arguments(value if bare and opened is not None else opened, parameters)
     return (None, opened) if isinstance(opened, str) else (opened, None)
 
 
 def name_arguments(value: Any, parameters: Mapping[str, Any] | None) -> Any:
-    """Arguments by name: a bare single value, or positional ones, under the names in the tool's JSON schema.
+    """Return a bare value or positional arguments under the parameter names of the tool's JSON schema.
 
-    Where the schema does not tell whose value it is, and where the value is cut-off JSON, it stays as it is.
+    Returns the value unchanged if the schema does not determine the parameter, or if the value is truncated JSON.
     """
     known = schema_properties(parameters) if parameters else {}
     if isinstance(value, dict) or value is None or not known:
@@ -202,7 +204,7 @@ def name_arguments(value: Any, parameters: Mapping[str, Any] | None) -> Any:
 
 
 def guess_error(result: Any) -> str | None:
-    """The beginning of a result that reads like an error, though nothing in the telemetry says that it is one."""
+    """Return the start of a result that reads like an error although the telemetry reports none; else `None`."""
     if isinstance(result, dict) and len(result) <= _MAX_ERROR_KEYS:
         result = result.get("error")
         return result[:_MAX_ERROR_CHARS] if isinstance(result, str) and result else None
@@ -214,11 +216,11 @@ def guess_error(result: Any) -> str | None:
 _ERROR_TEXT = re.compile(r"\s*(?:error|exception|traceback|failed|failure)\b", re.IGNORECASE)
 _MAX_ERROR_CHARS = 200
 _MAX_ERROR_KEYS = 3
-"""Keys of a dictionary that is about its error and nothing else."""
+"""The most keys that a dictionary that only reports an error has."""
 
 
 def _single_parameter(known: Mapping[str, Any], parameters: Mapping[str, Any]) -> str | None:
-    """The one parameter a bare value can be for: the tool's only one, or the only one it requires."""
+    """Return the parameter that a bare value belongs to: the tool's only parameter, or its only required one."""
     required = parameters.get("required")
     if len(known) > 1 and isinstance(required, (list, tuple)):
         known = {name: known[name] for name in required if isinstance(name, str) and name in known}
@@ -226,7 +228,7 @@ def _single_parameter(known: Mapping[str, Any], parameters: Mapping[str, Any]) -
 
 
 def _json_types(schema: Any) -> frozenset[str]:
-    """The JSON types a parameter may have; none where its schema does not say."""
+    """Return the JSON types that a parameter may have, empty if its schema states none."""
     if not isinstance(schema, dict):
         return frozenset()
     named = schema.get("type")
@@ -242,12 +244,12 @@ def _json_types(schema: Any) -> frozenset[str]:
 
 
 def _is_nested_list(value: Any) -> bool:
-    """Whether a list holds, as the only positional argument, a list."""
+    """Whether a list is the only positional argument inside a list."""
     return len(value) == 1 and isinstance(value[0], (list, tuple))
 
 
 def _coerce(value: Any, types: frozenset[str]) -> Any:
-    """A bare value as its type wants it; `ABSENT` where it is cut off or of another type."""
+    """Return a bare value in one of the types; `ABSENT` if it is truncated or has another type."""
     if not isinstance(value, str):
         return value
     read = plain_value(value)

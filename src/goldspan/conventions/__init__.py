@@ -1,16 +1,33 @@
-"""The conventions goldspan reads, one module a family.
+"""Maps the spans of each instrumentation family to one set of facts about tools, agents and models.
 
-To add one, write a module with a `CONVENTION` and put it into `BUILT_IN`; a package of your own offers one as an entry
-point of the group `goldspan.conventions`. The order is the order of trust: the first convention that knows a span's
-role decides it, later ones only fill in what it left open. Conventions from entry points come first: whoever installs
-one knows better.
+``span_facts``: defines the facts that a convention reads from a span.
+``attribute_map``: defines where spans of one role keep their facts.
+``convention``: defines a convention as data, and reads spans with it.
+``declaration``: checks how a convention is declared.
+``classification``: applies all conventions to a span and joins what they read.
+``fallback``: reads spans of families that no convention knows, by the names of their attributes.
+
+Each other module holds the convention of one family. `explicit_marks` holds goldspan's own attributes.
+
+Specifications: `genai`, `early_genai`, `mcp`, `openinference`.
+Frameworks: `ag2`, `any_agent`, `crewai`, `genkit`, `google_adk`, `haystack`, `langchain`, `livekit`, `llama_index`,
+`mastra`, `openai_agents`, `pydantic_ai`, `spring_ai`, `strands`, `vercel`.
+Programs: `coding_agents`, `copilot`.
+Instrumentations and platforms: `agentops`, `anthropic_sdk`, `braintrust`, `confident`, `honeyhive`, `laminar`,
+`langfuse`, `langsmith`, `langwatch`, `litellm`, `logfire`, `mlflow`, `openlit`, `splunk`, `traceai`, `traceloop`.
+
+To add a family, write a module with a `CONVENTION` and add it to `BUILT_IN`, or offer the convention from another
+package as an entry point of the group `goldspan.conventions`.
+
+The first convention in the order that recognises a span decides its role; later ones add only the facts that are still
+missing. Conventions from entry points come before the built-in ones.
 """
 
 from __future__ import annotations
 
 import warnings
 from functools import cache, lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from goldspan.conventions import (
     ag2,
@@ -54,7 +71,7 @@ from goldspan.conventions import (
 )
 from goldspan.conventions.classification import ConventionSet
 from goldspan.conventions.convention import Convention
-from goldspan.errors import GoldspanWarning
+from goldspan.errors import ConfigurationError, GoldspanWarning
 
 __all__ = ["BUILT_IN", "Convention", "installed_conventions"]
 
@@ -62,9 +79,9 @@ ENTRY_POINT_GROUP = "goldspan.conventions"
 
 BUILT_IN: tuple[Convention, ...] = (
     explicit_marks.COMPONENTS,
-    explicit_marks.PLATFORM_SESSIONS,  # of people, on the spans of whatever framework
-    litellm.CONVENTION,  # writes on the spans of others
-    # Dialects of the GenAI conventions, which know better than the standard what they mean by its attributes.
+    explicit_marks.PLATFORM_SESSIONS,  # session ids that applications set on the spans of any framework
+    litellm.CONVENTION,  # writes on spans of other instrumentations
+    # Dialects of the GenAI conventions. They come before the standard, whose attributes they use in their own way.
     traceloop.CONVENTION,
     agentops.CONVENTION,
     langsmith.CONVENTION,
@@ -103,17 +120,17 @@ BUILT_IN: tuple[Convention, ...] = (
     genkit.CONVENTION,
     early_genai.CONVENTION,
 )
-"""Most trusted first."""
+"""In the order in which they are applied."""
 
 
 @lru_cache(maxsize=16)
 def installed_conventions(extra_attributes: tuple[str, ...] = ()) -> ConventionSet:
-    """The conventions of goldspan and of the packages that are installed beside it.
+    """Return the conventions of goldspan and of the installed packages, as one set.
 
-    One that cannot be loaded gives a `GoldspanWarning` and is left out. `noted` are attributes that make a span count
-    as known.
+    A convention of a package that cannot be used is left out with one `GoldspanWarning`, which names the package and
+    the entry point. A span that has one of the `extra_attributes` is never an unknown span.
     """
-    return ConventionSet((*_from_entry_points(), *BUILT_IN), noted=extra_attributes)
+    return ConventionSet((*_from_entry_points(), *BUILT_IN), extra_attributes=extra_attributes)
 
 
 @cache
@@ -122,15 +139,22 @@ def _from_entry_points() -> tuple[Convention, ...]:
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
         try:
             loaded = point.load()
-        except Exception as error:  # noqa: BLE001 - it is not our code
-            _warn(f"the convention {point.name!r} cannot be loaded: {error}")
-            continue
-        if isinstance(loaded, Convention):
-            found.append(loaded)
+        except ConfigurationError as error:
+            _warn_ignored(point, str(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the code of another package
+            _warn_ignored(point, f"loading it raises {type(error).__name__}: {error}")
         else:
-            _warn(f"the entry point {point.name!r} of {ENTRY_POINT_GROUP} is no goldspan Convention, but {loaded!r}")
+            if isinstance(loaded, Convention):
+                found.append(loaded)
+            else:
+                _warn_ignored(point, f"it is a {type(loaded).__name__}, not a {Convention.__name__}")
     return tuple(found)
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, GoldspanWarning, stacklevel=4)
+def _warn_ignored(point: EntryPoint, reason: str) -> None:
+    package = point.dist.name if point.dist is not None else "an unknown package"
+    warnings.warn(
+        f"{package}: the entry point {point.name!r} of {ENTRY_POINT_GROUP} is ignored: {reason}",
+        GoldspanWarning,
+        stacklevel=4,
+    )

@@ -1,7 +1,7 @@
-"""AG2, a dialect of the GenAI conventions.
+"""AG2: GenAI spans with additional attributes for conversations.
 
-Agents converse: each turn is an agent's span, one agent asks its model for a tool and another one executes it. What
-stands for the request is the conversation around them, whose operation is read together with those of the standard.
+Each turn of a conversation is the span of one agent. The model of one agent requests a tool and another agent executes
+it. The span of the conversation represents the request; the GenAI convention reads its operation.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ CONVENTION = Convention(
         "ag2.span.type": {
             "conversation": "entry",
             "multi_conversation": "entry",
-            # A model that chooses who speaks next calls no tool of the request.
+            # The model that selects the next speaker does not call tools.
             "speaker_selection": "aside",
         },
     },
     marker_attributes=("ag2.span.type",),
     attributes_by_role={"entry": _CHAT_ATTRIBUTES},
-    notes=("A conversation stands for the request; the agents that take turns in it are its agents.",),
+    notes=("A conversation represents the request. The agents that take turns in it are the agents of the request.",),
 )

@@ -1,7 +1,7 @@
-"""AgentOps: `agentops.span.kind` with `tool.*` and `agent.*`; messages in `gen_ai.prompt.N` and `gen_ai.completion.N`.
+"""AgentOps: `agentops.span.kind` with `tool.*`, `agent.*` and flattened `gen_ai.prompt.N` messages.
 
-Each of its instrumentations fills in what it finds: those of frameworks write the attributes of their own, its
-decorators `agentops.{kind}.input` and `.output`, and the hand-offs of the OpenAI Agents SDK have no kind at all.
+Each instrumentation of AgentOps writes different attributes. The instrumentations of frameworks use attributes of their
+own, the decorators write `agentops.{kind}.input` and `.output`, and hand-offs of the OpenAI Agents SDK have no kind.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     if facts.role == "entry" and kind == "chain" and _is_langgraph_run(attributes):
         facts.role = "agent"
     if facts.role == "agent":
-        named = (attributes.get(key) for key in _NAME_ATTRIBUTES)
-        facts.name = facts.agent = next((name for name in named if name and isinstance(name, str)), None)
-    if _GOAL in attributes:  # what the agent is for, and not what it was asked
+        names = (attributes.get(key) for key in _NAME_ATTRIBUTES)
+        facts.name = facts.agent = next((name for name in names if name and isinstance(name, str)), None)
+    if _GOAL in attributes:  # the recorded input is the agent's goal, not the request
         facts.input = None
     return facts
 
 
 def _is_agentops_span(span: SpanRecord, facts: SpanFacts) -> bool:
-    """Whether AgentOps wrote a span that has no kind: others use some of its attributes, too."""
+    """Whether AgentOps wrote the span. Spans without a kind need a check: other tools use some of its attributes."""
     attributes = span.attributes
     if _KIND in attributes or attributes.get(_INSTRUMENTATION) == "agentops":
         return True
@@ -84,7 +84,7 @@ def _postprocess_tool(span: SpanRecord, facts: SpanFacts) -> None:
 
 def _postprocess_entry(facts: SpanFacts, kind: str, workflow: str) -> None:
     if kind == "session" and not envelopes.unwrap_arguments(facts.input).arguments:
-        facts.role = None  # it may last as long as the process
+        facts.role = None  # the session may last as long as the process
     elif workflow in _BUILD_STEPS:
         facts.role = "aside"
     elif workflow in _RUN_STEPS:
@@ -92,23 +92,23 @@ def _postprocess_entry(facts: SpanFacts, kind: str, workflow: str) -> None:
 
 
 def _is_langgraph_run(attributes: Mapping[str, Any]) -> bool:
-    written = attributes.get(_CHAIN_INPUT), attributes.get(_CHAIN_OUTPUT)
-    if not all(isinstance(value, str) and '"messages"' in value for value in written):
+    states = attributes.get(_CHAIN_INPUT), attributes.get(_CHAIN_OUTPUT)
+    if not all(isinstance(state, str) and '"messages"' in state for state in states):
         return False
-    return is_graph_run(*map(literals.plain_value, written))
+    return is_graph_run(*map(literals.plain_value, states))
 
 
 def _requested_call(attributes: Mapping[str, Any]) -> Messages:
-    """The call for which a span stands that was made when the model asked for it."""
+    """Return the call that the model requested; the span marks the request, not the execution."""
     name, call_id = attributes.get(_TOOL_NAME), attributes.get("tool.call.id")
     call = RequestedCall(str(name), attributes.get(_PARAMETERS, ABSENT), str(call_id) if call_id else None)
     return (Message("assistant", tool_calls=(call,)),) if name else ()
 
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    """The tools offered to a model, one attribute for each of their fields; `arguments` may be their schema."""
-    listed = unflatten(attributes, "gen_ai.request.functions") or unflatten(attributes, "gen_ai.request.tools")
-    tools = (tool for tool in listed if isinstance(tool, Mapping))
+    """Return the tools offered to a model. Each field is one attribute; `arguments` may hold the schema."""
+    raw_tools = unflatten(attributes, "gen_ai.request.functions") or unflatten(attributes, "gen_ai.request.tools")
+    tools = (tool for tool in raw_tools if isinstance(tool, Mapping))
     return tool_definitions([{"parameters": tool.get("arguments"), **tool} for tool in tools])
 
 
@@ -171,13 +171,13 @@ CONVENTION = Convention(
     ),
     postprocess=_postprocess,
     notes=(
-        "A span with `to_agent` and no kind is a hand-off; as a tool `transfer_to_X`, the model asks for the same.",
-        "A call failed if its span has an `error.type`, whatever `tool.status` says.",
-        "A span with `tool.call.type` is no execution: it shows what a model of the OpenAI client asked for.",
-        "A session is a request if it was given arguments: it may also last as long as the process.",
-        "LangGraph: an executed graph is an agent; its initialization and compilation are no part of a request.",
-        "LangChain: a chain that returns the state it was given, with more messages, is an agent.",
-        "CrewAI: `agentops.entity.input` of an agent is its goal, and not what it was asked.",
+        "A span with `to_agent` and no kind is a hand-off. The model requests it as a tool `transfer_to_X`.",
+        "A call failed if its span has an `error.type`, regardless of `tool.status`.",
+        "A span with `tool.call.type` is a call that a model of the OpenAI client requested, not its execution.",
+        "A session is a request only if it has arguments, because a session may last as long as the process.",
+        "LangGraph: the execution of a graph is an agent. Its initialization and compilation belong to no request.",
+        "LangChain: a chain that returns its input state with additional messages is an agent.",
+        "CrewAI: `agentops.entity.input` of an agent is its goal, not its input.",
     ),
     capture_setting="TRACELOOP_TRACE_CONTENT=true",
 )

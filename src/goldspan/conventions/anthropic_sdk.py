@@ -1,7 +1,6 @@
-"""Anthropic's own SDKs (Python, TypeScript): GenAI spans of model calls, of the tool runner and of its tools.
+"""Anthropic's SDKs (Python, TypeScript): GenAI spans of model calls, the tool runner and its tools.
 
-A tool's result stands in `anthropic.tool_result.content`, as content blocks. By default nothing but metadata is
-recorded.
+`anthropic.tool_result.content` holds a tool's result as content blocks. By default the SDKs record only metadata.
 """
 
 from __future__ import annotations

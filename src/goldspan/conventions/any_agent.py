@@ -1,7 +1,7 @@
-"""any-agent: GenAI spans with names of its own for model calls, arguments and results.
+"""any-agent: GenAI spans with specific names for model calls, arguments and results.
 
-Model calls have the operation `call_llm`; the first one of a request holds the messages. Tools carry their arguments
-in `gen_ai.tool.args`, and every span its result in `gen_ai.output`.
+Model calls have the operation `call_llm`; the first one of a request holds the messages. Tool spans hold their
+arguments in `gen_ai.tool.args`. Every span holds its result in `gen_ai.output`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONVENTION = Convention(
     },
     postprocess=_postprocess,
     notes=(
-        "Model calls, whose operation is `call_llm`, are read by the standard.",
-        "The tool `final_output` is how the agent hands in its answer.",
+        "The GenAI convention reads model calls, whose operation is `call_llm`.",
+        "The agent returns its answer with the tool `final_output`.",
     ),
 )

@@ -1,6 +1,6 @@
-"""Braintrust's OpenTelemetry SDKs: `braintrust.span_attributes` with `braintrust.input_json` and `.output_json`.
+"""Braintrust's OpenTelemetry SDKs: `braintrust.span_attributes`, `braintrust.input_json` and so on.
 
-The type of a span is a field of a JSON text, or an attribute of its own; the name of a tool is the name of its span.
+The type of a span is a field of a JSON text or a separate attribute. The name of a tool is the name of its span.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ _FUNCTION = "function.name"
 _INPUT = ("braintrust.input_json", "braintrust.input")
 _OUTPUT = ("braintrust.output_json", "braintrust.output")
 _TYPES: dict[str, Role] = {"tool": "tool", "function_call": "tool", "llm": "model"}
-_unwrap_returned = envelopes.keyed_result("result")
+_unwrap_function_result = envelopes.keyed_result("result")
 
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
-    described, told = _json_fields(span, _ATTRIBUTES), _json_fields(span, _METADATA)
+    span_fields, metadata = _json_fields(span, _ATTRIBUTES), _json_fields(span, _METADATA)
     if facts.role is None:
-        untyped: Role | None = "model" if isinstance(told.get("model"), str) and "type" not in described else None
-        facts.role = _TYPES.get(str(described.get("type")).lower(), untyped)
+        default: Role | None = "model" if isinstance(metadata.get("model"), str) and "type" not in span_fields else None
+        facts.role = _TYPES.get(str(span_fields.get("type")).lower(), default)
     if facts.role == "tool":
         facts.span_name = span.name
         if _FUNCTION in span.attributes and facts.result is not None:
-            facts.result = RawValue(facts.result.raw, lambda value: envelopes.unwrap_result(value, _unwrap_returned))
-    if facts.role == "model" and "tools" in told:
-        facts.tool_definitions = (*facts.tool_definitions, partial(tool_definitions, told["tools"]))
-    if facts.session_id is None and isinstance(told.get("session_id"), str):
-        facts.session_id = told["session_id"]
+            facts.result = RawValue(
+                facts.result.raw, lambda value: envelopes.unwrap_result(value, _unwrap_function_result)
+            )
+    if facts.role == "model" and "tools" in metadata:
+        facts.tool_definitions = (*facts.tool_definitions, partial(tool_definitions, metadata["tools"]))
+    if facts.session_id is None and isinstance(metadata.get("session_id"), str):
+        facts.session_id = metadata["session_id"]
     return facts
 
 
 def _json_fields(span: SpanRecord, key: str) -> Mapping[str, Any]:
-    read = literals.plain_value(span.attributes.get(key))
-    return read if isinstance(read, Mapping) else {}
+    decoded = literals.plain_value(span.attributes.get(key))
+    return decoded if isinstance(decoded, Mapping) else {}
 
 
 def _unwrap_arguments(value: Any) -> envelopes.CallArguments:
@@ -71,8 +73,8 @@ CONVENTION = Convention(
     postprocess=_postprocess,
     notes=(
         "The type of a span is usually a field of the JSON in `braintrust.span_attributes`.",
-        "A span without a type whose `braintrust.metadata` names a model is a model's: Go leaves its type out.",
-        "`tools` and `session_id` in the JSON of `braintrust.metadata` are what they say.",
-        "What a function of .NET's agents returned stands in `result`.",
+        "A span without a type is a model call if `braintrust.metadata` names a model. The Go SDK omits the type.",
+        "`tools` and `session_id` are fields of the JSON in `braintrust.metadata`.",
+        "The function spans of .NET agents hold the result in `result`.",
     ),
 )

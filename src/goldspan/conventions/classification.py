@@ -1,4 +1,4 @@
-"""Recognising spans: which conventions a span is read by, found by its attributes in one look."""
+"""Classifies spans for extraction: joins the facts of all conventions that recognise a span."""
 
 from __future__ import annotations
 
@@ -18,49 +18,53 @@ DEFAULT_GOLDEN_ID_ATTRIBUTES = (semconv.GOLDEN_ID, semconv.TEST_CASE_NAME)
 
 
 def golden_id_attributes(
-    given: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
+    explicit: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """The attributes to try, in this order: those given, else those of the variable (comma separated), else ours."""
-    if given is not None:
-        return tuple(given)
+    """Return the attributes that may hold a golden's id, in order of preference.
+
+    Uses the explicit attributes if there are any, else `GOLDSPAN_GOLDEN_ID_ATTRIBUTE` (comma separated), else the
+    defaults.
+    """
+    if explicit is not None:
+        return tuple(explicit)
     names = (name.strip() for name in environment.get(GOLDEN_ID_VARIABLE, "").split(","))
     return tuple(filter(None, names)) or DEFAULT_GOLDEN_ID_ATTRIBUTES
 
 
 _MAX_SPAN_NAMES = 4096
-"""Names of spans that are remembered."""
+"""Span names whose candidate components are cached."""
 
 
 class DeclaredComponents:
-    """Some declared components, ready to be looked for: most spans cost one look at a table of names."""
+    """Finds the declared component that a span is. Candidates are cached by span name."""
 
     __slots__ = ("_candidates", "_components")
 
     def __init__(self, components: Iterable[ComponentSelector]) -> None:
-        """Take components; where several mean one span, the first counts."""
+        """Store the components. If several match a span, the first one is used."""
         self._components = tuple(components)
         self._candidates: dict[str, tuple[ComponentSelector, ...]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look for."""
+        """Whether any component is declared."""
         return bool(self._components)
 
     def match(self, span: SpanRecord) -> str | None:
-        """The component that a span is, or `None`."""
+        """Return the name of the component that a span is, or `None`."""
         name = span.name
         candidates = self._candidates.get(name)
         if candidates is None:
-            candidates = self._named(name)
+            candidates = self._find_candidates(name)
         for component in candidates:
             if component.matches(name, span.attributes):
                 return component.name
         return None
 
-    def _named(self, name: str) -> tuple[ComponentSelector, ...]:
-        """The components that spans of a name may be, if their attributes are right."""
-        any_attributes = (ComponentSelector(component.name, component.span) for component in self._components)
-        known = zip(self._components, any_attributes, strict=True)
-        found = tuple([component for component, by_name in known if by_name.matches(name, {})])
+    def _find_candidates(self, name: str) -> tuple[ComponentSelector, ...]:
+        """Return the components that a span of this name is if its attributes match, too."""
+        by_name_only = (ComponentSelector(component.name, component.span) for component in self._components)
+        pairs = zip(self._components, by_name_only, strict=True)
+        found = tuple([component for component, by_name in pairs if by_name.matches(name, {})])
         if len(self._candidates) >= _MAX_SPAN_NAMES:
             self._candidates.clear()
         self._candidates[name] = found
@@ -69,148 +73,158 @@ class DeclaredComponents:
 
 @lru_cache(maxsize=64)
 def declared_components(components: tuple[ComponentSelector, ...]) -> DeclaredComponents:
-    """The selection of some components, made once."""
+    """Return the `DeclaredComponents` of these components, cached."""
     return DeclaredComponents(components)
 
 
 _MAX_SHAPES = 4096
-"""Kinds of spans that are remembered: a kind is the attributes of a span that tables name. Seen in one trace: a few."""
-
+"""Attribute shapes that are cached: a shape is the set of a span's attributes that tables name. A trace has a few."""
 
 UNKNOWN_FACTS = SpanFacts()
-"""The reading of all spans that no convention knows. Never changed."""
+"""The facts of every span that no convention recognises. Do not modify."""
 
 EVALUATION_FACTS = SpanFacts()
-"""The reading of spans that goldspan made of evaluations: they tell of a run and are no part of one. Never changed."""
+"""The facts of every span that goldspan writes for an evaluation, which is not part of a run. Do not modify."""
 
 
 class ConventionSet:
-    """Some conventions, ready to read spans."""
+    """Classifies spans with several conventions."""
 
-    def __init__(self, members: Iterable[Convention], *, noted: Iterable[str] = ()) -> None:
-        """Put conventions together, the most trusted first.
+    def __init__(self, members: Iterable[Convention], *, extra_attributes: Iterable[str] = ()) -> None:
+        """Store the conventions in the order in which they apply.
 
-        A span that has one of the `noted` attributes is not `NOTHING`, even where no convention knows it.
+        A span that has one of the `extra_attributes` is never `UNKNOWN_FACTS`, even if no convention recognises it.
         """
         self.members = tuple(members)
         self._shared = frozenset(convention.name for convention in self.members if convention.is_shared)
-        self._tells_role = frozenset(key for convention in self.members for key in convention.roles)
-        self._of_scopes = {scope: convention for convention in self.members for scope in convention.bare_span_scopes}
-        self._noted = frozenset(noted)
-        self._keys = self._noted.union(
+        self._role_attributes = frozenset(key for convention in self.members for key in convention.roles)
+        self._conventions_by_scope = {
+            scope: convention for convention in self.members for scope in convention.bare_span_scopes
+        }
+        self._extra_attributes = frozenset(extra_attributes)
+        self._keys = self._extra_attributes.union(
             (semconv.IS_EVALUATION,), *(convention.all_attributes for convention in self.members)
         )
         self._shapes: dict[frozenset[str], _AttributeShape] = {}
-        self._of_names: dict[frozenset[str], _NameProfile] = {}
+        self._profiles_by_names: dict[frozenset[str], _NameProfile] = {}
         self._latest: tuple[SpanRecord, SpanFacts] | None = None
 
     def classify(self, span: SpanRecord) -> SpanFacts:
-        """Everything the conventions understand of one span, joined; `NOTHING` for a span that none of them knows.
+        """Return the joined facts that the conventions read from one span.
 
-        Most spans of an application are of the latter kind and cost one look. An evaluation's span is `EVALUATION`.
+        Returns `UNKNOWN_FACTS` if no convention recognises the span, as for most spans of an application, and
+        `EVALUATION_FACTS` for a span of an evaluation.
         """
-        return self._read(span, self._named(span).shape)
+        return self._read(span, self._profile(span).shape)
 
     def classify_trace(self, spans: Sequence[SpanRecord]) -> list[SpanFacts]:
-        """What is understood of each span of a trace: where no convention knows its family, by the fallback.
+        """Return the facts of each span of a trace. The fallback reads spans whose family no convention knows.
 
-        Where a family's own convention knows what one span of a scope is, it knows why others of it are nothing.
+        The fallback skips a scope of which a family's convention recognised at least one span, because that convention
+        knows the roles of all spans of the scope.
         """
-        readings: list[SpanFacts] = []
+        all_facts: list[SpanFacts] = []
         guessed: list[tuple[int, SpanReader]] = []
-        of_names = self._of_names
+        profiles = self._profiles_by_names
         for span in spans:
-            named = of_names.get(span.attribute_names()) or self._named(span)
-            reading = named.always
-            if reading is None:
-                reading = self._read(span, named.shape)
-                if named.guess is not None and (reading.role is None or named.says_more):
-                    guessed.append((len(readings), named.guess))
-            readings.append(reading)
+            profile = profiles.get(span.attribute_names()) or self._profile(span)
+            facts = profile.fixed_facts
+            if facts is None:
+                facts = self._read(span, profile.shape)
+                if profile.guess is not None and (facts.role is None or profile.has_other_kind_attribute):
+                    guessed.append((len(all_facts), profile.guess))
+            all_facts.append(facts)
         if guessed:
-            read = zip(spans, readings, strict=True)
-            known = {span.scope for span, reading in read if self._tells_family(reading)}
+            read = zip(spans, all_facts, strict=True)
+            known = {span.scope for span, facts in read if self._identifies_family(facts)}
             for at, guess in guessed:
                 if spans[at].scope not in known:
-                    readings[at] = self._guessed(spans[at], guess, readings[at])
-        return readings
+                    all_facts[at] = self._complete_by_names(spans[at], guess, all_facts[at])
+        return all_facts
 
     def _read(self, span: SpanRecord, shape: _AttributeShape) -> SpanFacts:
-        reading = shape.read(span) if shape.fixed is None else shape.fixed
-        return self._bare(span) if reading is UNKNOWN_FACTS and span.scope in self._of_scopes else reading
+        facts = shape.read(span) if shape.fixed is None else shape.fixed
+        return (
+            self._read_without_attributes(span)
+            if facts is UNKNOWN_FACTS and span.scope in self._conventions_by_scope
+            else facts
+        )
 
-    def _bare(self, span: SpanRecord) -> SpanFacts:
-        """The reading of a span by its name, where it has no attribute and its scope tells of which family it is."""
-        reading = None if span.attributes else self._of_scopes[span.scope].read_span_name(span)
-        return UNKNOWN_FACTS if reading is None or reading.role is None else reading
+    def _read_without_attributes(self, span: SpanRecord) -> SpanFacts:
+        """Return the facts of a span without attributes, whose scope identifies its family and whose name its role."""
+        facts = None if span.attributes else self._conventions_by_scope[span.scope].read_span_name(span)
+        return UNKNOWN_FACTS if facts is None or facts.role is None else facts
 
-    def _named(self, span: SpanRecord) -> _NameProfile:
+    def _profile(self, span: SpanRecord) -> _NameProfile:
         names = span.attribute_names()
-        named = self._of_names.get(names)
-        if named is None:
-            if len(self._of_names) >= _MAX_SHAPES:
-                self._of_names.clear()
+        profile = self._profiles_by_names.get(names)
+        if profile is None:
+            if len(self._profiles_by_names) >= _MAX_SHAPES:
+                self._profiles_by_names.clear()
             present = names & self._keys
             shape, kinds = self._shapes.get(present) or self._shape(present), fallback.kind_attributes(names)
-            says_more = not self._tells_role.issuperset(kinds)
+            has_other_kind_attribute = not self._role_attributes.issuperset(kinds)
             guess = None if shape.fixed is EVALUATION_FACTS else fallback.reader_for(names)
-            always = shape.fixed if names and guess is None else None
-            named = self._of_names[names] = _NameProfile(shape, always, guess, says_more)
-        return named
+            fixed_facts = shape.fixed if names and guess is None else None
+            profile = self._profiles_by_names[names] = _NameProfile(shape, fixed_facts, guess, has_other_kind_attribute)
+        return profile
 
-    def _tells_family(self, reading: SpanFacts) -> bool:
-        return reading.role is not None and not self._shared.issuperset(reading.conventions)
+    def _identifies_family(self, facts: SpanFacts) -> bool:
+        return facts.role is not None and not self._shared.issuperset(facts.conventions)
 
-    def _guessed(self, span: SpanRecord, reader: SpanReader, reading: SpanFacts) -> SpanFacts:
-        """A reading with what names of attributes tell beyond it: of what the span is, or of what it says."""
-        if reading.role is None and reading.is_retracted:
-            return reading
-        if reading.role is not None and (has_content(reading) or reading.role == "aside"):
-            return reading
+    def _complete_by_names(self, span: SpanRecord, reader: SpanReader, facts: SpanFacts) -> SpanFacts:
+        """Return the facts, completed with the role or the content that the attribute names suggest."""
+        if facts.role is None and facts.is_retracted:
+            return facts
+        if facts.role is not None and (has_content(facts) or facts.role == "aside"):
+            return facts
         guess = fallback.read_by_attribute_names(span, reader)
         if guess is None:
-            return reading
-        if reading.role is None:
-            guess.fill_missing_from(reading)
-            guess.is_annotated = reading.is_annotated
+            return facts
+        if facts.role is None:
+            guess.fill_missing_from(facts)
+            guess.is_annotated = facts.is_annotated
             return guess
-        if guess.role == reading.role:
-            reading.fill_missing_from(guess)
-            reading.guessed_from = guess.guessed_from
-        return reading
+        if guess.role == facts.role:
+            facts.fill_missing_from(guess)
+            facts.guessed_from = guess.guessed_from
+        return facts
 
     def has_role_attribute(self, span: SpanRecord) -> bool:
-        """Whether a span has an attribute that tells, in some convention, what it is: maybe in a word not known."""
-        return not self._tells_role.isdisjoint(span.attributes)
+        """Whether a span has a role attribute of any convention, even if its value is unknown."""
+        return not self._role_attributes.isdisjoint(span.attributes)
 
     def classify_cached(self, span: SpanRecord, *, guessing: bool = False) -> SpanFacts:
-        """The same for whoever asks several things about one span: what was read last is remembered. Do not change it.
+        """Return the facts of one span and cache those of the last span. Do not modify them.
 
-        Only for spans of a living process: of a file, the one that is remembered would hold on to all of them. With
-        `guessing`, what no convention knows is read by the fallback.
+        Use this only for spans of a live process: a cached span of a file keeps the whole file in memory. With
+        `guessing`, the fallback reads a span that no convention recognises.
         """
         latest = self._latest
         if latest is None or latest[0] is not span:
             latest = self._latest = (span, self.classify(span))
-        reading = latest[1]
+        facts = latest[1]
         if (
             not guessing
-            or reading.role is not None
-            or reading is EVALUATION_FACTS
-            or not self._shared.issuperset(reading.conventions)
+            or facts.role is not None
+            or facts is EVALUATION_FACTS
+            or not self._shared.issuperset(facts.conventions)
         ):
-            return reading  # what a family's own convention knows of a span is more than its names say
-        named = self._named(span)
+            return facts  # the convention of the family knows more than attribute names show
+        profile = self._profile(span)
         return (
-            fallback.read_by_attribute_names(span, named.guess) if named.guess is not None and named.says_more else None
-        ) or reading
+            fallback.read_by_attribute_names(span, profile.guess)
+            if profile.guess is not None and profile.has_other_kind_attribute
+            else None
+        ) or facts
 
     def _shape(self, present: frozenset[str]) -> _AttributeShape:
         if semconv.IS_EVALUATION in present:
             return _EVALUATION_SHAPE
         known = (convention for convention in self.members if not present.isdisjoint(convention.markers_among(present)))
         shape = _AttributeShape(
-            [SpanReader(convention, present) for convention in known], noted=not present.isdisjoint(self._noted)
+            [SpanReader(convention, present) for convention in known],
+            is_annotated=not present.isdisjoint(self._extra_attributes),
         )
         if len(self._shapes) >= _MAX_SHAPES:
             self._shapes.clear()
@@ -220,42 +234,44 @@ class ConventionSet:
 
 @dataclass(frozen=True, slots=True)
 class _NameProfile:
-    """What there is to read off all spans whose attributes have the same names, of which tables name only some."""
+    """How to read all spans whose attributes have the same names."""
 
     shape: _AttributeShape
-    always: SpanFacts | None
-    """The reading that all of them have, where that is certain without a look at any."""
+    fixed_facts: SpanFacts | None
+    """The facts that all of these spans have, if they do not depend on attribute values."""
     guess: SpanReader | None
-    """Reads them by these names, where no convention knows them."""
-    says_more: bool
-    """Whether another name may tell what they are than those by which a convention would know."""
+    """Reads the spans by attribute name if no convention recognises them."""
+    has_other_kind_attribute: bool
+    """Whether an attribute that no convention uses for roles may give the kind of the span."""
 
 
 class _AttributeShape:
-    """What there is to read off all spans that have the same attributes."""
+    """How to read all spans that have the same subset of the attributes in the tables."""
 
-    __slots__ = ("_keys", "_noted", "_readers", "fixed")
+    __slots__ = ("_is_annotated", "_keys", "_readers", "fixed")
 
-    def __init__(self, readers: Iterable[SpanReader], *, noted: bool = False, fixed: SpanFacts | None = None) -> None:
+    def __init__(
+        self, readers: Iterable[SpanReader], *, is_annotated: bool = False, fixed: SpanFacts | None = None
+    ) -> None:
         self._readers = tuple(readers)
-        self._noted = noted
-        self.fixed = UNKNOWN_FACTS if fixed is None and not self._readers and not noted else fixed
+        self._is_annotated = is_annotated
+        self.fixed = UNKNOWN_FACTS if fixed is None and not self._readers and not is_annotated else fixed
         self._keys = tuple(dict.fromkeys(key for reader in self._readers for key in sorted(reader.attribute_names)))
 
     def read(self, span: SpanRecord) -> SpanFacts:
         known = span.decode_attributes(self._keys)
         joined: SpanFacts | None = None
         for reader in self._readers:
-            reading = reader.read(span, known)
-            if reading is None:
+            facts = reader.read(span, known)
+            if facts is None:
                 continue
             if joined is None:
-                joined = reading
+                joined = facts
             else:
-                joined.fill_missing_from(reading)
+                joined.fill_missing_from(facts)
         if joined is None:
-            joined = SpanFacts() if self._noted else UNKNOWN_FACTS
-        if self._noted:
+            joined = SpanFacts() if self._is_annotated else UNKNOWN_FACTS
+        if self._is_annotated:
             joined.is_annotated = True
         return joined
 

@@ -1,8 +1,8 @@
-"""Coding agents that report what they do as OTLP log events: Claude Code, Codex, Gemini CLI, Qwen Code.
+"""Coding agents that report their work as OTLP log events: Claude Code, Codex, Gemini CLI, Qwen Code.
 
-Each event is read like a span that lasts as long as the event says. What the user typed begins a request; the tools
-that follow in the same session are its calls. A permission that was refused is a call that was denied; one that was
-given says nothing that the tool's own event does not. Claude Code writes spans as well, where its beta is switched on.
+Each event is treated as a span with the duration that the event reports. A prompt of the user starts a request, and
+the tool events that follow in the same session are its calls. A refused permission is a denied call; a granted
+permission adds nothing to the tool's event. Claude Code also writes spans if its beta is enabled.
 """
 
 from __future__ import annotations
@@ -36,52 +36,56 @@ _CODEX_HEADER = re.compile(
     r"(?:(?:Chunk ID|Wall time|Exit code|Original token count|Total output lines): ?[^\n]*\n"
     r"|Process (?:exited with code -?\d+|running with session ID \d+)\n)+Output:\n"
 )
-"""What Codex writes above the output of a tool that it ran."""
+"""Header lines that Codex writes above the output of a tool."""
 _EXIT_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,12})$", re.MULTILINE)
-"""In those lines."""
+"""Exit code in the header lines."""
 _GEMINI_DENIALS = ("policy_violation", "execution_denied")
-"""Errors of calls that nobody was asked about, since a rule forbids them."""
+"""Error types of calls that a policy rule denied without asking the user."""
 
 
 def _postprocess_claude(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     attributes = span.attributes
     kind = attributes.get("span.type")
-    told_by_span = kind is not None and _EVENT not in attributes
-    if facts.role is None or (told_by_span and not span.name.startswith(_CLAUDE_PREFIX)):
+    has_span_type = kind is not None and _EVENT not in attributes
+    if facts.role is None or (has_span_type and not span.name.startswith(_CLAUDE_PREFIX)):
         return None
     if facts.role == "model":
         facts.output_messages = (partial(_claude_output_messages, attributes),)
     if facts.role != "tool":
         return _drop_redacted_values(facts)
-    if told_by_span and kind in _TOOL_SUBSPANS:
-        # The parts of a call do not say which tool it is: they stand inside its span.
+    if has_span_type and kind in _TOOL_SUBSPANS:
+        # The subspans of a call do not name the tool; the tool's span around them does.
         facts.name = ""
-    elif told_by_span:
-        shown = next((event.attributes.get("output") for event in span.events if event.name == "tool.output"), None)
-        facts.result = None if shown is None else RawValue(shown)
+    elif has_span_type:
+        output = next((event.attributes.get("output") for event in span.events if event.name == "tool.output"), None)
+        facts.result = None if output is None else RawValue(output)
     parameters = plain_value(attributes.get("tool_parameters"))
     if isinstance(parameters, Mapping):
         _read_parameters(parameters, facts)
     if facts.name in _SUBAGENT_TOOLS:
         facts.kind = "agent"
-    refused = "reject" in (attributes.get("decision"), attributes.get("decision_type"))
-    facts.outcome = "denied" if refused else None
-    if not refused and _has_failed(attributes):
+    is_denied = "reject" in (attributes.get("decision"), attributes.get("decision_type"))
+    facts.outcome = "denied" if is_denied else None
+    if not is_denied and _has_failed(attributes):
         facts.error = facts.error or str(attributes.get("error_type") or "error")
-    says_nothing = "decision" in attributes or facts.name == ""
-    return None if says_nothing and facts.outcome is None and facts.error is None else facts
+    is_uninformative = "decision" in attributes or facts.name == ""
+    return None if is_uninformative and facts.outcome is None and facts.error is None else facts
 
 
 def _claude_output_messages(attributes: Mapping[str, Any]) -> Messages:
-    """What Claude said to the user, and not to an agent of its own."""
-    said = attributes.get("response")
-    if not isinstance(said, str) or said in _REDACTED or str(attributes.get("query_source")).startswith("agent"):
+    """Return Claude's message to the user; return no message if a sub-agent sent the query."""
+    message_text = attributes.get("response")
+    if (
+        not isinstance(message_text, str)
+        or message_text in _REDACTED
+        or str(attributes.get("query_source")).startswith("agent")
+    ):
         return ()
-    return (Message("assistant", said),)
+    return (Message("assistant", message_text),)
 
 
 def _read_parameters(parameters: Mapping[str, Any], facts: SpanFacts) -> None:
-    """Older versions write no `tool_input`: then `tool_parameters` has all the arguments of a shell command."""
+    """Read server, tool and shell arguments from `tool_parameters`; older versions do not write `tool_input`."""
     server, tool = parameters.get("mcp_server_name"), parameters.get("mcp_tool_name")
     if isinstance(server, str) and isinstance(tool, str):
         facts.server = server
@@ -102,17 +106,23 @@ def _postprocess_codex(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
         return facts if str(decision).startswith(("denied", "abort", "timed_out", "timedout")) else None
     exit_code = _exit_code(attributes.get("output"))
     if _has_failed(attributes) or exit_code:
-        said = facts.result.value if facts.result is not None else None
-        facts.error = said if isinstance(said, str) and said else f"exit code {exit_code}" if exit_code else "error"
+        message_text = facts.result.value if facts.result is not None else None
+        facts.error = (
+            message_text
+            if isinstance(message_text, str) and message_text
+            else f"exit code {exit_code}"
+            if exit_code
+            else "error"
+        )
     facts.server = facts.server or None
     return facts
 
 
 def _exit_code(output: Any) -> int:
-    """Of a shell command: newer versions call it a success however it ended."""
+    """Return the exit code of a shell command: newer versions report every finished command as a success."""
     header = _CODEX_HEADER.match(output) if isinstance(output, str) else None
-    found = _EXIT_CODE.search(header[0]) if header else None
-    return int(found[1]) if found else 0
+    match = _EXIT_CODE.search(header[0]) if header else None
+    return int(match[1]) if match else 0
 
 
 def _unwrap_codex_result(output: Any) -> Any:
@@ -129,33 +139,33 @@ def _postprocess_gemini(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
         return _drop_redacted_values(facts) if facts.role == "entry" else None
     if facts.server and str(facts.name).startswith("mcp_"):
         facts.name = undecorate(str(facts.name), (facts.server,))[0]
-    about = plain_value(attributes.get("metadata"))
-    about = about if isinstance(about, Mapping) else {}
+    metadata = plain_value(attributes.get("metadata"))
+    metadata = metadata if isinstance(metadata, Mapping) else {}
     if attributes.get("decision") == "reject" or attributes.get("error_type") in _GEMINI_DENIALS:
         facts.outcome, facts.error = "denied", None
     elif _has_failed(attributes):
         facts.error = facts.error or str(attributes.get("error_type") or "error")
-    elif about.get("isError") is True:
-        # A shell command that ended badly is a success to Gemini CLI: it ran.
-        facts.error = f"exit code {about['exitCode']}" if "exitCode" in about else "error"
+    elif metadata.get("isError") is True:
+        # Gemini CLI reports a shell command with a non-zero exit code as a success.
+        facts.error = f"exit code {metadata['exitCode']}" if "exitCode" in metadata else "error"
     return facts
 
 
 def _is_reply_to_user(attributes: Mapping[str, Any]) -> bool:
-    """Whether a response of the model is neither one to an agent of its own nor one to the program itself."""
+    """Whether the model's response is for the user, and not for a sub-agent or for the program itself."""
     is_qwen = str(attributes.get(_EVENT)).startswith("qwen-code.")
     return not attributes.get("subagent_name") if is_qwen else attributes.get("role") == "main"
 
 
 def _gemini_output_messages(attributes: Mapping[str, Any]) -> Messages:
-    """What the model said in one response: its words in Qwen Code, its pieces as they came in Gemini CLI.
+    """Return the text of one response: complete in Qwen Code, in streamed chunks in Gemini CLI.
 
-    Its calls are told better by their own events.
+    Calls are not read here, because they have events of their own with more details.
     """
-    written = plain_value(attributes.get("response_text"))
-    if isinstance(written, list):
-        written = "".join(message.text or "" for piece in written for message in from_json(piece))
-    return (Message("assistant", written),) if isinstance(written, str) and written else ()
+    response_text = plain_value(attributes.get("response_text"))
+    if isinstance(response_text, list):
+        response_text = "".join(message.text or "" for chunk in response_text for message in from_json(chunk))
+    return (Message("assistant", response_text),) if isinstance(response_text, str) and response_text else ()
 
 
 def _drop_redacted_values(facts: SpanFacts) -> SpanFacts:
@@ -165,7 +175,7 @@ def _drop_redacted_values(facts: SpanFacts) -> SpanFacts:
 
 
 def _has_failed(attributes: Mapping[str, Any]) -> bool:
-    """Whether an event says that its tool failed: the flag is text in some agents."""
+    """Whether the event reports that its tool failed. Some agents write the flag as text."""
     return str(attributes.get("success")).lower() == "false"
 
 
@@ -192,13 +202,13 @@ CLAUDE_CODE = Convention(
     common_attributes=AttributeMap(session_id=("session.id",)),
     postprocess=_postprocess_claude,
     notes=(
-        "A `tool_decision` that rejects is a call that was denied; one that accepts is no call of its own.",
+        "A `tool_decision` that rejects is a denied call. A `tool_decision` that accepts is not a call.",
         "`tool_parameters` names the server and the tool of an MCP call, and the arguments of a shell command.",
         "The tools `Task` and `Agent` start a sub-agent.",
-        "The spans `tool.execution` and `tool.blocked_on_user` tell that the tool around them failed or was denied.",
+        "The spans `tool.execution` and `tool.blocked_on_user` report that their parent tool failed or was denied.",
         "The event `tool.output` of a tool's span holds its result.",
-        "An `assistant_response` is what Claude said; the last one is the answer.",
-        "Requests to the model are no requests of a user: Claude Code makes some of its own, as for titles.",
+        "An `assistant_response` is a message of Claude. The last one is the answer.",
+        "An `llm_request` is not a user request: Claude Code also calls the model itself, for example for titles.",
     ),
     capture_setting="OTEL_LOG_USER_PROMPTS=1 OTEL_LOG_TOOL_DETAILS=1 OTEL_LOG_TOOL_CONTENT=1",
 )
@@ -223,9 +233,9 @@ CODEX = Convention(
     unwrap_result=_unwrap_codex_result,
     postprocess=_postprocess_codex,
     notes=(
-        "A `tool_decision` that denies or aborts is a call that was denied; one that approves is no call of its own.",
-        "`success` says `false` where a tool failed; its output is what went wrong.",
-        "A shell command failed where the lines above its output name an exit code other than 0.",
+        "A `tool_decision` that denies or aborts is a denied call. A `tool_decision` that approves is not a call.",
+        "`success` is `false` if a tool failed. The output is then the error.",
+        "A shell command failed if the lines above its output report an exit code other than 0.",
     ),
     capture_setting="[otel] log_user_prompt = true",
 )
@@ -254,12 +264,12 @@ GEMINI_CLI = Convention(
     common_attributes=AttributeMap(session_id=("session.id",)),
     postprocess=_postprocess_gemini,
     notes=(
-        "The decision `reject` is a call that was denied; so are the errors `policy_violation` and `execution_denied`.",
-        "`success` says `false` where a tool failed, `isError` in `metadata` where a shell command did.",
+        "A call is denied if its decision is `reject` or its error is `policy_violation` or `execution_denied`.",
+        "`success` is `false` if a tool failed. `isError` in `metadata` is set if a shell command failed.",
         "The tools of an MCP server are called `mcp_{server}_{tool}`.",
-        "The text in an `api_response` is what the model said; the last one is the answer.",
+        "The text in an `api_response` is a message of the model. The last one is the answer.",
         "An `api_response` with a `subagent_name` or, in Gemini CLI, a `role` other than `main` is not for the user.",
-        "Results are not recorded, nor in Qwen Code that a shell command failed.",
+        "Gemini CLI and Qwen Code do not record results. Qwen Code also does not record that a shell command failed.",
     ),
     capture_setting="telemetry.logPrompts = true",
 )

@@ -1,6 +1,6 @@
 """Confident AI and DeepEval: `confident.span.type` with `confident.span.input` and `.output`.
 
-People set these on spans of their own, and DeepEval's integrations on those of frameworks.
+Applications set these attributes on their own spans; DeepEval's integrations set them on the spans of frameworks.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
 
 
 def _requested_calls(attributes: Mapping[str, Any]) -> Messages:
-    """The calls that a model's span lists for a metric, each as JSON."""
-    listed = literals.plain_value(attributes.get(_TOOLS_CALLED))
-    read = [literals.plain_value(item) for item in listed] if isinstance(listed, (list, tuple)) else []
-    calls = (item for item in read if isinstance(item, Mapping) and isinstance(item.get("name"), str))
-    asked_for = tuple(RequestedCall(call["name"], call.get("input_parameters", ABSENT)) for call in calls)
-    return (Message("assistant", tool_calls=asked_for),) if asked_for else ()
+    """Return the calls that a model's span lists for a metric, each as JSON."""
+    decoded = literals.plain_value(attributes.get(_TOOLS_CALLED))
+    items = [literals.plain_value(item) for item in decoded] if isinstance(decoded, (list, tuple)) else []
+    calls = (item for item in items if isinstance(item, Mapping) and isinstance(item.get("name"), str))
+    requested = tuple(RequestedCall(call["name"], call.get("input_parameters", ABSENT)) for call in calls)
+    return (Message("assistant", tool_calls=requested),) if requested else ()
 
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    listed = literals.plain_value(attributes.get(_AVAILABLE_TOOLS))
-    names = listed if isinstance(listed, (list, tuple)) else ()
+    decoded = literals.plain_value(attributes.get(_AVAILABLE_TOOLS))
+    names = decoded if isinstance(decoded, (list, tuple)) else ()
     return tuple(ToolDefinition(name) for name in names if isinstance(name, str) and name)
 
 
@@ -76,5 +76,5 @@ CONVENTION = Convention(
     ),
     span_name_templates={"tool": ("{name}",), "agent": ("{name}",)},
     postprocess=_postprocess,
-    notes=("`confident.span.tools_called` on a model's span lists calls it asked for.",),
+    notes=("`confident.span.tools_called` on a model's span lists the calls that the model requested.",),
 )

@@ -1,7 +1,7 @@
-"""A convention as data: where the instrumentations of one family write what goldspan wants to know of a span.
+"""Defines a convention: tables that map the attributes of one family to facts about a span.
 
-Tables first, because they can be read, checked and printed: `docs/conventions.md` is made from them. What a table
-cannot say is one function, `refine`.
+Tables can be checked and printed; `docs/conventions.md` is generated from them. One function, `postprocess`, does what
+tables cannot express.
 """
 
 from __future__ import annotations
@@ -12,202 +12,116 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import Any
 
-from goldspan.content import envelopes, messages
+from goldspan.content import envelopes
 from goldspan.content.tools import tool_definitions
-from goldspan.conventions.span_facts import Messages, RawValue, Role, SpanFacts
-from goldspan.model import SpanEvent, SpanRecord
+from goldspan.conventions import declaration
+from goldspan.conventions.attribute_map import (
+    ATTRIBUTE_MAP_CHECKS,
+    AttributeMap,
+    AttributeNames,
+    FromEvents,
+    FromFlattened,
+    FromJson,
+    MessageSource,
+)
+from goldspan.conventions.span_facts import RawValue, Role, SpanFacts
+from goldspan.model import SpanRecord
 
-AttributeNames = tuple[str, ...]
-"""Attributes that may hold one fact, the best first."""
+__all__ = [
+    "ANY",
+    "AttributeMap",
+    "AttributeNames",
+    "Convention",
+    "FromEvents",
+    "FromFlattened",
+    "FromJson",
+    "MessageSource",
+    "SpanReader",
+]
+
 ANY = "*"
-"""In a table of roles: whatever the attribute's value is."""
-
-
-@dataclass(frozen=True, slots=True)
-class FromJson:
-    """Messages in one attribute, as JSON text or as a structured value."""
-
-    attribute: str
-
-    def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
-        return messages.from_json(span.attributes.get(self.attribute))
-
-    def is_present(self, span: SpanRecord) -> bool:
-        """Whether the span has something there."""
-        return self.attribute in span.attributes
-
-    def has_no_tool_calls(self, span: SpanRecord) -> bool:
-        """Whether it takes no reading to see that no call and no answer to one is among the messages."""
-        raw = span.attributes.get(self.attribute)
-        return raw is None or (isinstance(raw, str) and not messages.may_contain_calls(raw))
-
-    def __str__(self) -> str:
-        """How the documentation names the place."""
-        return f"`{self.attribute}`"
-
-
-@dataclass(frozen=True, slots=True)
-class FromFlattened:
-    """Messages flattened into numbered attributes: `{prefix}.{number}.{inner}.{field}`."""
-
-    prefix: str
-    message_key: str = ""
-
-    def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
-        return messages.from_flat(span.attributes, self.prefix, self.message_key)
-
-    def is_present(self, span: SpanRecord) -> bool:
-        """Whether the span has something there."""
-        return any(key.startswith(self.prefix) for key in span.attributes)
-
-    def has_no_tool_calls(self, span: SpanRecord) -> bool:
-        """Whether it takes no reading to see that no call and no answer to one is among the messages."""
-        return not self.is_present(span)
-
-    def __str__(self) -> str:
-        """How the documentation names the place."""
-        return f"`{self.prefix}.N.{self.message_key + '.' if self.message_key else ''}*`"
-
-
-@dataclass(frozen=True, slots=True)
-class FromEvents:
-    """Messages in events of the span, or in log events written during it, in the order of their times."""
-
-    event_names: tuple[str, ...]
-    """Of the events; the name tells the role where the event itself does not."""
-    attribute: str | None = None
-    """Holds a list of messages; `None`: each event is one message."""
-
-    def is_present(self, span: SpanRecord) -> bool:
-        """Whether the span has something there."""
-        return any(event.name in self.event_names for event in span.events)
-
-    def has_no_tool_calls(self, span: SpanRecord) -> bool:
-        """Whether it takes no reading to see that no call and no answer to one is among the messages."""
-        return not self.is_present(span)
-
-    def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
-        events = [event for event in span.events if event.name in self.event_names]
-        if self.attribute is not None:
-            return tuple(
-                message for event in events for message in messages.from_json(event.attributes.get(self.attribute))
-            )
-        return tuple(message for event in events for message in _message_of_event(event))
-
-    def __str__(self) -> str:
-        """How the documentation names the place."""
-        names = ", ".join(f"`{name}`" for name in self.event_names)
-        return f"`{self.attribute}` of the events {names}" if self.attribute else f"the events {names}"
-
-
-def _message_of_event(event: SpanEvent) -> Messages:
-    """The message that an event is. Azure's SDKs write its body as one text; Google's say so where they left it out."""
-    body = event.attributes.get("gen_ai.event.content", event.attributes)
-    return () if event.attributes.get("content") == "<elided>" else messages.from_event(event.name, body)
-
-
-MessageSource = Callable[[SpanRecord], Messages]
-"""Finds messages in a span. Its `str()` is how the documentation names the place."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttributeMap:
-    """Where spans of one role keep their facts."""
-
-    name: AttributeNames = ()
-    """Of the tool, the agent or the component."""
-    call_id: AttributeNames = ()
-    arguments: AttributeNames = ()
-    result: AttributeNames = ()
-    error: AttributeNames = ()
-    """Text that is there only when the call failed."""
-    agent: AttributeNames = ()
-    """The agent in whose name the span was made."""
-    server: AttributeNames = ()
-    """The MCP server that owns the tool."""
-    input: AttributeNames = ()
-    output: AttributeNames = ()
-    session_id: AttributeNames = ()
-    request_id: AttributeNames = ()
-    """Of the user's request, shared by all that a runtime does for it, in whichever trace."""
-    tool_definitions: AttributeNames = ()
-    """Definitions of the tools offered to a model."""
-    finish_reason: AttributeNames = ()
-    """Why the model stopped: it says, in some notation, that it asked for tools."""
-    input_messages: tuple[MessageSource, ...] = ()
-    """The model's input."""
-    output_messages: tuple[MessageSource, ...] = ()
-    """The model's output."""
+"""In a table of roles: any value of the attribute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Convention:
-    """One family of instrumentations.
+    """The tables of one instrumentation family.
 
-    `goldspan.conventions` is the group of entry points in which a package of your own may offer one. Reading must not
-    raise on any attribute value, and depends on nothing but the span: it may happen in any order and in any thread.
+    Another package offers a convention as an entry point of the group `goldspan.conventions`. The functions of a
+    convention must not raise for any attribute value and must depend on the span alone: goldspan calls them in any
+    order and from any thread.
+
+    Raises `ConfigurationError` if a field is unknown, has a wrong type, or names an unknown role.
     """
 
     name: str
-    """One word, as in `openinference`."""
+    """One word, for example `openinference`."""
     title: str
     source: str
-    """Where the convention is published, or which package writes it."""
+    """The address of the specification, or of the package that writes the spans."""
     versions: str
-    """The versions it is known from, for people."""
+    """The versions it was checked against, for the documentation."""
     roles: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
-    """What a span is: attribute, then its value in lower case (or `ANY`), then the role. The first that fits counts."""
+    """Attribute, then its value in lower case (or `ANY`), then the role of the span. The first match decides."""
     marker_attributes: AttributeNames = ()
-    """Attributes by which a span of the family is known even where `roles` does not tell what it is."""
+    """Attributes that identify a span of the family even if `roles` gives it no role."""
     bare_span_scopes: frozenset[str] = frozenset()
-    """Instrumentation scopes of which spans without any attribute are handed to `refine`, too: their names tell what
-    they are."""
+    """Instrumentation scopes whose spans without attributes are passed to `postprocess`, which knows them by name."""
     requires_any: AttributeNames = ()
-    """Attributes of which a span of the family has at least one, where `roles` names some that others have, too."""
+    """If not empty, a span of the family has at least one of these. Used if `roles` names attributes of others, too."""
     excluded_by: AttributeNames = ()
-    """Attributes that take `roles` back, since another convention then knows better what the span is."""
+    """If a span has one of these, `roles` does not apply, because another convention decides the role."""
     attributes_by_role: Mapping[Role, AttributeMap] = field(default_factory=dict)
-    """Where spans of a role keep their facts."""
-    common_attributes: AttributeMap = AttributeMap()
-    """Where spans of every role do, and those of none."""
+    """Where spans of each role keep their facts."""
+    common_attributes: AttributeMap = field(default_factory=AttributeMap)
+    """Where spans of every role, and spans without a role, keep their facts."""
     span_name_templates: Mapping[Role, AttributeNames] = field(default_factory=dict)
-    """Forms of the span's own name, such as `execute_tool {name}`: read only where no attribute holds the name."""
+    """Templates of span names, such as `execute_tool {name}`. Used only if no attribute holds the name."""
     unwrap_arguments: Callable[[Any], Any] = envelopes.unwrap_arguments
-    """Takes arguments, already plain values, out of the family's envelope. What it gives may be a `Request`."""
+    """Unwraps arguments, already parsed to plain values, from the family's envelope. May return `CallArguments`."""
     unwrap_result: Callable[[Any], Any] = envelopes.unwrap_result
-    """The same for results; what it gives may be a `Result`."""
+    """Unwraps results in the same way. May return a `CallResult`."""
     postprocess: Callable[[SpanRecord, SpanFacts], SpanFacts | None] | None = None
-    """Corrects a reading by what tables cannot say; `None` takes it back altogether."""
+    """Corrects the facts that the tables gave. Returns `None` to discard them."""
     notes: tuple[str, ...] = ()
-    """What `refine` knows, for people: one sentence each."""
+    """What `postprocess` does, one sentence each, for the documentation."""
     capture_setting: str | None = None
-    """What to switch on where arguments, results or messages are not recorded. `None`: they always are."""
+    """The setting that records arguments, results and messages. `None`: they are always recorded."""
     capture_settings_by_scope: Mapping[str, str] = field(default_factory=dict)
-    """The same by the beginnings of instrumentation scopes, where each writer of the family has a switch of its own."""
+    """The same by prefix of the instrumentation scope, if the family's instrumentations have different settings."""
     is_shared: bool = False
-    """Whether many families write in its words, so that it does not tell the family of a span."""
+    """Whether many families use its attributes, so that it does not identify the family of a span."""
     scopes_with_span_per_call: frozenset[str] = frozenset()
-    """The instrumentation scopes that write a span for every call of a tool: their spans without one among them show
-    that no tool was called. Empty unless that is certain, since content that is off must not read as nothing done.
+    """Instrumentation scopes that write a span for every tool call, so that a run without one made no tool call.
+
+    List a scope only if that is certain: missing content must not be reported as a run without tool calls.
     """
+
+    def __new__(cls, **values: Any) -> Convention:
+        """Reject field names that do not exist, and name the nearest one that does."""
+        name = values.get("name")
+        owner = f"convention {name!r}: {cls.__name__}" if isinstance(name, str) else cls.__name__
+        declaration.reject_unknown_fields(owner, cls, values)
+        return object.__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigurationError` if a field has a wrong type or names an unknown role."""
+        declaration.check_fields(str(self.name), "", self, _CHECKS)
 
     @cached_property
     def all_marker_attributes(self) -> frozenset[str]:
-        """Every attribute by which a span of this family is known: one of them suffices."""
+        """Every attribute that identifies a span of this family. One of them suffices."""
         return frozenset(self.roles).union(self.marker_attributes)
 
     def markers_among(self, present: Set[str]) -> Set[str]:
-        """The signs that count for a span that has these attributes."""
+        """Return the identifying attributes that apply to a span with these attributes."""
         if self.requires_any and present.isdisjoint(self.requires_any):
             return frozenset()
         return self.all_marker_attributes if present.isdisjoint(self.excluded_by) else frozenset(self.marker_attributes)
 
     @cached_property
     def all_attributes(self) -> frozenset[str]:
-        """Every attribute that the tables name."""
+        """Every attribute in the tables."""
         named = {*self.all_marker_attributes, *self.requires_any, *self.excluded_by}
         for places in (self.common_attributes, *self.attributes_by_role.values()):
             for fact in (*_TEXT_FIELDS, *_RAW_FIELDS, *_ENVELOPE_FIELDS, "tool_definitions"):
@@ -220,41 +134,59 @@ class Convention:
         return frozenset(named)
 
     def read_span_name(self, span: SpanRecord) -> SpanFacts | None:
-        """What the convention understands of a span of one of its `scopes` that has no attribute."""
-        reading = SpanFacts(conventions=(self.name,))
-        found = reading if self.postprocess is None else self.postprocess(span, reading)
-        if found is not None and found.role is not None:
-            forms = self.span_name_templates.get(found.role, ())
-            found.span_name = _match_span_name(span, map(_compile_name_template, forms))
-        return found
+        """Return the facts of a span without attributes whose scope is in `bare_span_scopes`, or `None`."""
+        empty = SpanFacts(conventions=(self.name,))
+        facts = empty if self.postprocess is None else self.postprocess(span, empty)
+        if facts is not None and facts.role is not None:
+            templates = self.span_name_templates.get(facts.role, ())
+            facts.span_name = _match_span_name(span, map(_compile_name_template, templates))
+        return facts
 
     def read(self, span: SpanRecord) -> SpanFacts | None:
-        """What the convention understands of a span that carries one of its signs."""
+        """Return the facts of a span, or `None` if it is not of this family."""
         reader = SpanReader(self, self.all_attributes.intersection(span.attributes))
         return reader.read(span, span.attributes)
 
 
+_CHECK_ATTRIBUTE_MAP = declaration.instance_of(AttributeMap, ATTRIBUTE_MAP_CHECKS)
+_CHECKS: Mapping[str, declaration.Check] = {
+    "name": declaration.check_name,
+    **dict.fromkeys(("title", "source", "versions"), declaration.check_text),
+    "roles": declaration.check_roles,
+    **dict.fromkeys(("marker_attributes", "requires_any", "excluded_by", "notes"), declaration.check_texts),
+    **dict.fromkeys(("bare_span_scopes", "scopes_with_span_per_call"), declaration.check_text_set),
+    "attributes_by_role": declaration.maps_by_role(_CHECK_ATTRIBUTE_MAP),
+    "common_attributes": _CHECK_ATTRIBUTE_MAP,
+    "span_name_templates": declaration.check_name_templates,
+    **dict.fromkeys(("unwrap_arguments", "unwrap_result"), declaration.check_function),
+    "postprocess": declaration.check_optional_function,
+    "capture_setting": declaration.check_optional_text,
+    "capture_settings_by_scope": declaration.check_text_mapping,
+    "is_shared": declaration.check_flag,
+}
+
+
 class SpanReader:
-    """A convention narrowed to the attributes that some spans have: those of one kind of span all have the same."""
+    """Applies a convention to spans that all have the same attributes."""
 
     __slots__ = ("_convention_names", "_has_marker", "_plans", "_postprocess", "_roles_by_attribute", "attribute_names")
 
     def __init__(self, convention: Convention, present: Set[str]) -> None:
-        """Narrow a convention down to the `present` attributes."""
+        """Prepare a convention for spans with the `present` attributes."""
         self._convention_names = (convention.name,)
         self._postprocess = convention.postprocess
         self._has_marker = not present.isdisjoint(convention.marker_attributes)
         known = convention.roles.items() if present.isdisjoint(convention.excluded_by) else ()
         self._roles_by_attribute = tuple((attribute, roles) for attribute, roles in known if attribute in present)
-        told = (role for _, roles in self._roles_by_attribute for role in roles.values())
-        self._plans = {role: _ExtractionPlan.build(convention, role, present) for role in (None, *told)}
+        possible = (role for _, roles in self._roles_by_attribute for role in roles.values())
+        self._plans = {role: _ExtractionPlan.build(convention, role, present) for role in (None, *possible)}
         self.attribute_names = {key for plan in self._plans.values() for key in plan.attribute_names}.union(
             key for key, _ in self._roles_by_attribute
         )
-        """The attributes whose values it wants to know."""
+        """The attributes whose values `read` needs."""
 
     def read(self, span: SpanRecord, attributes: Mapping[str, Any]) -> SpanFacts | None:
-        """What the convention understands of a span that has these attributes; the values of `keys` are known."""
+        """Return the facts of a span, or `None`. `attributes` holds at least the values of `attribute_names`."""
         role = None
         for attribute, roles in self._roles_by_attribute:
             value = attributes[attribute]
@@ -264,36 +196,36 @@ class SpanReader:
                     break
         if role is None and not self._has_marker:
             return None
-        reading = SpanFacts(role, self._convention_names)
-        self._plans[role].apply(span, attributes, reading)
+        facts = SpanFacts(role, self._convention_names)
+        self._plans[role].apply(span, attributes, facts)
         if self._postprocess is None:
-            return reading
-        refined = self._postprocess(span, reading)
-        if role is not None and refined is not None and refined.role is None:
-            refined.is_retracted = True
-        return refined
+            return facts
+        corrected = self._postprocess(span, facts)
+        if role is not None and corrected is not None and corrected.role is None:
+            corrected.is_retracted = True
+        return corrected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ExtractionPlan:
-    """The tables for one role put together, so that reading a span goes through them once."""
+    """The tables of one role, merged so that a span is read in one pass."""
 
     text_fields: tuple[tuple[str, str], ...]
-    """Fields of a reading that are texts, each with an attribute that holds it; the best attribute comes last."""
+    """Text fields of `SpanFacts`, each with an attribute that holds it. The preferred attribute comes last."""
     raw_fields: tuple[tuple[str, str], ...]
-    """The same for fields that are kept as written."""
+    """The same for fields whose value is kept as written."""
     envelope_fields: tuple[tuple[str, str, Callable[[Any], Any]], ...]
-    """The same for arguments and results, with what opens their envelope."""
+    """The same for arguments and results, with the function that unwraps them."""
     tool_definitions: AttributeNames
     input_messages: tuple[MessageSource, ...]
     output_messages: tuple[MessageSource, ...]
     sources_without_events: tuple[tuple[MessageSource, ...], tuple[MessageSource, ...]]
-    """Of both, the places that a span may have that has no events, as most have none."""
+    """The input and output sources that apply to a span without events, which most spans are."""
     name_patterns: tuple[re.Pattern[str], ...]
 
     @property
     def attribute_names(self) -> Iterable[str]:
-        """The attributes whose values it takes."""
+        """The attributes whose values `apply` needs."""
         return [*(key for _, key in self.text_fields + self.raw_fields), *(key for _, key, _ in self.envelope_fields)]
 
     @classmethod
@@ -301,36 +233,36 @@ class _ExtractionPlan:
         own = convention.attributes_by_role.get(role, AttributeMap()) if role is not None else AttributeMap()
         common = convention.common_attributes
 
-        def found(*facts: str) -> tuple[tuple[str, str], ...]:
+        def present_attributes(*facts: str) -> tuple[tuple[str, str], ...]:
             keys = ((fact, key) for fact in facts for key in reversed(getattr(own, fact) + getattr(common, fact)))
             return tuple((fact, key) for fact, key in keys if key in present)
 
-        asked = tuple(
+        inputs = tuple(
             source for source in own.input_messages + common.input_messages if _may_hold_messages(source, present)
         )
-        answered = tuple(
+        outputs = tuple(
             source for source in own.output_messages + common.output_messages if _may_hold_messages(source, present)
         )
         openers = {"arguments": convention.unwrap_arguments, "result": convention.unwrap_result}
         return cls(
-            text_fields=found(*_TEXT_FIELDS),
-            raw_fields=found(*_RAW_FIELDS),
-            envelope_fields=tuple((fact, key, openers[fact]) for fact, key in found(*_ENVELOPE_FIELDS)),
+            text_fields=present_attributes(*_TEXT_FIELDS),
+            raw_fields=present_attributes(*_RAW_FIELDS),
+            envelope_fields=tuple((fact, key, openers[fact]) for fact, key in present_attributes(*_ENVELOPE_FIELDS)),
             tool_definitions=tuple(key for key in own.tool_definitions + common.tool_definitions if key in present),
-            input_messages=asked,
-            output_messages=answered,
-            sources_without_events=(_without_event_sources(asked), _without_event_sources(answered)),
+            input_messages=inputs,
+            output_messages=outputs,
+            sources_without_events=(_without_event_sources(inputs), _without_event_sources(outputs)),
             name_patterns=tuple(map(_compile_name_template, convention.span_name_templates.get(role, ())))
             if role is not None
             else (),
         )
 
     def apply(self, span: SpanRecord, attributes: Mapping[str, Any], facts: SpanFacts) -> None:
-        """Read off a span what the tables tell of it."""
+        """Write the facts that the tables find in a span into `facts`."""
         for fact, key in self.text_fields:
             value = attributes[key]
             if value is not None:
-                # An attribute may hold anything, and what follows compares and sorts names and ids.
+                # An attribute may hold any type, but extraction compares and sorts names and ids.
                 setattr(facts, fact, value if isinstance(value, str) else str(value))
         for fact, key in self.raw_fields:
             value = attributes[key]
@@ -341,11 +273,11 @@ class _ExtractionPlan:
             if value is not None:
                 setattr(facts, fact, RawValue(value, open_envelope))
         if self.input_messages or self.output_messages:
-            asked, answered = (
+            inputs, outputs = (
                 (self.input_messages, self.output_messages) if span.events else self.sources_without_events
             )
-            facts.input_messages = tuple([partial(source, span) for source in asked])
-            facts.output_messages = tuple([partial(source, span) for source in answered])
+            facts.input_messages = tuple([partial(source, span) for source in inputs])
+            facts.output_messages = tuple([partial(source, span) for source in outputs])
         if self.tool_definitions:
             facts.tool_definitions = tuple(
                 [partial(tool_definitions, span.attributes[key]) for key in self.tool_definitions]
@@ -364,12 +296,12 @@ def _without_event_sources(sources: tuple[MessageSource, ...]) -> tuple[MessageS
 
 
 def _may_hold_messages(source: MessageSource, present: Set[str]) -> bool:
-    """Whether spans with these attributes may hold messages there, as far as a single attribute tells."""
+    """Whether a source may have messages on spans with these attributes."""
     return not isinstance(source, FromJson) or source.attribute in present
 
 
 def _match_span_name(span: SpanRecord, patterns: Iterable[re.Pattern[str]]) -> str | None:
-    hits = (form.fullmatch(span.name) for form in patterns)
+    hits = (pattern.fullmatch(span.name) for pattern in patterns)
     return next((hit["name"] for hit in hits if hit), None)
 
 

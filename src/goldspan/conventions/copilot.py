@@ -1,7 +1,7 @@
-"""GitHub Copilot: its command line, its SDK, and Copilot Chat in VS Code, which all write GenAI spans.
+"""GitHub Copilot: GenAI spans of its command line, its SDK, and Copilot Chat in VS Code.
 
-What is Copilot's own about them: a prompt comes with the runtime's notices around it, a shell command that ended badly
-is a success, a call that was not permitted is an error, and tools of MCP servers are named as the model sees them.
+Copilot differs from the standard. It adds notices to a prompt, reports a failed shell command as a success and a denied
+call as an error, and writes the names of MCP tools as the model sees them.
 """
 
 from __future__ import annotations
@@ -32,51 +32,51 @@ _MCP_TOOL = f"{_PARAMETERS}mcp_tool_name"
 _EXIT_CODE = "process.exit.code"
 _ERROR_TYPE = "error.type"
 _EXIT_NOTICE = re.compile(r"\n?<(?:shellId: [^<>\n]{1,64} completed|exited) with exit code (-?\d{1,12})>\s*\Z")
-"""What Copilot writes below the output of a shell command."""
+"""Last line that Copilot writes below the output of a shell command."""
 _NOTICE_TAGS = (
     r"(?:current_datetime|system_reminder|system_notification|reminder|\w{1,40}_changed(?:_notice)?|plan_mode|todo_status"
     r"|sql_tables|tagged_files|attachments?|ide_selection|github_references|session_limits_status|skill-context)"
 )
-"""What the runtime wraps in tags and puts around a prompt, or sends as a message of its own."""
+"""Tags of the notices that the runtime adds to a prompt or sends as a separate message."""
 _NOTICE_START = re.compile(rf"\s*<({_NOTICE_TAGS})[\s>]")
 _NOTICE_END = re.compile(rf"</({_NOTICE_TAGS})>\s*\Z")
 _MAX_NOTICES = 16
-"""Around one prompt."""
+"""Limit of notices before a prompt, and of notices after it."""
 _REQUEST_TAGS = ("<userRequest>", "</userRequest>")
-"""Around the prompt in what VS Code sends the model."""
+"""Tags around the prompt in the message that VS Code sends to the model."""
 _PLAN_PREFIX = "[[PLAN]]"
 
 
 class _InputMessages(FromJson):
-    """The model's input, with prompts as they were typed, and the runtime's notices said by nobody."""
+    """Reads the model's input. It removes notices; a message with only a notice becomes a system message."""
 
     __slots__ = ()
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
+        """Return the messages of a span."""
         return tuple(map(_without_notices, super().__call__(span)))
 
 
 class _OutputMessages(FromJson):
-    """The model's output, each part once: where the SDK's runtime records a request twice, it is in one message."""
+    """Reads the model's output without repeated parts: the SDK's runtime may record a part twice in one message."""
 
     __slots__ = ()
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
-        said = plain_value(span.attributes.get(self.attribute))
-        return messages.from_json(list(map(_without_repeated_parts, said)) if isinstance(said, list) else said)
+        """Return the messages of a span."""
+        content = plain_value(span.attributes.get(self.attribute))
+        return messages.from_json(list(map(_without_repeated_parts, content)) if isinstance(content, list) else content)
 
 
 def _without_notices(message: Message) -> Message:
     if message.role != "user" or not message.text:
         return message
-    typed = _typed_prompt(message.text)
-    return message._replace(text=typed) if typed else message._replace(role="system")
+    prompt = _typed_prompt(message.text)
+    return message._replace(text=prompt) if prompt else message._replace(role="system")
 
 
 def _typed_prompt(prompt: str) -> str:
-    """What a person typed of a prompt; nothing where it is a notice alone."""
+    """Return the part of the prompt that the user typed; empty if the prompt is only a notice."""
     _, opens, rest = prompt.partition(_REQUEST_TAGS[0])
     inner, closes, _ = rest.rpartition(_REQUEST_TAGS[1])
     if opens and closes:
@@ -89,7 +89,7 @@ def _typed_prompt(prompt: str) -> str:
 
 
 def _end_of_leading_notices(prompt: str) -> int:
-    """The place behind the notices with which a prompt begins."""
+    """Return the index of the first character after the leading notices."""
     begin = 0
     for _ in range(_MAX_NOTICES):
         notice = _NOTICE_START.match(prompt, begin)
@@ -101,7 +101,7 @@ def _end_of_leading_notices(prompt: str) -> int:
 
 
 def _start_of_trailing_notices(prompt: str, begin: int) -> int:
-    """The place before the notices with which a prompt ends that begins there."""
+    """Return the index of the first trailing notice. The prompt starts at index `begin`."""
     end = len(prompt)
     for _ in range(_MAX_NOTICES):
         notice = _NOTICE_END.search(prompt, begin, end)
@@ -113,11 +113,11 @@ def _start_of_trailing_notices(prompt: str, begin: int) -> int:
 
 
 def _without_repeated_parts(message: Any) -> Any:
-    """A message whose parts do not repeat the one before."""
+    """Return the message without parts that repeat the part before."""
     parts = message.get("parts") if isinstance(message, Mapping) else None
     if not isinstance(parts, list):
         return message
-    return {**message, "parts": [part for at, part in enumerate(parts) if not at or part != parts[at - 1]]}
+    return {**message, "parts": [part for index, part in enumerate(parts) if not index or part != parts[index - 1]]}
 
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
@@ -128,15 +128,15 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     if operation == semconv.EXECUTE_TOOL:
         _postprocess_tool(attributes, facts)
     elif operation == semconv.INVOKE_AGENT:
-        typed = attributes.get(_USER_REQUEST)
-        facts.input = _typed_prompt(typed) or None if isinstance(typed, str) else None
+        user_request = attributes.get(_USER_REQUEST)
+        facts.input = _typed_prompt(user_request) or None if isinstance(user_request, str) else None
     elif str(attributes.get(_EVENT)).startswith(_CHAT_EVENTS):
         facts.role = "aside"
     return facts
 
 
 def _is_copilot(span: SpanRecord) -> bool:
-    """Whether Copilot made a span: users may rename its scope and its service, but the provider they do not name."""
+    """Whether Copilot wrote the span. Users may rename the scope and the service, but not the provider."""
     attributes = span.attributes
     event = attributes.get(_EVENT)
     return (
@@ -153,14 +153,14 @@ def _postprocess_tool(attributes: Mapping[str, Any], facts: SpanFacts) -> None:
         facts.server = server_prefix(decorated, tool_name=facts.name)
     if attributes.get(_ERROR_TYPE) == "denied":
         facts.outcome = "denied"
-    written = attributes.get(semconv.TOOL_CALL_RESULT)
-    footer = _EXIT_NOTICE.search(written) if isinstance(written, str) and decorated in _SHELL_TOOLS else None
-    said = footer.string[: footer.start()] if footer else None
-    if said is not None:
-        facts.result = RawValue(said, envelopes.unwrap_result)
+    result = attributes.get(semconv.TOOL_CALL_RESULT)
+    footer = _EXIT_NOTICE.search(result) if isinstance(result, str) and decorated in _SHELL_TOOLS else None
+    output = footer.string[: footer.start()] if footer else None
+    if output is not None:
+        facts.result = RawValue(output, envelopes.unwrap_result)
     exit_code = str(attributes.get(_EXIT_CODE, footer[1] if footer else "0"))
     if exit_code != "0":
-        facts.error = said or f"exit code {exit_code}"
+        facts.error = output or f"exit code {exit_code}"
 
 
 CONVENTION = Convention(
@@ -184,15 +184,15 @@ CONVENTION = Convention(
     ),
     postprocess=_postprocess,
     notes=(
-        "What the runtime puts around a prompt in tags, such as `<current_datetime>`, was not typed and is not read.",
-        "A `<system_notification>` is no prompt, though it comes as a message of the user.",
-        "What the agent does after one belongs to the request that has the same interaction id.",
-        "In VS Code the prompt is `copilot_chat.user_request` of the agent's span, or what `<userRequest>` holds.",
-        "A tool's span whose `error.type` is `denied` is a call that was denied: by a rule, a hook or a person.",
-        "A shell command failed where its exit code says so: `process.exit.code`, or the last line of the result.",
+        "goldspan removes the tags that the runtime adds to a prompt, such as `<current_datetime>`.",
+        "A `<system_notification>` is not a prompt, although Copilot sends it with the role `user`.",
+        "Spans after a notification belong to the request with the same interaction id.",
+        "In VS Code the prompt is `copilot_chat.user_request` of the agent's span, or the content of `<userRequest>`.",
+        "A tool's span whose `error.type` is `denied` is a call that a rule, a hook or a person denied.",
+        "A shell command failed if its exit code is not 0: `process.exit.code`, or the last line of the result.",
         "Without content, Copilot writes hashes instead of the names of MCP servers and their tools.",
-        "The SDK's runtime may write each span twice: that is one call.",
-        "The log events `copilot_chat.*` repeat what the GenAI spans say, without arguments and ids.",
+        "The SDK's runtime may write each span twice. The two spans are one call.",
+        "The log events `copilot_chat.*` repeat the GenAI spans without arguments and ids.",
     ),
     capture_setting="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, and in VS Code "
     "github.copilot.chat.otel.captureContent",

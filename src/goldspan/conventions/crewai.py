@@ -1,7 +1,7 @@
-"""CrewAI: what its instrumentations write beside the conventions that they follow.
+"""CrewAI: attributes that OpenLLMetry and OpenInference add to their conventions.
 
-OpenLLMetry writes `crewai.*` attributes of crew, task and agent, OpenInference the whole result of a task and of the
-crew. Both tell the question only there. CrewAI's own telemetry goes to its makers and to nobody else.
+OpenLLMetry writes `crewai.*` attributes of crew, task and agent. OpenInference writes the whole result of a task and of
+the crew. Both record the question only in these attributes. CrewAI sends its own telemetry only to its vendor.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CONVENTION = Convention(
     common_attributes=AttributeMap(input=(_TASK,), output=(_RESULT,), tool_definitions=(_TOOLS,)),
     postprocess=_postprocess,
     notes=(
-        "Roles are read as in OpenLLMetry and OpenInference.",
-        "With a `crew_key`, `output.value` holds the raw answer and, of a task, its description.",
+        "The conventions of OpenLLMetry and OpenInference determine the roles.",
+        "If a span has a `crew_key`, `output.value` holds the raw answer and, for a task, the task description.",
     ),
 )

@@ -1,6 +1,6 @@
-"""GenAI attributes from before there were operations, which older and lighter instrumentations still write.
+"""GenAI attributes without operations, as older and smaller instrumentations write them.
 
-A model call is known by `gen_ai.request.model` and a tool by `gen_ai.tool.name` alone; messages are JSON text in
+`gen_ai.request.model` alone identifies a model call and `gen_ai.tool.name` a tool; messages are JSON text in
 `gen_ai.prompt` and `gen_ai.completion`, or numbered attributes below them. Koog (JetBrains) writes such tools.
 """
 
@@ -26,28 +26,28 @@ _NUMBERED_MARKERS = (f"{_PROMPT}.0.role", f"{_PROMPT}.0.content", f"{_COMPLETION
 
 @dataclass(frozen=True, slots=True)
 class _FromNumbered:
-    """Messages in numbered attributes, `{prefix}.{number}.{field}`; Koog's calls stand in `content` as JSON text."""
+    """Reads messages from numbered attributes, `{prefix}.{number}.{field}`. Koog writes calls as JSON in `content`."""
 
     prefix: str
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
+        """Return the messages of a span."""
         return messages.from_json([_decode_calls(item) for item in unflatten(span.attributes, self.prefix)])
 
     def is_present(self, span: SpanRecord) -> bool:
-        """Whether the span has something there."""
+        """Whether the span may have messages."""
         return any(key.startswith(f"{self.prefix}.") for key in span.attributes)
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return f"`{self.prefix}.N.*`"
 
 
 def _decode_calls(item: Any) -> Any:
     content = item.get("content") if isinstance(item, Mapping) else None
-    listed = plain_value(content) if isinstance(content, str) and content.startswith("[{") else None
-    if isinstance(listed, list) and all(map(_is_call, listed)):
-        return {"role": "assistant", "tool_calls": listed}
+    calls = plain_value(content) if isinstance(content, str) and content.startswith("[{") else None
+    if isinstance(calls, list) and all(map(_is_call, calls)):
+        return {"role": "assistant", "tool_calls": calls}
     return item
 
 
@@ -80,5 +80,5 @@ CONVENTION = Convention(
     ),
     excluded_by=(semconv.OPERATION, "gen_ai.span.kind"),
     span_name_templates={"tool": ("tool.{name}",)},
-    notes=("Where a span names its operation or its kind, that decides what it is.",),
+    notes=("If a span has an operation or a kind, another convention determines its role.",),
 )

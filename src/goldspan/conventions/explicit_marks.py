@@ -1,6 +1,7 @@
-"""Session ids that people give to a platform's SDK, which puts them on the spans of whatever framework.
+"""goldspan's own component attributes, and session ids that applications set through a platform's SDK.
 
-They count more than the conversation ids that frameworks make up for themselves, a new one for each request.
+The SDK of a platform writes the session id on the spans of every framework. This id takes precedence over the
+conversation ids that frameworks generate, because a framework may generate a new id for each request.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from goldspan.model import SpanRecord
 COMPONENTS = Convention(
     name="components",
     title="goldspan components",
-    source="goldspan's own decorator, or any span that carries the attribute",
+    source="goldspan's own decorator, or any span that has the attribute",
     versions="all",
     roles={semconv.COMPONENT_NAME: {ANY: "component"}},
     attributes_by_role={
@@ -28,7 +29,7 @@ _SESSION_ID_ATTRIBUTES = ("confident.trace.thread_id", "lmnr.association.propert
 
 
 def _postprocess(_span: SpanRecord, facts: SpanFacts) -> SpanFacts:
-    facts.conventions = ()  # the family of the platform says that it knew the span
+    facts.conventions = ()  # the platform's own convention reports that it recognized the span
     return facts
 
 
@@ -40,5 +41,5 @@ PLATFORM_SESSIONS = Convention(
     marker_attributes=_SESSION_ID_ATTRIBUTES,
     common_attributes=AttributeMap(session_id=_SESSION_ID_ATTRIBUTES),
     postprocess=_postprocess,
-    notes=("These count more than `gen_ai.conversation.id`, which frameworks such as Pydantic AI make up.",),
+    notes=("These take precedence over `gen_ai.conversation.id`, which frameworks such as Pydantic AI generate.",),
 )

@@ -1,8 +1,8 @@
-"""Spans of families that no convention knows, read by what their attributes are called.
+"""Reads spans of families that no convention knows, by the names of their attributes.
 
-Most instrumentations tell what a span is in an attribute such as `{family}.span.kind`, and write an input and an output
-beside it. A convention is made up for spans that have the same attributes; what it reads is marked as such, since names
-may mean something else.
+Most instrumentations write the kind of a span in an attribute such as `{family}.span.kind`, and an input and an output
+in others. The fallback builds a convention for all spans with the same attributes. Its facts are marked with
+`guessed_from`, because the names may mean something else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from goldspan.conventions.span_facts import Messages, Role, SpanFacts, has_conte
 from goldspan.model import SpanRecord, ToolKind
 
 FALLBACK_NAME = "fallback"
-"""The name of the convention that is made up."""
+"""The name of the conventions that the fallback builds."""
 
 _CERTAIN_KINDS: dict[str, Role] = {
     **dict.fromkeys(("tool", "toolcall", "tooluse", "toolexecution", "executetool", "mcptool"), "tool"),
@@ -29,7 +29,10 @@ _CERTAIN_KINDS: dict[str, Role] = {
     **dict.fromkeys(("llm", "llmcall", "chatmodel"), "model"),
     "createagent": "aside",
 }
-"""What a span is by its kind, whatever else may have one: of `ai.toolCall` and `tool_call`, the word is `toolcall`."""
+"""Roles by kind, for attributes that may also hold the kind of something else.
+
+Kinds are normalized: `ai.toolCall` and `tool_call` both become `toolcall`.
+"""
 _SPAN_KINDS: dict[str, Role] = {
     **_CERTAIN_KINDS,
     "rag": "tool",
@@ -37,10 +40,10 @@ _SPAN_KINDS: dict[str, Role] = {
     **dict.fromkeys(("generation", "chat", "generatecontent", "completion"), "model"),
     **dict.fromkeys(("span", "task", "request", "trace", "session"), "entry"),
 }
-"""The same where it is certain that the kind is that of a span."""
+"""Roles by kind, for attributes that certainly hold the kind of a span."""
 _MAX_FAMILIES = 3
 _ROOT_KINDS = frozenset({"span", "task", "request", "trace", "session"})
-"""Kinds that say nothing but of a root: there a request enters."""
+"""Kinds that give a role to root spans only: a request starts there."""
 _KINDS: dict[str, ToolKind] = {
     **dict.fromkeys(("retriever", "retrieval", "rag"), "retrieval"),
     **dict.fromkeys(("handoff", "agenthandoff"), "handoff"),
@@ -51,7 +54,7 @@ _KIND_ATTRIBUTE_PATTERNS: tuple[tuple[re.Pattern[str], dict[str, Role]], ...] = 
     (re.compile(r"(?:.*[._])?(?:run|event|node|step|entity|trace)[._](?:kind|type)"), _SPAN_KINDS),
     (re.compile(r"(?:[^.]+\.)+(?:kind|type)"), _CERTAIN_KINDS),
 )
-"""The attributes that tell a kind, the surest first, and what they may tell."""
+"""The attributes that may hold a kind, the most certain first, and the roles by kind."""
 _ARGUMENTS = ("arguments", "args", "input", "inputs", "parameters", "params", "request")
 _RESULT = ("result", "output", "outputs", "response", "return")
 _INPUT = ("input", "inputs", "prompt", "query", "request", "messages")
@@ -83,21 +86,21 @@ _GENERAL_NAMESPACES = frozenset(
         *("source", "destination", "system", "telemetry", "thread", "tls", "url", "user", "user_agent", "vcs"),
     }
 )
-"""What OpenTelemetry's conventions for anything but agents put their attributes under: `db.operation.name` is SQL's."""
+"""Namespaces of OpenTelemetry's conventions for other domains: `db.operation.name` is the operation of a database."""
 
 
 def read_by_attribute_names(span: SpanRecord, reader: SpanReader) -> SpanFacts | None:
-    """What the attributes of a span say by their names: its kind, and an input or an output, or else nothing."""
-    reading = reader.read(span, span.decode_attributes(reader.attribute_names))
-    return reading if reading is not None and has_content(reading) else None
+    """Return the facts of a span that has a kind and an input or an output; `None` for any other span."""
+    facts = reader.read(span, span.decode_attributes(reader.attribute_names))
+    return facts if facts is not None and has_content(facts) else None
 
 
 def _is_text(name: object) -> bool:
-    return isinstance(name, str)  # a log's body may have keys of any kind
+    return isinstance(name, str)  # the body of a log may have keys of any type
 
 
 def _is_unrelated(name: str) -> bool:
-    """Whether a name tells the kind of something else than a span: of a database's operation, a message, or a tool."""
+    """Whether an attribute holds the kind of something other than a span: a database operation, a message or a tool."""
     return (
         name.partition(".")[0] in _GENERAL_NAMESPACES
         or name.endswith((".tool.type", ".tool_type"))
@@ -106,7 +109,7 @@ def _is_unrelated(name: str) -> bool:
 
 
 def reader_for(names: Set[str]) -> SpanReader | None:
-    """A reader for spans with these attributes; `None` where none of them may tell a kind."""
+    """Return a reader for spans with these attributes; `None` if none of them may hold a kind."""
     kinds = kind_attributes(names)
     if not kinds:
         return None
@@ -115,9 +118,9 @@ def reader_for(names: Set[str]) -> SpanReader | None:
 
 
 def attribute_families(spans: Iterable[SpanRecord]) -> tuple[str, ...]:
-    """How the attributes of some spans begin, the commonest first, but for OpenTelemetry's general conventions.
+    """Return the most frequent first words of attribute names, except those of OpenTelemetry's general conventions.
 
-    `acme.step` and `acme.words` are of the family `acme`.
+    `acme.step` and `acme.words` belong to the family `acme`.
     """
     found = Counter(
         prefix
@@ -130,7 +133,7 @@ def attribute_families(spans: Iterable[SpanRecord]) -> tuple[str, ...]:
 
 
 def kind_attributes(names: Set[str]) -> Mapping[str, _Kinds]:
-    """Those of some attributes that may tell a kind, the surest first, with what their words mean."""
+    """Return the attributes that may hold a kind, the most certain first, with the roles by kind."""
     found: dict[str, _Kinds] = {}
     for form, words in _KIND_ATTRIBUTE_PATTERNS:
         for name in sorted(filter(_is_text, names)):
@@ -140,10 +143,10 @@ def kind_attributes(names: Set[str]) -> Mapping[str, _Kinds]:
 
 
 class _Kinds(dict[str, Role]):
-    """Roles by kinds, however these are written."""
+    """Roles by kind. Lookup normalizes the kind."""
 
     def get(self, kind: str, default: Any = None) -> Any:
-        """The role of a kind."""
+        """Return the role of a kind."""
         return super().get(_normalize_kind(kind), default)
 
 
@@ -152,7 +155,7 @@ def _normalize_kind(kind: object) -> str:
 
 
 class _AttributeLookup:
-    """The attributes of a span, to be found by how their names end: those of the family that tells its kind first."""
+    """Finds attributes of a span by the ends of their names. Those of the family of the kind attribute come first."""
 
     def __init__(self, names: Set[str], family: str) -> None:
         self._names = sorted(
@@ -163,23 +166,23 @@ class _AttributeLookup:
         )
 
     def ending(self, ends: Iterable[str]) -> AttributeNames:
-        """The attributes with one of some endings, in the order of these."""
+        """Return the attributes with one of the endings, in the order of the endings."""
         return tuple(name for end in ends for name in self._names if _has_ending(name.lower(), end))
 
 
 def _has_ending(name: str, end: str) -> bool:
-    """Whether a name is an ending, or ends with it, also as in `input.value` and `tool.call.arguments`."""
+    """Whether a name is the ending or ends with it after `.` or `_`. A suffix `.value` is ignored."""
     name = name.removesuffix(".value")
     return name == end or name.endswith((f".{end}", f"_{end}"))
 
 
 def _convention(kinds: Mapping[str, _Kinds], names: _AttributeLookup) -> Convention:
-    given, gave = names.ending(_INPUT), names.ending(_OUTPUT)
-    asked = [FromFlattened(prefix, inner) for prefix, inner in names.flat if _is_input_prefix(prefix)]
-    answered = [FromFlattened(prefix, inner) for prefix, inner in names.flat if not _is_input_prefix(prefix)]
-    spoken = AttributeMap(
-        input_messages=(*asked, *map(_TypedValueMessages, given)),
-        output_messages=(*answered, *map(_TypedValueMessages, gave)),
+    inputs, outputs = names.ending(_INPUT), names.ending(_OUTPUT)
+    input_sources = [FromFlattened(prefix, inner) for prefix, inner in names.flat if _is_input_prefix(prefix)]
+    output_sources = [FromFlattened(prefix, inner) for prefix, inner in names.flat if not _is_input_prefix(prefix)]
+    model_attributes = AttributeMap(
+        input_messages=(*input_sources, *map(_TypedValueMessages, inputs)),
+        output_messages=(*output_sources, *map(_TypedValueMessages, outputs)),
     )
     return Convention(
         name=FALLBACK_NAME,
@@ -197,51 +200,51 @@ def _convention(kinds: Mapping[str, _Kinds], names: _AttributeLookup) -> Convent
             ),
             "agent": AttributeMap(name=names.ending(_AGENT_NAME)),
             "entry": AttributeMap(name=names.ending(_AGENT_NAME)),
-            "model": spoken,
+            "model": model_attributes,
         },
-        common_attributes=AttributeMap(input=given, output=gave, session_id=names.ending(_SESSION)),
+        common_attributes=AttributeMap(input=inputs, output=outputs, session_id=names.ending(_SESSION)),
         span_name_templates=_SPAN_NAMES,
         unwrap_arguments=_arguments,
         unwrap_result=_result,
-        postprocess=lambda span, reading: _postprocess(span, reading, kinds),
+        postprocess=lambda span, facts: _postprocess(span, facts, kinds),
     )
 
 
 def _is_input_prefix(prefix: str) -> bool:
-    """Whether a list of messages is what a model was asked, by what it is called."""
+    """Whether a flattened list of messages is a model's input, by its name."""
     return not any(word in prefix.lower() for word in ("output", "completion", "response", "answer"))
 
 
-def _postprocess(span: SpanRecord, reading: SpanFacts, kinds: Mapping[str, _Kinds]) -> SpanFacts | None:
-    told = ((key, _normalize_kind(span.attributes.get(key)), roles) for key, roles in kinds.items())
-    key, word = next(((key, word) for key, word, roles in told if word in roles), (None, ""))
+def _postprocess(span: SpanRecord, facts: SpanFacts, kinds: Mapping[str, _Kinds]) -> SpanFacts | None:
+    candidates = ((key, _normalize_kind(span.attributes.get(key)), roles) for key, roles in kinds.items())
+    key, word = next(((key, word) for key, word, roles in candidates if word in roles), (None, ""))
     if key is None or (word in _ROOT_KINDS and span.parent_id is not None):
         return None
-    reading.guessed_from = key
-    reading.kind = _KINDS.get(word)
-    reading.input, reading.output = _unwrap_typed_value(reading.input), _unwrap_typed_value(reading.output)
-    if reading.role in ("agent", "entry"):
-        reading.name = reading.name or span.name
-    return reading
+    facts.guessed_from = key
+    facts.kind = _KINDS.get(word)
+    facts.input, facts.output = _unwrap_typed_value(facts.input), _unwrap_typed_value(facts.output)
+    if facts.role in ("agent", "entry"):
+        facts.name = facts.name or span.name
+    return facts
 
 
 class _TypedValueMessages:
-    """Messages in one attribute, perhaps inside `{"type": ..., "value": ...}`."""
+    """Reads messages from one attribute, also inside `{"type": ..., "value": ...}`."""
 
     def __init__(self, attribute: str) -> None:
         self._attribute = attribute
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
+        """Return the messages of a span."""
         return messages.from_json(_unwrap_typed_value(span.attributes.get(self._attribute)))
 
     def is_present(self, span: SpanRecord) -> bool:
-        """Whether the span has something there."""
+        """Whether the span has the attribute."""
         return self._attribute in span.attributes
 
 
 def _unwrap_typed_value(value: object) -> object:
-    """A value out of the envelope that says of which type it is."""
+    """Unwrap a value from an envelope that states its type."""
     read = plain_value(value)
     return read["value"] if isinstance(read, dict) and read.keys() == {"type", "value"} else value
 

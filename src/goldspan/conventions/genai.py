@@ -1,8 +1,8 @@
-"""OpenTelemetry's semantic conventions for generative AI: `gen_ai.*` on spans, in span events and in log events.
+"""OpenTelemetry's GenAI conventions: `gen_ai.*` on spans, in span events and in log events.
 
-Content may stand in five places, depending on the version and on what was switched on: in attributes of the span as
-JSON text or as structured values, in the event `gen_ai.client.inference.operation.details`, in one event a message
-(`gen_ai.user.message`, `gen_ai.choice` ...), and in the events of the first version (`gen_ai.content.prompt`). Events
+Depending on the version and the settings, content is in one of five places: in attributes of the span as JSON text
+or as structured values, in the event `gen_ai.client.inference.operation.details`, in one event per message
+(`gen_ai.user.message`, `gen_ai.choice` ...), or in the events of the first version (`gen_ai.content.prompt`). Events
 may be span events or log events written during the span.
 """
 
@@ -36,7 +36,7 @@ _KINDS: dict[str, ToolKind] = {
     "retrieval": "retrieval",
     "search_memory": "retrieval",
 }
-"""Of the operations that are calls without being plain tools."""
+"""Tool kinds of the operations that are calls, but not calls of ordinary tools."""
 _CAPTURE_SETTING = (
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT with "
     "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"
@@ -84,7 +84,7 @@ CONVENTION = Convention(
             "create_agent": "aside",
             "speaker_selection": "aside",
         },
-        # Of the span that stands in where only its log events arrived.
+        # For the span that goldspan creates if only the log events of a call arrived.
         "event.name": dict.fromkeys((_DETAILS, *_MESSAGE_EVENTS[:3], _CHOICE), "model"),
     },
     marker_attributes=(semconv.OPERATION, semconv.CONVERSATION_ID),
@@ -120,8 +120,8 @@ CONVENTION = Convention(
         "The operations `handoff` and `agent_handoff`, and spans with `gen_ai.handoff.to_agent`, are hand-offs.",
         "The operations `retrieval` and `search_memory`, and tools of type `datastore`, are retrievals.",
         "`conversation`, `initiate_chats` and `speaker_selection` are operations of AG2, `call_llm` one of any-agent.",
-        "Planning, embeddings and writing to a memory are no calls.",
-        "A tool without any name attribute is named by its span.",
+        "Planning, embeddings and writing to a memory are not calls.",
+        "If a tool has no name attribute, the name of its span contains the tool's name.",
     ),
     capture_setting=f"{_CAPTURE_SETTING}; with @goldspan.trace, {_GOLDSPAN_CAPTURE_SETTING}",
     capture_settings_by_scope={

@@ -1,6 +1,6 @@
 """Genkit: actions with `genkit:*` attributes, the same in JavaScript, Go and Python.
 
-Every action is a span whose subtype says what it is: a flow, a tool, a model, an agent, a retriever.
+Every action is a span. Its subtype identifies the kind of action: a flow, a tool, a model, an agent or a retriever.
 """
 
 from __future__ import annotations
@@ -58,6 +58,6 @@ CONVENTION = Convention(
     postprocess=_postprocess,
     notes=(
         "Retrievers and rerankers are retrievals.",
-        "`genkit:state` says `error` where an action failed.",
+        "`genkit:state` is `error` if an action failed.",
     ),
 )

@@ -1,9 +1,9 @@
 """Google's Agent Development Kit (Python, Go, Java): GenAI spans, with content in one of three places.
 
-The first schema keeps content in `gcp.vertex.agent.*` attributes of the tool's and of a `call_llm` span; the present
-default keeps it in log events alone, and the newest opt-in in the standard attributes. Some of what looks like a tool
-call is none: after parallel calls a span `(merged tools)` repeats them all. In TypeScript, the span of a call that
-failed has a name and nothing else: its attributes are written once the tool has returned.
+The first schema writes content into `gcp.vertex.agent.*` attributes of tool spans and `call_llm` spans. The current
+default writes content only into log events. The newest opt-in writes it into the standard attributes. Some spans look
+like tool calls but are not: after parallel calls, a span `(merged tools)` repeats all of them. In TypeScript, the span
+of a failed call has only a name, because the SDK writes the attributes after the tool has returned.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MODEL_REQUEST = f"{_PREFIX}llm_request"
 _MODEL_RESPONSE = f"{_PREFIX}llm_response"
 _MERGED_TOOLS = "(merged tools)"
 _MERGED_SPANS = ("(merged)", _MERGED_TOOLS)
-"""How the names of such spans end."""
+"""Suffixes of the names of the spans that repeat parallel calls."""
 _NOT_SPECIFIED = "<not specified>"
 _EXECUTION_PREFIX = "execute_tool "
 _THROWN_PREFIX = "Error in tool '"
@@ -41,24 +41,24 @@ _KINDS: dict[str, ToolKind] = {
     "VertexAiSearchTool": "hosted",
     "UrlContextTool": "hosted",
 }
-"""`gen_ai.tool.type` is the class of the tool."""
+"""Tool kind by the tool's class, which `gen_ai.tool.type` names."""
 _EMPTY_VALUES: tuple[Any, ...] = ("{}", {})
-"""What is written where content is switched off."""
+"""Values that replace content if recording is disabled."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FromUnwrapped:
-    """Messages in which results that are no dictionary stand inside `{"result": ...}`."""
+    """Reads messages and unwraps results that ADK wrapped in `{"result": ...}`."""
 
-    place: MessageSource
+    source: MessageSource
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
-        return tuple(map(_unwrap_message, self.place(span)))
+        """Return the messages of a span."""
+        return tuple(map(_unwrap_message, self.source(span)))
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
-        return str(self.place)
+        """Return the description of the source for the documentation."""
+        return str(self.source)
 
 
 def _unwrap_message(message: Message) -> Message:
@@ -69,9 +69,9 @@ def _unwrap_message(message: Message) -> Message:
     )
 
 
-def _unwrap_tool_result(answer: ToolResult) -> ToolResult:
-    opened = _unwrap_result(answer.result)
-    return answer._replace(result=opened.value, is_error=answer.is_error or opened.is_error)
+def _unwrap_tool_result(tool_result: ToolResult) -> ToolResult:
+    unwrapped = _unwrap_result(tool_result.result)
+    return tool_result._replace(result=unwrapped.value, is_error=tool_result.is_error or unwrapped.is_error)
 
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
@@ -94,21 +94,21 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
 
 
 def _offered_tools(request: Any) -> tuple[ToolDefinition, ...]:
-    """The tools in the configuration that goes with a request to the model."""
-    read = plain_value(request)
-    return tool_definitions(read.get("config")) if isinstance(read, Mapping) else ()
+    """Return the tools in the configuration of a request to the model."""
+    decoded = plain_value(request)
+    return tool_definitions(decoded.get("config")) if isinstance(decoded, Mapping) else ()
 
 
 def _unwrap_result(value: Any) -> envelopes.CallResult:
-    """Anything but a dictionary is wrapped into one, and what a function threw is told in a sentence."""
+    """Unwrap a result: ADK wraps every value that is not a dictionary, and describes a thrown error in a sentence."""
     return envelopes.unwrap_result(value, _thrown_error, envelopes.keyed_result("result"))
 
 
 def _thrown_error(value: Any) -> envelopes.CallResult | None:
-    """What a function of TypeScript threw: `{"error": "Error in tool 'X': ..."}`."""
-    told = value.get("error") if isinstance(value, Mapping) and len(value) == 1 else None
-    is_ours = isinstance(told, str) and told.startswith(_THROWN_PREFIX)
-    return envelopes.CallResult(told, is_error=True) if is_ours else None
+    """Return the error that a TypeScript function threw: `{"error": "Error in tool 'X': ..."}`."""
+    error_text = value.get("error") if isinstance(value, Mapping) and len(value) == 1 else None
+    is_thrown = isinstance(error_text, str) and error_text.startswith(_THROWN_PREFIX)
+    return envelopes.CallResult(error_text, is_error=True) if is_thrown else None
 
 
 CONVENTION = Convention(
@@ -137,13 +137,13 @@ CONVENTION = Convention(
     unwrap_result=_unwrap_result,
     postprocess=_postprocess,
     notes=(
-        "The span `(merged tools)` after parallel calls is no call.",
-        "`transfer_to_agent` is a hand-off, an `AgentTool` an agent.",
-        "A call id `<not specified>` is none.",
-        'Results that are no dictionary stand inside `{"result": ...}`.',
-        "TypeScript: a span `execute_tool X` without any attribute is a call that failed.",
-        'TypeScript: a result `{"error": "Error in tool \'X\': ..."}` is what the tool threw.',
-        "A result in which the plugin ReflectAndRetry reports a failure is an error, whatever the span's status is.",
+        "The span `(merged tools)` after parallel calls is not a call.",
+        "`transfer_to_agent` is a hand-off. An `AgentTool` is an agent.",
+        "goldspan ignores the call id `<not specified>`.",
+        'ADK wraps results that are not dictionaries in `{"result": ...}`.',
+        "TypeScript: a span `execute_tool X` without attributes is a failed call.",
+        'TypeScript: a result `{"error": "Error in tool \'X\': ..."}` is an error that the tool threw.',
+        "A result in which the plugin ReflectAndRetry reports a failure is an error, regardless of the span's status.",
     ),
     capture_setting="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT, or "
     "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=true with ADK_TELEMETRY_SCHEMA_VERSION_OPT_IN=1",

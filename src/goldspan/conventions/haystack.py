@@ -1,7 +1,7 @@
-"""Haystack: `haystack.*` tags of its agents, tools and chat generators, as its OpenTelemetry tracer writes them.
+"""Haystack: `haystack.*` tags of agents, tools and chat generators, from its OpenTelemetry tracer.
 
-In version 3 every tool call has a span of its own. Before, one `ToolInvoker` ran all calls of a step, and only the
-messages of the chat generator tell them apart.
+In version 3 every tool call has its own span. In earlier versions one `ToolInvoker` runs all calls of a step, and only
+the messages of the chat generator list the individual calls.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from goldspan.model import SpanRecord, ToolDefinition
 
 @dataclass(frozen=True, slots=True)
 class FromChatMessages:
-    """Haystack's chat messages, in a list under some keys of what went into or came out of a component."""
+    """Reads Haystack's chat messages: a list under the first present key of a component's input or output."""
 
     attribute: str
     keys: tuple[str, ...]
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
-        held = plain_value(span.attributes.get(self.attribute))
-        found = next((held[key] for key in self.keys if key in held), None) if isinstance(held, Mapping) else None
-        listed = found if isinstance(found, list) else [found]
+        """Return the messages of a span."""
+        data = plain_value(span.attributes.get(self.attribute))
+        value = next((data[key] for key in self.keys if key in data), None) if isinstance(data, Mapping) else None
+        items = value if isinstance(value, list) else [value]
         return messages.from_json(
-            [_with_typed_parts(item) for item in map(parse_json_or_repr, listed) if isinstance(item, Mapping)]
+            [_with_typed_parts(item) for item in map(parse_json_or_repr, items) if isinstance(item, Mapping)]
         )
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return f"`{self.keys[0]}` in `{self.attribute}`"
 
 
 def parse_json_or_repr(item: Any) -> Any:
-    """A value out of JSON text, or an object as `repr` shows it."""
+    """Parse an item that is JSON text or the `repr` of an object."""
     return (parse_object(item) if isinstance(item, str) else None) or plain_value(item)
 
 
 def _with_typed_parts(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message whose parts say what they are; in older versions the keys of messages begin with an underscore."""
+    """Return the message with typed parts. In older versions the keys of messages begin with an underscore."""
     content = message.get("content", message.get("_content"))
     parts = content if isinstance(content, list) else [content]
     return {"role": message.get("role", message.get("_role")), "content": [_typed_part(part) for part in parts]}
@@ -55,17 +55,17 @@ def _with_typed_parts(message: Mapping[str, Any]) -> Mapping[str, Any]:
 def _typed_part(part: Any) -> Any:
     if isinstance(part, ReprObject) and part.type_name in _JSON_KEY_OF_CLASS:
         part = {_JSON_KEY_OF_CLASS[part.type_name]: dict(part)}
-    answer = part.get("tool_call_result") if isinstance(part, Mapping) else None
-    if not isinstance(answer, Mapping):
+    tool_result = part.get("tool_call_result") if isinstance(part, Mapping) else None
+    if not isinstance(tool_result, Mapping):
         return part
-    origin = answer.get("origin")
+    origin = tool_result.get("origin")
     call_id = origin.get("id") if isinstance(origin, Mapping) else None
-    failed = answer.get("error") is True
-    return {"type": "tool_result", "id": call_id, "result": answer.get("result"), "is_error": failed}
+    is_error = tool_result.get("error") is True
+    return {"type": "tool_result", "id": call_id, "result": tool_result.get("result"), "is_error": is_error}
 
 
 _JSON_KEY_OF_CLASS = {"ToolCall": "tool_call", "ToolCallResult": "tool_call_result"}
-"""How JSON marks what `repr` shows by a class."""
+"""Key in the JSON notation for each class in the `repr` notation."""
 
 
 _TOOL = "haystack.tool.name"
@@ -91,23 +91,23 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
 
 def _postprocess_tool(attributes: Mapping[str, Any], facts: SpanFacts) -> SpanFacts | None:
     if f"{_STRATEGY}.type" in attributes:
-        # A person was asked about the call. Where they agreed, it has a span of its own.
+        # Haystack asked a person to confirm the call. A confirmed call also has its own span.
         facts.outcome = "denied"
         return facts if attributes.get(f"{_STRATEGY}.decision") == "reject" else None
     if attributes.get("haystack.tool.error") is True:
-        said = plain_value(attributes.get(_TOOL_OUTPUT))
-        facts.error = str(said["error"]) if isinstance(said, Mapping) and said.get("error") else "error"
+        output = plain_value(attributes.get(_TOOL_OUTPUT))
+        facts.error = str(output["error"]) if isinstance(output, Mapping) and output.get("error") else "error"
     return facts
 
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    given = plain_value(attributes.get(_LLM_INPUT) or attributes.get(_INPUT))
-    tools = given.get("tools") if isinstance(given, Mapping) else None
-    return _definitions(tools)
+    inputs = plain_value(attributes.get(_LLM_INPUT) or attributes.get(_INPUT))
+    tools = inputs.get("tools") if isinstance(inputs, Mapping) else None
+    return _decode_tools(tools)
 
 
-def _definitions(tools: Any) -> tuple[ToolDefinition, ...]:
-    """Tools, each as `{"type": class, "data": {name, description, parameters}}`."""
+def _decode_tools(tools: Any) -> tuple[ToolDefinition, ...]:
+    """Decode tools from `{"type": class, "data": {name, description, parameters}}`."""
     items = tools if isinstance(tools, list) else ()
     return tool_definitions([item["data"] for item in items if isinstance(item, Mapping) and "data" in item])
 
@@ -138,10 +138,10 @@ CONVENTION = Convention(
     postprocess=_postprocess,
     notes=(
         "A component whose `haystack.component.type` ends in `ChatGenerator` is a model.",
-        "A component `ToolInvoker` runs all calls of a step at once: they are read from the model's messages.",
-        "A human-in-the-loop strategy that decides `reject` denied the call.",
-        "`haystack.tool.error` says that a tool failed; the span itself stays without an error.",
-        "A pipeline is no request by itself, since pipelines index documents, too.",
+        "A component `ToolInvoker` runs all calls of a step. goldspan reads the calls from the model's messages.",
+        "A call is denied if a human-in-the-loop strategy decides `reject`.",
+        "`haystack.tool.error` is set if a tool failed; the span itself has no error status.",
+        "A pipeline alone is not a request, because pipelines also index documents.",
     ),
     capture_setting="HAYSTACK_CONTENT_TRACING_ENABLED=true",
 )

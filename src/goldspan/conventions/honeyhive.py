@@ -1,7 +1,8 @@
 """HoneyHive's decorators: `honeyhive_event_type`, with one attribute for each argument.
 
-Since 1.0 the SDK's span processor calls *every* span without a type of its own a tool, or a model by the words in its
-name. Only what the decorator, or a person, wrote on a span besides tells that it is one.
+Since 1.0 the SDK's span processor sets a type on *every* span that has none: it guesses `model` from words in the name
+of the span and otherwise sets `tool`. goldspan therefore accepts the type only if the decorator or the application
+wrote another attribute on the span.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _SELF_PARAMETERS = ("self", "cls")
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
     attributes = span.attributes
-    given, gave = _unflatten(attributes, _INPUTS), _unflatten(attributes, _OUTPUTS)
-    if _ERROR_TYPE in attributes and given is None:
-        # A failing function gets a second span, `{name}_error`, beside its own.
+    input_value, outputs = _unflatten(attributes, _INPUTS), _unflatten(attributes, _OUTPUTS)
+    if _ERROR_TYPE in attributes and input_value is None:
+        # The SDK writes a second span, `{name}_error`, for a function that failed.
         return SpanFacts("aside", facts.conventions, session_id=facts.session_id)
-    if facts.role is not None and given is None and gave is None and _is_guessed_type(attributes):
+    if facts.role is not None and input_value is None and outputs is None and _is_guessed_type(attributes):
         facts.role = None
-    arguments = _unwrap_arguments(given)
-    result = gave.get("result", gave) if isinstance(gave, dict) else gave
+    arguments = _unwrap_arguments(input_value)
+    result = outputs.get("result", outputs) if isinstance(outputs, dict) else outputs
     if facts.role == "tool":
         facts.span_name = _function_name(span)
         facts.arguments = RawValue(arguments)
@@ -44,7 +45,7 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
 
 
 def _unflatten(attributes: Mapping[str, Any], prefix: str) -> Any:
-    """What was spread over attributes that begin alike; `None` where none does."""
+    """Return the nested value of all attributes with the prefix, or `None` if there are none."""
     item: flat_attributes.FlatItem = {
         key.removeprefix(f"{prefix}."): value for key, value in attributes.items() if key.startswith(f"{prefix}.")
     }
@@ -52,17 +53,17 @@ def _unflatten(attributes: Mapping[str, Any], prefix: str) -> Any:
 
 
 def _is_guessed_type(attributes: Mapping[str, Any]) -> bool:
-    """Whether a span's type may be the processor's guess."""
-    own = _NAME in attributes or any(key in attributes for key in _DECORATOR_ATTRIBUTES)
-    return not own and any(key.startswith(_PROCESSOR_PREFIX) for key in attributes)
+    """Whether the span's type may be a guess of the span processor."""
+    is_decorated = _NAME in attributes or any(key in attributes for key in _DECORATOR_ATTRIBUTES)
+    return not is_decorated and any(key.startswith(_PROCESSOR_PREFIX) for key in attributes)
 
 
 def _unwrap_arguments(inputs: Any) -> dict[str, Any]:
-    """Arguments by name. Lists and objects among them are JSON texts."""
-    named = inputs.get("_params_", inputs) if isinstance(inputs, dict) else None
-    if not isinstance(named, dict):
+    """Return the arguments by name. Lists and objects are JSON text."""
+    parameters = inputs.get("_params_", inputs) if isinstance(inputs, dict) else None
+    if not isinstance(parameters, dict):
         return {}
-    return {key: _decode_json(value) for key, value in named.items() if key not in _SELF_PARAMETERS}
+    return {key: _decode_json(value) for key, value in parameters.items() if key not in _SELF_PARAMETERS}
 
 
 def _decode_json(value: Any) -> Any:
@@ -70,9 +71,9 @@ def _decode_json(value: Any) -> Any:
 
 
 def _function_name(span: SpanRecord) -> str:
-    """The name of a span or, where that is the decorator's `{module}.{function}`, of the function."""
-    plain = _NAME in span.attributes or not any(key in span.attributes for key in _DECORATOR_ATTRIBUTES)
-    return span.name if plain else span.name.rpartition(".")[2]
+    """Return the span's name, without the module if the decorator wrote `{module}.{function}`."""
+    is_plain_name = _NAME in span.attributes or not any(key in span.attributes for key in _DECORATOR_ATTRIBUTES)
+    return span.name if is_plain_name else span.name.rpartition(".")[2]
 
 
 CONVENTION = Convention(
@@ -87,9 +88,9 @@ CONVENTION = Convention(
     postprocess=_postprocess,
     notes=(
         "Arguments are `honeyhive_inputs.X`, in 0.2 `honeyhive_inputs._params_.X`, except `self` and `cls`.",
-        "The result is `honeyhive_outputs.result`, or else all of `honeyhive_outputs.*`.",
-        "A tool without `honeyhive_event_name` is named by its span, `{module}.{function}` since 1.0.",
-        "Since 1.0 every span gets a type: it counts only where the span has something else of the decorator's.",
-        "The span `{name}_error` that a failing function gets beside its own is no call.",
+        "The result is `honeyhive_outputs.result`, or all of `honeyhive_outputs.*` if that is missing.",
+        "A tool without `honeyhive_event_name` has the name of its span, which is `{module}.{function}` since 1.0.",
+        "Since 1.0 every span has a type. goldspan uses it only if the span has another attribute of the decorator.",
+        "The additional span `{name}_error` of a function that failed is not a call.",
     ),
 )

@@ -17,7 +17,7 @@ _OUTPUT = "lmnr.span.output"
 
 
 def _unwrap_arguments(value: Any) -> Any:
-    """The JavaScript SDK writes the list of what a function was called with."""
+    """Unwrap the arguments. The JavaScript SDK writes them as a list."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
         return value[0]
     return envelopes.unwrap_arguments(value)

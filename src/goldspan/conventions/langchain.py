@@ -1,7 +1,7 @@
-"""LangChain's run metadata, which tracers copy into `metadata` whatever else they write.
+"""LangChain's run metadata, which the tracers of several families copy into `metadata`.
 
-It names the agent and the conversation, and tells the run of a graph from the runs of its nodes. Where OpenInference
-writes it, its own rules apply.
+The metadata names the agent and the conversation, and distinguishes the run of a graph from the runs of its nodes. The
+OpenInference convention has its own rules for this metadata.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from goldspan.model import SpanRecord
 
 
 def messages_in_state(state: Any) -> list[Any]:
-    """The messages in a graph's state, as written; none in anything else."""
-    said = state.get("messages") if isinstance(state, Mapping) else None
-    return said if isinstance(said, list) else []
+    """Return the unparsed messages in a graph's state, or no messages for any other value."""
+    history = state.get("messages") if isinstance(state, Mapping) else None
+    return history if isinstance(history, list) else []
 
 
 def is_graph_run(input_state: Any, output_state: Any) -> bool:
-    """Whether a chain is a whole graph: it returns its state, in which what it was asked comes before what it said.
+    """Whether a chain is the run of a graph: its output state repeats the request and continues with further messages.
 
-    A node of a graph returns only what it adds.
+    A node of a graph returns only the messages that it adds.
     """
-    asked = messages_in_state(input_state)
-    words = _message_content(asked[-1]) if asked else None
-    return bool(words) and any(_message_content(item) == words for item in messages_in_state(output_state)[:-1])
+    inputs = messages_in_state(input_state)
+    request = _message_content(inputs[-1]) if inputs else None
+    return bool(request) and any(_message_content(item) == request for item in messages_in_state(output_state)[:-1])
 
 
 def _message_content(item: Any) -> Any:
-    """What a message says: of a dictionary, of an object that LangChain serialized, or of a role and its words."""
+    """Return the content of a message: a dictionary, a serialized LangChain object, or a pair of role and content."""
     if isinstance(item, Mapping):
         fields = item.get("kwargs") if item.get("type") == "constructor" else item
         return fields.get("content") if isinstance(fields, Mapping) else None
@@ -49,38 +49,38 @@ _INTEGRATION = "ls_integration"
 _GRAPH_NODE = "langgraph_node"
 _GRAPH_INTEGRATIONS = ("langgraph", "langchain_create_agent")
 _LANGCHAIN_KEYS = frozenset({_AGENT_NAME, _INTEGRATION, _GRAPH_NODE})
-"""What nobody but LangChain writes."""
+"""Keys that only LangChain writes."""
 _FLATTENED_PREFIX = "langfuse.observation.metadata."
 _SESSION_KEYS = ("thread_id", "session_id", "conversation_id")
 
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
-    told = None if _OPENINFERENCE_KIND in span.attributes else _run_metadata(span)
-    if told is None or _LANGCHAIN_KEYS.isdisjoint(told):
+    run_metadata = None if _OPENINFERENCE_KIND in span.attributes else _run_metadata(span)
+    if run_metadata is None or _LANGCHAIN_KEYS.isdisjoint(run_metadata):
         return None
-    session = next((told[key] for key in _SESSION_KEYS if told.get(key)), None)
+    session = next((run_metadata[key] for key in _SESSION_KEYS if run_metadata.get(key)), None)
     facts.session_id = None if session is None else str(session)
-    if _is_whole_graph(span, told):
+    if _is_whole_graph(span, run_metadata):
         facts.role = "agent"
-        name = told.get(_AGENT_NAME) or span.name
+        name = run_metadata.get(_AGENT_NAME) or span.name
         facts.name = facts.agent = name if isinstance(name, str) else None
     return facts
 
 
 def _run_metadata(span: SpanRecord) -> Mapping[str, Any] | None:
-    """The metadata, as one JSON text or, flattened by Langfuse, each value as a JSON text of its own."""
-    written = span.attributes.get(_METADATA)
-    if not isinstance(written, str):
+    """Return the metadata from one JSON text, or from the attributes into which Langfuse flattens it."""
+    metadata = span.attributes.get(_METADATA)
+    if not isinstance(metadata, str):
         flattened = {
             key: span.attributes.get(f"{_FLATTENED_PREFIX}{key}") for key in (*_LANGCHAIN_KEYS, *_SESSION_KEYS)
         }
         return {key: literals.plain_value(value) for key, value in flattened.items() if value is not None}
-    told = literals.plain_value(written) if any(key in written for key in _LANGCHAIN_KEYS) else None
-    return told if isinstance(told, Mapping) else None
+    run_metadata = literals.plain_value(metadata) if any(key in metadata for key in _LANGCHAIN_KEYS) else None
+    return run_metadata if isinstance(run_metadata, Mapping) else None
 
 
 def _is_whole_graph(span: SpanRecord, metadata: Mapping[str, Any]) -> bool:
-    """Whether a span is the run of a whole graph: one inside a node of another graph has that node's metadata too."""
+    """Whether the span is the run of a graph. A graph inside another graph's node inherits the node's metadata."""
     if metadata.get(_INTEGRATION) not in _GRAPH_INTEGRATIONS:
         return False
     return metadata.get(_GRAPH_NODE) is None or (
@@ -96,7 +96,7 @@ CONVENTION = Convention(
     marker_attributes=(_METADATA, f"{_FLATTENED_PREFIX}{_AGENT_NAME}", f"{_FLATTENED_PREFIX}{_INTEGRATION}"),
     postprocess=_postprocess,
     notes=(
-        "`lc_agent_name` in `metadata` is the agent's name; a graph that has none is called by its span.",
-        "`thread_id`, `session_id` or `conversation_id` in `metadata` is the session's.",
+        "`lc_agent_name` in `metadata` is the agent's name. A graph without it has the name of its span.",
+        "`thread_id`, `session_id` or `conversation_id` in `metadata` is the session id.",
     ),
 )

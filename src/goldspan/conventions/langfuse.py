@@ -1,7 +1,7 @@
 """Langfuse: `langfuse.observation.type` with `langfuse.observation.input` and `.output`.
 
-The name of a tool is the name of its span. Spans of other instrumentations that pass through Langfuse's processor get
-some of its attributes as well, and are known by their own conventions first.
+The name of a tool is the name of its span. Langfuse's span processor also adds some of its attributes to the spans of
+other instrumentations; the conventions of those instrumentations take precedence.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
 
 
 def _offered_tools(value: Any) -> tuple[ToolDefinition, ...]:
-    """The tools a model was offered, beside its messages; LangChain's handler puts each among them as one."""
-    read = literals.plain_value(value)
-    listed = read.get("tools") if isinstance(read, Mapping) else None
-    if not listed and isinstance(read, list):
-        said = (item.get("content") for item in read if isinstance(item, Mapping) and item.get("role") == "tool")
-        listed = [content for content in said if isinstance(content, Mapping) and "function" in content]
-    return tool_definitions(listed or ())
+    """Return the tools offered to a model. LangChain's handler writes each of them as a message."""
+    decoded = literals.plain_value(value)
+    raw_tools = decoded.get("tools") if isinstance(decoded, Mapping) else None
+    if not raw_tools and isinstance(decoded, list):
+        contents = (item.get("content") for item in decoded if isinstance(item, Mapping) and item.get("role") == "tool")
+        raw_tools = [content for content in contents if isinstance(content, Mapping) and "function" in content]
+    return tool_definitions(raw_tools or ())
 
 
 def _is_root_span(span: SpanRecord) -> bool:
@@ -72,8 +72,8 @@ CONVENTION = Convention(
     span_name_templates={"tool": ("{name}",)},
     postprocess=_postprocess,
     notes=(
-        "A tool observation of level `ERROR` failed, whatever the span's status is.",
-        "The tools offered to a model stand in `tools` beside its messages, or among them with the role `tool`.",
+        "A tool observation of level `ERROR` failed, regardless of the span's status.",
+        "The tools offered to a model are in `tools` next to its messages, or are messages with the role `tool`.",
         "An observation marked as the application's root is a request if it has an input.",
     ),
     capture_setting="capture_input=True, capture_output=True (LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED)",

@@ -1,7 +1,7 @@
 """LangSmith's OpenTelemetry export: `langsmith.span.kind` with all inputs in `gen_ai.prompt`.
 
-Every run becomes a span, whatever its kind, and its inputs and outputs are JSON in `gen_ai.prompt` and
-`gen_ai.completion`: a tool's arguments and result as well as a model's messages and a chain's state.
+LangSmith exports every run as a span and writes its inputs and outputs as JSON into `gen_ai.prompt` and
+`gen_ai.completion`: a tool's arguments and result, a model's messages, and a chain's state.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
         elif _NODE in span.attributes:
             facts.role = None
     if facts.role == "tool" and span.status == "error":
-        _postprocess_failed(span, facts)
+        _postprocess_failed_tool(span, facts)
     return facts
 
 
-def _postprocess_failed(span: SpanRecord, facts: SpanFacts) -> None:
-    """A failed run has empty outputs, and its error is the exception's `repr` with the traceback right behind it."""
+def _postprocess_failed_tool(span: SpanRecord, facts: SpanFacts) -> None:
+    """Drop the empty result of a failed run, and remove the traceback that follows the exception's `repr`."""
     if span.attributes.get(_OUTPUT) == "{}":
         facts.result = None
-    told = next((event.attributes.get("exception.message") for event in span.events), None)
-    if isinstance(told, str):
-        facts.error = told.partition("Traceback (most recent call last)")[0] or told
+    error_message = next((event.attributes.get("exception.message") for event in span.events), None)
+    if isinstance(error_message, str):
+        facts.error = error_message.partition("Traceback (most recent call last)")[0] or error_message
 
 
 def _unwrap_arguments(value: Any) -> envelopes.CallArguments:
@@ -86,7 +86,7 @@ CONVENTION = Convention(
     unwrap_result=_unwrap_result,
     postprocess=_postprocess,
     notes=(
-        "A chain that bears the name of its agent is that agent; a chain that is a node of a graph is part of one.",
+        "A chain that has the name of its agent is that agent. A chain that is a node of a graph is part of an agent.",
         "`langsmith.trace.session_name` is the LangSmith project, not a session.",
     ),
     capture_setting="LANGSMITH_HIDE_INPUTS=false, LANGSMITH_HIDE_OUTPUTS=false",

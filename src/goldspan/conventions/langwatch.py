@@ -1,8 +1,7 @@
-"""LangWatch: `langwatch.span.type`, with input and output each in an envelope `{"type": ..., "value": ...}`.
+"""LangWatch: `langwatch.span.type`, with input and output in envelopes with `type` and `value`.
 
-The name of a tool is the name of its span. The callback for LangChain loses much of what the model says: the tools it
-asks for, and who speaks in the messages of a graph's state. What is missing there is put together again from what the
-fields of a message tell.
+The name of a tool is the name of its span. The callback for LangChain loses the calls that a model requests and the
+roles of the messages in a graph's state. This module restores the roles from the fields of each message.
 """
 
 from __future__ import annotations
@@ -26,32 +25,32 @@ _ORIGIN = "langwatch.origin"
 _METADATA = "metadata"
 _GRAPH_SPAN_NAME = "LangGraph"
 _SESSION_KEYS = ("thread_id", "session_id", "conversation_id", "threadId", "sessionId", "conversationId")
-"""Under which keys of `metadata` people put the conversation's id; LangWatch itself asks for the first."""
+"""Keys of `metadata` under which applications write the conversation's id; LangWatch documents the first one."""
 _ENVELOPE_TYPES = frozenset({"text", "json", "chat_messages", "list", "raw", "evaluation_result", "guardrail_result"})
 _MODEL_ONLY_KEYS = frozenset({"response_metadata", "usage_metadata", "tool_calls", "invalid_tool_calls"})
-"""Fields of a message of LangChain that only a model fills in."""
+"""Fields of a LangChain message that only a model sets."""
 
 
 def _unwrap_envelope(value: Any) -> Any:
-    """What an envelope holds; a list of envelopes is opened item by item. Anything else is itself."""
-    read = literals.plain_value(value)
-    if isinstance(read, Mapping) and read.keys() == {"type", "value"} and read["type"] in _ENVELOPE_TYPES:
-        inner = read["value"]
-        return list(map(_unwrap_envelope, inner)) if read["type"] == "list" and isinstance(inner, list) else inner
-    return read
+    """Return the value in an envelope, unwrapping lists item by item. Return any other value unchanged."""
+    decoded = literals.plain_value(value)
+    if isinstance(decoded, Mapping) and decoded.keys() == {"type", "value"} and decoded["type"] in _ENVELOPE_TYPES:
+        inner = decoded["value"]
+        return list(map(_unwrap_envelope, inner)) if decoded["type"] == "list" and isinstance(inner, list) else inner
+    return decoded
 
 
 @dataclass(frozen=True, slots=True)
 class _FromEnvelope:
-    """The messages in an envelope; bare words are the model's or the user's."""
+    """Reads the messages in an envelope. Plain text gets the role `role`."""
 
     attribute: str
     role: str
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
-        held = _unwrap_envelope(span.attributes.get(self.attribute))
-        items = held if isinstance(held, list) else [held]
+        """Return the messages of a span."""
+        content = _unwrap_envelope(span.attributes.get(self.attribute))
+        items = content if isinstance(content, list) else [content]
         return tuple(message for item in items for message in self._messages(item))
 
     def _messages(self, item: Any) -> Messages:
@@ -60,24 +59,24 @@ class _FromEnvelope:
         return messages.from_json(item)
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return f"`{self.attribute}`"
 
 
 @dataclass(frozen=True, slots=True)
 class _FromState:
-    """The messages in the state that a graph was given, or returned."""
+    """Reads the messages in the input state or the output state of a graph."""
 
     attribute: str
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
-        said = messages_in_state(_unwrap_envelope(span.attributes.get(self.attribute)))
-        return messages.from_json([_restore_role(item) for item in said])
+        """Return the messages of a span."""
+        history = messages_in_state(_unwrap_envelope(span.attributes.get(self.attribute)))
+        return messages.from_json([_restore_role(item) for item in history])
 
 
 def _restore_role(item: Any) -> Any:
-    """A message that lost its class when it was written: its fields tell who speaks."""
+    """Restore the role of a message that lost its class during serialization, from its fields."""
     if isinstance(item, list) and len(item) == 2:
         return {"role": item[0], "content": item[1]}
     if not isinstance(item, Mapping) or "role" in item or "type" in item:
@@ -87,10 +86,10 @@ def _restore_role(item: Any) -> Any:
 
 
 def _is_langgraph_run(span: SpanRecord) -> bool:
-    written = span.attributes.get(_INPUT), span.attributes.get(_OUTPUT)
-    if not all(isinstance(value, str) and '"messages"' in value for value in written):
+    states = span.attributes.get(_INPUT), span.attributes.get(_OUTPUT)
+    if not all(isinstance(state, str) and '"messages"' in state for state in states):
         return False
-    return is_graph_run(*map(_unwrap_envelope, written))
+    return is_graph_run(*map(_unwrap_envelope, states))
 
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
@@ -110,26 +109,26 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
 
 
 def _set_messages(span: SpanRecord, facts: SpanFacts) -> None:
-    given, returned = _unwrap_envelope(facts.input), _unwrap_envelope(facts.output)
-    if facts.role == "agent" and messages_in_state(given):
+    input_value, output_value = _unwrap_envelope(facts.input), _unwrap_envelope(facts.output)
+    if facts.role == "agent" and messages_in_state(input_value):
         facts.input_messages = (partial(_FromState(_INPUT), span),)
         facts.output_messages = (partial(_FromState(_OUTPUT), span),)
-        facts.input, facts.output = None, None if messages_in_state(returned) else returned
+        facts.input, facts.output = None, None if messages_in_state(output_value) else output_value
     else:
-        facts.input, facts.output = _drop_id_arguments(given), returned
+        facts.input, facts.output = _drop_id_arguments(input_value), output_value
 
 
 def _drop_id_arguments(inputs: Any) -> Any:
-    """What a function was called with, without the ids among its arguments: they are nobody's words."""
+    """Return the arguments of a function without ids, because ids are not part of the request text."""
     if not isinstance(inputs, Mapping):
         return inputs
     return {key: value for key, value in inputs.items() if not str(key).lower().endswith("id")}
 
 
 def _session_id_in(metadata: Any) -> str | None:
-    read = literals.plain_value(metadata)
-    found: Iterable[Any] = (read.get(key) for key in _SESSION_KEYS) if isinstance(read, Mapping) else ()
-    return next((str(value) for value in found if value), None)
+    decoded = literals.plain_value(metadata)
+    values: Iterable[Any] = (decoded.get(key) for key in _SESSION_KEYS) if isinstance(decoded, Mapping) else ()
+    return next((str(value) for value in values if value), None)
 
 
 def _unwrap_arguments(value: Any) -> envelopes.CallArguments:
@@ -137,10 +136,10 @@ def _unwrap_arguments(value: Any) -> envelopes.CallArguments:
 
 
 def _unwrap_result(value: Any) -> envelopes.CallResult:
-    held = _unwrap_envelope(value)
-    if isinstance(held, list) and len(held) == 1 and isinstance(held[0], Mapping) and "role" in held[0]:
-        held = held[0] if "tool_call_id" in held[0] else held[0].get("content")
-    return envelopes.unwrap_result(held)
+    result = _unwrap_envelope(value)
+    if isinstance(result, list) and len(result) == 1 and isinstance(result[0], Mapping) and "role" in result[0]:
+        result = result[0] if "tool_call_id" in result[0] else result[0].get("content")
+    return envelopes.unwrap_result(result)
 
 
 CONVENTION = Convention(
@@ -177,12 +176,12 @@ CONVENTION = Convention(
     span_name_templates={"tool": ("{name}",)},
     postprocess=_postprocess,
     notes=(
-        'Values stand in envelopes `{"type": "text", "value": ...}`, which are opened.',
+        'goldspan unwraps values from envelopes such as `{"type": "text", "value": ...}`.',
         "A span of type `rag` is a retrieval.",
         "The outermost span of a trace, which has `langwatch.origin`, is a request if it has an input.",
-        "LangGraph: a chain that returns the state it was given, with more messages, is an agent of the span's name.",
-        "LangGraph: messages without a role are told apart by their fields.",
-        "The `thread_id`, `session_id` or `conversation_id` in `metadata` is the session's.",
+        "LangGraph: a chain that returns its input state with additional messages is an agent with the span's name.",
+        "LangGraph: the fields of a message without a role determine its role.",
+        "The `thread_id`, `session_id` or `conversation_id` in `metadata` is the session id.",
     ),
     capture_setting="capture_input=True, capture_output=True",
 )

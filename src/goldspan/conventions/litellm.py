@@ -1,7 +1,8 @@
-"""LiteLLM's OpenTelemetry callback: the provider's own request and response, and attributes on spans of others.
+"""LiteLLM's OpenTelemetry callback: provider requests and responses, also on spans of other families.
 
-Where a span is at work around a call, LiteLLM makes none for the call: it writes what it knows on that span, each call
-over the one before, and puts what it sent and received on a span `raw_gen_ai_request` below.
+If a span is active when a model is called, LiteLLM creates no span for the call. It writes its attributes on the active
+span, where each call overwrites the previous one, and writes the provider's request and response on a child span
+`raw_gen_ai_request`.
 """
 
 from __future__ import annotations
@@ -34,41 +35,41 @@ _KINDS: dict[str, Mapping[str, Role]] = {
     "openinference.span.kind": {"agent": "agent", "tool": "tool"},
     "langfuse.observation.type": {"agent": "agent", "tool": "tool"},
 }
-"""What other instrumentations call a span that LiteLLM found."""
+"""Roles by the kind that another instrumentation wrote on a span before LiteLLM added its attributes."""
 _ROLE_BY_NAME_PREFIX: Mapping[str, Role] = {f"{semconv.INVOKE_AGENT} ": "agent", f"{semconv.EXECUTE_TOOL} ": "tool"}
-"""The same by its name, since LiteLLM has overwritten its operation."""
+"""Roles by the span's name, because LiteLLM overwrites the operation."""
 
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     attributes = span.attributes
-    asked = next((key for key in _INPUT_KEYS if key in attributes), None)
-    if asked is not None:
-        prefix = f"llm.{_INPUT_KEYS[asked]}."
+    request = next((key for key in _INPUT_KEYS if key in attributes), None)
+    if request is not None:
+        prefix = f"llm.{_INPUT_KEYS[request]}."
         facts.role = "model"
-        facts.input_messages = (partial(messages.from_json, attributes[asked]),)
+        facts.input_messages = (partial(messages.from_json, attributes[request]),)
         facts.output_messages = (partial(_output_messages, attributes, prefix),)
         facts.tool_definitions = (partial(tool_definitions, attributes.get(f"{prefix}tools")),)
         return facts
     if span.name == _OWN_SPAN_NAME or any(event.name.startswith("gen_ai.") for event in span.events):
         return None
-    facts.role = _role_from_span_name(span)
+    facts.role = _original_role(span)
     return facts
 
 
 def _output_messages(attributes: Mapping[str, Any], prefix: str) -> Messages:
-    said = next((attributes[prefix + key] for key in _OUTPUT_KEYS if prefix + key in attributes), None)
-    if said is None:  # Anthropic's response is the message itself
-        said = [{"role": "assistant", "content": literals.plain_value(attributes.get(f"{prefix}content"))}]
-    return messages.from_json(said)
+    response = next((attributes[prefix + key] for key in _OUTPUT_KEYS if prefix + key in attributes), None)
+    if response is None:  # Anthropic's response is a single message
+        response = [{"role": "assistant", "content": literals.plain_value(attributes.get(f"{prefix}content"))}]
+    return messages.from_json(response)
 
 
-def _role_from_span_name(span: SpanRecord) -> Role:
-    """What a span was before LiteLLM wrote on it."""
+def _original_role(span: SpanRecord) -> Role:
+    """Return the role of a span before LiteLLM added its attributes."""
     for key, roles in _KINDS.items():
         role = roles.get(str(span.attributes.get(key)).lower())
         if role is not None:
             return role
-    return next((role for beginning, role in _ROLE_BY_NAME_PREFIX.items() if span.name.startswith(beginning)), "aside")
+    return next((role for prefix, role in _ROLE_BY_NAME_PREFIX.items() if span.name.startswith(prefix)), "aside")
 
 
 CONVENTION = Convention(
@@ -79,8 +80,8 @@ CONVENTION = Convention(
     marker_attributes=(_CALL_ID, *_INPUT_KEYS),
     postprocess=_postprocess,
     notes=(
-        "A span with `llm.<provider>.messages` is a call of a model; its answer stands beside them.",
-        "Any other span with a `litellm.call_id`, except `litellm_request`, is what it was before LiteLLM wrote on it.",
+        "A span with `llm.<provider>.messages` is a model call. The same span holds the model's answer.",
+        "Any other span with a `litellm.call_id`, except `litellm_request`, keeps the role of its own instrumentation.",
     ),
     capture_setting="litellm.turn_off_message_logging=False, or "
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT",

@@ -1,8 +1,8 @@
 """LiveKit Agents: voice agents, with `lk.*` attributes.
 
-A request is the agent's turn that answers what a person said. In older versions the agent's words after its tools have
-run are a further turn, without any user input and part of the same request; newer ones have one turn for all of it,
-mark content with a segment `pii`, and write the GenAI conventions as well, in which the whole session is a workflow.
+A request is the agent's turn that answers the user's input. In older versions the agent's reply after its tool calls is
+a second turn, which has no user input and belongs to the same request. Newer versions write one turn, mark content with
+a segment `pii`, and also follow the GenAI conventions, in which the whole session is a workflow.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _CONTEXT = ("lk.chat_ctx", "lk.pii.chat_ctx")
 
 @dataclass(frozen=True, slots=True)
 class _FromContext:
-    """The items of a chat context: messages, calls and their results."""
+    """Reads the items of a chat context: messages, calls and their results."""
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
+        """Return the messages of a span."""
         context = plain_value(_first_value(span.attributes, _CONTEXT))
         return messages.from_json(context.get("items")) if isinstance(context, Mapping) else ()
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return " or ".join(f"`{key}`" for key in _CONTEXT)
 
 
 @dataclass(frozen=True, slots=True)
 class _FromResponse:
-    """What the model said, as plain text, and the calls it asked for beside it."""
+    """Reads the model's text and the calls that it requested."""
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
+        """Return the messages of a span."""
         text, calls = _first_value(span.attributes, _TEXT), plain_value(_first_value(span.attributes, _CALLS))
         return messages.from_json([{"role": "assistant", "content": text, "tool_calls": calls}])
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return " or ".join(f"`{key}`" for key in (*_TEXT, *_CALLS))
 
 
@@ -60,8 +60,8 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     if span.attributes.get("gen_ai.workflow.name") == "agent_session":
         facts.role = "aside"
     if facts.role == "tool" and str(span.attributes.get("lk.function_tool.is_error")).lower() == "true":
-        said = facts.result.value if facts.result is not None else None
-        facts.error = said if isinstance(said, str) and said else "error"
+        result = facts.result.value if facts.result is not None else None
+        facts.error = result if isinstance(result, str) and result else "error"
     return facts if facts.role is not None else None
 
 
@@ -89,7 +89,7 @@ CONVENTION = Convention(
     },
     postprocess=_postprocess,
     notes=(
-        "A session holds many requests: a turn with user input begins one, a turn without goes on with it.",
-        "`lk.function_tool.is_error` says that a tool failed; its output is what went wrong.",
+        "A session has many requests. A turn with user input starts a request; a turn without user input continues it.",
+        "`lk.function_tool.is_error` reports that a tool failed. The tool's output is then the error.",
     ),
 )

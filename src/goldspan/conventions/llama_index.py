@@ -1,8 +1,7 @@
-"""LlamaIndex's own OpenTelemetry integration: spans named after methods, what happened in events and step tags.
+"""LlamaIndex's OpenTelemetry integration: spans named after methods, content in events and tags.
 
-A span says little itself: `llamaindex.step.*` are inherited by everything inside a step, and tell which event of the
-workflow started it, as the `repr` of that event, cut off after 200 characters. What a model was asked and what it
-answered stands in full in the events of its span.
+All spans inside a workflow step inherit the attributes `llamaindex.step.*`. They hold the `repr` of the event that
+started the step, truncated after 200 characters. The events of a model's span hold its complete input and output.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from goldspan.conventions.span_facts import Messages, RawValue, SpanFacts
 from goldspan.model import SpanRecord, ToolDefinition
 
 HANDOFF_TOOL = "handoff"
-"""The tool by which an agent of an `AgentWorkflow` passes a request on to another one."""
+"""Tool with which an agent of an `AgentWorkflow` hands a request off to another agent."""
 _RUN_ID = "llamaindex.run_id"
 _INPUT_EVENT = "llamaindex.step.input_event"
 _INPUT_SUMMARY = "llamaindex.step.input_summary"
@@ -31,7 +30,7 @@ _MESSAGE_PREFIX = "response.message."
 
 
 def is_handoff(name: str | None, arguments: Any) -> bool:
-    """Whether a call passes the request on to another agent of the workflow."""
+    """Whether a call hands the request off to another agent of the workflow."""
     return name == HANDOFF_TOOL and isinstance(arguments, Mapping) and "to_agent" in arguments
 
 
@@ -50,40 +49,40 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
 
 def _postprocess_tool(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
     summary = str(span.attributes.get(_INPUT_SUMMARY))
-    shown: Mapping[str, Any] = parse_object(summary, is_truncated=True) or {}
-    name, call_id = shown.get("tool_name"), shown.get("tool_id")
+    event: Mapping[str, Any] = parse_object(summary, is_truncated=True) or {}
+    name, call_id = event.get("tool_name"), event.get("tool_id")
     facts.role = "tool"
     facts.name = name if isinstance(name, str) else None
     facts.call_id = call_id if isinstance(call_id, str) else None
-    arguments = shown.get("tool_kwargs")
+    arguments = event.get("tool_kwargs")
     if is_handoff(facts.name, arguments):
         facts.kind = "handoff"
-    # What was cut off may lack arguments, or their end: the model's message has them whole.
+    # A truncated summary may lack arguments or their end; the model's message has complete arguments.
     if isinstance(arguments, Mapping) and not summary.endswith(_TRUNCATION_MARK):
         facts.arguments = RawValue(arguments)
-    returned = _last_event(span, _OUTPUT_EVENT)
-    written = None if returned is None else returned.get("output")
-    if isinstance(written, str) and not written.endswith(_TRUNCATION_MARK):
-        facts.result = RawValue(written, _unwrap_result)
+    output_event = _last_event(span, _OUTPUT_EVENT)
+    output = None if output_event is None else output_event.get("output")
+    if isinstance(output, str) and not output.endswith(_TRUNCATION_MARK):
+        facts.result = RawValue(output, _unwrap_result)
     return facts
 
 
 def _unwrap_result(value: Any) -> envelopes.CallResult:
-    shown = parse_object(value) if isinstance(value, str) else value
-    return envelopes.unwrap_result(shown.get("tool_output") if isinstance(shown, Mapping) else value)
+    event = parse_object(value) if isinstance(value, str) else value
+    return envelopes.unwrap_result(event.get("tool_output") if isinstance(event, Mapping) else value)
 
 
 def _last_event(span: SpanRecord, name: str) -> Mapping[str, Any] | None:
-    """The attributes of the last event of a name."""
+    """Return the attributes of the last event with the name."""
     return next((event.attributes for event in reversed(span.events) if event.name == name), None)
 
 
 def _output_messages(span: SpanRecord) -> Messages:
-    """The last message of the model: a streaming one tells it in one event as well."""
-    told = _last_event(span, _CHAT_END_EVENT) or {}
+    """Return the model's last message. A streaming model also writes it into one event."""
+    end_event = _last_event(span, _CHAT_END_EVENT) or {}
     message = {
         key.removeprefix(_MESSAGE_PREFIX): literals.plain_value(value)
-        for key, value in told.items()
+        for key, value in end_event.items()
         if key.startswith(_MESSAGE_PREFIX)
     }
     message["tool_calls"] = message.get("additional_kwargs.tool_calls")
@@ -102,9 +101,9 @@ CONVENTION = Convention(
     marker_attributes=(_RUN_ID, _INPUT_EVENT),
     postprocess=_postprocess,
     notes=(
-        "`X.call_tool`, and the tool's own `acall` inside it, are one call; `llamaindex.step.input_summary` names it.",
-        "A model's span has the events `LLMChatStartEvent` and `LLMChatEndEvent`, with messages and tools.",
-        "Arguments and results of more than some 200 characters are cut off: they come from the model's messages.",
+        "`X.call_tool` and the tool's own `acall` inside it are one call. `llamaindex.step.input_summary` names it.",
+        "A model's span has the events `LLMChatStartEvent` and `LLMChatEndEvent`, which hold messages and tools.",
+        "LlamaIndex truncates values after about 200 characters; goldspan then uses the model's messages.",
         "The tool `handoff` with `to_agent` is a hand-off.",
     ),
 )

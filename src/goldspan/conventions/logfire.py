@@ -1,8 +1,8 @@
-"""Logfire: spans of people's own functions, and of Logfire's integrations that do not follow the GenAI conventions.
+"""Logfire: spans of application functions, and of integrations that do not follow GenAI conventions.
 
-Logfire marks no span as a tool. A function is one where its span is called so, as in
-`@logfire.instrument("execute_tool search")`; its arguments are one attribute each, its result is `return`, and
-`logfire.json_schema` lists them all. What Pydantic AI writes through Logfire is read by the GenAI convention.
+Logfire does not mark spans as tools. A function is a tool if the application named its span accordingly, as in
+`@logfire.instrument("execute_tool search")`. Each argument is one attribute, the result is `return`, and
+`logfire.json_schema` lists these attributes. The GenAI convention reads the spans that Pydantic AI writes.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _ROLE_BY_OPERATION: dict[str, Role] = {"execute_tool": "tool", "invoke_agent": "
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     template = str(span.attributes.get(_TEMPLATE))
-    named = _GENAI_TEMPLATE.match(template)
-    if named is not None:
-        return _postprocess_function(span, facts, named)
-    for beginning, read in _POSTPROCESSORS.items():
-        if template.startswith(beginning):
-            return read(span, facts)
+    match = _GENAI_TEMPLATE.match(template)
+    if match is not None:
+        return _postprocess_function(span, facts, match)
+    for prefix, postprocess in _POSTPROCESSOR_BY_TEMPLATE_PREFIX.items():
+        if template.startswith(prefix):
+            return postprocess(span, facts)
     if span.scope.endswith("claude_agent_sdk") and "tool_input" in span.attributes:
         return _postprocess_claude_tool(span, facts)
     return None
 
 
-def _postprocess_function(span: SpanRecord, facts: SpanFacts, named: re.Match[str]) -> SpanFacts:
-    """A function that its author named by the GenAI conventions."""
+def _postprocess_function(span: SpanRecord, facts: SpanFacts, match: re.Match[str]) -> SpanFacts:
+    """Read a function whose span the application named by the GenAI conventions."""
     attributes = span.attributes
-    facts.role = _ROLE_BY_OPERATION[named["role"]]
-    facts.span_name = named["name"] or str(attributes.get(named["key"]))
-    recorded = _function_values(attributes, without=(_RETURN_KEY, named["key"]))
+    facts.role = _ROLE_BY_OPERATION[match["role"]]
+    facts.span_name = match["name"] or str(attributes.get(match["key"]))
+    recorded = _function_values(attributes, without=(_RETURN_KEY, match["key"]))
     if facts.role == "tool":
         facts.arguments = None if recorded is None else RawValue(recorded)
         facts.result = RawValue(attributes[_RETURN_KEY]) if _RETURN_KEY in attributes else None
@@ -54,22 +54,22 @@ def _postprocess_function(span: SpanRecord, facts: SpanFacts, named: re.Match[st
 
 
 def _function_values(attributes: Mapping[str, Any], *, without: tuple[str | None, ...]) -> dict[str, Any] | None:
-    """The attributes of a span that are values of its function; `None` where it does not say which are."""
+    """Return the attributes that the span's schema lists as values of the function; `None` without a schema."""
     schema = literals.plain_value(attributes.get(_SCHEMA))
-    listed = schema.get("properties") if isinstance(schema, Mapping) else None
-    if not isinstance(listed, Mapping):
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping):
         return None
     return {
         key: _decode_value(attributes[key], kind)
-        for key, kind in listed.items()
+        for key, kind in properties.items()
         if key in attributes and key not in without
     }
 
 
 def _decode_value(raw: Any, kind: Any) -> Any:
-    """Only objects and lists are written as JSON: a text that looks like a number is a text."""
-    nested = isinstance(kind, Mapping) and kind.get("type") in ("object", "array")
-    return literals.plain_value(raw) if nested else raw
+    """Decode objects and lists, which Logfire writes as JSON. Text that looks like a number remains text."""
+    is_nested = isinstance(kind, Mapping) and kind.get("type") in ("object", "array")
+    return literals.plain_value(raw) if is_nested else raw
 
 
 def _postprocess_agents_function(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
@@ -77,8 +77,8 @@ def _postprocess_agents_function(span: SpanRecord, facts: SpanFacts) -> SpanFact
     facts.role, facts.name = "tool", _non_empty_text(attributes.get("name"))
     facts.arguments, facts.result = RawValue(attributes.get("input")), RawValue(attributes.get("output"))
     facts.error = _agents_error(attributes)
-    served_by = literals.plain_value(attributes.get("mcp_data"))
-    facts.server = _non_empty_text(served_by.get("server")) if isinstance(served_by, Mapping) else None
+    mcp_data = literals.plain_value(attributes.get("mcp_data"))
+    facts.server = _non_empty_text(mcp_data.get("server")) if isinstance(mcp_data, Mapping) else None
     return facts
 
 
@@ -118,17 +118,17 @@ def _postprocess_model(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
 
 
 def _input_messages(attributes: Mapping[str, Any]) -> Messages:
-    said = _all_messages(attributes)
-    return said[: len(said) - len(_output_messages(attributes))]
+    all_messages = _all_messages(attributes)
+    return all_messages[: len(all_messages) - len(_output_messages(attributes))]
 
 
 def _output_messages(attributes: Mapping[str, Any]) -> Messages:
-    """What the assistant said last: question and answer stand in one list."""
-    said = _all_messages(attributes)
-    begin = len(said)
-    while begin and said[begin - 1].role == "assistant":
+    """Return the last messages of the assistant, because input and output are in one list."""
+    all_messages = _all_messages(attributes)
+    begin = len(all_messages)
+    while begin and all_messages[begin - 1].role == "assistant":
         begin -= 1
-    return said[begin:]
+    return all_messages[begin:]
 
 
 def _all_messages(attributes: Mapping[str, Any]) -> Messages:
@@ -136,17 +136,17 @@ def _all_messages(attributes: Mapping[str, Any]) -> Messages:
     if isinstance(events, list):
         return messages.from_json(events)
     request, response = (literals.plain_value(attributes.get(key)) for key in ("request_data", "response_data"))
-    said = request.get("messages") if isinstance(request, Mapping) else None
+    history = request.get("messages") if isinstance(request, Mapping) else None
     reply = response.get("message") if isinstance(response, Mapping) else None
-    return messages.from_json([*(said if isinstance(said, list) else ()), *((reply,) if reply else ())])
+    return messages.from_json([*(history if isinstance(history, list) else ()), *((reply,) if reply else ())])
 
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    """The tools in what was sent or, of the Responses API in the Agents SDK, in what came back and repeats them."""
+    """Return the tools in the request, or in the response, which repeats them for the Agents SDK's Responses API."""
     for key in ("request_data", "response"):
-        told = literals.plain_value(attributes.get(key))
-        if isinstance(told, Mapping) and told.get("tools"):
-            return tool_definitions(told["tools"])
+        payload = literals.plain_value(attributes.get(key))
+        if isinstance(payload, Mapping) and payload.get("tools"):
+            return tool_definitions(payload["tools"])
     return ()
 
 
@@ -169,9 +169,9 @@ def _postprocess_claude_conversation(span: SpanRecord, facts: SpanFacts) -> Span
 
 
 def _postprocess_claude_turn(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
-    said = {"role": "assistant", "content": literals.plain_value(span.attributes.get("content"))}
+    message = {"role": "assistant", "content": literals.plain_value(span.attributes.get("content"))}
     facts.role = "model"
-    facts.output_messages = (partial(messages.from_json, [said]),)
+    facts.output_messages = (partial(messages.from_json, [message]),)
     return facts
 
 
@@ -188,7 +188,7 @@ def _non_empty_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-_POSTPROCESSORS: dict[str, Callable[[SpanRecord, SpanFacts], SpanFacts]] = {
+_POSTPROCESSOR_BY_TEMPLATE_PREFIX: dict[str, Callable[[SpanRecord, SpanFacts], SpanFacts]] = {
     "Function: {name}": _postprocess_agents_function,
     "Handoff: {from_agent}": _postprocess_agents_handoff,
     "Agent run: {name": _postprocess_agents_agent,
@@ -202,7 +202,7 @@ _POSTPROCESSORS: dict[str, Callable[[SpanRecord, SpanFacts], SpanFacts]] = {
     "claude.conversation": _postprocess_claude_conversation,
     "claude.assistant.turn": _postprocess_claude_turn,
 }
-"""How the message templates of Logfire's integrations begin."""
+"""Postprocessor by the prefix of the message template that a Logfire integration writes."""
 
 CONVENTION = Convention(
     name="logfire",
@@ -212,9 +212,9 @@ CONVENTION = Convention(
     marker_attributes=(_TEMPLATE,),
     postprocess=_postprocess,
     notes=(
-        "A function is a tool if its span is called `execute_tool X`, an agent if it is called `invoke_agent X`.",
-        "Its arguments are the attributes that `logfire.json_schema` lists, except `return`.",
-        "The integrations (OpenAI, its Agents SDK, Anthropic, MCP 1, Claude Agent SDK) are known by message templates.",
+        "A function with a span named `execute_tool X` is a tool, and one with a span named `invoke_agent X` an agent.",
+        "The arguments of the function are the attributes that `logfire.json_schema` lists, except `return`.",
+        "Message templates identify the integrations: OpenAI, its Agents SDK, Anthropic, MCP 1 and Claude Agent SDK.",
     ),
     capture_setting="@logfire.instrument(record_return=True)",
 )

@@ -1,7 +1,7 @@
-"""Mastra: GenAI spans beside `mastra.span.type`, with inputs and outputs in `mastra.{type}.input` and `.output`.
+"""Mastra: GenAI spans with `mastra.span.type`, and content in `mastra.{type}.input` and `.output`.
 
-One turn of the model is three spans inside each other: `model_generation` (the whole answer), `model_step` (one call of
-the model) and `model_inference`. The step is the one that holds what the model was asked and what it asked for.
+One turn of the model is three nested spans: `model_generation` (the whole answer), `model_step` (one call of the model)
+and `model_inference`. The step holds the model's input and the calls that it requested.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
     if kind == "mcp_tool_call":
         server = attributes.get("server.address")
         facts.server = server if isinstance(server, str) else None
-    listed = plain_value(attributes.get(semconv.TOOL_DEFINITIONS))
-    if isinstance(listed, list) and all(isinstance(name, str) for name in listed):
-        facts.tool_definitions = (partial(_definitions_of, tuple(listed)),)
+    names = plain_value(attributes.get(semconv.TOOL_DEFINITIONS))
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        facts.tool_definitions = (partial(_definitions_from_names, tuple(names)),)
     return facts
 
 
-def _definitions_of(names: tuple[str, ...]) -> tuple[ToolDefinition, ...]:
+def _definitions_from_names(names: tuple[str, ...]) -> tuple[ToolDefinition, ...]:
     return tuple(ToolDefinition(name) for name in names)
 
 
@@ -75,9 +75,9 @@ CONVENTION = Convention(
     span_name_templates={"tool": ("execute_tool {name}", "tool_call {name}")},
     postprocess=_postprocess,
     notes=(
-        "A `model_chunk` names a tool without being a call of it; `model_inference` repeats its step.",
-        "A `provider_tool_call` is run by the model's provider.",
-        "The server of an `mcp_tool_call` stands in `server.address`.",
+        "A `model_chunk` names a tool but is not a call. A `model_inference` repeats its `model_step`.",
+        "The model's provider runs a `provider_tool_call`.",
+        "`server.address` names the server of an `mcp_tool_call`.",
         "`gen_ai.tool.definitions` is a list of names.",
     ),
 )

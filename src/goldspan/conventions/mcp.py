@@ -1,7 +1,7 @@
-"""The Model Context Protocol: spans of clients and servers, of which only `tools/call` is a tool call.
+"""Model Context Protocol: spans of clients and servers; only the method `tools/call` is a tool call.
 
-A call leaves a span in the client, one in the server, and often one more in the framework around them; they are joined
-into one. Everything else (`initialize`, `tools/list`, `prompts/get` ...) says nothing about what an agent did.
+The client and the server write a span for each call, and often the framework around them does too; goldspan joins these
+spans into one call. Other methods (`initialize`, `tools/list`, `prompts/get` ...) are not work of an agent.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     facts.name = facts.name or _tool_from_component_key(attributes.get(_COMPONENT_KEY))
     facts.span_name = _tool_from_span_name(span.name)
     if facts.arguments is None:
-        one_by_one = {
+        arguments = {
             key.removeprefix(_ARGUMENT_PREFIX): plain_value(value)
             for key, value in attributes.items()
             if key.startswith(_ARGUMENT_PREFIX)
         }
-        facts.arguments = RawValue(one_by_one) if one_by_one else None
+        facts.arguments = RawValue(arguments) if arguments else None
     if any(str(attributes.get(key)).lower() == "true" for key in _ERROR_FLAGS):
         facts.error = values.message_text(attributes.get(_RESULT)) or "tool_error"
     return facts
@@ -50,14 +50,14 @@ def _is_mcp(attributes: Mapping[str, Any]) -> bool:
 
 
 def _tool_from_component_key(key: Any) -> str | None:
-    """The tool in a key of fastmcp's, such as `tool:greet@v2` or `greet`."""
+    """Return the tool's name from fastmcp's component key, such as `tool:greet@v2` or `greet`."""
     if not isinstance(key, str):
         return None
     return key.removeprefix("tool:").partition("@")[0] or None
 
 
 def _tool_from_span_name(name: str) -> str | None:
-    """The tool in a span's name such as `tools/call add` or `MCP send tools/call add`."""
+    """Return the tool's name from the span's name, such as `tools/call add` or `MCP send tools/call add`."""
     return name.partition(f"{_CALL_METHOD} ")[2] or None
 
 
@@ -85,9 +85,11 @@ CONVENTION = Convention(
     postprocess=_postprocess,
     notes=(
         "Only the method `tools/call` is a tool call.",
-        "The name of the tool is looked for in `fastmcp.component.key` and in the span's name, too.",
-        "Arguments may stand in one attribute each: `mcp.request.argument.city`.",
-        "`mcp.session.id` is the session of the protocol, not of the user, and is not read.",
+        "The name of the tool may also be in `fastmcp.component.key` or in the span's name.",
+        "Each argument may be a separate attribute, such as `mcp.request.argument.city`.",
+        "goldspan ignores `mcp.session.id`, because it identifies the session of the protocol, not of the user.",
     ),
-    capture_setting="gen_ai.tool.call.arguments and gen_ai.tool.call.result are opt-in attributes of MCP instrumentations",
+    capture_setting=(
+        "gen_ai.tool.call.arguments and gen_ai.tool.call.result are opt-in attributes of MCP instrumentations"
+    ),
 )

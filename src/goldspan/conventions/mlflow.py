@@ -1,6 +1,6 @@
 """MLflow Tracing: `mlflow.spanType` with `mlflow.spanInputs` and `mlflow.spanOutputs`.
 
-MLflow writes every attribute as JSON, texts included, so the type of a tool's span may be `TOOL` or `"TOOL"`.
+MLflow writes every attribute as JSON, including text, so the type of a tool's span may be `TOOL` or `"TOOL"`.
 """
 
 from __future__ import annotations
@@ -61,34 +61,34 @@ def _postprocess_genai(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
 
 
 def _postprocess_dspy(function_name: str, facts: SpanFacts, attributes: Mapping[str, Any]) -> None:
-    """A tool of DSPy is called `Tool.X`; `finish` is the pseudo-tool of `dspy.ReAct`."""
+    """Set the name of a DSPy tool, whose span is named `Tool.X`; `finish` is the pseudo-tool of `dspy.ReAct`."""
     name = _unquote(attributes.get("name"))
     if name is None or function_name != f"Tool.{name}":
         return
     facts.name = name
-    returned = next((attributes[key] for key in _RESULT_ATTRIBUTES if key in attributes), None)
-    if name == "finish" and _unquote(returned) == "Completed.":
+    result = next((attributes[key] for key in _RESULT_ATTRIBUTES if key in attributes), None)
+    if name == "finish" and _unquote(result) == "Completed.":
         facts.kind = "answer"
 
 
 def _group_id(inputs: Any) -> str | None:
-    """What the OpenAI Agents SDK was told to group traces by: the conversation."""
-    read = literals.plain_value(inputs)
-    options = read.get("run_config") if isinstance(read, Mapping) else None
+    """Return the OpenAI Agents SDK's `group_id`, which identifies the conversation."""
+    decoded = literals.plain_value(inputs)
+    options = decoded.get("run_config") if isinstance(decoded, Mapping) else None
     group = options.get("group_id") if isinstance(options, Mapping) else None
     return group if isinstance(group, str) and group else None
 
 
 def _unnumbered_name(span: SpanRecord) -> str:
-    """The name of a span; MLflow numbers those of equal name, which only the function's name tells."""
+    """Return the span's name without the number that MLflow appends if several spans have the same name."""
     function = _unquote(span.attributes.get("mlflow.spanFunctionName"))
-    numbered = isinstance(function, str) and re.fullmatch(rf"{re.escape(function)}_\d+", span.name)
-    return function if numbered and function is not None else span.name
+    is_numbered = isinstance(function, str) and re.fullmatch(rf"{re.escape(function)}_\d+", span.name)
+    return function if is_numbered and function is not None else span.name
 
 
 def _unquote(value: Any) -> str | None:
-    read = literals.plain_value(value) if isinstance(value, str) and value.startswith('"') else value
-    return read if isinstance(read, str) else None
+    decoded = literals.plain_value(value) if isinstance(value, str) and value.startswith('"') else value
+    return decoded if isinstance(decoded, str) else None
 
 
 CONVENTION = Convention(
@@ -109,10 +109,10 @@ CONVENTION = Convention(
     common_attributes=AttributeMap(input=(_INPUTS,), output=(_OUTPUTS,), session_id=_SESSION),
     postprocess=_postprocess,
     notes=(
-        "A tool is named by its span, without the number that MLflow puts behind names that repeat.",
-        "DSPy: a tool called `Tool.X` is `X`, and `finish` a pseudo-tool.",
-        "`AgentRunner.run` of the OpenAI Agents SDK is where a request is entered; the agents are inside it.",
-        "Values may be JSON texts, quotation marks included.",
+        "A tool has the name of its span, without the number that MLflow appends to repeated names.",
+        "DSPy: a tool named `Tool.X` is `X`. `finish` is a pseudo-tool.",
+        "`AgentRunner.run` of the OpenAI Agents SDK starts a request and contains the agents.",
+        "Values may be JSON text, including the quotation marks.",
     ),
 )
 GENAI_CONVENTION = Convention(
@@ -123,9 +123,9 @@ GENAI_CONVENTION = Convention(
     marker_attributes=("name", "kwargs"),
     postprocess=_postprocess_genai,
     notes=(
-        "`MLFLOW_ENABLE_OTEL_GENAI_SEMCONV` gives attributes of the GenAI conventions; `name` and `kwargs` stay.",
-        "DSPy: a tool called `Tool.X` is `X`, and `finish` a pseudo-tool.",
-        "`AgentRunner.run` of the OpenAI Agents SDK is where a request is entered; the agents are inside it.",
+        "With `MLFLOW_ENABLE_OTEL_GENAI_SEMCONV`, MLflow writes GenAI attributes and keeps `name` and `kwargs`.",
+        "DSPy: a tool named `Tool.X` is `X`. `finish` is a pseudo-tool.",
+        "`AgentRunner.run` of the OpenAI Agents SDK starts a request and contains the agents.",
     ),
 )
-"""A dialect of the GenAI conventions."""
+"""Reads the spans of MLflow that follow the GenAI conventions."""

@@ -1,7 +1,7 @@
-"""OpenTelemetry's own instrumentation of the OpenAI Agents SDK, a dialect of the GenAI conventions.
+"""OpenTelemetry's own instrumentation of the OpenAI Agents SDK: GenAI spans with one agent name.
 
-Every span carries the same `gen_ai.agent.name`, `OpenAI Agent`, unless the application has set another: only the names
-of the agents' spans tell them apart. Tool calls in messages are the `repr` of Python objects.
+Every span has the same `gen_ai.agent.name`, `OpenAI Agent`, unless the application set another name; only the names of
+the agents' spans distinguish the agents. Tool calls in messages are the `repr` of Python objects.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     attributes = span.attributes
     if attributes.get(semconv.AGENT_NAME) != _DEFAULT_AGENT_NAME:
         return None
-    named = (
+    agent = (
         span.name.removeprefix(_AGENT_SPAN_PREFIX) if span.name.startswith(_AGENT_SPAN_PREFIX) else _DEFAULT_AGENT_NAME
     )
-    facts.agent = "" if named == _DEFAULT_AGENT_NAME else named
+    facts.agent = "" if agent == _DEFAULT_AGENT_NAME else agent
     if attributes.get(semconv.OPERATION) == semconv.INVOKE_AGENT:
         facts.name = facts.agent
     return facts
@@ -37,7 +37,8 @@ CONVENTION = Convention(
     marker_attributes=(_DESCRIPTION,),
     postprocess=_postprocess,
     notes=(
-        "The agent name `OpenAI Agent` stands for any agent: `invoke_agent trip-agent`, the span's name, tells which.",
+        "`OpenAI Agent` is the default name of every agent.",
+        "The span's name, such as `invoke_agent trip-agent`, contains the actual name.",
     ),
     capture_setting="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=span_and_event",
 )

@@ -1,8 +1,8 @@
-"""OpenLIT, a dialect of the GenAI conventions.
+"""OpenLIT: GenAI spans with different agents, call ids and requested calls.
 
-It writes their operations and attributes, but calls every node of a LangGraph graph an agent, and gives a LangChain
-tool that failed the id of LangChain's run in place of the call's. The calls that a model asks for stand on the model's
-span, those of one answer joined with commas, whether or not content is recorded.
+OpenLIT writes GenAI operations and attributes, but marks every node of a LangGraph graph as an agent, and writes the id
+of LangChain's run instead of the call id if a LangChain tool failed. The model's span lists the calls that the model
+requested, joined with commas, whether or not content is recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _APPLICATION = "gen_ai.application_name"
 _WORKFLOW = "gen_ai.workflow.name"
 _PROVIDER = "gen_ai.provider.name"
 _INNER_NODES = frozenset({"model", "agent", "tools", "call_model", "model_request"})
-"""The nodes of LangChain's and LangGraph's ready-made agents: steps of an agent, and none themselves."""
+"""Nodes of LangChain's and LangGraph's prebuilt agents, which are steps of an agent and not agents."""
 _RUN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ARGUMENTS = "gen_ai.tool.args"
 _SEPARATOR = ", "
@@ -55,19 +55,21 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
 
 
 def _output_messages(span: SpanRecord) -> Messages:
-    """What a model answered: its messages, where they are recorded, and the calls, where these do not tell them."""
-    said = next(filter(None, (place(span) for place in _OUTPUT_MESSAGES)), ())
-    return said if any(message.tool_calls for message in said) else (*said, _requested_calls(span.attributes))
+    """Return the recorded messages of a model, and add the requested calls if the messages do not have them."""
+    recorded = next(filter(None, (source(span) for source in _OUTPUT_MESSAGES)), ())
+    return (
+        recorded if any(message.tool_calls for message in recorded) else (*recorded, _requested_calls(span.attributes))
+    )
 
 
 def _requested_calls(attributes: Mapping[str, Any]) -> Message:
-    """The calls that a model asked for."""
+    """Return the calls that a model requested."""
     names, ids = (_split_joined(attributes.get(key)) for key in (semconv.TOOL_NAME, semconv.TOOL_CALL_ID))
     arguments = _split_arguments(str(attributes[_ARGUMENTS]), len(names))
     ids = ids if len(ids) == len(names) else [""] * len(names)
     calls = (
-        RequestedCall(name, given, call_id or None)
-        for name, given, call_id in zip(names, arguments, ids, strict=True)
+        RequestedCall(name, call_arguments, call_id or None)
+        for name, call_arguments, call_id in zip(names, arguments, ids, strict=True)
         if name
     )
     return Message("assistant", tool_calls=tuple(calls))
@@ -78,19 +80,19 @@ def _split_joined(joined: Any) -> list[str]:
 
 
 def _split_arguments(joined: str, count: int) -> list[Any]:
-    """The arguments of some calls; `ABSENT` for all of them where these cannot be told apart."""
+    """Return the arguments of each call, or `ABSENT` for all calls if the text cannot be split."""
     if count == 1:
         return [joined]
-    found: list[Any] = []
-    at = 0
+    texts: list[Any] = []
+    start = 0
     try:
-        while at < len(joined):
-            _, end = _DECODER.raw_decode(joined, at)
-            found.append(joined[at:end])
-            at = end + len(_SEPARATOR)
+        while start < len(joined):
+            _, end = _DECODER.raw_decode(joined, start)
+            texts.append(joined[start:end])
+            start = end + len(_SEPARATOR)
     except JSONDecodeError:
-        found = []
-    return found if len(found) == count else [ABSENT] * count
+        texts = []
+    return texts if len(texts) == count else [ABSENT] * count
 
 
 _DECODER = JSONDecoder()
@@ -104,10 +106,10 @@ CONVENTION = Convention(
     marker_attributes=(_SDK, _APPLICATION),
     postprocess=_postprocess,
     notes=(
-        "A LangGraph graph and an agno team, which are workflows by their operation, are agents.",
-        "The nodes `model`, `agent` and `tools` of a graph are no agents.",
-        "The call id of a LangChain tool that failed is LangChain's own, and is not used.",
-        "`gen_ai.tool.name`, `gen_ai.tool.call.id` and `gen_ai.tool.args` of a model are the calls it asked for.",
+        "A LangGraph graph and an agno team are agents, although their operation is `invoke_workflow`.",
+        "The nodes `model`, `agent` and `tools` of a graph are not agents.",
+        "If a LangChain tool failed, its call id is the id of LangChain's run; goldspan ignores it.",
+        "On a model's span, `gen_ai.tool.name`, `gen_ai.tool.call.id` and `gen_ai.tool.args` are the requested calls.",
     ),
     capture_setting="capture_message_content=True",
 )

@@ -1,7 +1,8 @@
-"""pydantic-ai: GenAI spans with names of its own, which differ between the versions of its `InstrumentationSettings`.
+"""pydantic-ai: GenAI spans with names that differ between versions of `InstrumentationSettings`.
 
-Versions 1 and 2 call the spans `agent run` and `running tool` and keep arguments in `tool_arguments`; version 1 writes
-messages as lists of event bodies. From version 3 on only what the agent's span says of the whole run is its own.
+Versions 1 and 2 name the spans `agent run` and `running tool` and write arguments into `tool_arguments`. Version 1
+writes messages as lists of event bodies. From version 3 on, only the attributes of the whole run are specific to
+pydantic-ai.
 """
 
 from __future__ import annotations
@@ -31,31 +32,31 @@ _FINAL_RESULT_TOOL = "final_result"
 _CHOICE = "gen_ai.choice"
 _TOOL_KIND_BY_KEY: dict[str, ToolKind] = {"function_tools": "tool", "output_tools": "answer"}
 _DEFERRED = ("unapproved", "external")
-"""Kinds of tools that are not executed before somebody else has been asked."""
+"""Kinds of tools that wait for an approval or run outside the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FromEventBodies:
-    """Messages in one attribute that holds a list of event bodies: the model's answer, or what came before it."""
+    """Reads the input messages or the output messages from an attribute that holds a list of event bodies."""
 
     attribute: str
     is_output: bool | None = None
-    """Whether the model's answers are wanted, or everything else; `None`: all."""
+    """`True` selects the model's answers, `False` all other messages, `None` all messages."""
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
+        """Return the messages of a span."""
         bodies = plain_value(span.attributes.get(self.attribute))
-        wanted = (body for body in bodies if self._includes(body)) if isinstance(bodies, list) else ()
-        return tuple(message for body in wanted for message in messages.from_event(body["event.name"], body))
+        selected = (body for body in bodies if self._includes(body)) if isinstance(bodies, list) else ()
+        return tuple(message for body in selected for message in messages.from_event(body["event.name"], body))
 
     def _includes(self, body: Any) -> bool:
         name = body.get("event.name") if isinstance(body, Mapping) else None
         return isinstance(name, str) and self.is_output in (None, name == _CHOICE)
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
-        which = {None: "", True: " (choices)", False: " (all but the choices)"}[self.is_output]
-        return f"`{self.attribute}`{which}"
+        """Return the description of the source for the documentation."""
+        selection = {None: "", True: " (choices)", False: " (all but the choices)"}[self.is_output]
+        return f"`{self.attribute}`{selection}"
 
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
@@ -71,16 +72,16 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
 
 @cache_by_text
 def _offered_tools(parameters: Any) -> tuple[ToolDefinition, ...]:
-    """The tools in the parameters of a request to the model, which tell the kinds of tools apart."""
+    """Return the tools, with their kinds, from the parameters of a request to the model."""
     return tuple(_tool_definitions(plain_value(parameters)))
 
 
 def _tool_definitions(parameters: Any) -> Iterator[ToolDefinition]:
     for key, kind in _TOOL_KIND_BY_KEY.items():
-        listed = parameters.get(key) if isinstance(parameters, Mapping) else None
-        for item in listed if isinstance(listed, list) else ():
-            deferred = isinstance(item, Mapping) and item.get("kind") in _DEFERRED
-            yield from (replace(tool, kind=kind, deferred=deferred) for tool in tool_definitions(item))
+        items = parameters.get(key) if isinstance(parameters, Mapping) else None
+        for item in items if isinstance(items, list) else ():
+            is_deferred = isinstance(item, Mapping) and item.get("kind") in _DEFERRED
+            yield from (replace(tool, kind=kind, deferred=is_deferred) for tool in tool_definitions(item))
 
 
 CONVENTION = Convention(
@@ -109,9 +110,9 @@ CONVENTION = Convention(
     span_name_templates={"tool": ("running tool: {name}",)},
     postprocess=_postprocess,
     notes=(
-        "A call is deferred where `pydantic_ai.tool.deferral.name` says so.",
-        "So is one without a span, of a tool that `model_request_parameters` calls `unapproved` or `external`.",
-        "The output tools listed there, such as `final_result`, and output functions hand in the agent's answer.",
+        "A call is deferred if its span has `pydantic_ai.tool.deferral.name`.",
+        "A call without a span is deferred if `model_request_parameters` marks its tool as `unapproved` or `external`.",
+        "The output tools in `model_request_parameters`, such as `final_result`, and output functions are answers.",
     ),
     capture_setting="InstrumentationSettings(include_content=True)",
 )

@@ -1,4 +1,4 @@
-"""What a convention understands of one span: the common language between conventions and the rest of extraction."""
+"""Defines the facts that conventions read from one span; extraction uses nothing else of them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from goldspan.content.parts import RequestedCall as RequestedCall
 from goldspan.model import ABSENT, CallOutcome, ToolDefinition, ToolKind
 
 Role = Literal["tool", "agent", "entry", "model", "component", "aside"]
-"""What a span is to a run.
+"""The role of a span in a run.
 
-`tool`: one tool being executed. `agent`: an agent at work. `entry`: where an application enters a request without
-being an agent itself, such as a workflow. `model`: one call of a language model. `component`: a part that people
-marked to be scored on its own. `aside`: not part of any request, such as the construction of an agent.
+`tool`: the execution of one tool. `agent`: the work of an agent. `entry`: the start of a request by something other
+than an agent, such as a workflow. `model`: one call of a language model. `component`: a part of the application that
+is marked to be scored separately. `aside`: not part of any request, such as the construction of an agent.
 """
 
 
 REQUEST_ROLES: frozenset[Role | None] = frozenset({"agent", "entry"})
-"""The roles of spans that stand for a request."""
+"""The roles of spans that represent a request."""
 WORK_ROLES: frozenset[Role | None] = frozenset({"tool", "model"})
-"""The roles of spans that are work of a request."""
+"""The roles of spans that do the work of a request."""
 TRANSPARENT_ROLES: frozenset[Role | None] = frozenset({None, "aside"})
-"""The roles of spans in which a request may begin."""
+"""The roles of spans that may contain the start of a request."""
 
 
 class RawValue:
-    """A value as an instrumentation wrote it. It is read when somebody asks, and once."""
+    """A value as an instrumentation wrote it. It is parsed on first access and then cached."""
 
     __slots__ = ("_open", "_opened", "_value", "raw")
 
     def __init__(self, raw: Any, open_envelope: Callable[[Any], Any] | None = None) -> None:
-        """Keep a value, and what takes it, once it is plain, out of the envelope its instrumentation put around it.
+        """Store a value and the function that unwraps the parsed value from the envelope of its instrumentation.
 
-        What comes out may be a `Request` or a `Result`, where the envelope says more of the call than the value.
+        The function may return `CallArguments` or a `CallResult` if the envelope holds more facts about the call.
         """
         self.raw = raw
         self._open = open_envelope
@@ -48,7 +48,7 @@ class RawValue:
 
     @property
     def unwrapped(self) -> Any:
-        """What came out of the envelope."""
+        """The content of the envelope."""
         if self._opened is ABSENT:
             read = literals.plain_value(self.raw)
             self._opened = read if self._open is None else self._open(read)
@@ -56,7 +56,7 @@ class RawValue:
 
     @property
     def value(self) -> Any:
-        """The plain value. Text that is in no known notation is itself."""
+        """The plain value. Text in no known notation stays text."""
         if self._value is ABSENT:
             opened = self.unwrapped
             is_request, is_result = isinstance(opened, CallArguments), isinstance(opened, CallResult)
@@ -64,70 +64,67 @@ class RawValue:
         return self._value
 
     def named_arguments(self, parameters: Mapping[str, Any] | None) -> tuple[Any, str | None]:
-        """Arguments by the names in the tool's schema and, where they cannot be read, their text instead."""
+        """Return the arguments by the names in the tool's schema, and their text if they cannot be parsed."""
         value = self.value
         if isinstance(value, dict):
             return value, None
-        # A bare value is read by its type in the schema, for which it must be as it was written.
+        # The schema decides how a bare value is parsed, so it must be passed on unparsed.
         return values.decode_arguments(
             self.raw if value == literals.plain_value(self.raw) else value, parameters=parameters
         )
 
     def __repr__(self) -> str:
-        return f"Written({self.raw!r})"
+        return f"RawValue({self.raw!r})"
 
 
 @dataclass(slots=True)
 class SpanFacts:
-    """What was read off one span. `None` where the span says nothing.
-
-    Every span has one and most of its fields stay as they are: these are the class's, and cost nothing.
-    """
+    """The facts read from one span. A fact that the span does not state is `None`."""
 
     role: Role | None = None
     conventions: tuple[str, ...] = ()
-    """The conventions that knew the span."""
+    """The conventions that recognised the span."""
     name: str | None = None
-    """Of the tool, the agent or the component, as written."""
+    """The name of the tool, the agent or the component, as written."""
     span_name: str | None = None
-    """The name as the span's own name tells it: counts only where no convention finds one in an attribute."""
+    """The name parsed from the span's own name. Used only if no convention finds a name in an attribute."""
     kind: ToolKind | None = None
-    """Only where it is something else than a plain tool."""
+    """Set only if the call is not a plain tool call."""
     call_id: str | None = None
-    """Of a tool's call; of a model's response."""
+    """The id of a tool call, or of a model's response."""
     arguments: RawValue | None = None
     result: RawValue | None = None
     error: str | None = None
-    """Only where the convention has a way of its own to say so; a span's error status is read for all of them."""
+    """Set only if the convention has an attribute for it. The error status of spans applies to all conventions."""
     outcome: CallOutcome | None = None
-    """Only where the convention says that a call was denied or deferred, or that it failed without saying why."""
+    """Set only if the convention states that the call was denied or deferred, or that it failed without a reason."""
     server: str | None = None
     """The MCP server that owns the tool."""
     agent: str | None = None
-    """The agent in whose name the span was made."""
+    """The agent on whose behalf the span was made."""
     input: Any = None
-    """Whatever stands for the request's input, as written."""
+    """The request's input, as written."""
     output: Any = None
     finish_reason: Any = None
     """Why the model stopped, as written."""
     session_id: str | None = None
     request_id: str | None = None
-    """Of the user's request that the span serves, where the runtime counts them: further traces may serve it, too."""
+    """The id of the user's request, if the runtime assigns one. Several traces may share it."""
     input_messages: tuple[Callable[[], Messages], ...] = ()
-    """The model's input, best place first. Read on demand: it repeats the whole history on every span."""
+    """The sources of the model's input, preferred source first. Read on demand: each span repeats the history."""
     output_messages: tuple[Callable[[], Messages], ...] = ()
-    """The model's output."""
+    """The sources of the model's output."""
     tool_definitions: tuple[Callable[[], tuple[ToolDefinition, ...]], ...] = ()
-    """The tools offered to the model."""
+    """The sources of the definitions of the tools offered to the model."""
     guessed_from: str | None = None
-    """The attribute that tells what the span is, where no convention knows it and the fallback read it."""
+    """The attribute that gave the role, if no convention recognised the span and the fallback read it."""
     is_retracted: bool = False
-    """Whether a convention knows what the span says that it is, and that it is not."""
+    """Whether a convention recognised the span's role attribute and decided that the span does not have that role."""
     is_annotated: bool = False
-    """Whether the span has one of the attributes that were to be noted, whatever convention knows it."""
+    """Whether the span has one of the extra attributes of the `ConventionSet`."""
 
     def fill_missing_from(self, other: SpanFacts) -> None:
-        """Take from a less trusted convention's reading of the same span what this one does not say."""
+        """Add the facts that a later convention read from the same span and that are missing here."""
         if self.role is None:
             self.role = other.role
         for name in _SCALAR_FIELDS:
@@ -148,39 +145,39 @@ _SCALAR_FIELDS = frozenset(
 )
 
 
-def has_content(reading: SpanFacts) -> bool:
-    """Whether a span tells what went into it or came out, as far as can be told without reading it."""
-    told = (reading.arguments, reading.result, reading.input, reading.output)
+def has_content(facts: SpanFacts) -> bool:
+    """Whether a span holds an input or an output. Message sources are not parsed."""
+    values = (facts.arguments, facts.result, facts.input, facts.output)
     return (
-        any(value is not None for value in told)
-        or is_any_present(reading.input_messages)
-        or is_any_present(reading.output_messages)
+        any(value is not None for value in values)
+        or is_any_present(facts.input_messages)
+        or is_any_present(facts.output_messages)
     )
 
 
-def is_any_present(places: tuple[Callable[[], Messages], ...]) -> bool:
-    """Whether one of the places has something, as far as can be told without reading it."""
-    for place in places:
-        source = place.func if isinstance(place, partial) else None
-        told = getattr(source, "is_present", None)  # sources need not know
-        if told is None or told(*place.args):  # type: ignore[attr-defined]
+def is_any_present(sources: tuple[Callable[[], Messages], ...]) -> bool:
+    """Whether one of the sources may have messages. A source without `is_present` may."""
+    for bound in sources:
+        source = bound.func if isinstance(bound, partial) else None
+        is_present = getattr(source, "is_present", None)
+        if is_present is None or is_present(*bound.args):  # type: ignore[attr-defined]
             return True
     return False
 
 
-def has_no_tool_calls(places: tuple[Callable[[], Messages], ...]) -> bool:
-    """Whether it takes no reading to see that no call, and no answer to one, is in any of the places."""
-    for place in places:
-        source = place.func if isinstance(place, partial) else None
-        told = getattr(source, "has_no_tool_calls", None)
-        if told is None or not told(*place.args):  # type: ignore[attr-defined]
+def has_no_tool_calls(sources: tuple[Callable[[], Messages], ...]) -> bool:
+    """Whether it is certain, without parsing, that no source has a tool call or a tool result."""
+    for bound in sources:
+        source = bound.func if isinstance(bound, partial) else None
+        is_free_of_calls = getattr(source, "has_no_tool_calls", None)
+        if is_free_of_calls is None or not is_free_of_calls(*bound.args):  # type: ignore[attr-defined]
             return False
     return True
 
 
-def first_messages(places: tuple[Callable[[], Messages], ...]) -> Messages:
-    """The messages of the first place that has some."""
-    for place in places:
-        if found := place():
+def first_messages(sources: tuple[Callable[[], Messages], ...]) -> Messages:
+    """Return the messages of the first source that has some."""
+    for source in sources:
+        if found := source():
             return found
     return ()

@@ -1,7 +1,7 @@
-"""Splunk's GenAI utilities for OpenTelemetry: the standard's attributes, and a few more for steps and failures.
+"""Splunk's GenAI utilities: GenAI attributes, and additional attributes for steps and failures.
 
-A model's request for a tool may be the bare word `ToolCall` in its output, so that only the span of the execution tells
-which tool was asked for. The result of a LangChain tool is the `repr()` of its message.
+A call in a model's output may be only the word `ToolCall`; then only the span of the execution names the tool. The
+result of a LangChain tool is the `repr()` of its message.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _STEP = "gen_ai.step.type"
 _FINISH = "gen_ai.finish_reason"
 _DESCRIPTION = "gen_ai.finish_reason_description"
 _FAILED = frozenset({"failed", "error"})
-_FAILED_WITHOUT_WORDS = "error"
+_DEFAULT_ERROR = "error"
 
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
-    if facts.role == "entry":  # a step says of which type it is, as requests of other families do
+    if facts.role == "entry":  # a step of a graph is not a request
         facts.role = None
     if str(span.attributes.get(_FINISH)).lower() in _FAILED:
-        facts.error = str(span.attributes.get(_DESCRIPTION) or _FAILED_WITHOUT_WORDS)
+        facts.error = str(span.attributes.get(_DESCRIPTION) or _DEFAULT_ERROR)
     return facts
 
 
@@ -34,10 +34,10 @@ CONVENTION = Convention(
     marker_attributes=(_FINISH, "gen_ai.evaluation.sampled", "gen_ai.conversation_root"),
     postprocess=_postprocess,
     notes=(
-        "The attributes of OpenTelemetry's semantic conventions are read by those.",
-        "A step (`gen_ai.step.type`) is a node of a graph, and no call.",
-        "`gen_ai.finish_reason` = `failed` tells a failure; `gen_ai.finish_reason_description` says which.",
-        "A model's part `ToolCall` does not name a tool: without the span of the tool, calls are invisible.",
+        "The GenAI convention reads the standard attributes.",
+        "A step (`gen_ai.step.type`) is a node of a graph, not a call.",
+        "`gen_ai.finish_reason` is `failed` on failure; `gen_ai.finish_reason_description` is the error.",
+        "The part `ToolCall` of a model's message names no tool. goldspan sees the call only if the tool has a span.",
     ),
     capture_setting="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true",
 )

@@ -1,7 +1,7 @@
-"""Spring AI: Micrometer observations with `spring.ai.kind`, the operation being `framework`.
+"""Spring AI: Micrometer observations with `spring.ai.kind` and the operation `framework`.
 
-Messages are not on spans; arguments and results are, where that is switched on. From version 2 on tool calls follow the
-GenAI conventions as well.
+Spring AI does not write messages on spans. It writes arguments and results if a setting enables them. From version 2
+on, tool calls also follow the GenAI conventions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Strands Agents: GenAI spans whose content stands in span events, in the notation of Amazon Bedrock.
+"""Strands Agents: GenAI spans whose content is in span events, in the notation of Amazon Bedrock.
 
-Unless the latest semantic conventions are opted into, a tool's arguments are the event `gen_ai.tool.message` and its
-result is the event `gen_ai.choice`. Amazon Bedrock AgentCore runs such agents and writes the same.
+Unless the application opts in to the latest semantic conventions, the event `gen_ai.tool.message` holds a tool's
+arguments and the event `gen_ai.choice` holds its result. Agents on Amazon Bedrock AgentCore write the same spans.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _DETAILS_EVENTS = ("gen_ai.client.inference.operation.details",)
 
 @dataclass(frozen=True, slots=True)
 class _FromContentBlocks:
-    """Messages in events, each a list of Bedrock's content blocks as JSON text."""
+    """Reads messages from events that hold Bedrock's content blocks as JSON text."""
 
     names: tuple[str, ...]
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
+        """Return the messages of a span."""
         return messages.from_json([_message_of_event(event) for event in span.events if event.name in self.names])
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return f"the events {', '.join(f'`{name}`' for name in self.names)}"
 
 
@@ -49,9 +49,9 @@ def _message_of_event(event: SpanEvent) -> Mapping[str, Any]:
 
 
 def _content_blocks(raw: Any) -> Any:
-    """Content blocks; an agent's answer is plain text instead, which may look like anything."""
-    read = plain_value(raw)
-    return read if isinstance(read, list) else raw
+    """Decode content blocks. An agent's answer is plain text, which remains unchanged."""
+    decoded = plain_value(raw)
+    return decoded if isinstance(decoded, list) else raw
 
 
 _INPUT_MESSAGES: tuple[MessageSource, ...] = (
@@ -79,17 +79,23 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
 
 
 def _postprocess_tool(span: SpanRecord, facts: SpanFacts) -> None:
-    said = {event.name: event.attributes for event in span.events}
+    attributes_by_event = {event.name: event.attributes for event in span.events}
     if facts.arguments is None:
         calls = (call for message in _detail_messages(span, semconv.INPUT_MESSAGES) for call in message.tool_calls)
-        given = said.get(_TOOL, {}).get("content", next((call.arguments for call in calls), None))
-        facts.arguments = None if given is None else RawValue(given)
-    if facts.result is None:
-        answers = (
-            answer for message in _detail_messages(span, semconv.OUTPUT_MESSAGES) for answer in message.tool_results
+        raw_arguments = attributes_by_event.get(_TOOL, {}).get(
+            "content", next((call.arguments for call in calls), None)
         )
-        returned = said.get(_CHOICE, {}).get("message", next((answer.result for answer in answers), None))
-        facts.result = None if returned is None else RawValue(returned, _unwrap_result)
+        facts.arguments = None if raw_arguments is None else RawValue(raw_arguments)
+    if facts.result is None:
+        tool_results = (
+            tool_result
+            for message in _detail_messages(span, semconv.OUTPUT_MESSAGES)
+            for tool_result in message.tool_results
+        )
+        raw_result = attributes_by_event.get(_CHOICE, {}).get(
+            "message", next((tool_result.result for tool_result in tool_results), None)
+        )
+        facts.result = None if raw_result is None else RawValue(raw_result, _unwrap_result)
     if span.attributes.get("gen_ai.tool.status") == "error" and span.status != "error":
         facts.error = _failure_text(facts.result)
     facts.tool_definitions = (partial(_tool_definition, span.attributes),)
@@ -100,19 +106,19 @@ def _detail_messages(span: SpanRecord, attribute: str) -> Messages:
 
 
 def _tool_definition(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    """What a tool's span says of the tool."""
-    known = {"name": "name", "description": "description", "parameters": "json_schema"}
-    return tool_definitions([{key: attributes.get(f"gen_ai.tool.{said}") for key, said in known.items()}])
+    """Return the definition of the tool on a tool's span."""
+    suffixes = {"name": "name", "description": "description", "parameters": "json_schema"}
+    return tool_definitions([{key: attributes.get(f"gen_ai.tool.{suffix}") for key, suffix in suffixes.items()}])
 
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    """The names of an agent's tools."""
+    """Return the tools of an agent, of which only the names are recorded."""
     names = plain_value(attributes.get("gen_ai.agent.tools"))
     return tool_definitions([{"name": name} for name in names] if isinstance(names, list) else [])
 
 
 def _failure_text(result: RawValue | None) -> str:
-    """What went wrong: the tool's own words where it found some."""
+    """Return the error: the tool's result if it is text, otherwise `error`."""
     return result.value if result is not None and isinstance(result.value, str) else "error"
 
 
@@ -121,11 +127,11 @@ def _unwrap_result(value: Any) -> CallResult:
 
 
 def _unwrap_content(value: Any) -> CallResult | None:
-    """What the content blocks `[{"json": ...}]` and `[{"text": ...}]` hold; a list where there are several."""
+    """Unwrap the content blocks `[{"json": ...}]` and `[{"text": ...}]`. Several blocks become a list."""
     if not isinstance(value, list) or not all(isinstance(block, Mapping) and len(block) == 1 for block in value):
         return None
-    held = [plain_value(next(iter(block.values()))) for block in value if set(block) <= {"json", "text"}]
-    return CallResult(held[0] if len(held) == 1 else held) if len(held) == len(value) else None
+    contents = [plain_value(next(iter(block.values()))) for block in value if set(block) <= {"json", "text"}]
+    return CallResult(contents[0] if len(contents) == 1 else contents) if len(contents) == len(value) else None
 
 
 CONVENTION = Convention(
@@ -140,10 +146,10 @@ CONVENTION = Convention(
     unwrap_result=_unwrap_result,
     postprocess=_postprocess,
     notes=(
-        "Roles and names are read as in the GenAI conventions.",
-        "A tool's arguments are the event `gen_ai.tool.message`, its result the event `gen_ai.choice`.",
-        "Messages stand in the events `gen_ai.*.message` and `gen_ai.choice`, or in the inference details.",
-        "`invoke_swarm` and `invoke_graph` are the entries of requests in which several agents work.",
-        "`gen_ai.tool.status` says `error` where a tool failed without raising.",
+        "The GenAI convention determines roles and names.",
+        "The event `gen_ai.tool.message` holds a tool's arguments, and the event `gen_ai.choice` holds its result.",
+        "Messages are in the events `gen_ai.*.message` and `gen_ai.choice`, or in the inference details.",
+        "The operations `invoke_swarm` and `invoke_graph` are requests that several agents handle.",
+        "`gen_ai.tool.status` is `error` if a tool reported a failure without an exception.",
     ),
 )

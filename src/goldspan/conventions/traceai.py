@@ -1,7 +1,7 @@
-"""traceAI (Future AGI): `gen_ai.span.kind`, `input.value` and `output.value`, and messages flattened below `gen_ai.*`.
+"""traceAI (Future AGI): `gen_ai.span.kind`, `input.value`, `output.value` and flattened messages.
 
-Its instrumentations began as those of OpenInference, and show each framework as those do: only the names of the
-attributes are others.
+The instrumentations derive from those of OpenInference and record each framework in the same way. Only the names of the
+attributes differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from goldspan.model import SpanRecord, ToolDefinition
 
 _KIND = "gen_ai.span.kind"
 _LEGACY_KIND = "fi.span.kind"
-"""How the first versions called it, when messages still stood below `llm.*`."""
+"""Kind attribute of the first versions, which wrote messages into `llm.*`."""
 _SCHEMA = "tool.json_schema"
 _ROLES: Mapping[str, Role] = {
     "tool": "tool",
@@ -38,30 +38,30 @@ _ROLES: Mapping[str, Role] = {
 
 @dataclass(frozen=True, slots=True)
 class _FromMessages:
-    """Flattened messages, or the whole ones where flattening has lost calls or the ids of what answers them."""
+    """Reads flattened messages, or the complete messages if flattening lost calls or call ids."""
 
     prefix: str
-    whole: str
+    complete_attribute: str
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
+        """Return the messages of a span."""
         flat = messages.from_flat(span.attributes, self.prefix, "message")
-        said = span.attributes.get(self.whole)
-        if isinstance(said, str) and messages.may_contain_calls(said):
-            found = messages.from_json(said)
-            if _count_ids(found) > _count_ids(flat):
-                return found
+        text = span.attributes.get(self.complete_attribute)
+        if isinstance(text, str) and messages.may_contain_calls(text):
+            complete = messages.from_json(text)
+            if _count_ids(complete) > _count_ids(flat):
+                return complete
         return flat
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return f"`{self.prefix}.N.message.*`"
 
 
-def _count_ids(found: Messages) -> int:
-    """How many calls and answers have an id."""
-    parts = [part.call_id for message in found for part in message.tool_calls]
-    parts += [part.call_id for message in found for part in message.tool_results]
+def _count_ids(decoded: Messages) -> int:
+    """Return the number of calls and results that have an id."""
+    parts = [part.call_id for message in decoded for part in message.tool_calls]
+    parts += [part.call_id for message in decoded for part in message.tool_results]
     return len(parts) - parts.count(None)
 
 
@@ -87,16 +87,16 @@ def _postprocess_tool(span: SpanRecord, facts: SpanFacts, kind: str) -> None:
 
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    """The tools offered to a model, each as the text of its definition."""
+    """Return the tools offered to a model; the definition of each tool is JSON text."""
     items = flat_items(attributes, semconv.TOOL_DEFINITIONS)
     return tool_definitions([item[_SCHEMA] for item in items if _SCHEMA in item])
 
 
 def _unwrap_arguments(value: Any) -> envelopes.CallArguments:
-    given = value.get("input") if isinstance(value, Mapping) and len(value) == 1 else None
-    # LangChain: the arguments as Python shows them, which no argument of that name would be.
-    if isinstance(given, str) and (given == "{}" or given.startswith("{'")):
-        return envelopes.unwrap_arguments(given)
+    shown_arguments = value.get("input") if isinstance(value, Mapping) and len(value) == 1 else None
+    # LangChain: the `repr` of the arguments. The value of an argument named `input` would not look like this.
+    if isinstance(shown_arguments, str) and (shown_arguments == "{}" or shown_arguments.startswith("{'")):
+        return envelopes.unwrap_arguments(shown_arguments)
     return openinference.unwrap_arguments(value)
 
 
@@ -149,11 +149,11 @@ CONVENTION = Convention(
     unwrap_result=openinference.unwrap_result,
     postprocess=_postprocess,
     notes=(
-        "A span is traceAI's only if it has a kind.",
-        "What only one framework writes is read as with OpenInference, from which the instrumentations come.",
-        "A span with a tool's name is a tool whatever its kind: of one called `..._agent`, LangChain's says `AGENT`.",
-        "A `TOOL` span called `handoff to X` is a hand-off, a `RETRIEVER` span a retrieval.",
-        "LangChain: a tool's arguments are a Python `repr` under `input`; flattened messages lack the ids of calls.",
+        "A span belongs to traceAI only if it has a kind.",
+        "The framework rules of OpenInference apply, because the instrumentations derive from those of OpenInference.",
+        "A span with a tool's name is a tool, whatever its kind: LangChain marks a tool named `..._agent` as `AGENT`.",
+        "A `TOOL` span named `handoff to X` is a hand-off. A `RETRIEVER` span is a retrieval.",
+        "LangChain: a tool's arguments are a Python `repr` under `input`. Flattened messages have no call ids.",
     ),
     capture_setting="FI_HIDE_INPUTS=false FI_HIDE_OUTPUTS=false",
 )

@@ -1,9 +1,9 @@
-"""OpenLLMetry (Traceloop): `traceloop.span.kind` with `traceloop.entity.*`, and its older flattened messages.
+"""OpenLLMetry (Traceloop): `traceloop.span.kind` with `traceloop.entity.*`, and flattened messages.
 
-Tools, agents and workflows carry their arguments and results in `traceloop.entity.input` and `.output`, inside the
-envelope of whatever was instrumented: `args` and `kwargs` of a function, LangChain's callbacks, an MCP request. Model
-spans before version 0.50 flatten messages into `gen_ai.prompt.N` and `gen_ai.completion.N`; newer ones follow the GenAI
-conventions.
+Spans of tools, agents and workflows hold arguments and results in `traceloop.entity.input` and `.output`, inside the
+envelope of the instrumented code: `args` and `kwargs` of a function, LangChain's callbacks, or an MCP request. Model
+spans before version 0.50 flatten messages into `gen_ai.prompt.N` and `gen_ai.completion.N`; newer spans follow the
+GenAI conventions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORKFLOW = "traceloop.workflow.name"
 _INPUT = "traceloop.entity.input"
 _OUTPUT = "traceloop.entity.output"
 _ARGUMENTS = "tool.arguments"
-"""Of a task of LlamaIndex that calls a tool."""
+"""Arguments on a LlamaIndex task that calls a tool."""
 _AGENT_WORKFLOW = re.compile(r"(?P<name>\w*Agent(?:Workflow)?)\.workflow")
 _PROPERTIES = "traceloop.association.properties"
 
@@ -37,7 +37,7 @@ _PROPERTIES = "traceloop.association.properties"
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
     attributes = span.attributes
     if attributes.get(_KIND) == "handoff":
-        # `A → B.handoff`; B is `unknown` where the instrumentation could not tell.
+        # The span is named `A → B.handoff`; B is `unknown` if the instrumentation could not determine it.
         facts.kind = "handoff"
         facts.span_name = span.name.rpartition(" → ")[2].removesuffix(".handoff")
     elif facts.role == "entry" and attributes.get(semconv.OPERATION) == semconv.INVOKE_AGENT:
@@ -52,10 +52,10 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
 
 
 def _postprocess_llama_index(span: SpanRecord, facts: SpanFacts) -> None:
-    """LlamaIndex: everything is a task or a workflow, and the GenAI messages have lost their calls."""
+    """Read spans of LlamaIndex, which are all tasks or workflows; their GenAI messages have lost the calls."""
     attributes = span.attributes
-    if facts.role == "entry" and (hit := _AGENT_WORKFLOW.fullmatch(str(facts.name))):
-        facts.role, facts.name = "agent", _last_agent_name(attributes.get(_OUTPUT)) or hit["name"]
+    if facts.role == "entry" and (match := _AGENT_WORKFLOW.fullmatch(str(facts.name))):
+        facts.role, facts.name = "agent", _last_agent_name(attributes.get(_OUTPUT)) or match["name"]
     elif facts.role == "tool" and llama_index.is_handoff(facts.name, literals.plain_value(attributes.get(_ARGUMENTS))):
         facts.kind = "handoff"
     elif facts.role is None and attributes.get(semconv.OPERATION) == "chat" and _OUTPUT in attributes:
@@ -67,22 +67,22 @@ def _postprocess_llama_index(span: SpanRecord, facts: SpanFacts) -> None:
 
 
 def _last_agent_name(output: Any) -> str | None:
-    """The name of the agent that said so last."""
-    read = literals.plain_value(output)
-    result = read.get("result") if isinstance(read, Mapping) else None
+    """Return the name of the agent that produced the output."""
+    decoded = literals.plain_value(output)
+    result = decoded.get("result") if isinstance(decoded, Mapping) else None
     name = result.get("current_agent_name") if isinstance(result, Mapping) else None
     return name if isinstance(name, str) and name else None
 
 
 def _bound_tools(inputs: Any) -> tuple[ToolDefinition, ...]:
-    """The tools that a model was called with."""
-    read = literals.plain_value(inputs)
-    options = read.get("kwargs") if isinstance(read, Mapping) else None
+    """Return the tools in the keyword arguments of a model call."""
+    decoded = literals.plain_value(inputs)
+    options = decoded.get("kwargs") if isinstance(decoded, Mapping) else None
     return tool_definitions(options.get("tools")) if isinstance(options, Mapping) else ()
 
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    """The tools offered to a model, one attribute for each of their fields."""
+    """Return the tools offered to a model, which have one attribute per field."""
     return tool_definitions(unflatten(attributes, "llm.request.functions"))
 
 
@@ -97,7 +97,7 @@ def _unwrap_result(value: Any) -> envelopes.CallResult:
 
 
 def _unwrap_call_result(value: Any) -> CallResult | None:
-    """The event that LlamaIndex makes of a call: `{"tool_name", "tool_kwargs", "tool_id", "tool_output"}`."""
+    """Unwrap LlamaIndex's event of a call: `{"tool_name", "tool_kwargs", "tool_id", "tool_output"}`."""
     if not isinstance(value, Mapping) or not {"tool_name", "tool_id", "tool_output"} <= set(value):
         return None
     inner, call_id = envelopes.unwrap_result(value["tool_output"]), value["tool_id"]
@@ -146,12 +146,12 @@ CONVENTION = Convention(
     unwrap_result=_unwrap_result,
     postprocess=_postprocess,
     notes=(
-        "A tool of LangChain.js is a task with the operation `execute_tool`; what it returned knows its own name.",
-        "A hand-off is named by its span, `A → B.handoff`, unless `gen_ai.handoff.to_agent` tells the other agent.",
+        "A tool of LangChain.js is a task with the operation `execute_tool`. Its result contains the tool's name.",
+        "`gen_ai.handoff.to_agent`, or else the span's name `A → B.handoff`, names the target agent of a hand-off.",
         "A workflow with the operation `invoke_agent` is an agent.",
-        "LlamaIndex: a task with `tool.arguments` is a tool, the workflow of an agent class an agent.",
-        "LlamaIndex: messages are those of `traceloop.entity.*`, since the GenAI ones have lost their calls.",
-        "`mcp.client.session` spans only stand around tools and are no request.",
+        "LlamaIndex: a task with `tool.arguments` is a tool. The workflow of an agent class is an agent.",
+        "LlamaIndex: messages come from `traceloop.entity.*`, because the GenAI messages have lost their calls.",
+        "`mcp.client.session` spans contain tools but are not requests.",
     ),
     capture_setting="TRACELOOP_TRACE_CONTENT=true",
 )

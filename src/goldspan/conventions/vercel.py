@@ -1,6 +1,7 @@
-"""The Vercel AI SDK's own telemetry: `ai.operationId`, `ai.toolCall.*`, `ai.prompt` and `ai.response`.
+"""Vercel AI SDK: its own spans with `ai.operationId`, `ai.toolCall.*`, `ai.prompt` and `ai.response`.
 
-Version 7 also has an integration that follows the GenAI conventions; its legacy one writes what is described here.
+Version 7 also has an integration that follows the GenAI conventions. Its legacy integration writes the attributes that
+this module reads.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ _SESSION_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class _FromPrompt:
-    """What an application asked for: `{"system", "prompt"}` or `{"system", "messages"}`, the prompt being either."""
+    """Reads the application's input: `{"system", "prompt"}` or `{"system", "messages"}`; a prompt may hold messages."""
 
     attribute: str = "ai.prompt"
 
     def __call__(self, span: SpanRecord) -> Messages:
-        read = literals.plain_value(span.attributes.get(self.attribute))
-        if not isinstance(read, Mapping):
-            return messages.from_json(read)
-        system, asked = read.get("system"), read.get("messages") or read.get("prompt")
-        said = asked if isinstance(asked, list) else [{"role": "user", "content": asked}]
-        return messages.from_json([*([{"role": "system", "content": system}] if system else ()), *said])
+        decoded = literals.plain_value(span.attributes.get(self.attribute))
+        if not isinstance(decoded, Mapping):
+            return messages.from_json(decoded)
+        system, prompt = decoded.get("system"), decoded.get("messages") or decoded.get("prompt")
+        history = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
+        return messages.from_json([*([{"role": "system", "content": system}] if system else ()), *history])
 
     def __str__(self) -> str:
         return f"`{self.attribute}`"
@@ -39,16 +40,16 @@ class _FromPrompt:
 
 @dataclass(frozen=True, slots=True)
 class _FromResponse:
-    """What the model answered: a text beside a list of calls."""
+    """Reads the model's output: a text and a list of calls."""
 
     prefix: str
 
     def __call__(self, span: SpanRecord) -> Messages:
-        said = span.attributes.get(f"{self.prefix}.text")
+        text = span.attributes.get(f"{self.prefix}.text")
         calls = literals.plain_value(span.attributes.get(f"{self.prefix}.toolCalls"))
-        if not said and not calls:
+        if not text and not calls:
             return ()
-        return messages.from_json([{"role": "assistant", "content": said, "tool_calls": calls}])
+        return messages.from_json([{"role": "assistant", "content": text, "tool_calls": calls}])
 
     def __str__(self) -> str:
         return f"`{self.prefix}.text`, `{self.prefix}.toolCalls`"
@@ -94,9 +95,9 @@ CONVENTION = Convention(
         ),
     ),
     notes=(
-        "`generateText` and its like are requests; one inside another is part of it.",
+        "`generateText` and similar functions are requests. A nested request is part of the outer request.",
         "`ai.telemetry.functionId` names the agent.",
-        f"A session is what the application's telemetry metadata calls one: {', '.join(_SESSION_NAMES)}.",
+        f"The session id is the first of these keys in the telemetry metadata: {', '.join(_SESSION_NAMES)}.",
     ),
     capture_setting="experimental_telemetry: { isEnabled: true, recordInputs: true, recordOutputs: true }",
 )

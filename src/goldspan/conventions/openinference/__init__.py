@@ -1,7 +1,11 @@
-"""OpenInference: `openinference.span.kind`, `input.value` and `output.value`, and flattened `llm.*` messages.
+"""OpenInference: `openinference.span.kind`, `input.value`, `output.value`, flattened `llm.*` messages.
 
-Source: the OpenInference semantic conventions. They leave much open, and every framework fills it in its own way: what
-only one framework writes stands in the module of its name.
+The OpenInference specification leaves many details to the instrumentation of each framework.
+
+`specification`: defines the attribute names, and the sources of messages that are not flattened.
+
+Each other module holds the rules of one framework: `beeai`, `crewai`, `dspy`, `google_adk`, `haystack`, `langchain`,
+`llama_index`, `smolagents`. `minor_frameworks` holds the rules of Agno, AutoGen and Instructor.
 """
 
 from __future__ import annotations
@@ -41,9 +45,9 @@ from goldspan.conventions.span_facts import RawValue, Role, SpanFacts
 from goldspan.model import SpanRecord, ToolDefinition
 
 HANDOFF_PREFIXES = ("handoff to ", "handoff_to_")
-"""How the OpenAI Agents instrumentations, Python and JavaScript, name the span of a hand-off."""
+"""Prefixes of hand-off span names in the OpenAI Agents instrumentations for Python and JavaScript."""
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id", "sessionId", "threadId", "conversationId")
-"""Under which keys of `metadata` people put the conversation's id."""
+"""Keys of `metadata` that hold the conversation's id."""
 
 
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
@@ -59,9 +63,9 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
 
 
 def apply_framework_rules(span: SpanRecord, facts: SpanFacts) -> None:
-    """Correct what only one framework writes its own way, and find the session in what it says of the span."""
-    for refine in _FRAMEWORK_RULES.get(facts.role, ()):
-        refine(span, facts)
+    """Apply the rules of the framework and read the session id from `metadata`."""
+    for apply_rule in _FRAMEWORK_RULES.get(facts.role, ()):
+        apply_rule(span, facts)
     if facts.session_id is None and (metadata := span.attributes.get(METADATA)) is not None:
         facts.session_id = _session_id_in(metadata)
 
@@ -73,16 +77,16 @@ def _postprocess_tool(span: SpanRecord, facts: SpanFacts) -> None:
         facts.kind = "retrieval"
     elif (facts.name or span.name).startswith(HANDOFF_PREFIXES):
         facts.kind = "handoff"
-    described = next((attributes[key] for key in (TOOL_PARAMETERS, TOOL_SCHEMA) if key in attributes), None)
-    if described is None or described == REDACTED:
+    parameters = next((attributes[key] for key in (TOOL_PARAMETERS, TOOL_SCHEMA) if key in attributes), None)
+    if parameters is None or parameters == REDACTED:
         return
-    facts.tool_definitions = (partial(_tool_definition, facts.name or span.name, described),)
-    if facts.arguments is None and not _is_schema(literals.plain_value(described)):
-        facts.arguments = RawValue(described, unwrap_arguments)
+    facts.tool_definitions = (partial(_tool_definition, facts.name or span.name, parameters),)
+    if facts.arguments is None and not _is_schema(literals.plain_value(parameters)):
+        facts.arguments = RawValue(parameters, unwrap_arguments)
 
 
 def _is_schema(value: Any) -> bool:
-    """Whether a value describes parameters, in JSON schema or one by one, and does not give them."""
+    """Whether the value is a description of parameters, as JSON schema or per parameter, and not their values."""
     if not isinstance(value, Mapping):
         return False
     if "properties" in value or value.get("type") == "object" or "parameters" in value:
@@ -91,15 +95,15 @@ def _is_schema(value: Any) -> bool:
 
 
 def _tool_definition(name: str, value: Any) -> tuple[ToolDefinition, ...]:
-    """The definition of the tool itself, which names what was passed to it by position."""
-    read = literals.plain_value(value)
-    if not _is_schema(read):
+    """Return the tool's own definition, which names the arguments that were passed by position."""
+    schema = literals.plain_value(value)
+    if not _is_schema(schema):
         return ()
-    return tool_definitions(read if "function" in read else {"name": name, "parameters": read})
+    return tool_definitions(schema if "function" in schema else {"name": name, "parameters": schema})
 
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    """The tools offered: `llm.tools.N.tool.json_schema`, or all of them in one `llm.tools`."""
+    """Return the tools offered to a model, from `llm.tools.N.tool.json_schema` or from one attribute `llm.tools`."""
     schemas = [
         item[_SCHEMA] if _SCHEMA in item else _schema_in(nest_item(item)) for item in flat_items(attributes, _TOOLS)
     ]
@@ -115,15 +119,15 @@ def _schema_in(item: Any) -> Any:
 
 
 def _session_id_in(metadata: Any) -> str | None:
-    read = literals.plain_value(metadata)
-    if not isinstance(read, Mapping):
+    decoded = literals.plain_value(metadata)
+    if not isinstance(decoded, Mapping):
         return None
-    found = next((read[key] for key in _SESSION_KEYS if read.get(key)), None)
-    return None if found is None else str(found)
+    session_id = next((decoded[key] for key in _SESSION_KEYS if decoded.get(key)), None)
+    return None if session_id is None else str(session_id)
 
 
 def drop_redacted_values(facts: SpanFacts) -> SpanFacts:
-    """Forget what the instrumentation was told to hide: it writes a fixed word in its place."""
+    """Drop values that the instrumentation replaced by the redaction marker."""
     if facts.arguments is not None and facts.arguments.raw == REDACTED:
         facts.arguments = None
     if facts.result is not None and facts.result.raw == REDACTED:
@@ -163,16 +167,16 @@ _FRAMEWORK_RULES: Mapping[Role | None, tuple[Callable[[SpanRecord, SpanFacts], N
         beeai.postprocess_chain,
     ),
 }
-"""What each framework's module corrects, by the role that the specification gives the span."""
+"""Rules of the frameworks, by the role of the span in the specification."""
 
 
 def unwrap_arguments(value: Any) -> envelopes.CallArguments:
-    """Take arguments out of the envelope that a framework put around them."""
+    """Unwrap arguments from the envelope of a framework."""
     return envelopes.unwrap_arguments(value, crewai.unwrap_tool_usage)
 
 
 def unwrap_result(value: Any) -> envelopes.CallResult:
-    """The same for results."""
+    """Unwrap a result from the envelope of a framework."""
     return envelopes.unwrap_result(value, google_adk.unwrap_function_response)
 
 
@@ -204,14 +208,14 @@ CONVENTION = Convention(
     unwrap_result=unwrap_result,
     postprocess=_postprocess,
     notes=(
-        "`tool.parameters` is a tool's schema by the specification; several instrumentations write arguments there.",
-        "`tool.parameters` that are no schema are read as arguments where `input.value` is missing.",
-        "A `TOOL` span called `handoff to X` is a hand-off, a `RETRIEVER` span a retrieval.",
-        "A span with a `tool.name` is a tool whatever its kind: of one called `..._agent`, LangChain's says `AGENT`.",
-        "A `CHAIN` span is no request by itself; as a trace's root it knows the input and the output of the run.",
-        "Without `session.id`, the `session_id`, `thread_id` or `conversation_id` in `metadata` is the session's.",
-        "`__REDACTED__` counts as not recorded.",
-        "What Google's SDK called by itself stands in `automatic_function_calling_history`, in `output.value`.",
+        "`tool.parameters` is a tool's schema in the specification. Several instrumentations write arguments into it.",
+        "If `input.value` is missing, `tool.parameters` holds the arguments, unless it is a schema.",
+        "A `TOOL` span named `handoff to X` is a hand-off. A `RETRIEVER` span is a retrieval.",
+        "A span with a `tool.name` is a tool, whatever its kind: LangChain marks a tool named `..._agent` as `AGENT`.",
+        "A `CHAIN` span alone is not a request. At the root of a trace it holds the input and the output of the run.",
+        "Without `session.id`, the `session_id`, `thread_id` or `conversation_id` in `metadata` is the session id.",
+        "`__REDACTED__` replaces a value that was not recorded.",
+        "`automatic_function_calling_history` in `output.value` holds the calls that Google's SDK made automatically.",
         *langchain.NOTES,
         *llama_index.NOTES,
         *dspy.NOTES,

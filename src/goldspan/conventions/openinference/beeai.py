@@ -1,4 +1,4 @@
-"""BeeAI, as its OpenInference instrumentation shows it: events within a piece of work are spans of the same kind."""
+"""BeeAI in OpenInference: spans that only mark an event have the kind of their parent."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from goldspan.conventions.span_facts import RawValue, SpanFacts
 from goldspan.model import SpanRecord
 
 NOTES = (
-    "BeeAI: a span with `metadata.path` marks an event inside its parent (a start, a retry), and is no call.",
-    "BeeAI: a tool's arguments are the `input` that stands beside its `options`; `FinalAnswerTool` is a pseudo-tool.",
-    "BeeAI: the `CHAIN` span of a workflow (`metadata.class_name`) is where an application is entered.",
+    "BeeAI: a span with `metadata.path` marks an event inside its parent (a start, a retry). It is not a call.",
+    "BeeAI: a tool's arguments are the key `input` next to the key `options`. `FinalAnswerTool` is a pseudo-tool.",
+    "BeeAI: the `CHAIN` span of a workflow (`metadata.class_name`) starts a request.",
 )
 _CLASS_NAME = "metadata.class_name"
 _FINAL_ANSWER_TOOL = "FinalAnswerTool"
 _EVENT_PATH = "metadata.path"
-"""Where in the framework an event came from: pieces of work have `metadata.class_name` instead."""
+"""Source of an event in the framework. Spans of tools, agents and models have `metadata.class_name` instead."""
 
 
 def postprocess_event(span: SpanRecord, facts: SpanFacts) -> None:
-    """Take the role from a span that only marks an event."""
+    """Remove the role of a span that only marks an event."""
     if _EVENT_PATH in span.attributes and TOOL_NAME not in span.attributes:
         facts.role = None
 
 
 def postprocess_tool(span: SpanRecord, facts: SpanFacts) -> None:
-    """Take a tool's arguments out of the call of BeeAI's own method, and tell the one that hands in the answer."""
+    """Unwrap a tool's arguments from the call of BeeAI's own method, and mark the tool that returns the answer."""
     kind = span.attributes.get(_CLASS_NAME)
     if kind is not None and INPUT in span.attributes:
         facts.arguments = RawValue(span.attributes[INPUT], _unwrap_arguments)
@@ -37,7 +37,7 @@ def postprocess_tool(span: SpanRecord, facts: SpanFacts) -> None:
 
 
 def postprocess_chain(span: SpanRecord, facts: SpanFacts) -> None:
-    """A workflow is one request, however many agents work in it."""
+    """Mark a workflow as a request. A request may contain several agents."""
     if str(span.attributes.get(_CLASS_NAME, "")).endswith("Workflow"):
         facts.role = "entry"
 

@@ -1,4 +1,4 @@
-"""CrewAI, as its OpenInference instrumentation shows it."""
+"""CrewAI in OpenInference: crews and flows are `CHAIN` spans, and delegation is a tool."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from goldspan.conventions.span_facts import SpanFacts
 from goldspan.model import SpanRecord
 
 NOTES = (
-    "CrewAI: the `CHAIN` span of a crew or a flow (`crew_key`, `flow_id`) is where an application is entered.",
+    "CrewAI: the `CHAIN` span of a crew or a flow (`crew_key`, `flow_id`) starts a request.",
     "CrewAI: `Delegate work to coworker` and `Ask question to coworker` call another agent.",
-    "CrewAI: of a tool used through `ToolUsage`, the arguments are those of the `calling` in `input.value`.",
+    "CrewAI: if a tool was called through `ToolUsage`, the `calling` in `input.value` holds its arguments.",
 )
 _DELEGATION_TOOLS = frozenset({"delegateworktocoworker", "askquestiontocoworker"})
 _COWORKER = "coworker"
@@ -24,13 +24,13 @@ _ENTRY_ATTRIBUTES = ("crew_key", "crew_id", "flow_id")
 
 
 def postprocess_chain(span: SpanRecord, facts: SpanFacts) -> None:
-    """A crew or a flow is one request, however many agents work in it."""
+    """Mark a crew or a flow as a request. A request may contain several agents."""
     if any(key in span.attributes for key in _ENTRY_ATTRIBUTES):
         facts.role = "entry"
 
 
 def postprocess_tool(span: SpanRecord, facts: SpanFacts) -> None:
-    """A tool that hands work, or a question, to another agent of the crew is that agent."""
+    """Mark a tool that delegates work or a question to another agent of the crew as an agent."""
     if (
         facts.name is not None
         and fold_name(facts.name) in _DELEGATION_TOOLS
@@ -40,9 +40,9 @@ def postprocess_tool(span: SpanRecord, facts: SpanFacts) -> None:
 
 
 def unwrap_tool_usage(value: Any) -> CallArguments | None:
-    """How CrewAI's own function was called, which older versions record instead: `{"tool_string", "calling", ...}`."""
+    """Unwrap the arguments of CrewAI's own function, as older versions record: `{"tool_string", "calling", ...}`."""
     if not isinstance(value, Mapping) or not {"tool_string", "calling"} <= set(value):
         return None
     calling = value["calling"]
-    shown = parse_object(calling) if isinstance(calling, str) else calling
-    return CallArguments(literals.plain_value(shown.get("arguments") or {})) if isinstance(shown, Mapping) else None
+    call = parse_object(calling) if isinstance(calling, str) else calling
+    return CallArguments(literals.plain_value(call.get("arguments") or {})) if isinstance(call, Mapping) else None

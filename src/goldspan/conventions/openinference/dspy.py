@@ -1,4 +1,4 @@
-"""DSPy, as its OpenInference instrumentation shows it: modules are `CHAIN` spans, tools have no name attribute."""
+"""DSPy in OpenInference: modules are `CHAIN` spans, and tools have no name attribute."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from goldspan.conventions.span_facts import SpanFacts
 from goldspan.model import SpanRecord
 
 NOTES = (
-    "DSPy: a tool's name stands only in the span's name, `{name}.__call__` or `{name}.acall`.",
+    "DSPy: only the span's name, `{name}.__call__` or `{name}.acall`, contains the tool's name.",
     "DSPy: `finish` is the pseudo-tool of `dspy.ReAct`.",
     "DSPy: `ReAct.forward` and `CodeAct.forward` are agents.",
-    "DSPy: the `forward` of a module that is not one of DSPy's own is where a program is entered.",
+    "DSPy: the `forward` of a module that is not part of DSPy itself starts a request.",
 )
 _TOOL_SPAN_NAME = re.compile(r"(?P<name>.+)\.(?:__call__|acall)", re.DOTALL)
 _MODULE_SPAN_NAME = re.compile(r"(?P<name>\w+)\.a?forward")
@@ -23,26 +23,26 @@ _INNER_MODULES = frozenset(
         *("BestOfN", "Refine", "Parallel", "KNN", "Retrieve", "Ensemble", "TypedPredictor", "TypedChainOfThought"),
     }
 )
-"""DSPy's own modules, of which programs are made."""
+"""DSPy's own modules, from which applications build programs."""
 _FINISH_RESULTS = ("Completed.", '"Completed."', REDACTED, None)
-"""What the pseudo-tool returns, and what stands in its place where results are not recorded."""
+"""Results of the pseudo-tool, including the values that replace a result that was not recorded."""
 
 
 def postprocess_tool(span: SpanRecord, facts: SpanFacts) -> None:
-    """Find the name of a tool, and tell the one that ends a ReAct agent's work."""
-    if facts.name is not None or (hit := _TOOL_SPAN_NAME.fullmatch(span.name)) is None:
+    """Read the tool's name from the span's name, and mark the pseudo-tool that ends a ReAct agent's work."""
+    if facts.name is not None or (match := _TOOL_SPAN_NAME.fullmatch(span.name)) is None:
         return
-    facts.span_name = hit["name"]
+    facts.span_name = match["name"]
     if facts.span_name == "finish" and span.attributes.get(OUTPUT) in _FINISH_RESULTS and span.status != "error":
         facts.kind = "answer"
 
 
 def postprocess_chain(span: SpanRecord, facts: SpanFacts) -> None:
-    """Tell agents and programs from the modules they are made of."""
-    hit = _MODULE_SPAN_NAME.fullmatch(span.name)
-    if hit is None:
+    """Mark agent modules as agents, and modules of the application as requests."""
+    match = _MODULE_SPAN_NAME.fullmatch(span.name)
+    if match is None:
         return
-    if hit["name"] in _AGENT_MODULES:
+    if match["name"] in _AGENT_MODULES:
         facts.role = "agent"
-    elif hit["name"] not in _INNER_MODULES:
+    elif match["name"] not in _INNER_MODULES:
         facts.role = "entry"

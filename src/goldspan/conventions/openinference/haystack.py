@@ -1,4 +1,4 @@
-"""Haystack, as its OpenInference instrumentation shows it: messages as `repr` shows them, and no span for a tool."""
+"""Haystack in OpenInference: messages are in `repr` notation, and tools have no spans."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from goldspan.conventions.span_facts import SpanFacts
 from goldspan.model import SpanRecord, ToolDefinition
 
 NOTES = (
-    "Haystack: a component that is given chat messages and returns them with more is an agent.",
-    "Haystack: tools have no spans. Their calls, ids and results are read from the `repr` of chat messages.",
+    "Haystack: a component that returns its input chat messages with additional messages is an agent.",
+    "Haystack: tools have no spans. goldspan reads calls, ids and results from the `repr` of chat messages.",
 )
 _SCOPE = "openinference.instrumentation.haystack"
 _MESSAGE_REPR = "ChatMessage("
@@ -26,35 +26,35 @@ _MODEL_OUTPUT = (FromChatMessages(OUTPUT, ("replies",)),)
 
 
 def postprocess_chain(span: SpanRecord, facts: SpanFacts) -> None:
-    """An agent returns the whole conversation, and its last message beside it."""
+    """Mark a component that returns the whole conversation and its last message as an agent."""
     if span.scope != _SCOPE or not _has_messages(span, OUTPUT) or _LAST_MESSAGE_KEY not in span.attributes[OUTPUT]:
         return
     facts.role = "agent"
-    facts.input_messages = tuple(partial(place, span) for place in _AGENT_INPUT)
-    facts.output_messages = tuple(partial(place, span) for place in _AGENT_OUTPUT)
+    facts.input_messages = tuple(partial(source, span) for source in _AGENT_INPUT)
+    facts.output_messages = tuple(partial(source, span) for source in _AGENT_OUTPUT)
     facts.input = facts.output = None
 
 
 def postprocess_model(span: SpanRecord, facts: SpanFacts) -> None:
-    """The flattened messages leave the ids of calls out, and calls and results where they are repeated."""
+    """Prefer the `repr` of messages: the flattened messages omit call ids, and repeated calls and results."""
     if span.scope != _SCOPE:
         return
     if _has_messages(span, INPUT):
-        facts.input_messages = (*(partial(place, span) for place in _AGENT_INPUT), *facts.input_messages)
+        facts.input_messages = (*(partial(source, span) for source in _AGENT_INPUT), *facts.input_messages)
         facts.tool_definitions = (*facts.tool_definitions, partial(_offered_tools, span.attributes[INPUT]))
     if _has_messages(span, OUTPUT):
-        facts.output_messages = (*(partial(place, span) for place in _MODEL_OUTPUT), *facts.output_messages)
+        facts.output_messages = (*(partial(source, span) for source in _MODEL_OUTPUT), *facts.output_messages)
 
 
 def _has_messages(span: SpanRecord, attribute: str) -> bool:
-    written = span.attributes.get(attribute)
-    return isinstance(written, str) and _MESSAGE_REPR in written
+    value = span.attributes.get(attribute)
+    return isinstance(value, str) and _MESSAGE_REPR in value
 
 
 def _offered_tools(input_value: str) -> tuple[ToolDefinition, ...]:
-    """The tools that a model was given."""
-    read = plain_value(input_value)
-    tools = read.get("tools") if isinstance(read, Mapping) else None
+    """Return the tools offered to a model."""
+    inputs = plain_value(input_value)
+    tools = inputs.get("tools") if isinstance(inputs, Mapping) else None
     return tool_definitions([dict(tool) for tool in map(_tool_spec, tools) if tool]) if isinstance(tools, list) else ()
 
 

@@ -1,4 +1,4 @@
-"""LangChain and LangGraph, as their OpenInference instrumentations show them: what is what stands in `metadata`."""
+"""LangChain and LangGraph in OpenInference: `metadata` identifies agents and graphs."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from goldspan.model import SpanRecord
 
 NOTES = (
     "LangChain: an agent's name is the `lc_agent_name` in `metadata`.",
-    "LangGraph: the `CHAIN` span of a graph, called `LangGraph` unless the graph has a name of its own, is an agent.",
+    "LangGraph: the `CHAIN` span of a graph is an agent. It is named `LangGraph` unless the graph has its own name.",
 )
 _GRAPH_SPAN_NAME = "LangGraph"
 _LANGGRAPH_INTEGRATION = '"langgraph"'
-"""The value of `ls_integration` in the metadata of everything in a graph."""
+"""Value of `ls_integration` in the metadata of all spans of a graph."""
 _GRAPH_NODE_KEY = '"langgraph_node"'
-"""A key in the metadata of everything that a node of the graph does, and not of the graph's own run."""
+"""Key in the metadata of the spans of the graph's nodes; the span of the graph itself does not have it."""
 
 
 def postprocess_agent(span: SpanRecord, facts: SpanFacts) -> None:
-    """Find the name that the agent has in LangChain."""
+    """Read the agent's name from LangChain's metadata."""
     metadata = span.attributes.get(METADATA)
     if facts.name is None and isinstance(metadata, str) and "lc_agent_name" in metadata:
-        read = literals.plain_value(metadata)
-        name = read.get("lc_agent_name") if isinstance(read, Mapping) else None
+        decoded = literals.plain_value(metadata)
+        name = decoded.get("lc_agent_name") if isinstance(decoded, Mapping) else None
         facts.name = facts.agent = name if isinstance(name, str) else None
 
 
 def postprocess_chain(span: SpanRecord, facts: SpanFacts) -> None:
-    """A graph is what its author calls an agent."""
+    """Mark the run of a graph as an agent."""
     metadata = str(span.attributes.get(METADATA, ""))
     if span.name == _GRAPH_SPAN_NAME or (_LANGGRAPH_INTEGRATION in metadata and _GRAPH_NODE_KEY not in metadata):
         facts.role = "agent"

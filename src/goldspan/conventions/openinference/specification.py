@@ -1,4 +1,4 @@
-"""What OpenInference spans hold of messages beyond the flattened ones."""
+"""OpenInference's attribute names, and the sources of messages that are not flattened."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ TOOL_NAME = "tool.name"
 TOOL_PARAMETERS = "tool.parameters"
 TOOL_SCHEMA = "tool.json_schema"
 METADATA = "metadata"
-"""JSON text with whatever the framework and its user want to say of a span."""
+"""JSON text with metadata of the framework and the application."""
 REDACTED = "__REDACTED__"
-"""Written in place of a value that the instrumentation was told to hide."""
+"""Value that replaces a redacted value."""
 
 
 _PREFIX = "llm.input_messages"
@@ -31,95 +31,96 @@ _GOOGLE_HISTORY = "automatic_function_calling_history"
 
 @dataclass(frozen=True, slots=True)
 class InputMessages:
-    """`llm.input_messages`, completed by what flattening has lost.
+    """Reads `llm.input_messages`, and the complete messages if flattening lost some of them.
 
-    Of several results in one message, Anthropic's instrumentation for JavaScript keeps the last. Google's SDK calls
-    tools by itself, several turns within one span, and tells in its answer what was said in between.
+    If one message has several tool results, Anthropic's instrumentation for JavaScript keeps only the last one.
+    Google's SDK calls tools automatically, several turns within one span, and returns these turns with its answer.
     """
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The messages of a span."""
+        """Return the messages of a span."""
         if history := _google_history(span.attributes.get(OUTPUT)):
             return history
         flat = messages.from_flat(span.attributes, _PREFIX, "message")
-        said = span.attributes.get(INPUT)
-        kept = _count_results(flat)
-        if isinstance(said, str) and said.count('"tool_result"') > kept:
-            whole = messages.from_json(said)
-            if _count_results(whole) > kept:
-                return whole
+        input_value = span.attributes.get(INPUT)
+        flat_results = _count_results(flat)
+        if isinstance(input_value, str) and input_value.count('"tool_result"') > flat_results:
+            complete = messages.from_json(input_value)
+            if _count_results(complete) > flat_results:
+                return complete
         return flat
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return f"`{_PREFIX}.N.message.*`"
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTexts:
-    """The prompts or the completions of a model that takes plain text."""
+    """Reads the prompts or the completions of a text completion model."""
 
     prefix: str
     field: str
     role: str
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The texts of a span in the order of their numbers, as messages."""
+        """Return the texts of a span as messages, in numerical order."""
         return tuple(Message(self.role, text) for text in self._texts(span.attributes) if isinstance(text, str))
 
     def _texts(self, attributes: Mapping[str, Any]) -> list[Any]:
-        if isinstance(listed := attributes.get(self.prefix), list | tuple):
-            return list(listed)
-        begin, end = f"{self.prefix}.", f".{self.field}"
-        numbers = (key[len(begin) : -len(end)] for key in attributes if key.startswith(begin) and key.endswith(end))
+        if isinstance(texts := attributes.get(self.prefix), list | tuple):
+            return list(texts)
+        start, end = f"{self.prefix}.", f".{self.field}"
+        numbers = (key[len(start) : -len(end)] for key in attributes if key.startswith(start) and key.endswith(end))
         ordered = sorted(int(number) for number in numbers if number.isdecimal() and len(number) < _MAX_DIGITS)
-        return [attributes.get(f"{begin}{number}{end}") for number in ordered]
+        return [attributes.get(f"{start}{number}{end}") for number in ordered]
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return f"`{self.prefix}.N.{self.field}`"
 
 
 @dataclass(frozen=True, slots=True)
 class PlainText:
-    """The words in an attribute of their own; structured values in it are not the words of anybody."""
+    """Reads plain text from one attribute. Structured values are not messages."""
 
     attribute: str
     role: str
 
     def __call__(self, span: SpanRecord) -> Messages:
-        """The words of a span, as a message."""
-        said = span.attributes.get(self.attribute)
-        if not isinstance(said, str) or said == REDACTED or said.lstrip()[:1] in ("", "{", "["):
+        """Return the text of a span as a message."""
+        text = span.attributes.get(self.attribute)
+        if not isinstance(text, str) or text == REDACTED or text.lstrip()[:1] in ("", "{", "["):
             return ()
-        return (Message(self.role, said),)
+        return (Message(self.role, text),)
 
     def __str__(self) -> str:
-        """How the documentation names the place."""
+        """Return the description of the source for the documentation."""
         return f"`{self.attribute}`"
 
 
 def _google_history(output: Any) -> Messages:
-    """What was said and done within one call of Google's SDK; nothing where it called no tool."""
+    """Return the messages within one call of Google's SDK; return no messages if it called no tool."""
     if not isinstance(output, str) or _GOOGLE_HISTORY not in output:
         return ()
-    read = literals.plain_value(output)
-    history = messages.from_json(read.get(_GOOGLE_HISTORY)) if isinstance(read, Mapping) else ()
-    return tuple(_with_results(message, then) for message, then in zip_longest(history, history[1:]))
+    decoded = literals.plain_value(output)
+    history = messages.from_json(decoded.get(_GOOGLE_HISTORY)) if isinstance(decoded, Mapping) else ()
+    return tuple(_with_results(message, following) for message, following in zip_longest(history, history[1:]))
 
 
 def _with_results(message: Message, following: Message | None) -> Message:
-    """A message of that history: of the user where it has no role, with each call beside what the next one answers."""
-    answers = following.tool_results if following else ()
-    if len(answers) != len(message.tool_calls) or any(call.call_id for call in message.tool_calls):
+    """Return the message with the results from the next message added to its calls; the default role is `user`."""
+    tool_results = following.tool_results if following else ()
+    if len(tool_results) != len(message.tool_calls) or any(call.call_id for call in message.tool_calls):
         return message._replace(role=message.role or "user")
-    calls = tuple(_call_with_result(call, answer) for call, answer in zip(message.tool_calls, answers, strict=True))
+    pairs = zip(message.tool_calls, tool_results, strict=True)
+    calls = tuple(_call_with_result(call, tool_result) for call, tool_result in pairs)
     return message._replace(role=message.role or "user", tool_calls=calls)
 
 
-def _call_with_result(call: RequestedCall, answer: ToolResult) -> RequestedCall:
-    """A call with its result, which the SDK puts under `result`, or the error that it caught, put under `error`."""
-    match answer.result:
+def _call_with_result(call: RequestedCall, tool_result: ToolResult) -> RequestedCall:
+    """Return the call with the result that the SDK wrote under `result`, or the error that it wrote under `error`."""
+    match tool_result.result:
         case {"result": result, **rest} if not rest:
             return call._replace(result=envelopes.unwrap_result(result).value)
         case {"error": error, **rest} if not rest:
@@ -127,8 +128,8 @@ def _call_with_result(call: RequestedCall, answer: ToolResult) -> RequestedCall:
     return call
 
 
-def _count_results(found: Messages) -> int:
-    return sum(len(message.tool_results) for message in found)
+def _count_results(decoded: Messages) -> int:
+    return sum(len(message.tool_results) for message in decoded)
 
 
 _MAX_DIGITS = 10
@@ -138,11 +139,11 @@ INPUT_MESSAGES = (
     FromJson(INPUT),
     PlainText(INPUT, "user"),
 )
-"""Where a model's input may stand, best place first."""
+"""Sources of a model's input, in order of precedence."""
 OUTPUT_MESSAGES = (
     FromFlattened("llm.output_messages", "message"),
     PromptTexts("llm.choices", "completion.text", "assistant"),
     FromJson(OUTPUT),
     PlainText(OUTPUT, "assistant"),
 )
-"""The same for its output."""
+"""Sources of a model's output, in order of precedence."""

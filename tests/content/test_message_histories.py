@@ -1,0 +1,78 @@
+"""Histories that repeat: read anew or from what is known of them, they say the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goldspan.content import messages
+from goldspan.content import messages as histories
+from goldspan.content.parts import Messages
+
+QUESTION = {"role": "user", "parts": [{"type": "text", "content": "Book a hotel [in Paris], please"}]}
+CALL = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "book", "arguments": {"n": [1]}}]}
+RESULT = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "ok]"}]}
+ANSWER = {"role": "assistant", "content": "Booked."}
+ITEMS = [QUESTION, CALL, RESULT, ANSWER]
+
+
+def flattened(items: list[dict[str, Any]]) -> dict[str, str]:
+    return {f"p.{n}.{key}": json.dumps(value) for n, item in enumerate(items) for key, value in item.items()}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda items: messages.from_json(json.dumps(items)), id="JSON"),
+        pytest.param(lambda items: messages.from_flat(flattened(items), "p"), id="flattened"),
+    ],
+)
+def test_of_a_history_that_grew_only_the_new_messages_are_read(read: Any) -> None:
+    with histories.cache_histories():
+        before, after = read(ITEMS[:3]), read(ITEMS)
+    assert all(old is new for old, new in zip(before, after, strict=False))
+    assert after == read(ITEMS)
+
+
+def test_nothing_is_kept_beyond_the_request_that_is_read() -> None:
+    with histories.cache_histories():
+        inside = messages.from_json(json.dumps(ITEMS))
+    assert messages.from_json(json.dumps(ITEMS))[0] is not inside[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(ITEMS[:2])[:-1] + " \n, " + json.dumps(RESULT) + "]", id="space around the comma"),
+        pytest.param(json.dumps(ITEMS[:2])[:-1] + "\n]", id="space before the end"),
+        pytest.param(json.dumps(ITEMS[:2])[:-1] + ",]", id="a comma too many"),
+        pytest.param(json.dumps(ITEMS[:2])[:-1] + "," + json.dumps(RESULT)[:-9], id="cut off"),
+        pytest.param(json.dumps(ITEMS[:2])[:-1] + "}]", id="another bracket"),
+        pytest.param(json.dumps(ITEMS[:2])[:-1] + ', {"role": "user", "content": None}]', id="Python in the end"),
+        pytest.param(json.dumps(ITEMS[:2]) + json.dumps(ITEMS[:2]), id="twice"),
+        pytest.param(json.dumps(ITEMS[:2]), id="the same"),
+        pytest.param(json.dumps(ITEMS[:1]), id="its beginning"),
+    ],
+)
+def test_a_text_that_begins_like_a_known_history_is_read_as_if_it_were_not_known(text: str) -> None:
+    alone = messages.from_json(text)
+    with histories.cache_histories():
+        messages.from_json(json.dumps(ITEMS[:2]))
+        assert messages.from_json(text) == alone
+
+
+turns = st.lists(st.tuples(st.booleans(), st.lists(st.sampled_from(ITEMS), max_size=6)), max_size=25)
+
+
+@given(turns)
+def test_what_was_read_before_changes_no_message(turns: list[tuple[bool, list[dict[str, Any]]]]) -> None:
+    def read(as_json: bool, items: list[dict[str, Any]]) -> Messages:
+        return messages.from_json(json.dumps(items)) if as_json else messages.from_flat(flattened(items), "p")
+
+    alone = [read(*turn) for turn in turns]
+    with histories.cache_histories():
+        assert [read(*turn) for turn in turns] == alone
