@@ -9,12 +9,12 @@ from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
-from tests.spans import agent, model, span, tool
 
 from goldspan.conventions import installed_conventions
 from goldspan.conventions.classification import UNKNOWN_FACTS
 from goldspan.extraction import extract
 from goldspan.model import Health, Run, ToolCall, fast_constructor
+from support.span_builders import agent, model, span, tool
 
 
 def test_extraction_leaves_nothing_for_the_garbage_collector_to_find():

@@ -1,4 +1,16 @@
-"""From spans to runs: conventions read them, a tree places them, cutting parts them, reconciliation joins the calls."""
+"""Builds runs from spans and log records, for trace files, live scoring and the gateway.
+
+Modules in reading order:
+
+``logs_to_spans``: adds log events to the spans that they belong to, and makes spans of log events without one.
+``span_tree``: arranges the spans of one trace as a tree.
+``model_turns``: reads the input and output of each model span, and groups the turns that continue each other.
+``observed_calls``: reads a tool call from its spans.
+``turn_attribution``: finds the model turn that requested a tool span.
+``segmentation``: decides which spans belong to which request or component.
+``reconciliation``: merges the evidence for each call, and assembles the run.
+``capture_diagnostics``: explains what is incomplete in a captured run, and how to fix it.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +28,9 @@ from goldspan.extraction.reconciliation.call_reconciliation import OwnCallIds
 from goldspan.extraction.reconciliation.run_assembly import assemble_run
 from goldspan.extraction.reconciliation.run_checks import mark_shared_work
 from goldspan.extraction.reconciliation.run_merging import merge_conversations, merge_duplicate_runs
-from goldspan.extraction.segmentation.boundaries import RunSpans, split_requests
-from goldspan.extraction.segmentation.boundaries import split_components as inner
-from goldspan.extraction.segmentation.detached_traces import join_resumed_requests
+from goldspan.extraction.segmentation import detached_tools
+from goldspan.extraction.segmentation.boundaries import RunSpans, split_components, split_requests
+from goldspan.extraction.segmentation.detached_tools import join_resumed_requests
 from goldspan.extraction.segmentation.stitching import split_by_history, stitch_traces
 from goldspan.extraction.span_tree import UNKNOWN_TIME, SpanNode, build_trees, release_trees
 from goldspan.model import ComponentSelector, LogRecord, Run, RunUnit, SpanRecord, TelemetryRecord
@@ -27,7 +39,7 @@ __all__ = [
     "ProgressReporter",
     "Role",
     "component_name",
-    "correlation_ids",
+    "correlation_keys",
     "extract",
     "extract_units",
     "log_target",
@@ -38,10 +50,10 @@ T = TypeVar("T")
 
 
 class ProgressReporter(Protocol):
-    """Looks at things on their way through what takes long, so that somebody can be told how far it is."""
+    """Wraps a collection that takes long to process, in order to report the progress."""
 
     def __call__(self, items: Collection[T], doing: str, /) -> Iterable[T]:
-        """The same things; `doing` says what is done with them."""
+        """Returns an iterable of the same items; `doing` describes the work."""
         ...
 
 
@@ -57,17 +69,22 @@ def extract(
     components: Sequence[ComponentSelector] = (),
     watch: ProgressReporter = _without_progress,
 ) -> list[Run]:
-    """Rebuild the runs in some spans, by time of start; of runs that start together, the one whose trace came first.
+    """Builds the runs from spans and log records.
 
-    The spans, and the log events that some instrumentations write beside them, may belong to many traces and come
-    in any order, more than once, and without their parents: neither order nor repetition changes a run. Traces
-    without any work of an agent, model or tool hold no request.
+    The records may belong to many traces, and may arrive in any order, repeatedly and without their parents: neither
+    order nor repetition changes a run. A trace without agent, model and tool spans contains no run.
 
-    `golden_id_attributes` are the span attributes that may name a run's golden; the default is the variable
-    `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`.
+    Args:
+        records: The spans, and the log events that some instrumentations write beside them.
+        unit: What a run is. With `component`, the runs are the marked components, the spans that `components` selects
+            (whatever their role), and the named agents inside a request.
+        golden_id_attributes: The span attributes that may name a run's golden. Default: the variable
+            `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`.
+        components: Selects spans that count as components without a mark.
+        watch: Reports the progress.
 
-    With `unit="component"` the runs are the marked components, the spans that `components` tell, whatever they are
-    otherwise, and the agents that work inside a request, by their names.
+    Returns:
+        The runs by start time. Runs that start at the same time are in the order of their traces.
     """
     return extract_units(
         records, (unit,), golden_id_attributes=golden_id_attributes, components=components, watch=watch
@@ -82,43 +99,56 @@ def extract_units(
     components: Sequence[ComponentSelector] = (),
     watch: ProgressReporter = _without_progress,
 ) -> list[Run]:
-    """The runs of several units, one unit after the other: the same as to `extract` each, with the spans read once."""
+    """Builds the runs of several units, one unit after the other, and reads the spans only once.
+
+    The result is the same as that of `extract` for each unit. The parameters are those of `extract`.
+    """
     attributes = classification.golden_id_attributes(golden_id_attributes)
     conventions = installed_conventions((*attributes, *run_assembly.ANNOTATION_ATTRIBUTES))
     selected = DeclaredComponents(components)
     traces: dict[str, list[SpanRecord]] = {}
-    for span in attach_logs(records, conventions):
+    for span in _spans_with_logs(records, conventions):
         traces.setdefault(span.trace_id, []).append(span)
-    grown = watch(traces.values(), "sorting spans")
-    planted = [build_trees(trace, conventions=conventions, components=selected) for trace in grown]
+    watched = watch(traces.values(), "sorting spans")
+    trees = [build_trees(trace, conventions=conventions, components=selected) for trace in watched]
     with messages.cache_histories():
-        portions = join_resumed_requests(
-            stitch_traces(
-                part for roots in planted for whole in split_requests(roots) for part in split_by_history(whole)
-            )
-        )
-        runs = [run for unit in units for run in _runs(planted, portions, unit, attributes, watch)]
-    for roots in planted:
+        requests = _find_requests(trees)
+        runs = [run for unit in units for run in _build_runs(trees, requests, unit, attributes, watch)]
+    for roots in trees:
         release_trees(roots)
     return runs
 
 
-def _runs(
-    planted: list[list[SpanNode]],
-    portions: list[RunSpans],
+def _spans_with_logs(records: Iterable[TelemetryRecord], conventions: classification.ConventionSet) -> list[SpanRecord]:
+    spans: list[SpanRecord] = []
+    logs: list[LogRecord] = []
+    for record in records:
+        (spans if isinstance(record, SpanRecord) else logs).append(record)  # type: ignore[arg-type]
+    return attach_logs(spans, logs, conventions) if logs else spans
+
+
+def _find_requests(trees: list[list[SpanNode]]) -> list[RunSpans]:
+    requests = [part for roots in trees for request in split_requests(roots) for part in split_by_history(request)]
+    return join_resumed_requests(stitch_traces(requests)) if len(requests) > 1 else requests
+
+
+def _build_runs(
+    trees: list[list[SpanNode]],
+    requests: list[RunSpans],
     unit: RunUnit,
     golden_id_attributes: Sequence[str],
     watch: ProgressReporter,
 ) -> list[Run]:
-    """The runs of a unit in the trees of some traces, of which `portions` are the requests; by time of start."""
+    """Builds the runs of one unit, by start time."""
+    portions = requests
     if unit == "component":
-        portions = [portion for roots in planted for portion in inner(roots, portions)]
-    made = OwnCallIds([node for portion in portions for node in portion.nodes])
+        portions = [component for roots in trees for component in split_components(roots, requests)]
+    call_ids = OwnCallIds([node for portion in portions for node in portion.nodes])
     watched = watch(portions, "rebuilding runs")
     runs = [
-        assemble_run(portion, golden_id_attributes=golden_id_attributes, other_call_ids=made) for portion in watched
+        assemble_run(portion, golden_id_attributes=golden_id_attributes, other_call_ids=call_ids) for portion in watched
     ]
-    if unit != "component":
+    if unit != "component" and len(runs) > 1:
         runs = mark_shared_work(portions, runs)
         scopes = [portion.nodes[0].span.scope for portion in portions]
         runs = merge_duplicate_runs(zip(runs, scopes, strict=True))
@@ -128,28 +158,30 @@ def _runs(
 
 
 def role_of(span: SpanRecord) -> Role | None:
-    """What a single span is to a run, as far as it tells by itself."""
+    """Returns the role of a span in a run, as far as the span alone shows it."""
     return installed_conventions().classify_cached(span, guessing=True).role
 
 
-def correlation_ids(span: SpanRecord) -> list[Hashable]:
-    """The ids by which a span may be known to belong to others of its service: of a request, of a conversation."""
-    reading = installed_conventions().classify_cached(span)
-    named = (("request", reading.request_id), ("session", reading.session_id))
-    return [(what, span.service, value) for what, value in named if value]
+def correlation_keys(spans: Iterable[SpanRecord]) -> list[Hashable]:
+    """Returns the keys that spans of one request share: request ids first, then session ids."""
+    conventions = installed_conventions()
+    return list(detached_tools.correlation_keys((span, conventions.classify_cached(span)) for span in spans))
 
 
 def log_target(log: LogRecord) -> tuple[str | None, str | None] | None:
-    """The trace and the session of whose agent a log record tells; `None`: of none's."""
+    """Returns the trace id and the session id of the agent work that a log record describes, or `None`.
+
+    The session id is set only if the record is identified by its session and not by its trace.
+    """
     return logs_to_spans.log_target(log, installed_conventions())
 
 
 def component_name(span: SpanRecord, components: Sequence[ComponentSelector] = ()) -> str | None:
-    """The component that a single span stands for: as it is marked, else as `components` declare it, else none.
+    """Returns the component that a span stands for: by its mark, else by `components`, else `None`.
 
-    That an agent's span is a component because it works inside a request, no span tells by itself.
+    A single span does not show that an agent is a component because it works inside a request.
     """
-    reading = installed_conventions().classify_cached(span)
-    if reading.role == "component":
-        return reading.name or span.name
+    facts = installed_conventions().classify_cached(span)
+    if facts.role == "component":
+        return facts.name or span.name
     return declared_components(tuple(components)).match(span) if components else None

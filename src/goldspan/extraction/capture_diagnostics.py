@@ -1,4 +1,4 @@
-"""What is amiss with how a run was captured, and what to do about it: in words for people."""
+"""Explains to users what is incomplete in a captured run, and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,113 +10,115 @@ from goldspan.conventions import installed_conventions
 from goldspan.model import Health, Run, ToolCall
 
 _MAX_SHOWN = 5
-"""So many names are told one by one."""
+"""The maximum number of names in a summary."""
 
-_FOLLOWERS = "Frameworks that write these spans themselves have switches of their own."
-_NO_SWITCH = "Content may have to be switched on where these spans are made; goldspan knows no switch of theirs."
-_NO_SWITCH_OF = "Content may have to be switched on in {}, of which goldspan knows no switch."
+_FRAMEWORK_SETTINGS = "Frameworks that write these spans themselves have their own settings."
+_NO_SETTING = "Content capture may have to be enabled where these spans are created; goldspan knows no setting for it."
+_NO_SETTING_FOR = "Content capture may have to be enabled in {}; goldspan knows no setting for it."
 _RECORD = "To record content: "
 _NO_ARGUMENTS = (
-    "Their instrumentation records other content, and not these arguments: put @goldspan.trace on the tools' functions."
+    "Their instrumentation records other content, but not these arguments: add @goldspan.trace to the tool functions."
 )
-_LOGS = "Or it is in log events, as the GenAI conventions allow: read their files together with those of the spans."
+_IN_LOG_EVENTS = (
+    "The content may also be in log events (GenAI conventions): read their files together with those of the spans."
+)
 _INVISIBLE = (
-    "No tool's span and no model's message with its content is there, so nobody knows whether tools were called.\n"
-    "Record what models say, or put @goldspan.trace on the functions of the tools."
+    "There is no tool span and no model message with content, so it is unknown whether tools were called.\n"
+    "Record the model messages, or add @goldspan.trace to the tool functions."
 )
 _UNKNOWN = (
-    "Tools may be among them: put @goldspan.trace on their functions, or teach goldspan the attributes of these spans, "
-    "as docs/conventions.md shows."
+    "Some of them may be tools: add @goldspan.trace to their functions, or add a convention for these spans "
+    "(docs/conventions.md)."
 )
 _ORPHANS = (
-    "Usually sampling, an exporter that drops spans of other libraries, or a file that holds a part of the trace only."
+    "Common causes: sampling, an exporter that drops spans of other libraries, or a file with only a part of the trace."
 )
 _JOINED = (
-    "Nothing but what their messages repeat, or the id of a conversation, holds these traces together.\n"
-    'Put a span of its own around each request, as @goldspan.trace(kind="agent") does.'
+    "These traces were joined only by the messages that they repeat, or by a conversation id.\n"
+    'Create one span around each request, for example with @goldspan.trace(kind="agent").'
 )
 _CUT = (
-    "Nothing but the user's words tells the requests of this trace apart.\n"
-    'Put a span of its own around each request, as @goldspan.trace(kind="agent") does.'
+    "Only the user's messages distinguish the requests of this trace.\n"
+    'Create one span around each request, for example with @goldspan.trace(kind="agent").'
 )
 _DROPPED = (
     "The oldest attributes of a span are dropped first, and the tool's name is often among them.\n"
-    "Raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT (128 unless set) in the process that makes the spans."
+    "Raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT (default: 128) in the process that creates the spans."
 )
 _UNREADABLE = (
-    "They are cut off, or in no notation that goldspan knows.\n"
-    "If they are cut off, raise OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT in the process that makes the spans."
+    "They are truncated, or in a format that goldspan does not support.\n"
+    "If they are truncated, raise OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT in the process that creates the spans."
 )
 _LOOKALIKES = (
-    "If they are tools: put @goldspan.trace on their functions, or teach goldspan the attributes of these spans, as "
-    "docs/conventions.md shows."
+    "If they are tools: add @goldspan.trace to their functions, or add a convention for these spans "
+    "(docs/conventions.md)."
 )
-_UNENDED = "The run was scored before they ended. Let its own span end last, and look for spans that never end."
+_UNENDED = "The run was evaluated before they ended. The root span must end last; look for spans that never end."
 _LATE = (
-    "Work that a request leaves running may be meant to. A long-lived worker that a request starts keeps its context, "
-    "though, and what it does for other requests counts here.\n"
-    "Start such workers outside of requests, or without their context: contextvars.Context().run(worker.start)."
+    "Background work of a request may be intended. But a long-lived worker that a request starts keeps its context, "
+    "and its work for other requests counts here.\n"
+    "Start such workers outside of requests, or in an empty context: contextvars.Context().run(worker.start)."
 )
 _FALLBACK = (
-    "They were read by what these attributes are called: compare the calls with what you know of the agent.\n"
-    "To be sure, teach goldspan the attributes of these spans, as docs/conventions.md shows."
+    "They were interpreted by their attribute names: compare the calls with the agent's real behaviour.\n"
+    "For reliable results, add a convention for these spans (docs/conventions.md)."
 )
 _ELSEWHERE = (
-    "What one run asked for, another one executed: they are one request, in two parts.\n"
-    'Put a span of its own around each request, as @goldspan.trace(kind="agent") does.'
+    "One run requested calls that another one executed: they are two parts of one request.\n"
+    'Create one span around each request, for example with @goldspan.trace(kind="agent").'
 )
 _ROOT_SHARED = (
-    "A server's span, or one of a kind that no convention knows, is around several runs: they may be one request.\n"
-    'Put a span of its own around each request, as @goldspan.trace(kind="agent") does.'
+    "A server span, or a span of an unknown kind, contains several runs: they may be one request.\n"
+    'Create one span around each request, for example with @goldspan.trace(kind="agent").'
 )
 _TWICE = (
-    "Two instrumentations that know other ids of one call, or lost spans, show one call as two.\n"
-    "Look at the calls of the run, and switch one of the instrumentations off."
+    "Two instrumentations that record different ids, or missing spans, show one call as two.\n"
+    "Check the calls of the run, and disable one of the instrumentations."
 )
-_NESTED = "If they are agents that were called as tools, their calls count beside those of the agents' own tools."
+_NESTED = "If they are agents that were called as tools, they count in addition to the calls of their own tools."
 _UNANSWERED = (
-    "Their spans and results are lost, or they are no tools: some frameworks let a model answer by a call.\n"
-    "Goldens that expect such an answer are to name it among the tools, or to say `extra: ignore`."
+    "Their spans and results are missing, or they are no tools: in some frameworks a model answers with a call.\n"
+    "In the goldens, list such a call among the tools, or set `extra: ignore`."
 )
-_RESULTS = "The model's turns that asked for them, and the tools' spans, are lost: what was called is not all known."
-_BESIDE = "Retries under one id look like that, too. Look at the spans of the run: they may be different calls."
+_RESULTS = "The model spans that requested them and the tool spans are missing: the list of calls is incomplete."
+_BESIDE = "Retries with one id look the same. Check the spans of the run: they may be different calls."
 _IDLE = (
-    "What these agents did was not captured: neither a model's turn, nor a tool, nor a word of theirs.\n"
-    "Switch on the instrumentation of the models that they ask, or look for sampling."
+    "The work of these agents was not captured: they have no model span, no tool span and no content.\n"
+    "Enable the instrumentation of their model client, or check the sampling."
 )
-_SHARED = "A golden that means one of them names the server, too: server_tool."
+_SHARED = "In a golden, include the server in the tool name: server_tool."
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """One thing that is amiss with a run, or with several, and what to do about it."""
+    """A problem of one or several runs, and how to fix it."""
 
     template: str
-    """A few words, with `{n}` where its count goes and `{s}` where a plural ends."""
+    """A short text with the placeholders `{n}` for the count and `{s}` for the plural."""
     advice: str
-    """A sentence a line."""
+    """One sentence per line."""
     count: int = 1
     names: tuple[str, ...] = ()
-    """What it is about, where that has names."""
+    """The names of the affected items, if they have names."""
 
     @property
     def summary(self) -> str:
-        """What is amiss: `3 calls without arguments`."""
-        told = self.template.format(n=self.count, s="" if self.count == 1 else "s")
+        """The problem in one line, such as `3 calls without arguments`."""
+        text = self.template.format(n=self.count, s="" if self.count == 1 else "s")
         shown = ", ".join(self.names[:_MAX_SHOWN])
         more = f" and {len(self.names) - _MAX_SHOWN} more" if len(self.names) > _MAX_SHOWN else ""
-        return f"{told}: {shown}{more}" if shown else told
+        return f"{text}: {shown}{more}" if shown else text
 
 
 def capture_hints(run: Run) -> list[Hint]:
-    """What is amiss with a run, the gravest first: all that its health tells, and tools that two servers share."""
+    """Returns the problems of a run by severity: those in its health, and tool names that several servers share."""
     return list(_hints(run))
 
 
 def merge_hints(hints: Iterable[Hint]) -> list[tuple[Hint, int]]:
-    """The hints of several runs, each kind once with its counts and names added up, and of how many runs it tells.
+    """Merges the hints of several runs by kind, with counts and names combined.
 
-    Those that tell of most runs come first.
+    Returns each hint with the number of affected runs, the most frequent first.
     """
     joined: dict[tuple[str, str], tuple[Hint, int]] = {}
     for hint in hints:
@@ -128,7 +130,7 @@ def merge_hints(hints: Iterable[Hint]) -> list[tuple[Hint, int]]:
             joined[kind] = (replace(known, count=count, names=names), runs + 1)
         else:
             joined[kind] = (hint, 1)
-    return sorted(joined.values(), key=lambda told: told[1], reverse=True)
+    return sorted(joined.values(), key=lambda entry: entry[1], reverse=True)
 
 
 def _hints(run: Run) -> Iterator[Hint]:
@@ -139,10 +141,10 @@ def _hints(run: Run) -> Iterator[Hint]:
         yield Hint("the request's own span is missing", _ORPHANS)
     elif health.orphan_spans:
         yield Hint("{n} span{s} whose parent is missing", _ORPHANS, health.orphan_spans)
-    if health.content_off and not health.calls_invisible:  # the same switch, for less
-        yield Hint("no content recorded", _switches(run) or _NO_SWITCH)
+    if health.content_off and not health.calls_invisible:  # the same setting applies
+        yield Hint("no content recorded", _capture_settings(run) or _NO_SETTING)
     elif health.arguments_absent:
-        yield Hint("{n} call{s} without arguments", _switches(run) or _NO_ARGUMENTS, health.arguments_absent)
+        yield Hint("{n} call{s} without arguments", _capture_settings(run) or _NO_ARGUMENTS, health.arguments_absent)
     if health.dropped_attributes:
         yield Hint("{n} attribute{s} dropped", _DROPPED, health.dropped_attributes)
     if health.arguments_unreadable:
@@ -152,21 +154,20 @@ def _hints(run: Run) -> Iterator[Hint]:
     if health.stitched:
         yield Hint("joined from {n} traces", _JOINED, health.stitched + 1)
     if health.split:
-        yield Hint("cut out of a trace of several requests", _CUT)
+        yield Hint("split from a trace with several requests", _CUT)
     if health.unended:
         yield Hint("{n} span{s} that had not ended", _UNENDED, health.unended)
     if health.began_late:
-        yield Hint("{n} span{s} begun after the run had ended", _LATE, health.began_late)
+        yield Hint("{n} span{s} started after the run ended", _LATE, health.began_late)
     yield from _contradictions(health)
     if shared := _shared_tool_names(run.tool_calls):
         yield Hint("{n} tool name{s} of several servers", _SHARED, len(shared), shared)
 
 
 def _contradictions(health: Health) -> Iterator[Hint]:
-    """What shows that a run cannot be quite what happened."""
+    """The contradictions in a run."""
     if health.fallback:
-        told = "spans of an unknown family"
-        yield Hint(told, _FALLBACK, len(health.fallback), health.fallback)
+        yield Hint("spans of an unknown family", _FALLBACK, len(health.fallback), health.fallback)
     if health.calls_elsewhere:
         yield Hint("{n} call{s} shared with another run", _ELSEWHERE, health.calls_elsewhere)
     if health.root_shared:
@@ -176,18 +177,18 @@ def _contradictions(health: Health) -> Iterator[Hint]:
     if health.calls_nested:
         yield Hint("{n} tool{s} that executed other tools", _NESTED, health.calls_nested)
     if health.calls_unanswered:
-        yield Hint("{n} call{s} of which nothing came", _UNANSWERED, health.calls_unanswered)
+        yield Hint("{n} requested call{s} without a result", _UNANSWERED, health.calls_unanswered)
     if health.results_unknown:
         yield Hint("{n} result{s} of unknown calls", _RESULTS, health.results_unknown)
     if health.merged_beside:
-        yield Hint("{n} span{s} taken for a repetition", _BESIDE, health.merged_beside)
+        yield Hint("{n} span{s} merged as a repetition", _BESIDE, health.merged_beside)
     if health.idle_agents:
         yield Hint("{n} agent{s} without a turn", _IDLE, len(health.idle_agents), health.idle_agents)
 
 
 def invisible_call_hints(run: Run) -> Iterator[Hint]:
-    """What to do about a run whose calls are invisible."""
-    yield Hint("no tool calls could have been seen", f"{_INVISIBLE}\n{_switches(run)}".rstrip())
+    """Yields the hints for a run whose calls are not visible."""
+    yield Hint("no tool calls could have been seen", f"{_INVISIBLE}\n{_capture_settings(run)}".rstrip())
     if run.health.unknown_spans:
         families = ", ".join(f"`{family}.*`" for family in run.health.unknown_families)
         named = f"Their attributes are {families}.\n" if families else ""
@@ -195,16 +196,16 @@ def invisible_call_hints(run: Run) -> Iterator[Hint]:
 
 
 def content_switches(run: Run) -> str:
-    """What to switch on for the content of a run, in one line; empty where no switch is known."""
+    """Returns the setting that enables content capture for a run, in one line; empty if no setting is known."""
     calls = run.tool_calls
-    # Some have a switch of its own for results.
+    # Some instrumentations have a separate setting for results.
     one_sided = any(call.arguments is not None for call in calls) and all(call.result is None for call in calls)
-    advice = _switches(run, always=one_sided).partition("\n")[0]
+    advice = _capture_settings(run, always=one_sided).partition("\n")[0]
     return advice if advice.startswith(_RECORD) else ""
 
 
-def _switches(run: Run, *, always: bool = False) -> str:
-    """What to switch on for arguments, results and messages; empty where each instrumentation records some of them."""
+def _capture_settings(run: Run, *, always: bool = False) -> str:
+    """The settings that enable content capture; empty if each instrumentation already records some content."""
     off = run.health.without_content
     if not (off or always or run.health.content_off):
         return ""
@@ -212,31 +213,31 @@ def _switches(run: Run, *, always: bool = False) -> str:
         one for one in installed_conventions().members if one.name in (off or run.conventions) and one.capture_setting
     ]
     own = [convention for convention in known if not convention.is_shared]
-    told = [f"{convention.capture_setting} ({convention.title})" for convention in own or known]
+    settings = [f"{convention.capture_setting} ({convention.title})" for convention in own or known]
     names = {convention.name for convention in known}
     for scope in (name for name in off if name not in names):
-        switch = _switch_for_scope(scope)
-        told += [f"{switch} ({scope})"] if switch else []
-        names.update([scope] if switch else [])
+        setting = _setting_for_scope(scope)
+        settings += [f"{setting} ({scope})"] if setting else []
+        names.update([scope] if setting else [])
     unknown = [scope for scope in off if scope not in names]
-    lines = [f"{_RECORD}{'; '.join(told)}."] if told else []
-    if not told:
-        lines.append(_NO_SWITCH_OF.format(", ".join(unknown)) if unknown else _NO_SWITCH)
-    lines += [_FOLLOWERS] if known and not own else []
-    lines += [_LOGS] if "genai" in run.conventions else []
+    lines = [f"{_RECORD}{'; '.join(settings)}."] if settings else []
+    if not settings:
+        lines.append(_NO_SETTING_FOR.format(", ".join(unknown)) if unknown else _NO_SETTING)
+    lines += [_FRAMEWORK_SETTINGS] if known and not own else []
+    lines += [_IN_LOG_EVENTS] if "genai" in run.conventions else []
     return "\n".join(lines)
 
 
-def _switch_for_scope(scope: str) -> str | None:
-    """The switch of an instrumentation that writes in the words of a convention which many share."""
-    switches = (
+def _setting_for_scope(scope: str) -> str | None:
+    """The capture setting of an instrumentation that uses a shared convention."""
+    settings_by_scope = (
         item for convention in installed_conventions().members for item in convention.capture_settings_by_scope.items()
     )
-    return next((switch for begins, switch in switches if scope.startswith(begins)), None)
+    return next((setting for begins, setting in settings_by_scope if scope.startswith(begins)), None)
 
 
 def _shared_tool_names(calls: Iterable[ToolCall]) -> tuple[str, ...]:
-    """The names by which tools of several servers were called, and these servers: `add (orders, stock)`."""
+    """The tool names that several servers share, with the servers: `add (orders, stock)`."""
     servers: dict[str, dict[str, str]] = {}
     names: dict[str, str] = {}
     for call in calls:

@@ -1,6 +1,6 @@
-"""The spans of one trace as a tree, whatever order they came in and however damaged they are.
+"""Arranges the spans of one trace as a tree, in whatever order they arrive and if some are missing.
 
-Nothing here recurses: a chain of spans may be thousands deep, and parents may form a circle.
+No function recurses: a chain of spans may be thousands deep, and parents may form a cycle.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from goldspan.conventions.span_facts import (
 from goldspan.model import SpanRecord
 
 UNKNOWN_TIME = 1 << 64
-"""Stands for a time that is not known, and sorts last: OTLP's times are unsigned integers of 64 bits."""
+"""Represents an unknown time and sorts last: times in OTLP are unsigned 64-bit integers."""
 CLOCK_TOLERANCE_NS = 2_000_000
-"""Some SDKs take starts from a clock of milliseconds and ends from another one."""
+"""The tolerance for comparing times: some SDKs take starts from a millisecond clock and ends from another one."""
 
 
 def start_of(span: SpanRecord) -> int:
-    """When a span started; `NEVER` where that is not known."""
+    """Returns the start time of a span, or `UNKNOWN_TIME`."""
     return UNKNOWN_TIME if span.start_ns is None else span.start_ns
 
 
 def end_of(span: SpanRecord) -> int:
-    """When a span ended; `NEVER` where that is not known."""
+    """Returns the end time of a span, or `UNKNOWN_TIME`."""
     return UNKNOWN_TIME if span.end_ns is None else span.end_ns
 
 
 class SpanNode:
-    """A span in its place, with what the conventions read off it and what stands around it."""
+    """A span in its tree, with the facts that the conventions found and the spans that enclose it."""
 
     __slots__ = (
-        "_answered",
-        "_asked",
-        "_families",
         "_first",
-        "_hears_calls",
+        "_input_may_have_calls",
+        "_input_messages",
         "_last",
-        "_says_calls",
-        "_strangers",
+        "_output_may_have_calls",
+        "_output_messages",
+        "_unknown_families",
+        "_unknown_records",
         "agent",
         "children",
         "component",
@@ -68,115 +68,115 @@ class SpanNode:
         "unknown_spans",
     )
 
-    def __init__(self, span: SpanRecord, reading: SpanFacts, part: str | None = None) -> None:
-        """Make a node that stands alone; `plant` puts it into its tree."""
+    def __init__(self, span: SpanRecord, facts: SpanFacts, declared_component: str | None = None) -> None:
+        """Create a node without parent and children; `build_trees` links it."""
         self.span = span
-        self.facts = reading
-        self.role: Role | None = reading.role
-        """What the span is to a run."""
+        self.facts = facts
+        self.role: Role | None = facts.role
+        """The span's role in a run."""
         self.start = UNKNOWN_TIME if span.start_ns is None else span.start_ns
-        """Time of start, unknown times last."""
+        """The start time; an unknown time sorts last."""
         self.sort_key: tuple[int, int, str] = (
             self.start,
             UNKNOWN_TIME if span.end_ns is None else span.end_ns,
             span.span_id,
         )
-        """Sort key: time of start, then of the end: a clock of milliseconds may show the end of one span and the start
-        of the next as one time. The span id only makes it unambiguous.
+        """Sort key: start time, then end time, because a millisecond clock may show the end of one span and the start
+        of the next as the same time. The span id makes the order deterministic.
         """
         self.parent: SpanNode | None = None
         self.children: list[SpanNode] = []
-        self.agent: str | None = reading.agent or None
-        """The name of the agent at work around the span."""
+        self.agent: str | None = facts.agent or None
+        """The name of the agent that encloses the span."""
         self.enclosing_tool: SpanNode | None = None
-        """The tool span around this one, unless an agent stands between: then it is that agent's own work."""
-        self.component_name = (reading.name or span.name) if reading.role == "component" else part
-        """The name of the component that the span stands for, because it is marked as one or declared to be one."""
-        self.component: SpanNode | None = self if reading.role == "component" or part is not None else None
-        """The innermost component the span is part of, sub-agents not counted."""
+        """The tool span that encloses this one, if no agent is between them: otherwise it is that agent's work."""
+        self.component_name = (facts.name or span.name) if facts.role == "component" else declared_component
+        """The name of the component that the span stands for, by its mark or by declaration."""
+        self.component: SpanNode | None = self if facts.role == "component" or declared_component is not None else None
+        """The innermost component that contains the span, not counting sub-agents."""
         self.enclosing_model: SpanNode | None = None
-        """The model's span around this one, unless a tool or an agent stands between: then it is work of theirs."""
+        """The model span that encloses this one, if no tool and no agent is between them."""
         self.owner: SpanNode | None = None
         """The nearest agent, entry or tool above."""
         self.is_leaked = False
-        """Whether its parent is a span of the request before, which had ended."""
+        """Whether the parent is a span of the previous request, which had already ended."""
         self.runs_agent = False
-        """For a tool: whether an agent is at work right inside it."""
+        """For a tool: whether it directly contains an agent."""
         self.unknown_span_names: frozenset[str] = frozenset()
-        """For a root: the names of the spans of its trace that no convention knows."""
-        self._strangers: Collection[SpanRecord] = ()
-        self._families: tuple[str, ...] | None = None
+        """For a root: the names of the spans of its trace that no convention recognises."""
+        self._unknown_records: Collection[SpanRecord] = ()
+        self._unknown_families: tuple[str, ...] | None = None
         self.unknown_spans = 0
-        """How many spans without a node hang on this one: no convention knows them."""
+        """The number of unrecognised spans, which have no node, whose nearest node above is this one."""
         self._first = self._last = 0
-        self._asked: Messages | None = None
-        self._answered: Messages | None = None
-        self._hears_calls: bool | None = None
-        self._says_calls: bool | None = None
+        self._input_messages: Messages | None = None
+        self._output_messages: Messages | None = None
+        self._input_may_have_calls: bool | None = None
+        self._output_may_have_calls: bool | None = None
 
     @property
     def input_messages(self) -> Messages:
-        """What the model, or the agent, was asked: read once, since it may be long."""
-        if self._asked is None:
-            self._asked = first_messages(self.facts.input_messages)
-        return self._asked
+        """The input messages of the model or agent; decoded once, because they may be long."""
+        if self._input_messages is None:
+            self._input_messages = first_messages(self.facts.input_messages)
+        return self._input_messages
 
     @property
     def output_messages(self) -> Messages:
-        """What it answered."""
-        if self._answered is None:
-            self._answered = first_messages(self.facts.output_messages)
-        return self._answered
+        """The output messages of the model or agent; decoded once."""
+        if self._output_messages is None:
+            self._output_messages = first_messages(self.facts.output_messages)
+        return self._output_messages
 
     @property
     def has_messages(self) -> bool:
-        """Whether it may have been asked or may have answered something: told without reading, which costs."""
+        """Whether the span may have input or output messages; does not decode them."""
         return is_any_present(self.facts.input_messages) or is_any_present(self.facts.output_messages)
 
     @property
     def input_may_have_calls(self) -> bool:
-        """Whether there may be calls, or answers to calls, in what it was asked."""
-        if self._hears_calls is None:
-            self._hears_calls = not has_no_tool_calls(self.facts.input_messages)
-        return self._hears_calls and self._asked != ()
+        """Whether the input may contain tool calls or tool results."""
+        if self._input_may_have_calls is None:
+            self._input_may_have_calls = not has_no_tool_calls(self.facts.input_messages)
+        return self._input_may_have_calls and self._input_messages != ()
 
     @property
     def output_may_have_calls(self) -> bool:
-        """Whether there may be calls in what it answered."""
-        if self._says_calls is None:
-            self._says_calls = not has_no_tool_calls(self.facts.output_messages)
-        return self._says_calls and self._answered != ()
+        """Whether the output may contain tool calls."""
+        if self._output_may_have_calls is None:
+            self._output_may_have_calls = not has_no_tool_calls(self.facts.output_messages)
+        return self._output_may_have_calls and self._output_messages != ()
 
     @property
     def tree_index(self) -> int:
-        """Its place in its trace's trees, each span before those inside it and siblings by time of start."""
+        """The position in a pre-order walk of the trace's trees, siblings by start time."""
         return self._first
 
     @property
     def unknown_families(self) -> tuple[str, ...]:
-        """For a root: how the attributes begin of the spans of its trace that no convention knows."""
-        if self._families is None:
-            self._families = attribute_families(self._strangers)
-        return self._families
+        """For a root: the attribute prefixes of the spans of its trace that no convention recognises."""
+        if self._unknown_families is None:
+            self._unknown_families = attribute_families(self._unknown_records)
+        return self._unknown_families
 
     @property
     def is_orphan(self) -> bool:
-        """Whether the span names a parent that is not there."""
+        """Whether the span names a parent that is missing."""
         return self.parent is None and self.span.parent_id is not None and not self.is_leaked
 
     def contains(self, other: SpanNode) -> bool:
-        """Whether the other node is this one or below it. Nodes of another trace never are."""
+        """Returns whether another node is this one or below it. A node of another trace never is."""
         return self._first <= other._first <= self._last and self.span.trace_id == other.span.trace_id
 
     def ancestors(self) -> Iterator[SpanNode]:
-        """From the parent upwards."""
+        """Yields the nodes above, from the parent upwards."""
         node = self.parent
         while node is not None:
             yield node
             node = node.parent
 
     def walk(self) -> Iterator[SpanNode]:
-        """The node and all below it, each before its children, children by time of start."""
+        """Yields the node and all nodes below it in pre-order, children by start time."""
         pending = [self]
         while pending:
             node = pending.pop()
@@ -187,33 +187,35 @@ class SpanNode:
 def build_trees(
     spans: Collection[SpanRecord], *, conventions: ConventionSet, components: DeclaredComponents | None = None
 ) -> list[SpanNode]:
-    """The roots of the trees that the spans of one trace form, by time of start; none where no convention knows one.
+    """Builds the trees that the spans of one trace form, and returns their roots by start time.
 
-    A span that no convention knows, such as an application's own, is no node, unless it is a root, a `selected`
-    component or has lost attributes; those below it hang on what is above it. A span that came twice counts once (the
-    fuller one). A parent that never came makes its children roots. A circle of parents is cut at its earliest span.
-    Evaluations that were exported as spans are passed over.
+    A span that no convention recognises, such as an application span, becomes a node only if it is a root, is selected
+    by `components` or has lost attributes; otherwise its children are attached to the nearest node above it. Of
+    repeated spans the most complete one counts. The children of a missing parent are roots. A cycle of parents is
+    broken at its earliest span. Evaluations that were exported as spans are ignored.
+
+    Returns an empty list if no convention recognises a span.
     """
-    distinct = _deduplicate(spans)
+    spans_by_id = _deduplicate(spans)
     nodes: dict[str, SpanNode] = {}
     unknown: dict[str, SpanRecord] = {}
-    selecting = components or None
-    found = list(distinct.values())
-    for span, reading in zip(found, conventions.classify_trace(found), strict=True):
-        if reading is EVALUATION_FACTS:
+    selectors = components or None
+    distinct = list(spans_by_id.values())
+    for span, facts in zip(distinct, conventions.classify_trace(distinct), strict=True):
+        if facts is EVALUATION_FACTS:
             continue
         span_id = span.span_id
-        part = None if selecting is None else selecting.match(span)
-        if reading is UNKNOWN_FACTS and part is None and not span.dropped_attributes:
+        component = None if selectors is None else selectors.match(span)
+        if facts is UNKNOWN_FACTS and component is None and not span.dropped_attributes:
             unknown[span_id] = span
         else:
-            nodes[span_id] = SpanNode(span, reading, part)
+            nodes[span_id] = SpanNode(span, facts, component)
     if not nodes:
         return []
-    _link_parents(nodes, distinct)
+    _link_parents(nodes, spans_by_id)
     _count_unknown(nodes, unknown)
     ordered = sorted(nodes.values(), key=_sort_key)
-    # In a circle somebody starts before their parent, which happens otherwise, too, but rarely.
+    # A cycle always contains a span that starts before its parent. This is rare otherwise.
     if any(node.parent is not None and node.parent.start >= node.start for node in ordered):
         _break_cycles(ordered)
     for node in ordered:
@@ -224,14 +226,14 @@ def build_trees(
     names = frozenset([span.name for span in unknown.values()])
     for root in roots:
         root.unknown_span_names = names
-        root._strangers = unknown.values()
+        root._unknown_records = unknown.values()
     return roots
 
 
 def release_trees(roots: list[SpanNode]) -> None:
-    """Take trees apart that nobody needs any more.
+    """Breaks the reference cycles of trees that are no longer needed.
 
-    Parents and children hold each other, so that otherwise only the garbage collector could free them.
+    Parents and children reference each other; without this, only the garbage collector can free them.
     """
     pending = [*roots]
     while pending:
@@ -241,7 +243,7 @@ def release_trees(roots: list[SpanNode]) -> None:
 
 
 def _link_parents(nodes: dict[str, SpanNode], spans: Mapping[str, SpanRecord]) -> None:
-    """Give every node the nearest node above it; a plain span above which there is nothing becomes a node for that."""
+    """Sets the parent of every node to the nearest node above; an unrecognised root above a node becomes a node."""
     nearest: dict[str, SpanNode] = {}
     for node in tuple(nodes.values()):
         span_id = node.span.parent_id
@@ -253,9 +255,9 @@ def _link_parents(nodes: dict[str, SpanNode], spans: Mapping[str, SpanRecord]) -
         above = None
         while span_id is not None and above is None:
             above = nodes.get(span_id) or nearest.get(span_id)
-            if above is None and span_id in path:  # a circle that nobody else would cut
-                circle = list(path)[list(path).index(span_id) :]
-                span_id = min(circle, key=lambda member: (start_of(spans[member]), member))
+            if above is None and span_id in path:  # a cycle of unrecognised spans
+                cycle = list(path)[list(path).index(span_id) :]
+                span_id = min(cycle, key=lambda member: (start_of(spans[member]), member))
                 above = nodes[span_id] = SpanNode(spans[span_id], UNKNOWN_FACTS)
             elif above is None and span_id in spans:
                 path[span_id] = spans[span_id]
@@ -272,7 +274,7 @@ def _link_parents(nodes: dict[str, SpanNode], spans: Mapping[str, SpanRecord]) -
 
 
 def _count_unknown(nodes: Mapping[str, SpanNode], unknown: Mapping[str, SpanRecord]) -> None:
-    """Tell every node how many spans that are no nodes it is the nearest node above."""
+    """Counts, for every node, the unrecognised spans whose nearest node above it is."""
     nearest: dict[str, SpanNode | None] = {}
     for span_id, span in unknown.items():
         step = span.parent_id
@@ -282,7 +284,7 @@ def _count_unknown(nodes: Mapping[str, SpanNode], unknown: Mapping[str, SpanReco
         if above is None and step in unknown:
             path: list[str] = []
             while step is not None and step in unknown and step not in nodes and step not in nearest:
-                nearest[step] = None  # a circle ends here
+                nearest[step] = None  # a cycle ends here
                 path.append(step)
                 step = unknown[step].parent_id
             above = (nodes.get(step) or nearest.get(step)) if step is not None else None
@@ -292,10 +294,10 @@ def _count_unknown(nodes: Mapping[str, SpanNode], unknown: Mapping[str, SpanReco
 
 
 def _detach_leaked_requests(roots: list[SpanNode], ordered: list[SpanNode]) -> list[SpanNode]:
-    """The roots, and the requests that only seem to be inside an earlier one of the same name.
+    """Returns the roots, and the requests that are wrongly placed inside an earlier one of the same name.
 
-    Where a framework loses hold of its context, the next request hangs below the last span of the one before, which had
-    ended by then.
+    If a framework does not reset its context, the next request becomes a child of the last span of the previous
+    request, which has already ended.
     """
     names = [node.facts.name for node in ordered if node.role in REQUEST_ROLES]
     if len(set(names)) == len(names):
@@ -325,9 +327,9 @@ def _is_leaked_request(node: SpanNode, around: SpanNode) -> bool:
 
 
 def _annotate_nodes(roots: list[SpanNode]) -> None:
-    """Tell every node, from the top down, what stands around it; then, from the bottom up, where its subtree ends."""
-    everything = [node for root in roots for node in root.walk()]
-    for number, node in enumerate(everything):
+    """Sets what encloses every node, from the top down, then where its subtree ends, from the bottom up."""
+    all_nodes = [node for root in roots for node in root.walk()]
+    for number, node in enumerate(all_nodes):
         node._first = node._last = number
         above = node.parent
         if above is None:
@@ -336,7 +338,7 @@ def _annotate_nodes(roots: list[SpanNode]) -> None:
         node.agent = above.facts.name if role == "agent" and above.facts.name else above.agent or node.agent
         node.component = node.component or above.component
         node.owner = above if role == "tool" or role in REQUEST_ROLES else above.owner
-        # Some instrumentations run tools inside the span of the model that asked for them, and agents inside tools.
+        # Some instrumentations run tools inside the model span that requested them, and agents inside tools.
         if role == "model":
             node.enclosing_model = above
         elif role not in ("tool", "agent"):
@@ -347,7 +349,7 @@ def _annotate_nodes(roots: list[SpanNode]) -> None:
             node.enclosing_tool = above.enclosing_tool
         if node.role == "agent" and node.enclosing_tool is not None:
             node.enclosing_tool.runs_agent = True
-    for node in reversed(everything):
+    for node in reversed(all_nodes):
         above = node.parent
         if above is not None and above._last < node._last:
             above._last = node._last
@@ -369,14 +371,14 @@ def _deduplicate(spans: Collection[SpanRecord]) -> dict[str, SpanRecord]:
 
 
 def _completeness(span: SpanRecord) -> tuple[int, int, int, str]:
-    """Sort key by what two exports of one span can differ in; the last part only makes it unambiguous."""
+    """Sort key for two exports of one span; the last part makes the order deterministic."""
     attributes = sorted(span.attributes.items(), key=lambda item: item[0])
     rest = (attributes, span.events, span.status, span.status_message, span.parent_id, span.name, span.start_ns)
     return (span.end_ns or 0, len(span.attributes), len(span.events), repr(rest))
 
 
 def _break_cycles(ordered: list[SpanNode]) -> None:
-    """Detach, in every circle of parents, the span that started first."""
+    """Detach, in every cycle of parents, the span that started first."""
     rooted: set[SpanNode] = set()
     for node in ordered:
         path: list[SpanNode] = []
@@ -387,6 +389,6 @@ def _break_cycles(ordered: list[SpanNode]) -> None:
             on_path.add(step)
             step = step.parent
         if step is not None and step in on_path:
-            circle = path[path.index(step) :]
-            min(circle, key=lambda member: member.sort_key).parent = None
+            cycle = path[path.index(step) :]
+            min(cycle, key=lambda member: member.sort_key).parent = None
         rooted.update(path)

@@ -1,4 +1,21 @@
-"""Runs from what exporters, SDKs, Collectors, Tempo and Jaeger write, in files and folders."""
+"""Decodes trace files of OTLP exporters, SDKs, the Collector, Tempo and Jaeger, and loads their runs.
+
+Modules in reading order:
+
+``trace_files``: reads records from files, folders and standard input.
+``streams``: decompresses bytes and splits them into lines.
+``format_detection``: detects the format of a byte stream by its first bytes.
+``wire_format``: splits protobuf bytes into messages and fields without decoding them.
+``decode_results``: the results of decoders, and rules that all formats share.
+``otlp_protobuf``: decodes OTLP requests in protobuf.
+``protobuf_attributes``: decodes protobuf attributes lazily.
+``protobuf_signals``: decodes a protobuf message of an unknown signal.
+``json_documents``: finds JSON documents in text and decodes those of each format.
+``json_fields``: reads and checks the fields of JSON objects.
+``otlp_json``: decodes OTLP/JSON.
+``jaeger_json``: decodes the JSON of Jaeger.
+``sdk_json``: decodes the JSON of OpenTelemetry SDKs.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +38,27 @@ def load_runs(
     components: Sequence[ComponentSelector] = (),
     on_loss: OnLoss | None = None,
 ) -> Iterator[Run]:
-    """The runs in trace files, folders and standard input (`-`), in the order of their start.
+    """Loads the runs in trace files, folders and standard input.
 
-    Spans of one trace, and the log records that belong to it, may be spread over all of them. What a file is shows
-    in its contents: OTLP in protobuf and JSON, one request or many, what Tempo and Jaeger answer, and spans as SDKs
-    put themselves into JSON.
+    The spans of one trace, and its log records, may be spread over several files. The format is detected from the
+    contents: OTLP in protobuf or JSON (one request or many), API responses of Tempo and Jaeger, and the JSON of
+    OpenTelemetry SDKs.
 
-    `golden_id_attributes` are the span attributes that may name a run's golden; the default is the variable
-    `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`. `components` are spans that
-    count as components though nothing marks them, as `Goldens.components` has them from golden files. `on_loss` is
-    called for each place that cannot be read; without it, each file that has some gives one `GoldspanWarning`.
+    Args:
+        paths: Files, folders, or `-` for standard input.
+        unit: What a run is.
+        golden_id_attributes: The span attributes that may name a run's golden. Default: the variable
+            `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`.
+        components: Selects spans that count as components without a mark, for example `Goldens.components`.
+        on_loss: Called for each place that cannot be read. Without it, each file with such places causes one
+            `GoldspanWarning`.
 
-    Raises `TraceFileError` for what does not exist (at once) or holds no traces (when the first run is asked for), and
-    `ConfigurationError` where there is nothing to read or no such unit.
+    Returns:
+        An iterator over the runs, by start time.
+
+    Raises:
+        TraceFileError: A path does not exist (raised at once), or contains no traces (raised with the first run).
+        ConfigurationError: There is no path, or the unit is unknown.
     """
     if not paths:
         raise ConfigurationError("load_runs() needs at least one trace file, folder or '-' for standard input")

@@ -1,6 +1,6 @@
-"""Records from pieces of bytes. What they are is known from how they begin.
+"""Detects the format of a byte stream by its first bytes, and decodes its records.
 
-A format is a row of `_FORMATS`. It keeps what can be read and reports the rest.
+Each format is a row of `_STREAM_DECODERS`. A decoder keeps what it can read and reports the rest.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from goldspan.otlp.streams import LossReporter, decompress, iter_lines, peek
 
 _PEEK_BYTES = 4096
 _BINARY_BYTES = re.compile(rb"[\x01-\x08\x0e-\x1f]")
-"""Bytes that JSON has to escape, and of which every span in protobuf has some: the length of an id is one."""
+"""Bytes that JSON must escape, and that every protobuf span contains: the length of an id is one of them."""
 
 _StreamDecoder = Callable[[Iterator[bytes], LossReporter], Iterator[Sequence[TelemetryRecord]]]
 
 
 def decode_stream(pieces: Iterator[bytes], report: LossReporter) -> Iterator[Sequence[TelemetryRecord]]:
-    """The records, as many at a time as stand together; none at a time for what is readable and holds none.
+    """Yields the records in groups; an empty group for readable data without records.
 
-    Nothing at all is yielded where nothing can be read. What cannot is handed to `report`.
+    Yields nothing if nothing can be read. Unreadable places are passed to `report`.
     """
     start, pieces = peek(pieces, _PEEK_BYTES)
-    read_format = next(read_format for begins, read_format in _STREAM_DECODERS if begins(start))
-    return read_format(pieces, report)
+    decode = next(decode for matches, decode in _STREAM_DECODERS if matches(start))
+    return decode(pieces, report)
 
 
 def _is_text(start: bytes) -> bool:
@@ -39,7 +39,7 @@ def _is_text(start: bytes) -> bool:
 
 
 def _starts_with_bracket(start: bytes) -> bool:
-    """JSON with control characters in it. A request in protobuf begins with a line feed: its first tag."""
+    """Detects JSON with control characters. A protobuf request starts with a line feed: its first tag."""
     return start.removeprefix(BOM_UTF8).startswith((b"{", b"["))
 
 
@@ -58,8 +58,8 @@ def _read_json(pieces: Iterator[bytes], report: LossReporter) -> Iterator[Sequen
 
 
 def _read_protobuf(pieces: Iterator[bytes], report: LossReporter) -> Iterator[Sequence[TelemetryRecord]]:
-    """One request, or several written back to back: protobuf merges them."""
-    from goldspan.otlp import protobuf_signals  # loading protobuf takes as long as reading a small file
+    """Reads one request, or several back to back: protobuf merges them."""
+    from goldspan.otlp import protobuf_signals  # importing protobuf takes as long as reading a small file
 
     try:
         batch = protobuf_signals.decode_signals(b"".join(pieces), report)
@@ -72,7 +72,7 @@ def _read_protobuf(pieces: Iterator[bytes], report: LossReporter) -> Iterator[Se
 def _read_messages(
     read_length: wire_format.LengthReader, pieces: Iterator[bytes], report: LossReporter
 ) -> Iterator[Sequence[TelemetryRecord]]:
-    """Messages in a row, packed or not, protobuf or JSON."""
+    """Reads length-delimited messages, compressed or not, in protobuf or JSON."""
     for number, (message, missing) in enumerate(wire_format.split_messages(pieces, read_length), 1):
         where = f"message {number}"
         if missing:
@@ -92,7 +92,7 @@ def _report_at_place(place: str, report: LossReporter, _where: str, what: str) -
 
 
 def _ignore_loss(_where: str, _what: str) -> None:
-    """What else is wrong with a message that is known to be cut off tells nothing new."""
+    """Ignores further losses of a message that is already reported as truncated."""
 
 
 def _batch_records(batch: RecordBatch, where: str, report: LossReporter) -> Iterator[Sequence[TelemetryRecord]]:
@@ -112,4 +112,4 @@ _STREAM_DECODERS: tuple[tuple[Callable[[bytes], bool], _StreamDecoder], ...] = (
     (_starts_with_bracket, _read_json),
     (lambda start: True, _read_protobuf),
 )
-"""How the bytes begin, and what reads them. The first row that fits is taken."""
+"""The test of the first bytes and the decoder for each format. The first matching row applies."""

@@ -1,7 +1,7 @@
-"""Spans from Jaeger's trace JSON: what its query API answers and its page downloads.
+"""Decodes spans from Jaeger's trace JSON: responses of its query API and downloads of its UI.
 
-Jaeger keeps what OpenTelemetry has and it has not as tags; they are put back where they came from. It counts in
-microseconds, and lists and mappings are JSON text in it: they stay text.
+Jaeger stores OpenTelemetry fields that it does not have as tags; the decoder restores the fields. Times are in
+microseconds. Lists and mappings are JSON text in Jaeger and remain text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from goldspan.model import SpanEvent, SpanRecord, SpanStatus
-from goldspan.otlp.decode_results import DecodedSpans, DecodeError, parent_span_id, readable, validated_ids
+from goldspan.otlp.decode_results import DecodedSpans, DecodeError, parent_span_id, text_or_bytes, validated_ids
 from goldspan.otlp.json_fields import (
     INT64,
     UINT32,
@@ -25,17 +25,17 @@ from goldspan.otlp.json_fields import (
 )
 
 _RESPONSE_KEYS = frozenset({"total", "limit", "offset", "errors"})
-"""What stands beside the traces in an answer of the API."""
+"""The keys besides `data` in an API response."""
 _MISSING_SERVICE_NAME = "OTLPResourceNoServiceName"
-"""What the Collector writes where there is no service name: Jaeger needs one."""
+"""The name that the Collector writes if there is no service name, which Jaeger requires."""
 _KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _STATUSES: Mapping[str, SpanStatus] = {"OK": "ok", "ERROR": "error"}
 _IGNORED_TAGS = ("otel.scope.version", "otel.library.version", "w3c.tracestate", "internal.span.format")
-"""Tags that are no attributes in OpenTelemetry either, and that no record has a place for."""
+"""Tags that are not attributes in OpenTelemetry and have no field in a record."""
 
 
 def is_api_response(document: Mapping[str, Any]) -> bool:
-    """Whether it is what the query API answers: traces under `data`."""
+    """Returns whether a document is a response of the query API, with traces in `data`."""
     traces = document.get("data")
     if not isinstance(traces, list):
         return False
@@ -47,7 +47,7 @@ def is_api_response(document: Mapping[str, Any]) -> bool:
 
 
 def is_trace_document(document: Mapping[str, Any]) -> bool:
-    """Whether it is one trace, without anything around it."""
+    """Returns whether a document is a single trace."""
     spans = document.get("spans")
     return (
         isinstance(spans, list)
@@ -57,9 +57,9 @@ def is_trace_document(document: Mapping[str, Any]) -> bool:
 
 
 def decode_traces(document: dict[str, Any]) -> DecodedSpans:
-    """All spans of an answer or of one trace. A span with a wrong value in it is rejected alone.
+    """Decodes all spans of a response or of one trace. A span with an invalid value is rejected alone.
 
-    Raises `DecodeError` where the outline is not Jaeger's.
+    Raises `DecodeError` if the structure is not Jaeger's.
     """
     spans: list[SpanRecord] = []
     rejected, reason = 0, ""
@@ -95,7 +95,7 @@ def _decode_span(span: dict[str, Any], resources: Mapping[str, dict[str, Any]]) 
         attributes.pop(key, None)
     start = integer_field(span, "startTime", UINT64) * 1000 or None
     end = start + integer_field(span, "duration", INT64) * 1000 if start is not None else None
-    own = span.get("process")  # in some stores a span brings its process along
+    own = span.get("process")  # in some stores a span contains its process
     resource = (
         _resource_attributes(object_field(span, "process")) if own else resources.get(text_field(span, "processID"), {})
     )
@@ -118,7 +118,7 @@ def _decode_span(span: dict[str, Any], resources: Mapping[str, dict[str, Any]]) 
 
 
 def _pop_status(attributes: dict[str, Any]) -> SpanStatus:
-    """`error` comes first, and text in it is a message of the application's own, which stays an attribute."""
+    """`error` takes precedence; text in it is an application message and remains an attribute."""
     status = _STATUSES.get(_pop_text(attributes, "otel.status_code").upper(), "unset")
     if attributes.get("error") in (True, "true"):
         del attributes["error"]
@@ -127,11 +127,11 @@ def _pop_status(attributes: dict[str, Any]) -> SpanStatus:
 
 
 def _parent_id(span: dict[str, Any]) -> bytes:
-    """The span it is a child of; else the one it follows from; else what the first versions of Jaeger wrote."""
+    """The span in `CHILD_OF`, else in `FOLLOWS_FROM`, else in `parentSpanID` of early versions of Jaeger."""
     trace_id = _id_field(span, "traceID", 32)
-    within = [each for each in objects_field(span, "references") if _id_field(each, "traceID", 32) == trace_id]
+    references = [ref for ref in objects_field(span, "references") if _id_field(ref, "traceID", 32) == trace_id]
     for kind in ("CHILD_OF", "FOLLOWS_FROM"):
-        for reference in within:
+        for reference in references:
             if text_field(reference, "refType") == kind:
                 return _id_field(reference, "spanID", 16)
     return _id_field(span, "parentSpanID", 16)
@@ -145,13 +145,13 @@ def _decode_event(log: dict[str, Any]) -> SpanEvent:
 
 
 def _pop_text(tags: dict[str, Any], key: str) -> str:
-    """The text of a tag that has a place of its own, and is no attribute then."""
+    """Removes a tag that has a separate field, and returns its text."""
     value = tags.pop(key, None)
     return "" if value is None else str(value)
 
 
 def _id_field(parent: dict[str, Any], field: str, digits: int) -> bytes:
-    """An id; leading zeros may be missing."""
+    """Reads an id; leading zeros may be missing."""
     try:
         return bytes.fromhex(text_field(parent, field).zfill(digits))
     except ValueError as error:
@@ -163,10 +163,10 @@ def _tag_attributes(parent: dict[str, Any], field: str) -> dict[str, Any]:
 
 
 def _tag_value(tag: dict[str, Any]) -> Any:
-    """A tag's value. Numbers and truth values may be text: some stores keep all values so."""
-    given = tag.get("value")
-    read = _VALUE_DECODERS.get(text_field(tag, "type"))
-    return given if given is None or read is None else read(tag)
+    """A tag's value. Numbers and booleans may be text, because some stores convert all values."""
+    value = tag.get("value")
+    decode = _VALUE_DECODERS.get(text_field(tag, "type"))
+    return value if value is None or decode is None else decode(tag)
 
 
 def _boolean_value(tag: dict[str, Any]) -> bool:
@@ -178,5 +178,5 @@ _VALUE_DECODERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     "bool": _boolean_value,
     "int64": lambda tag: integer_field(tag, "value", INT64),
     "float64": lambda tag: number_field(tag, "value"),
-    "binary": lambda tag: readable(bytes_field(tag, "value")),
+    "binary": lambda tag: text_or_bytes(bytes_field(tag, "value")),
 }

@@ -1,8 +1,8 @@
-"""Find the JSON documents in lines of text, however they were written down.
+"""Finds JSON documents in lines of text, and decodes those of each known format.
 
-One a line as the Collector does it, one over many lines, several in an array, several back to back: all are read by
-one rule. What stands between documents (white space, commas, square brackets, a byte order mark) is passed over; a
-line that ends in the middle of a document is continued by the next, unless that is a whole one by itself.
+One document per line (as the Collector writes), over many lines, in an array, or back to back: one rule reads all.
+Separators between documents (white space, commas, square brackets, a byte order mark) are ignored. A line that ends
+inside a document continues on the next line, unless that line is a complete document.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from goldspan.otlp.json_fields import parse_json
 from goldspan.otlp.streams import LossReporter
 
 _SNAKE_CASE_KEYS = frozenset({"resource_spans", "resource_logs"})
-"""What OTLP/JSON does not know: protobuf messages dumped with the names of their `.proto` file."""
+"""Keys that are not OTLP/JSON: protobuf messages dumped with the names of their `.proto` file."""
 _METRIC_KEYS = frozenset({"resourceMetrics", "resource_metrics"})
 _REQUEST_KEYS = _SNAKE_CASE_KEYS | _METRIC_KEYS | {"resourceSpans", "resourceLogs"}
 _BATCH_KEYS = frozenset({"resource", "scopeSpans", "instrumentationLibrarySpans"})
 
 
 def decode_document(document: Any) -> RecordBatch | None:
-    """The records of a document; `None` where it is something else. Metrics are passed over.
+    """Decodes the records of a document; `None` if its format is unknown. Metrics are ignored.
 
-    Raises `DecodeError` for a document that begins like a known one and goes on differently.
+    Raises `DecodeError` for a document of a known format with an invalid structure.
     """
     if not isinstance(document, dict):
         return None
@@ -36,12 +36,12 @@ def decode_document(document: Any) -> RecordBatch | None:
 
 
 def is_complete_document(document: Any) -> bool:
-    """Whether it is known, and cannot be a part of another document."""
+    """Returns whether a document has a known format, and cannot be a part of another document."""
     return isinstance(document, dict) and any(fits(document) for fits, _ in _DOCUMENT_DECODERS)
 
 
 def _is_otlp(document: dict[str, Any]) -> bool:
-    """`{}` is a request, too: an exporter that had nothing to say."""
+    """`{}` is also a request, from an exporter without data."""
     return not document or not _REQUEST_KEYS.isdisjoint(document)
 
 
@@ -58,7 +58,7 @@ def _has_batches(document: dict[str, Any]) -> bool:
 
 
 def _read_otlp(document: dict[str, Any]) -> RecordBatch:
-    """Beside its own ids, those of plain proto3 JSON: in a file they can mean nothing else."""
+    """Accepts ids in hexadecimal and in base64, as in plain proto3 JSON: in a file they are unambiguous."""
     batches = []
     if "resourceSpans" in document:
         batches.append(_as_batch(otlp_json.decode_traces(document, read_id=otlp_json.hex_or_base64_id)))
@@ -95,9 +95,9 @@ _DOCUMENT_DECODERS: _DecoderTable = (
     (jaeger_json.is_api_response, _read_jaeger),
     (sdk_json.is_sdk_record, sdk_json.decode_record),
 )
-"""How to know a document, and what reads it. The first row that fits is taken."""
+"""The test for each format and its decoder. The first matching row applies."""
 _PART_DECODERS: _DecoderTable = ((jaeger_json.is_trace_document, _read_jaeger),)
-"""The same for documents that may also stand inside another."""
+"""The same for documents that may also be part of another document."""
 
 
 _SEPARATORS = re.compile(r"[\s,\[\]\ufeff]*")
@@ -109,42 +109,42 @@ class _BrokenJsonError(Exception):
     def __init__(self, what: str, *, start: int, at: int, unfinished: bool) -> None:
         super().__init__(what)
         self.start = start
-        """Where the broken document begins."""
+        """The position where the invalid document starts."""
         self.at = at
-        """Where it breaks."""
+        """The position of the error."""
         self.unfinished = unfinished
-        """Whether nothing is wrong but that the text ends too early."""
+        """Whether the only error is that the text ends too early."""
 
 
 def iter_documents(raw_lines: Iterable[bytes], report: LossReporter) -> Iterator[tuple[int, Any]]:
-    """Each JSON value with the number of the line where it begins. What cannot be read goes to `report`."""
-    unfinished: list[str] = []
-    began = 0
+    """Yields each JSON value with the line number where it starts. Unreadable text is passed to `report`."""
+    pending: list[str] = []
+    first_line = 0
     seen = False
     for number, raw in enumerate(raw_lines, 1):
         line = _decode_text(raw, number, report)
-        if unfinished:
+        if pending:
             if not _is_complete_line(line):
-                unfinished.append(line)
+                pending.append(line)
                 continue
-            yield from _iter_values_reporting("\n".join(unfinished), began, report)
-            unfinished.clear()
+            yield from _iter_values_reporting("\n".join(pending), first_line, report)
+            pending.clear()
         try:
             for _, value in _iter_values(line):
                 seen = True
                 yield number, value
         except _BrokenJsonError as broken:
             if broken.unfinished:
-                unfinished.append(line[broken.start :])
-                began = number
+                pending.append(line[broken.start :])
+                first_line = number
             else:
                 report(f"line {number}", str(broken))
-    if unfinished:
-        yield from _iter_values_reporting("\n".join(unfinished), began, report, only=not seen)
+    if pending:
+        yield from _iter_values_reporting("\n".join(pending), first_line, report, only=not seen)
 
 
 def _decode_text(raw: bytes, number: int, report: LossReporter) -> str:
-    if b"\0" in raw:  # what some file systems leave at the end of a file after a crash
+    if b"\0" in raw:  # some file systems write NUL bytes at the end of a file after a crash
         report(f"line {number}", "NUL bytes, as a crash leaves them")
         raw = raw.replace(b"\0", b"")
     try:
@@ -155,7 +155,7 @@ def _decode_text(raw: bytes, number: int, report: LossReporter) -> str:
 
 
 def _is_complete_line(line: str) -> bool:
-    """Whether the line is a whole document, so that it cannot belong to the document before it."""
+    """Whether the line is a complete document, so that it cannot continue the previous document."""
     if not line.startswith("{") or not line.rstrip().endswith("}"):
         return False
     try:
@@ -165,7 +165,7 @@ def _is_complete_line(line: str) -> bool:
 
 
 def _iter_values(text: str, start: int = 0) -> Iterator[tuple[int, Any]]:
-    """The JSON objects from `start` on, each with its position. Raises `_BrokenError`."""
+    """The JSON objects from `start` on, each with its position. Raises `_BrokenJsonError`."""
     while (start := _skip_separators(text, start)) < len(text):
         if text[start] != "{":
             raise _not_json("no object begins here", text, start, start)
@@ -180,7 +180,7 @@ def _iter_values(text: str, start: int = 0) -> Iterator[tuple[int, Any]]:
 def _broken_from(error: ValueError, text: str, start: int) -> _BrokenJsonError:
     if isinstance(error, json.JSONDecodeError):
         return _not_json(error.msg, text, start, error.pos)
-    # No fault of syntax: nested too deeply, or a number of too many digits.
+    # Not a syntax error: nested too deeply, or a number with too many digits.
     return _BrokenJsonError(f"not read: {error}", start=start, at=start, unfinished=False)
 
 
@@ -196,13 +196,13 @@ def _skip_separators(text: str, start: int) -> int:
 
 
 def _iter_values_reporting(
-    text: str, began: int, report: LossReporter, *, only: bool = False
+    text: str, first_line: int, report: LossReporter, *, only: bool = False
 ) -> Iterator[tuple[int, Any]]:
-    """The values of a text of many lines; after a broken one it goes on with the next line that begins with `{`.
+    """The values of a text of many lines; after an invalid one, reading continues at the next line with a `{`.
 
-    Where a document that was cut off is the `only` one of its file, its whole spans are read all the same.
+    If a truncated document is the `only` one of its file, its complete spans are still read.
     """
-    start, line, reported = 0, began, 0
+    start, line, reported = 0, first_line, 0
     while start >= 0:
         try:
             for at, value in _iter_values(text, start):
@@ -214,7 +214,7 @@ def _iter_values_reporting(
             place, what = line, "the JSON that begins here is cut off"
             if not broken.unfinished:
                 place, what = line + text.count("\n", start, broken.at), str(broken)
-            if place != reported:  # what follows on a broken line may break again
+            if place != reported:  # the rest of an invalid line may also be invalid
                 report(f"line {place}", what)
                 reported = place
             if only and broken.unfinished and (whole := _repair_truncated(text[start:])):
@@ -225,8 +225,8 @@ def _iter_values_reporting(
 
 
 def _repair_truncated(text: str) -> str | None:
-    """A document that was cut off, up to its last whole span or log record."""
-    opened: list[str] = []  # an opening bracket, with the key before it where it begins a list
+    """A truncated document, up to its last complete span or log record."""
+    opened: list[str] = []  # opening brackets; that of a list with the key before it
     whole, last = None, ""
     for found in _BRACKETS.finditer(text):
         token = found[0]

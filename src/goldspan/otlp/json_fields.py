@@ -1,4 +1,7 @@
-"""Parsed JSON, read field by field: `null` is "not set", and what has the wrong type is a `DecodeError`."""
+"""Reads and checks the fields of JSON objects.
+
+`null` means "not set"; a wrong type raises `DecodeError`.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ _LONE_SURROGATE = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[
 
 
 def parse_json(text: str, start: int = 0) -> tuple[Any, int]:
-    """The JSON value that begins at `start`, and where it ends. Raises `ValueError`, however deep it nests.
+    """Returns the JSON value that starts at `start`, and its end. Raises `ValueError`, also for deep nesting.
 
-    It is read as `repaired` leaves it, so that results can be sent on.
+    Lone surrogates are replaced, so that the value can be encoded as UTF-8.
     """
     try:
         value, end = _DECODER.raw_decode(text, start)
@@ -34,89 +37,89 @@ def parse_json(text: str, start: int = 0) -> tuple[Any, int]:
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """JSON without the halves of surrogate pairs that JSON can write and UTF-8 cannot: each becomes U+FFFD."""
+    """Replaces lone surrogates, which JSON can express and UTF-8 cannot, with U+FFFD."""
     if "\\ud" not in text and "\\uD" not in text:
         return text
     return _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
 
 
 def text_field(parent: dict[str, Any], field: str) -> str:
-    """Text; empty where there is none."""
-    given = parent.get(field)
-    if type(given) is str:
-        return given
-    if given is None:
+    """Reads text; empty if the field is missing."""
+    value = parent.get(field)
+    if type(value) is str:
+        return value
+    if value is None:
         return ""
     raise DecodeError(f"{field} is not text")
 
 
 def boolean_field(parent: dict[str, Any], field: str) -> bool:
-    """A truth value that is there."""
-    given = parent[field]
-    if not isinstance(given, bool):
+    """Reads a boolean; the field must exist."""
+    value = parent[field]
+    if not isinstance(value, bool):
         raise DecodeError(f"{field} is not true or false")
-    return given
+    return value
 
 
 def integer_field(parent: dict[str, Any], field: str, allowed: range) -> int:
-    """Exact, whether written as a number or as text; a float only where it is whole; 0 where there is none."""
-    given = parent.get(field)
-    if given is None:
+    """Reads an integer from a number, from text or from a whole float; 0 if the field is missing."""
+    value = parent.get(field)
+    if value is None:
         return 0
     try:
-        number = int(given) if isinstance(given, int | str) or given.is_integer() else None
+        number = int(value) if isinstance(value, int | str) or value.is_integer() else None
     except (ValueError, AttributeError):
         number = None
-    if number is None or isinstance(given, bool) or number not in allowed:
+    if number is None or isinstance(value, bool) or number not in allowed:
         raise DecodeError(f"{field} is not a whole number in its range")
     return number
 
 
 def number_field(parent: dict[str, Any], field: str) -> float:
-    """A number that is there; also `"NaN"`, `"Infinity"` and `"-Infinity"`, which JSON has no numbers for."""
-    given = parent[field]
-    if isinstance(given, int | float | str) and not isinstance(given, bool):
+    """Reads a number, also as text such as `"NaN"` and `"-Infinity"`; the field must exist."""
+    value = parent[field]
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
-            return float(given)
+            return float(value)
         except (ValueError, OverflowError):
             pass
     raise DecodeError(f"{field} is not a number")
 
 
 def enum_field(parent: dict[str, Any], field: str, names: Mapping[str, int]) -> int:
-    """OTLP wants the number; a plain protobuf dump writes the name. A name from the future counts as 0."""
-    given = parent.get(field)
-    if isinstance(given, str) and not given.isdecimal():
-        return names.get(given, 0)
+    """Reads an enum: OTLP requires the number, a protobuf dump writes the name. An unknown name counts as 0."""
+    value = parent.get(field)
+    if isinstance(value, str) and not value.isdecimal():
+        return names.get(value, 0)
     return integer_field(parent, field, INT32)
 
 
 def bytes_field(parent: dict[str, Any], field: str) -> bytes:
-    """Bytes written as base64 in either alphabet, with padding or without."""
-    given = text_field(parent, field).replace("-", "+").replace("_", "/").rstrip("=")
+    """Reads bytes in base64 of either alphabet, with or without padding."""
+    value = text_field(parent, field).replace("-", "+").replace("_", "/").rstrip("=")
     try:
-        return base64.b64decode(given + "=" * (-len(given) % 4), validate=True)
+        return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except ValueError as error:
         raise DecodeError(f"{field} is not base64") from error
 
 
 def object_field(parent: dict[str, Any], field: str) -> dict[str, Any]:
-    """An object; empty where there is none."""
-    given = parent.get(field)
-    if type(given) is dict:
-        return given
-    if given is None:
+    """Reads an object; empty if the field is missing."""
+    value = parent.get(field)
+    if type(value) is dict:
+        return value
+    if value is None:
         return {}
     raise DecodeError(f"{field} is not a JSON object")
 
 
 def objects_field(parent: dict[str, Any], field: str) -> list[dict[str, Any]]:
-    """The objects of a list, without any `null` between them; empty where there is no list."""
-    given = parent.get(field)
-    if given is None:
+    """Reads the objects of a list and skips `null`; empty if the field is missing."""
+    value = parent.get(field)
+    if value is None:
         return []
-    if type(given) is list:
-        objects = [item for item in given if type(item) is dict]
-        if len(objects) + given.count(None) == len(given):
+    if type(value) is list:
+        objects = [item for item in value if type(item) is dict]
+        if len(objects) + value.count(None) == len(value):
             return objects
     raise DecodeError(f"{field} is not a list of JSON objects")

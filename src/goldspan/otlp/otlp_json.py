@@ -1,7 +1,7 @@
-"""Spans and log records from OTLP/JSON: proto3 JSON, but with hexadecimal ids.
+"""Decodes spans and log records from OTLP/JSON: proto3 JSON with hexadecimal ids.
 
-Read as tolerantly as senders write: int64 as text or number, enums as numbers or names, `null` for "not set", unknown
-fields, and what OTLP called scopes before 2022.
+The decoder accepts the variants that senders write: int64 as text or number, enums as numbers or names, `null` for "not
+set", unknown fields, and the field names for scopes before 2022.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from goldspan.otlp.decode_results import (
     RecordBatch,
     event_name,
     parent_span_id,
-    readable,
+    text_or_bytes,
     validated_ids,
     validated_log_ids,
 )
@@ -36,10 +36,10 @@ from goldspan.otlp.json_fields import (
 )
 
 IdReader = Callable[[dict[str, Any], str], bytes]
-"""Reads a field that holds an id; empty where there is none. Raises `DecodeError`."""
+"""Reads an id field; returns no bytes if the field is missing. Raises `DecodeError`."""
 
 _MAX_DEPTH = 100
-"""How deep values may nest: protobuf's own limit for all messages."""
+"""The maximum nesting depth of values: protobuf's own limit for all messages."""
 _STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _SPAN_KINDS = {
     f"SPAN_KIND_{name}": kind
@@ -47,11 +47,11 @@ _SPAN_KINDS = {
 }
 _NO_ATTRIBUTES: Mapping[str, Any] = {}
 _BASE64_IDS = {24: "==", 12: "="}
-"""How long ids of 16 and of 8 bytes are in base64, and how they end. No id in hexadecimal digits looks like that."""
+"""The length and the padding of ids of 16 and 8 bytes in base64. No hexadecimal id has such a padding."""
 
 
 def hex_id(parent: dict[str, Any], field: str) -> bytes:
-    """An id as OTLP/JSON writes it."""
+    """Reads an id as OTLP/JSON writes it."""
     try:
         return bytes.fromhex(text_field(parent, field))
     except ValueError as error:
@@ -59,18 +59,18 @@ def hex_id(parent: dict[str, Any], field: str) -> bytes:
 
 
 def hex_or_base64_id(parent: dict[str, Any], field: str) -> bytes:
-    """An id as OTLP/JSON writes it, or as plain proto3 JSON does: Grafana Tempo and protobuf's own libraries."""
-    given = text_field(parent, field)
-    if given.endswith(_BASE64_IDS.get(len(given), "\0")):
+    """Reads an id as OTLP/JSON writes it, or as plain proto3 JSON does (Grafana Tempo, protobuf libraries)."""
+    text = text_field(parent, field)
+    if text.endswith(_BASE64_IDS.get(len(text), "\0")):
         return bytes_field(parent, field)
     return hex_id(parent, field)
 
 
 def decode_traces(document: Any, *, read_id: IdReader = hex_id, old_names: bool = True) -> DecodedSpans:
-    """All spans of one parsed request. Raises `DecodeError` where its outline is not that of OTLP.
+    """Decodes all spans of one parsed request. Raises `DecodeError` if its structure is not that of OTLP.
 
-    A span with a wrong value in it is rejected alone. Without `old_names`, what OTLP called scopes before 2022 is a
-    field that nobody knows, as names in snake_case always are.
+    A span with an invalid value is rejected without affecting others. Without `old_names`, the field names for scopes
+    before 2022 are ignored. Names in snake_case are always ignored.
     """
     spans: list[SpanRecord] = []
     rejected, reason = 0, ""
@@ -83,7 +83,7 @@ def decode_traces(document: Any, *, read_id: IdReader = hex_id, old_names: bool 
 
 
 def decode_logs(document: Any, *, read_id: IdReader = hex_id, old_names: bool = True) -> RecordBatch:
-    """All log records of one parsed request; else as `decode_traces`."""
+    """Decodes all log records of one parsed request, like `decode_traces`."""
     logs: list[LogRecord] = []
     rejected, reason = 0, ""
     for log, scope, resource in _iter_items(document, "Logs", "logRecords", old_names):
@@ -97,7 +97,7 @@ def decode_logs(document: Any, *, read_id: IdReader = hex_id, old_names: bool = 
 def _iter_items(
     document: Any, signal: str, items: str, old_names: bool
 ) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:
-    """Each span or log record with its scope's name and its resource."""
+    """Yields each span or log record with its scope name and its resource."""
     if not isinstance(document, dict):
         raise DecodeError("not a JSON object")
     for outer in objects_field(document, f"resource{signal}"):
@@ -112,7 +112,7 @@ def _iter_items(
 def decode_span(
     span: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NO_ATTRIBUTES, read_id: IdReader = hex_id
 ) -> SpanRecord:
-    """One span. Raises `DecodeError`."""
+    """Decodes one span. Raises `DecodeError`."""
     trace_id, span_id = validated_ids(read_id(span, "traceId"), read_id(span, "spanId"))
     status = object_field(span, "status")
     return SpanRecord(
@@ -142,7 +142,7 @@ def _decode_event(event: dict[str, Any]) -> SpanEvent:
 def decode_log(
     log: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NO_ATTRIBUTES, read_id: IdReader = hex_id
 ) -> LogRecord:
-    """One log record. Raises `DecodeError`."""
+    """Decodes one log record. Raises `DecodeError`."""
     trace_id, span_id = validated_log_ids(read_id(log, "traceId"), read_id(log, "spanId"))
     attributes = decode_attributes(log)
     return LogRecord(
@@ -158,7 +158,7 @@ def decode_log(
 
 
 def decode_attributes(parent: dict[str, Any], field: str = "attributes", depth: int = 0) -> dict[str, Any]:
-    """Plain values by key; of a key that occurs twice the last value counts. Raises `DecodeError`."""
+    """Decodes attributes; the last value of a repeated key counts. Raises `DecodeError`."""
     return {
         text_field(pair, "key"): _decode_value(object_field(pair, "value"), depth)
         for pair in objects_field(parent, field)
@@ -168,13 +168,13 @@ def decode_attributes(parent: dict[str, Any], field: str = "attributes", depth: 
 def _decode_value(value: dict[str, Any], depth: int) -> Any:
     """The plain value of an `AnyValue`."""
     text = value.get("stringValue")
-    if type(text) is str:  # nine of ten
+    if type(text) is str:  # nine of ten values
         return text
     if depth > _MAX_DEPTH:
         raise DecodeError("a value is nested too deeply")
-    for kind, given in value.items():
-        if given is not None and (plain := _VALUE_DECODERS.get(kind)) is not None:
-            return plain(value, kind, depth)
+    for kind, item in value.items():
+        if item is not None and (decode := _VALUE_DECODERS.get(kind)) is not None:
+            return decode(value, kind, depth)
     return None
 
 
@@ -193,5 +193,5 @@ _VALUE_DECODERS: Mapping[str, Callable[[dict[str, Any], str, int], Any]] = {
     "doubleValue": lambda value, kind, _depth: number_field(value, kind),
     "arrayValue": _decode_array,
     "kvlistValue": _decode_key_values,
-    "bytesValue": lambda value, kind, _depth: readable(bytes_field(value, kind)),
+    "bytesValue": lambda value, kind, _depth: text_or_bytes(bytes_field(value, kind)),
 }

@@ -1,4 +1,4 @@
-"""Log records from the bytes of an OTLP `ExportLogsServiceRequest`, the same on the wire as `LogsData`."""
+"""Decodes spans and log records from OTLP export requests in protobuf."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ from goldspan.otlp.protobuf_attributes import LazyAttributes, any_value_to_pytho
 
 
 def trace_message(name: str, *, raw_fields: Iterable[str] = ()) -> type[Any]:
-    """The class of a message of `trace.proto`, with attributes as maps and the fields called `unread` as bytes.
+    """Returns the class of a message of `trace.proto`, with attributes as maps and `raw_fields` as bytes.
 
-    A field that is left unread is a list, each part of it as it came: on the wire, even what can be there once may come
-    in parts, and joined together they are the whole.
+    A raw field is a list of bytes: on the wire, even a singular field may be split into parts, which are joined.
     """
-    pool = DescriptorPool()  # of its own: in the common one the messages are OTLP's
+    pool = DescriptorPool()  # a separate pool: the default pool contains the original messages
     for module in (common_pb2, resource_pb2, trace_pb2):
         file = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
         for message in file.message_type:
@@ -59,7 +58,7 @@ def _redeclare_message(message: DescriptorProto, full_name: str, raw_fields: fro
 
 
 def _attribute_map_entry() -> DescriptorProto:
-    """What the compiler makes of `map<string, bytes> attributes`."""
+    """The entry type that the compiler generates for `map<string, bytes> attributes`."""
     entry = DescriptorProto(name="AttributesEntry")
     entry.options.map_entry = True
     once = FieldDescriptorProto.LABEL_OPTIONAL
@@ -71,13 +70,13 @@ def _attribute_map_entry() -> DescriptorProto:
 _Request = trace_message("TracesData")
 _Span = trace_message("Span")
 _RawItemsRequest = trace_message("TracesData", raw_fields=["spans"])
-"""A request whose spans are bytes, so that each can be parsed by itself."""
+"""A request whose items are bytes, so that each can be parsed separately. The structure of logs is that of traces."""
 
 
 def decode_traces(data: bytes) -> DecodedSpans:
-    """All spans of one request. Raises `DecodeError` for bytes that are something else; no bytes are no spans.
+    """Decodes all spans of one request. Raises `DecodeError` for other bytes; empty data has no spans.
 
-    A span that is broken, or whose name or keys are not UTF-8, is rejected alone.
+    An invalid span, or one whose name or keys are not UTF-8, is rejected without affecting others.
     """
     try:
         return _decode_request(_Request.FromString(data), _span_record)
@@ -91,7 +90,7 @@ def decode_traces(data: bytes) -> DecodedSpans:
 
 
 class _TraceIdCache(dict[bytes, str]):
-    """Trace ids in hexadecimal digits. The spans of a trace share one text, which makes grouping them quick."""
+    """Trace ids in hexadecimal. The spans of a trace share one string, which makes grouping fast."""
 
     def __missing__(self, trace_id: bytes) -> str:
         checked = self[trace_id] = validated_trace_id(trace_id)
@@ -143,19 +142,19 @@ def _span_record(span: Any, trace_ids: _TraceIdCache, scope: str, resource: Mapp
 
 
 class _LazySpanRecord(SpanRecord):
-    """A span of which attributes, events and status are read off its message when they are first asked for.
+    """A span that decodes its attributes, events and status on first access.
 
-    The message is part of its request: while one span lives, the memory of all of them is taken. What `pickle` and
-    `copy.deepcopy` make of it is a plain record that holds nothing else.
+    Its message is part of the request: one span keeps the whole request in memory. `pickle` and `copy.deepcopy` produce
+    a plain record that does not.
     """
 
     __slots__ = ("_span",)
     _span: Any
 
     def __getattr__(self, name: str) -> Any:
-        """Fill the fields that are still empty: all at once, for whoever asks for one asks for others, too.
+        """Decode all lazy fields at once, because they are usually read together.
 
-        Two threads that do so at once fill in the same.
+        Concurrent calls set equal values.
         """
         if name not in _LAZY_FIELDS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -169,14 +168,14 @@ class _LazySpanRecord(SpanRecord):
         return object.__getattribute__(self, name)
 
     def attribute_names(self) -> frozenset[str]:
-        """The names of its attributes. None of its values is decoded to answer."""
+        """Returns the attribute names without decoding values."""
         try:
             return frozenset(self._span.attributes)
-        except AttributeError:  # `dataclasses.replace` made it, and all of its fields are filled
+        except AttributeError:  # created by `dataclasses.replace`: all fields are set
             return super().attribute_names()
 
     def decode_attributes(self, keys: Iterable[str]) -> Mapping[str, Any]:
-        """Attributes among which are these, all of which it has. No others are decoded."""
+        """Returns attributes that include the given keys, which must exist; decodes no others."""
         attributes = self.attributes
         return attributes.read(keys) if isinstance(attributes, LazyAttributes) else attributes
 
@@ -191,13 +190,10 @@ def _span_event(event: Any) -> SpanEvent:
     return SpanEvent(event.name, LazyAttributes(event.attributes), event.time_unix_nano or None)
 
 
-"""A request whose items are bytes, so that each can be parsed by itself. The outline of logs is that of traces."""
-
-
 def decode_logs(data: bytes) -> RecordBatch:
-    """All log records of one request. Raises `DecodeError` for bytes that are something else; no bytes are none.
+    """Decodes all log records of one request. Raises `DecodeError` for other bytes; empty data has no records.
 
-    A record that is broken, or has text in it that is not UTF-8, is rejected alone.
+    An invalid record, or one with text that is not UTF-8, is rejected without affecting others.
     """
     try:
         request = _RawItemsRequest.FromString(data)

@@ -1,4 +1,4 @@
-"""Attributes out of OTLP protobuf, and the plain values in them."""
+"""Decodes the attributes of OTLP protobuf messages, lazily or at once."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from goldspan.otlp.decode_results import readable
+from goldspan.otlp.decode_results import text_or_bytes
 from goldspan.otlp.wire_format import read_varint
 
 _STRING_VALUE = b"\x0a"
 """The tag of `string_value` in an `AnyValue`."""
 _TWO_BYTE_LENGTH = 0x80
-"""The length of a text from here on takes two bytes, and from 0x4000 on more."""
+"""From this length on, the length of a text takes two bytes (from 0x4000 on, more)."""
 
 
 class LazyAttributes(Mapping[str, Any]):
-    """Attributes as they came, each value decoded when it is first asked for.
+    """A mapping of attributes that decodes each value on first access.
 
-    Iterating gives the keys at once and in no particular order, which is what `keys.isdisjoint(attributes)` wants;
-    `keys()`, `items()`, `values()` and `dict()` are in the order of the keys. Of a key that occurs twice the last value
-    counts. A value that cannot be decoded is `None`, and text that is not UTF-8 has its offending bytes replaced.
+    Iteration yields the keys in no particular order, without sorting, as `keys.isdisjoint(attributes)` needs. `keys()`,
+    `items()`, `values()` and `dict()` are sorted by key. The last value of a repeated key counts. A value that cannot
+    be decoded is `None`; bytes that are not UTF-8 are replaced in text.
 
-    Reading is safe from many threads. While these attributes live, all of the request they came in does; what `dict`,
-    `copy.copy` and `pickle` make of them is a plain dictionary that holds nothing else.
+    Reading is thread-safe. The attributes keep the whole request in memory. `dict`, `copy.copy` and `pickle` produce a
+    plain dictionary that does not.
     """
 
     __slots__ = ("_names", "_raw", "_read")
@@ -37,12 +37,12 @@ class LazyAttributes(Mapping[str, Any]):
         self._names: frozenset[str] | None = None
 
     def __getitem__(self, key: str) -> Any:
-        if key in self._raw:  # asking it for what it does not have would put that in
+        if key in self._raw:  # access to a missing key would add it to the protobuf map
             return self.get(key)
         raise KeyError(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of that attribute, or the default where there is none."""
+        """Returns the value of an attribute, or the default if it is missing."""
         read = self._read
         if key in read:
             return read[key]
@@ -53,7 +53,7 @@ class LazyAttributes(Mapping[str, Any]):
         return value
 
     def read(self, keys: Iterable[str]) -> Mapping[str, Any]:
-        """Everything that was decoded so far, among it these keys, all of which are there: a quick way to ask often."""
+        """Decodes the given keys, which must exist, and returns all values decoded so far: a fast path."""
         read, raw = self._read, self._raw
         for key in keys:
             if key not in read:
@@ -62,7 +62,7 @@ class LazyAttributes(Mapping[str, Any]):
 
     @property
     def names(self) -> frozenset[str]:
-        """The keys, the same object as long as others have the same: quick to look something up by."""
+        """The keys as an interned set: equal sets are the same object, which makes lookups by it fast."""
         if self._names is None:
             self._names = _intern_names(frozenset(self._raw))
         return self._names
@@ -77,15 +77,15 @@ class LazyAttributes(Mapping[str, Any]):
         return len(self._raw)
 
     def keys(self) -> KeysView[str]:
-        """The keys, sorted."""
+        """Returns the keys, sorted."""
         return dict.fromkeys(sorted(self._raw)).keys()
 
     def items(self) -> ItemsView[str, Any]:
-        """Keys and values, in the order of the keys."""
+        """Returns the keys and values, sorted by key."""
         return self._decode_all().items()
 
     def values(self) -> ValuesView[Any]:
-        """The values, in the order of their keys."""
+        """Returns the values, sorted by key."""
         return self._decode_all().values()
 
     def __repr__(self) -> str:
@@ -104,8 +104,8 @@ def _intern_names(names: frozenset[str]) -> frozenset[str]:
 
 
 def decode_value(raw: bytes) -> Any:
-    """The plain value of the bytes of an `AnyValue`; `None` for one that is empty, broken or nested too deeply."""
-    # Nine of ten values are text, and making a message for one would cost more than a look at its length.
+    """Decodes the bytes of an `AnyValue`; `None` if it is empty, invalid or nested too deeply."""
+    # Nine of ten values are text, and parsing a message costs more than checking the length.
     if raw[:1] == _STRING_VALUE:
         size = len(raw) - 2
         if size > 0 and raw[1] == size < _TWO_BYTE_LENGTH:
@@ -120,25 +120,25 @@ def decode_value(raw: bytes) -> Any:
 
 
 def _decode_damaged_text(raw: bytes) -> str | None:
-    """Text that is not UTF-8, with U+FFFD for what cannot be read. Any other broken value is not known."""
+    """Text with U+FFFD for bytes that are not UTF-8; `None` for any other invalid value."""
     size, start = read_varint(raw, 1)
     is_text = raw[:1] == _STRING_VALUE and start + size == len(raw)
     return str(raw[start:], "utf-8", "replace") if is_text else None
 
 
 def any_value_to_python(value: AnyValue) -> Any:
-    """The plain value. Recursion is bounded: protobuf refuses messages nested more than 100 deep."""
+    """Returns the plain value. Recursion is bounded: protobuf rejects messages nested more than 100 levels deep."""
     kind = value.WhichOneof("value")
     if kind == "array_value":
         return [item.string_value or any_value_to_python(item) for item in value.array_value.values]
     if kind == "kvlist_value":
         return key_values_to_dict(value.kvlist_value.values)
     if kind == "bytes_value":
-        return readable(value.bytes_value)
+        return text_or_bytes(value.bytes_value)
     return getattr(value, kind) if kind is not None else None
 
 
 def key_values_to_dict(pairs: Iterable[KeyValue]) -> dict[str, Any]:
-    """Plain values by key; of a key that occurs twice the last value counts."""
-    # Nine of ten values are text that is not empty, and reading the text costs less than asking for the kind.
+    """Returns the plain values by key; the last value of a repeated key counts."""
+    # Nine of ten values are non-empty text, and reading the text costs less than reading the kind.
     return {pair.key: pair.value.string_value or any_value_to_python(pair.value) for pair in pairs}

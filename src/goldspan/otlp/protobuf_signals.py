@@ -1,9 +1,8 @@
-"""Records from a protobuf message of which nothing says which signal it holds.
+"""Decodes a protobuf message whose signal (traces, logs or metrics) is unknown.
 
-Requests of all signals have one outline: resources, in each of them scopes, in each of these items. Only the fields of
-the items differ, by number and by type. So a message is taken for the signal that knows most of its items' fields;
-where two know as many, for the one that understands most of what is in them; and where both do that, for the one that
-finds valid records.
+Requests of all signals have the same structure: resources contain scopes, and scopes contain items. Only the fields of
+the items differ, by number and type. The decoder chooses the signal that knows most of the items' fields; if several
+do, the one that knows most bytes; if several still do, the one with valid records.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _WIRE_TYPES = {
     FieldDescriptor.TYPE_BYTES: 2,
     FieldDescriptor.TYPE_MESSAGE: 2,
 }
-"""How the fields are written that are no varints (0)."""
+"""The wire types of the field types other than varint (0)."""
 
 
 def decode_signals(data: bytes, report: LossReporter) -> RecordBatch:
-    """The records of one request, or of several back to back, of any signals; of metrics none.
+    """Decodes the records of one request, or of several back to back, of any signal; metrics are ignored.
 
-    Of a message that was cut off, all whole records are kept; a part that cannot be read does not cost the others.
-    Raises `DecodeError` where nothing in it can be read. No bytes are no records.
+    All complete records of a truncated message are kept. An unreadable part does not affect the others. Raises
+    `DecodeError` if nothing can be read. Empty data has no records.
     """
     if not data:
         return RecordBatch([])
@@ -61,10 +60,10 @@ def decode_signals(data: bytes, report: LossReporter) -> RecordBatch:
 
 
 def _decode_if_only_traces(data: bytes) -> RecordBatch | None:
-    """The quick way for what is most frequent, and certain.
+    """The fast path for the most frequent signal.
 
-    A log record gives no valid span: its first field is a number, where a span has the trace's id. Nor does a metric
-    give one with a time: it has none.
+    A log record never decodes to a valid span: its first field is a number, and that of a span is the trace id. A
+    metric never decodes to a span with a time.
     """
     try:
         decoded = otlp_protobuf.decode_traces(data)
@@ -90,7 +89,7 @@ def _decode_most_likely(part: bytes) -> RecordBatch:
             readings.append((score, _count_known_bytes(part, request()), bool(batch.records), batch))
     if not readings:
         raise DecodeError(_UNKNOWN_FORMAT)
-    return max(readings, key=lambda reading: reading[:3])[3]  # of equal ones, the first
+    return max(readings, key=lambda reading: reading[:3])[3]  # of equal results, the first
 
 
 def _known_tags(item: type[Message]) -> frozenset[int]:
@@ -98,7 +97,7 @@ def _known_tags(item: type[Message]) -> frozenset[int]:
 
 
 def _count_known_bytes(part: bytes, request: Message) -> int:
-    """How many bytes belong to fields that the request and all messages in it know; -1 where they contradict them."""
+    """The number of bytes in fields that the request type knows; -1 if the bytes contradict the type."""
     try:
         request.ParseFromString(part)
     except ProtobufError:
@@ -117,4 +116,4 @@ _SIGNAL_DECODERS: tuple[tuple[type[Message], frozenset[int], Callable[[bytes], R
     (LogsData, _known_tags(LogRecord), otlp_protobuf.decode_logs),
     (MetricsData, _known_tags(Metric), lambda part: RecordBatch([])),
 )
-"""A signal's request, the fields of its items, and what reads it."""
+"""The request type, the tags of the items and the decoder of each signal."""

@@ -1,9 +1,9 @@
-"""Spans and log records as OpenTelemetry's SDKs put themselves into JSON, one a document.
+"""Decodes spans and log records in the JSON of OpenTelemetry SDKs, one per document.
 
-Python's console exporters write `to_json()` of each. JavaScript has no such method: files hold what its console
-exporter would print, the span object as it is, or fields that somebody picked from it, as GitHub Copilot does. All
-name the same things, in camelCase or snake_case and with an underscore where a field is private. Unlike in OTLP,
-attributes are plain JSON, and kinds count from 0. Python's does not write the instrumentation scope.
+The console exporters of Python write `to_json()`. JavaScript has no such method: files contain the output of its
+console exporter, the serialized span object, or selected fields of it, as GitHub Copilot writes. The field names are
+the same in camelCase or snake_case, with an underscore if a field is private. Unlike in OTLP, attributes are plain
+JSON, and kinds start at 0. Python does not write the instrumentation scope.
 """
 
 from __future__ import annotations
@@ -27,49 +27,49 @@ from goldspan.otlp.json_fields import INT32, UINT32, UINT64, integer_field, obje
 
 _SECOND_NS = 1_000_000_000
 _UNITS = ((10**11, _SECOND_NS), (10**14, 1_000_000), (10**17, 1_000))
-"""Below which size a number counts seconds, milliseconds, microseconds; from the last one on, nanoseconds.
+"""Upper limits of numbers in seconds, milliseconds and microseconds; greater numbers are nanoseconds.
 
-Each unit has one size from 1973 to 5138, so that a time of our days is never taken for another.
+The ranges of the units do not overlap for times from 1973 to 5138.
 """
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ISO_8601 = re.compile(r"([0-9-]{10})[T ]([0-9:]{8})(?:\.([0-9]{1,9})[0-9]*)?(Z|[+-][0-9]{2}:[0-9]{2})?")
 
 
 def time_field(parent: Mapping[str, Any], field: str) -> int | None:
-    """A time in nanoseconds since the Unix epoch; `None` where there is none, or zero. Raises `DecodeError`.
+    """Reads a time in nanoseconds since the Unix epoch; `None` if it is missing or zero. Raises `DecodeError`.
 
-    `[seconds, nanoseconds]`; a number in the unit that its size tells; or ISO 8601, which is UTC unless it says more.
+    Accepts `[seconds, nanoseconds]`, a number whose magnitude determines its unit, and ISO 8601 (default: UTC).
     """
-    given = parent.get(field)
-    if given is None:
+    value = parent.get(field)
+    if value is None:
         return None
-    time = _parse_text(given) if isinstance(given, str) else _parse_pair(given) if isinstance(given, list) else None
-    if time is None and _is_number(given):
-        time = _to_nanoseconds(given, _unit_of(given))
+    time = _parse_text(value) if isinstance(value, str) else _parse_pair(value) if isinstance(value, list) else None
+    if time is None and _is_number(value):
+        time = _to_nanoseconds(value, _unit_of(value))
     if time is None or time not in UINT64:
         raise DecodeError(f"{field} is neither [seconds, nanoseconds], nor a number, nor ISO 8601")
     return time or None
 
 
-def duration_field(parent: Mapping[str, Any], field: str, *, beside: Any) -> int | None:
-    """A duration in nanoseconds; `None` where it is not known. Raises `DecodeError`.
+def duration_field(parent: Mapping[str, Any], field: str, *, start_time: Any) -> int | None:
+    """Reads a duration in nanoseconds; `None` if it is unknown. Raises `DecodeError`.
 
-    A pair, or a number in the unit of the time that stands `beside` it, which must be a number then.
+    Accepts a pair, or a number in the unit of `start_time`, which must also be a number.
     """
-    given = parent.get(field)
-    if given is None:
+    value = parent.get(field)
+    if value is None:
         return None
-    duration = _parse_pair(given) if isinstance(given, list) else None
-    if duration is None and not _is_number(given):
+    duration = _parse_pair(value) if isinstance(value, list) else None
+    if duration is None and not _is_number(value):
         raise DecodeError(f"{field} is neither [seconds, nanoseconds] nor a number")
-    if duration is None and _is_number(beside):
-        duration = _to_nanoseconds(given, _unit_of(beside))
+    if duration is None and _is_number(start_time):
+        duration = _to_nanoseconds(value, _unit_of(start_time))
     return duration
 
 
-def _is_number(given: Any) -> bool:
-    """Whether it is a number that is no less than zero, finite and not absurdly large."""
-    return type(given) in (int, float) and 0 <= given < UINT64.stop
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number from 0 to the maximum of an unsigned 64-bit integer."""
+    return type(value) in (int, float) and 0 <= value < UINT64.stop
 
 
 def _unit_of(time: float) -> int:
@@ -77,27 +77,27 @@ def _unit_of(time: float) -> int:
 
 
 def _to_nanoseconds(amount: float, unit: int) -> int:
-    """Whole part and fraction on their own: a float has no room for today's nanoseconds."""
+    """Converts the whole part and the fraction separately: a float cannot represent current times in nanoseconds."""
     whole = int(amount)
     return whole * unit + round((amount - whole) * unit)
 
 
-def _parse_pair(given: list[Any]) -> int | None:
-    """Early SDKs in JavaScript computed the nanoseconds in floats, and left some that are not whole."""
-    if len(given) != 2 or not all(map(_is_number, given)):
+def _parse_pair(value: list[Any]) -> int | None:
+    """Parses a pair. Early JavaScript SDKs computed nanoseconds as floats, so they may have a fraction."""
+    if len(value) != 2 or not all(map(_is_number, value)):
         return None
-    seconds, nanoseconds = given
+    seconds, nanoseconds = value
     return _to_nanoseconds(seconds, _SECOND_NS) + _to_nanoseconds(nanoseconds, 1)
 
 
-def _parse_text(given: str) -> int | None:
-    """ISO 8601, or digits: what becomes of numbers that are too large for JavaScript."""
-    if len(given) <= len(str(UINT64.stop)) and given.isascii() and given.isdecimal():
-        return _to_nanoseconds(int(given), _unit_of(int(given)))
-    written = _ISO_8601.fullmatch(given)
-    if written is None:
+def _parse_text(value: str) -> int | None:
+    """Parses ISO 8601, or digits: JavaScript writes too large numbers as text."""
+    if len(value) <= len(str(UINT64.stop)) and value.isascii() and value.isdecimal():
+        return _to_nanoseconds(int(value), _unit_of(int(value)))
+    match = _ISO_8601.fullmatch(value)
+    if match is None:
         return None
-    day, time, fraction, zone = written.groups()
+    day, time, fraction, zone = match.groups()
     offset = "+00:00" if zone in (None, "Z") else zone
     try:
         passed = datetime.fromisoformat(f"{day}T{time}{offset}") - _EPOCH
@@ -107,23 +107,23 @@ def _parse_text(given: str) -> int | None:
 
 
 _MAX_DEPTH = 100
-"""How deep attributes may nest: as in OTLP."""
+"""The maximum nesting depth of attributes, as in OTLP."""
 _KINDS = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
 _STATUSES: Mapping[str, SpanStatus] = {"OK": "ok", "ERROR": "error"}
 _LOG_TIME_FIELDS = ("hrTime", "timestamp", "hrTimeObserved", "observedTimestamp")
-"""The time of the event, under each SDK's name for it, then the time at which it was observed."""
+"""The time of the event under the name of each SDK, then the time when it was observed."""
 _LOG_ONLY_FIELDS = frozenset({"body", "eventName", "severityNumber"})
 _METRIC_ONLY_FIELDS = frozenset({"dataPoints", "scopeMetrics"})
 
 
 def is_sdk_record(document: Mapping[str, Any]) -> bool:
-    """Whether it is a span, a log record or a metric."""
+    """Returns whether a document is a span, a log record or a metric."""
     fields = _normalize_names(document)
     return _is_span(fields) or _is_log(fields) or _is_metric(fields)
 
 
 def decode_record(document: Mapping[str, Any]) -> RecordBatch:
-    """The record that such a document is. One with a wrong value in it is rejected; metrics are passed over."""
+    """Decodes the record in a document. A record with an invalid value is rejected; metrics are ignored."""
     fields = _normalize_names(document)
     try:
         if _is_span(fields):
@@ -134,7 +134,7 @@ def decode_record(document: Mapping[str, Any]) -> RecordBatch:
 
 
 def _normalize_names(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields under one name each, the public one in camelCase; what is within them stays as it is."""
+    """Renames the fields to their public names in camelCase; nested values are unchanged."""
     fields = {}
     for name in sorted(document, key=_is_public):
         first, *rest = name.strip("_").split("_")
@@ -169,7 +169,7 @@ def _is_metric(fields: Mapping[str, Any]) -> bool:
 
 
 def _span_context(fields: dict[str, Any]) -> dict[str, Any]:
-    """Where a record's ids stand: in its own fields, else in one of them."""
+    """The object with a record's ids: the record itself, else its span context."""
     inner = fields.get("spanContext", fields.get("context"))
     return _normalize_names(inner) if "traceId" not in fields and isinstance(inner, dict) else fields
 
@@ -216,7 +216,7 @@ def _decode_log(fields: dict[str, Any]) -> LogRecord:
 
 
 def _id_field(parent: dict[str, Any], field: str) -> bytes:
-    """An id in hexadecimal digits, with `0x` before them or without."""
+    """Reads an id in hexadecimal, with or without `0x`."""
     try:
         return bytes.fromhex(text_field(parent, field).removeprefix("0x"))
     except ValueError as error:
@@ -229,11 +229,11 @@ def _parent_id(fields: dict[str, Any]) -> bytes:
 
 
 def _start_and_end(fields: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Start and end. What JavaScript's console exporter would print has a duration in place of the end."""
+    """Start and end. The output of JavaScript's console exporter has a duration instead of an end."""
     began = "startTime" if "startTime" in fields else "timestamp"
     start, end = time_field(fields, began), time_field(fields, "endTime")
     if start is not None and end is None:
-        duration = duration_field(fields, "duration", beside=fields[began])
+        duration = duration_field(fields, "duration", start_time=fields[began])
         end = start + duration if duration is not None else None
     return start, end
 
@@ -248,17 +248,17 @@ def _decode_status(fields: dict[str, Any]) -> tuple[SpanStatus, str]:
 
 
 def _decode_kind(fields: dict[str, Any]) -> int:
-    """OTLP's number. The SDKs have none for "unspecified", and begin with 0 for internal spans."""
-    given = fields.get("kind")
-    if isinstance(given, str):
-        return _KINDS.get(_enum_member(given), 0)
+    """The kind as in OTLP. The SDKs have no "unspecified" kind and start at 0 for internal spans."""
+    value = fields.get("kind")
+    if isinstance(value, str):
+        return _KINDS.get(_enum_member(value), 0)
     number = integer_field(fields, "kind", INT32) + 1
-    return number if given is not None and number in _KINDS.values() else 0
+    return number if value is not None and number in _KINDS.values() else 0
 
 
-def _enum_member(written: str) -> str:
-    """The member of an enum out of how Python writes it: `SpanKind.CLIENT`."""
-    return written.rpartition(".")[2].upper()
+def _enum_member(match: str) -> str:
+    """The member name in Python's notation of an enum, such as `SpanKind.CLIENT`."""
+    return match.rpartition(".")[2].upper()
 
 
 def _decode_event(event: dict[str, Any]) -> SpanEvent:
@@ -270,14 +270,14 @@ def _event_time_field(event: Mapping[str, Any]) -> str:
 
 
 def _scope_name(fields: dict[str, Any]) -> str:
-    """JavaScript's SDK called it a library until its version 2."""
+    """The scope name. The JavaScript SDK called the scope a library before version 2."""
     return text_field(
         object_field(fields, "instrumentationScope") or object_field(fields, "instrumentationLibrary"), "name"
     )
 
 
 def _resource_attributes(fields: dict[str, Any]) -> dict[str, Any]:
-    """Its attributes; version 2 of JavaScript's SDK keeps them as pairs, of which the first of a key counts."""
+    """The resource attributes; version 2 of the JavaScript SDK writes pairs, of which the first of a key counts."""
     resource = _normalize_names(object_field(fields, "resource"))
     pairs = resource.get("rawAttributes")
     if "attributes" in resource or pairs is None:

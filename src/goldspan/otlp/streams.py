@@ -1,4 +1,4 @@
-"""Bytes as they come out of a file: unpacked, in pieces, as lines, and never more of them in memory than needed."""
+"""Decompresses files and splits them into lines, with a small part of them in memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from io import BufferedReader
 from itertools import chain
 from typing import Any
 
-from goldspan.errors import MissingExtraError
+from goldspan._extras import require_extra
 
 LossReporter = Callable[[str, str], None]
-"""Called for each loss with where it is ("line 3", "end of file") and what was lost, in one phrase."""
+"""Called for each loss with its place ("line 3", "end of file") and a short description."""
 
 _CHUNK_BYTES = 64 * 1024
 _ZSTD_CHUNK_BYTES = 2 * 1024
-"""Bytes unpacked at once: zstd may make 32,768 times as many of them, so that the greatest piece stays at 64 MiB."""
+"""Bytes decompressed at once: zstd may expand them by a factor of 32,768, which limits a piece to 64 MiB."""
 
 
 def decompress(file: BufferedReader[Any], report: LossReporter) -> Iterator[bytes]:
-    """The contents in pieces, decompressed where the first bytes say so."""
+    """Yields the contents in pieces, decompressed if the first bytes show a known compression."""
     start = file.peek(16)
     for magic, unpack in _DECOMPRESSORS:
         if start.startswith(magic):
@@ -29,7 +29,7 @@ def decompress(file: BufferedReader[Any], report: LossReporter) -> Iterator[byte
 
 
 def peek(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """The first `size` bytes or a few more (fewer where there are no more), and the pieces with them."""
+    """Returns at least the first `size` bytes (fewer at the end of the data), and all pieces including them."""
     start = b""
     for piece in pieces:
         start += piece
@@ -39,8 +39,8 @@ def peek(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
 
 
 def iter_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines without their line feeds. The last one counts with or without a line feed at its end."""
-    parts: list[bytes] = []  # of a line that is longer than a piece
+    """Yields the lines without line feeds. The last line may end without a line feed."""
+    parts: list[bytes] = []  # the parts of a line that spans several pieces
     for piece in pieces:
         *ended, rest = piece.split(b"\n")
         for line in ended:
@@ -53,7 +53,7 @@ def iter_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _gunzip(file: BufferedReader, report: LossReporter) -> Iterator[bytes]:
-    """All members of a gzip file; of a damaged one, all that comes before the damage."""
+    """Decompresses all members of a gzip file; for a damaged file, everything before the damage."""
     with gzip.GzipFile(fileobj=file) as unzipped:
         try:
             yield from iter(lambda: unzipped.read1(_CHUNK_BYTES), b"")
@@ -64,11 +64,9 @@ def _gunzip(file: BufferedReader, report: LossReporter) -> Iterator[bytes]:
 
 
 def _unzstd(file: BufferedReader, report: LossReporter) -> Iterator[bytes]:
-    """All frames of a zstd file; of a damaged one, all that comes before the damage."""
-    try:
+    """Decompresses all frames of a zstd file; for a damaged file, everything before the damage."""
+    with require_extra("zstd"):
         import zstandard
-    except ImportError:
-        raise MissingExtraError("reading zstd files", "zstd") from None
     decompressor = zstandard.ZstdDecompressor()
     frame = None
     for piece in iter(lambda: file.read(_ZSTD_CHUNK_BYTES), b""):
@@ -90,4 +88,4 @@ _DECOMPRESSORS: tuple[tuple[bytes, _Decompressor], ...] = (
     (b"\x1f\x8b", _gunzip),
     (b"\x28\xb5\x2f\xfd", _unzstd),
 )
-"""The first bytes of a compressed file, and what unpacks it."""
+"""The first bytes of each compression format, and its decompressor."""

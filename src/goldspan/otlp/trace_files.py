@@ -1,7 +1,8 @@
-"""Spans and log records from trace files. What a file holds is known from its contents, never from its name.
+"""Reads spans and log records from files, folders and standard input in any known format.
 
-What can be read is kept and the rest is reported; a file of which nothing can be kept is no trace file, and that is an
-error.
+The format is detected by the contents.
+
+Unreadable places are reported, and the rest of a file is kept. A file without any readable record is an error.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 
 _UNCOMPRESSED_SUFFIXES = (".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".bin")
 _SUFFIXES = tuple(suffix + packed for suffix in _UNCOMPRESSED_SUFFIXES for packed in ("", ".gz", ".zst"))
-"""What a trace file is called inside a folder. A file that a person names may be called anything."""
+"""The suffixes of trace files in a folder. A file that is named explicitly may have any suffix."""
 _STDIN = "-"
 _MAX_LOSSES_BEFORE_DATA = 100
-"""So many unreadable places before the first readable one, and a file is taken for something else."""
+"""A file with this many unreadable places before the first readable one is not a trace file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One place of a trace file that could not be read. The rest of the file was."""
+    """One place of a trace file that could not be read."""
 
     path: str
     where: str
@@ -52,22 +53,27 @@ OnBytesRead = Callable[[int], object]
 def read_records(
     paths: Iterable[str | os.PathLike[str]], *, on_loss: OnLoss | None = None, on_read: OnBytesRead | None = None
 ) -> Iterator[TelemetryRecord]:
-    """The spans and log records of files, of folders and of standard input (`-`).
+    """Reads the spans and log records of files, folders and standard input.
 
-    Of a folder: every trace file below it, in the order of names. Records come in the order they stand in; one that
-    was exported twice comes twice. Metrics are passed over. Unreadable places are handed to `on_loss`; without it,
-    each file that has some gives one `GoldspanWarning`. `on_read` is told how many bytes were read since the last time:
-    of a packed file, those of the file; of standard input, what they unpack to.
+    Of a folder, every trace file below it is read, ordered by name. Records keep their order in the files; repeated
+    records are not removed. Metrics are ignored. An empty file and a file with only metrics are valid.
 
-    Raises `TraceFileError` for a path that does not exist (at once) and for a file of something else (when its turn
-    comes). A file that is empty or holds only metrics is fine.
+    Args:
+        paths: Files, folders, or `-` for standard input.
+        on_loss: Called for each place that cannot be read. Without it, each file with such places causes one
+            `GoldspanWarning`.
+        on_read: Called with the number of bytes read since the last call: of a compressed file, its own bytes; of
+            standard input, the decompressed bytes.
+
+    Raises:
+        TraceFileError: A path does not exist (raised at once), or a file is no trace file (raised when it is read).
     """
     sources = [(os.fspath(path), _files_below(os.fspath(path))) for path in paths]
     return _read_all(sources, on_loss, on_read)
 
 
 def total_bytes(paths: Iterable[str | os.PathLike[str]]) -> int | None:
-    """How many bytes `read_records` will read; `None` where a pipe or standard input is among them.
+    """Returns how many bytes `read_records` will read; `None` if the paths include a pipe or standard input.
 
     Raises `TraceFileError` for a path that does not exist.
     """
@@ -82,7 +88,7 @@ def total_bytes(paths: Iterable[str | os.PathLike[str]]) -> int | None:
 
 
 def _files_below(path: str) -> list[str] | None:
-    """The trace files of a folder; `None` for what is not a folder."""
+    """The trace files of a folder; `None` if the path is not a folder."""
     if path == _STDIN or os.path.isfile(path):
         return None
     if not os.path.exists(path):
@@ -111,17 +117,17 @@ def _read_all(
 def _read_folder(
     folder: str, files: list[str], on_loss: OnLoss | None, on_read: OnBytesRead | None
 ) -> Iterator[TelemetryRecord]:
-    """Nobody named these files, so one that holds something else is only a loss. If all do, it is a mistake."""
+    """Reads the trace files of a folder. Another file is only a loss; if there is no trace file, it is an error."""
     first: TraceFileError | None = None
-    strangers = 0
+    other_files = 0
     for file in files:
         try:
             yield from _read_with_warning(file, on_loss, on_read)
         except TraceFileError as error:
-            first, strangers = first or error, strangers + 1
+            first, other_files = first or error, other_files + 1
             loss = Loss(file, "whole file", "holds no traces")
             _warn([loss]) if on_loss is None else on_loss(loss)
-    if first is not None and strangers == len(files):
+    if first is not None and other_files == len(files):
         raise TraceFileError(f"{folder}: no file in this folder holds traces; the first: {first}") from first
 
 
@@ -141,7 +147,7 @@ def _warn(losses: list[Loss]) -> None:
 
 
 def _read_file(path: str, on_loss: OnLoss, on_read: OnBytesRead | None) -> Iterator[TelemetryRecord]:
-    """Losses are held back until something was read: before that, they may be the reasons for an error."""
+    """Reads one file. Losses before the first readable record are held back: they may become an error."""
     name = "standard input" if path == _STDIN else path
     held: list[Loss] = []
     readable = False
@@ -184,7 +190,7 @@ def _read_chunks(path: str, report: LossReporter, on_read: OnBytesRead | None) -
 
 
 class _CountingFile(FileIO):
-    """A file that tells how much of it is read."""
+    """A file that reports how many bytes are read."""
 
     def __init__(self, path: str, on_read: OnBytesRead) -> None:
         super().__init__(path)

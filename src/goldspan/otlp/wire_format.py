@@ -1,18 +1,18 @@
-"""Messages written one after another, each preceded by its length, as the Collector's file exporter writes protobuf."""
+"""Splits protobuf bytes into messages and fields, without decoding them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
 REQUEST_TAG = 0x0A
-"""The tag of what every OTLP request consists of: the telemetry of one resource."""
+"""The tag of the only field of an OTLP request: the telemetry of one resource."""
 _ITEM_PATH = (REQUEST_TAG, 0x12, 0x12)
-"""The tags that lead to the items of every signal: a resource's telemetry in a request, a scope's in that, the item."""
+"""The tags on the path to the items of every signal: resource, scope, item."""
 _MAX_VARINT_BYTES = 10
 
 
 def read_varint(data: bytes | bytearray, start: int) -> tuple[int, int]:
-    """The number that begins at `start`, and where it ends: beyond `data` where it was cut off or is none."""
+    """Returns the varint at `start` and its end; the end is beyond `data` if the varint is truncated or invalid."""
     value = 0
     for at in range(start, min(start + _MAX_VARINT_BYTES, len(data))):
         value |= (data[at] & 0x7F) << 7 * (at - start)
@@ -22,19 +22,19 @@ def read_varint(data: bytes | bytearray, start: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """A number as protobuf writes it."""
-    written = bytearray()
+    """Encodes a number as a protobuf varint."""
+    encoded = bytearray()
     while value > 0x7F:
-        written.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    written.append(value)
-    return bytes(written)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def looks_like_request(data: bytes | bytearray, start: int, length: int) -> bool:
-    """Whether the `length` bytes from `start` on begin as an OTLP request does, two levels deep."""
+    """Returns whether `length` bytes from `start` on look like an OTLP request, two levels deep."""
     at, end = start, start + length
-    for allowed in ((REQUEST_TAG,), (REQUEST_TAG, 0x12, 0x1A)):  # then its resource, its scopes or its schema's URL
+    for allowed in ((REQUEST_TAG,), (REQUEST_TAG, 0x12, 0x1A)):  # then the resource, the scopes or the schema URL
         if at >= len(data) or data[at] not in allowed:
             return False
         size, at = read_varint(data, at + 1)
@@ -47,14 +47,14 @@ def looks_like_request(data: bytes | bytearray, start: int, length: int) -> bool
 
 
 def iter_resources(data: bytes) -> Iterator[bytes]:
-    """The parts of a request, each of them a request by itself."""
+    """Yields one request for each resource of a request."""
     for tag, start, _, end in _iter_fields(data):
         if tag == REQUEST_TAG:
             yield data[start:end]
 
 
 def iter_items(data: bytes, path: tuple[int, ...] = _ITEM_PATH) -> Iterator[bytes]:
-    """The bytes of each span, log record or metric of a request."""
+    """Yields the bytes of each span, log record or metric of a request."""
     if not path:
         yield data
         return
@@ -64,12 +64,12 @@ def iter_items(data: bytes, path: tuple[int, ...] = _ITEM_PATH) -> Iterator[byte
 
 
 def iter_tags(data: bytes) -> Iterator[int]:
-    """Number and type of each field of a message."""
+    """Yields the tag (number and type) of each field of a message."""
     return (tag for tag, *_ in _iter_fields(data))
 
 
 def complete_prefix(data: bytes, path: tuple[int, ...] = _ITEM_PATH) -> bytes:
-    """A request up to where it was cut off: up to its last whole span or log record."""
+    """Returns a truncated request up to its last complete span or log record."""
     kept = 0
     for tag, start, content, end in _iter_fields(data):
         if end <= len(data):
@@ -95,7 +95,7 @@ def _iter_fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
                 length, content = read_varint(data, content)
             case 5:
                 length = 4
-            case _:  # what OTLP never had
+            case _:  # not used in OTLP
                 length = len(data)
         end = content + length
         yield tag, start, content, end
@@ -103,22 +103,22 @@ def _iter_fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 LengthReader = Callable[[bytes | bytearray, int], tuple[int, int]]
-"""Reads the length that is written at a place: the length, and where the message begins (beyond the data: cut off)."""
+"""Reads the length at a position; returns it and the start of the message (beyond the data if truncated)."""
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAX_EMPTY_PREFIX = 4096
-"""So many bytes of empty messages are passed over when a file is looked at."""
+"""The maximum number of bytes of empty messages that detection skips."""
 _MIN_TEXT_BYTE = 0x09
-"""No text begins with a smaller byte. Messages whose length begins with a greater one would have 150 MiB and more."""
+"""No text starts with a smaller byte. A length that starts with a greater byte would be 150 MiB or more."""
 
 
 def read_big_endian(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """Four bytes, as the Collector writes it."""
+    """Reads a length of four bytes, as the Collector writes it."""
     return int.from_bytes(data[at : at + 4], "big"), at + 4
 
 
 def starts_with_big_endian_length(start: bytes) -> bool:
-    """Whether a file begins with a length in four bytes. The Collector packs each message; it may be JSON then."""
+    """Returns whether a file starts with a length of four bytes. The message may be compressed or JSON."""
     length, at = _first_length(start, read_big_endian)
     return start[:1] < bytes([_MIN_TEXT_BYTE]) and (
         looks_like_request(start, at, length) or start.startswith((_ZSTD_MAGIC, b'{"'), at)
@@ -126,17 +126,17 @@ def starts_with_big_endian_length(start: bytes) -> bool:
 
 
 def starts_with_varint_length(start: bytes) -> bool:
-    """Whether a file begins with a length as protobuf itself writes it.
+    """Returns whether a file starts with a varint length.
 
-    A plain request never looks like that. It begins with its tag, 10; where that is a length, its own length must be
-    the tag of the message, 10 again, and the next byte both the tag of a resource (10, 18, 26) and at most 8.
+    A plain request never matches. It starts with its tag, 10. Read as a length, the next byte, its length, would have
+    to be the tag of a message, also 10, and the byte after it both a tag in a resource (10, 18, 26) and at most 8.
     """
     length, at = _first_length(start, read_varint)
     return looks_like_request(start, at, length)
 
 
 def split_messages(pieces: Iterable[bytes], read_length: LengthReader) -> Iterator[tuple[bytes, int]]:
-    """Each message and how many bytes of it are missing: of the last one, where it was cut off."""
+    """Yields each message and the number of its missing bytes, which only the last message can have."""
     held = bytearray()
     wanted = 1
     for piece in pieces:
@@ -155,7 +155,7 @@ def split_messages(pieces: Iterable[bytes], read_length: LengthReader) -> Iterat
 
 
 def _first_length(start: bytes, read_length: LengthReader) -> tuple[int, int]:
-    """The length of the first message that is not empty."""
+    """The length and the start of the first message that is not empty."""
     length, at = 0, 0
     while not length and at < min(len(start), _MAX_EMPTY_PREFIX):
         length, at = read_length(start, at)

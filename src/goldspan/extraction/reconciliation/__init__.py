@@ -1,8 +1,8 @@
 """Reconciles the evidence in the spans of one request, and assembles the run.
 
-`call_registry`: registers the calls of a run, and finds them by id, name and arguments.
-`call_reconciliation`: merges executed calls, requested calls and results into the tool calls of a run.
-`run_checks`: checks whether calls would be visible in a run, and whether a run contradicts itself or others.
-`run_assembly`: builds a run from its spans and the annotations that the program put on them.
-`run_merging`: merges duplicate runs, and the runs of one conversation.
+``call_registry``: registers the calls of a run, and finds them by id, name and arguments.
+``call_reconciliation``: merges executed calls, requested calls and results into the tool calls of a run.
+``run_checks``: checks whether calls would be visible in a run, and whether a run contradicts itself or others.
+``run_assembly``: builds a run from its spans and the annotations that the program put on them.
+``run_merging``: merges duplicate runs, and the runs of one conversation.
 """

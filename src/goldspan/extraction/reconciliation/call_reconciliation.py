@@ -1,7 +1,7 @@
-"""Executions and the model's messages laid together, so that every call is counted once.
+"""Merges executed calls, requested calls and results into the tool calls of a run, each counted once.
 
-A call that a model asked for is found among the executed ones by its id, else by name and arguments. What only a
-message shows is kept as requested; its result stands in the next question to the model.
+A requested call is matched to an execution by its id, else by name and arguments. A call without an execution is kept
+as requested; its result is in the next input of the model.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from goldspan.model import ToolCall, ToolDefinition
 
 _NO_CONTRADICTIONS = Contradictions()
 _History: TypeAlias = tuple[SpanNode, Sequence[Message]]
-"""What was said so far, and the span that tells it."""
+"""A message history, and the span that contains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReconciledCalls:
-    """The calls of a run in order, the dialogues they came from, and how many witnesses were one too many."""
+    """The calls of a run in order, the model turns, and the number of merged duplicate observations."""
 
     calls: tuple[ToolCall, ...] = ()
     turns: tuple[ModelTurn, ...] = field(default=(), repr=False)
@@ -48,39 +48,39 @@ class ReconciledCalls:
 def reconcile(
     nodes: list[SpanNode], offered: Iterable[ToolDefinition] = (), *, other_call_ids: Container[str] = ()
 ) -> ReconciledCalls:
-    """Join all witnesses among the spans of one run into its tool calls, in the order in which they started.
+    """Merges all evidence in the spans of one run into its tool calls, by start time.
 
-    `offered` are the tools that the model could choose from, `elsewhere` the ids of calls that other runs made.
+    `offered` are the tools offered to the model, `other_call_ids` the ids of calls that other runs call_by_node.
     """
     turns = find_model_turns(nodes)
     last = last_turns(turns)
-    ledger = CallRegistry(executed_calls(nodes), nodes, other_call_ids=other_call_ids)
-    ledger.add_turns(turns)
+    registry = CallRegistry(executed_calls(nodes), nodes, other_call_ids=other_call_ids)
+    registry.add_turns(turns)
     histories = list(_histories(nodes, last))
-    for node, said in histories:
-        ledger.add_history(calls_since_user(said), node)
-    _assign_results(ledger.calls, turns, last)
-    _assign_kept_results(ledger.calls, histories)
-    _mark_agents_by_text(ledger.calls, turns)
-    _mark_agents_by_calls(ledger.calls)
-    _mark_handoffs(ledger.calls, nodes)
-    _apply_offered_kinds(ledger.calls, offered)
+    for node, history in histories:
+        registry.add_history(calls_since_user(history), node)
+    _assign_results(registry.calls, turns, last)
+    _assign_kept_results(registry.calls, histories)
+    _mark_agents_by_text(registry.calls, turns)
+    _mark_agents_by_calls(registry.calls)
+    _mark_handoffs(registry.calls, nodes)
+    _apply_offered_kinds(registry.calls, offered)
     return ReconciledCalls(
-        build_tool_calls(ledger.calls, offered),
+        build_tool_calls(registry.calls, offered),
         tuple(turns),
-        merged_count=sum([call.merged_count for call in ledger.calls]),
-        contradictions=find_contradictions(ledger.calls, last, other_call_ids),
+        merged_count=sum([call.merged_count for call in registry.calls]),
+        contradictions=find_contradictions(registry.calls, last, other_call_ids),
     )
 
 
 class OwnCallIds:
-    """The ids of the calls that some spans made or asked for themselves, and do not only repeat.
+    """The ids of the calls that some spans executed or requested themselves, and do not only repeat.
 
-    They are gathered when they are first asked for: mostly nobody does.
+    The ids are collected on first use, because they are rarely needed.
     """
 
     def __init__(self, nodes: Iterable[SpanNode]) -> None:
-        """Remember where to look."""
+        """Store the nodes for the first use."""
         self._nodes = nodes
         self._ids: frozenset[str] | None = None
 
@@ -101,7 +101,7 @@ def _own_call_ids(nodes: Iterable[SpanNode]) -> Iterator[str]:
 
 
 def _histories(nodes: list[SpanNode], last: Iterable[ModelTurn]) -> Iterator[_History]:
-    """What was said so far: to each agent's model the last time, and what agents and applications keep of it."""
+    """The message histories: the last input of each agent's model, and those of agent and entry spans."""
     for turn in last:
         if turn.node.input_may_have_calls:
             yield turn.node, turn.input_messages
@@ -111,69 +111,69 @@ def _histories(nodes: list[SpanNode], last: Iterable[ModelTurn]) -> Iterator[_Hi
 
 
 def _assign_results(calls: list[ObservedCall], turns: list[ModelTurn], last: Iterable[ModelTurn]) -> None:
-    """Give every call the result, or the error, that was handed back to the model under its id."""
+    """Sets the result or the error of every call from the tool result with its id in the model's input."""
     known = [call for call in calls if call.call_id]
     if not known or not turns:
         return
-    # A request ends when its answer is handed back for the first time; otherwise the last turn repeats all answers.
-    answers = _results_by_id(turns if any(call.node is None for call in known) else last)
-    if any(call.result is None and call.call_id not in answers for call in known):
-        answers = _results_by_id(turns) | answers
-    if not answers:
+    # The end of a requested call is the first turn with its result; otherwise the last turn repeats all results.
+    results = _results_by_id(turns if any(call.node is None for call in known) else last)
+    if any(call.result is None and call.call_id not in results for call in known):
+        results = _results_by_id(turns) | results
+    if not results:
         return
-    given: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     for call in sorted(known, key=lambda call: call.sort_key):
-        told = answers.get(call.call_id or "")
-        if not told:
+        candidates = results.get(call.call_id or "")
+        if not candidates:
             continue
-        # Under an id that is used again, the second answer is the second call's.
-        answer, dialogue = told[min(given[call.call_id or ""], len(told) - 1)]
-        given[call.call_id or ""] += 1
+        # If an id is used again, the second result belongs to the second call.
+        result, turn = candidates[min(used[call.call_id or ""], len(candidates) - 1)]
+        used[call.call_id or ""] += 1
         if call.node is None:
-            call.end_ns = dialogue.node.span.start_ns
-        if call.result is None and answer.result is not None:
-            call.result = RawValue(answer.result)
-        if not call.error and answer.is_error:
-            call.error = values.message_text(answer.result) or "error"
+            call.end_ns = turn.node.span.start_ns
+        if call.result is None and result.result is not None:
+            call.result = RawValue(result.result)
+        if not call.error and result.is_error:
+            call.error = values.message_text(result.result) or "error"
 
 
 def _assign_kept_results(calls: list[ObservedCall], histories: Iterable[_History]) -> None:
-    """Give calls that no model was told an answer to the one that an agent or an application keeps under their id."""
+    """Sets the result of calls without a result in any model input from the history of an agent or entry."""
     open_calls = [call for call in calls if call.call_id and call.result is None and call.error is None]
-    kept: dict[str, list[ToolResult]] = {}
-    for _, said in histories if open_calls else ():
-        told: dict[str, list[ToolResult]] = {}
-        for message in said:
-            for answer in message.tool_results:
-                if answer.call_id and answer.result is not None:
-                    told.setdefault(answer.call_id, []).append(answer)
-        for call_id, answers in told.items():
-            kept.setdefault(call_id, answers)
-    for call in open_calls if kept else ():
-        # Under an id that is used again, nothing tells which answer is whose.
-        answers = kept.get(call.call_id or "", [])
-        if len({repr(answer) for answer in answers}) == 1:
-            call.result = RawValue(answers[0].result)
-            call.error = (values.message_text(answers[0].result) or "error") if answers[0].is_error else None
+    results_by_id: dict[str, list[ToolResult]] = {}
+    for _, history in histories if open_calls else ():
+        in_history: dict[str, list[ToolResult]] = {}
+        for message in history:
+            for result in message.tool_results:
+                if result.call_id and result.result is not None:
+                    in_history.setdefault(result.call_id, []).append(result)
+        for call_id, results in in_history.items():
+            results_by_id.setdefault(call_id, results)
+    for call in open_calls if results_by_id else ():
+        # If an id is used again, the results cannot be attributed.
+        results = results_by_id.get(call.call_id or "", [])
+        if len({repr(result) for result in results}) == 1:
+            call.result = RawValue(results[0].result)
+            call.error = (values.message_text(results[0].result) or "error") if results[0].is_error else None
 
 
 def _results_by_id(turns: Iterable[ModelTurn]) -> dict[str, list[tuple[ToolResult, ModelTurn]]]:
-    """The answers under each id, in order, each with the turn that was told it first."""
-    answers: dict[str, list[tuple[ToolResult, ModelTurn]]] = {}
-    for dialogue in turns:
+    """The results for each call id, in order, each with the first turn that received it."""
+    results: dict[str, list[tuple[ToolResult, ModelTurn]]] = {}
+    for turn in turns:
         count: Counter[str] = Counter()
-        for message in dialogue.input_messages if dialogue.node.input_may_have_calls else ():
-            for answer in message.tool_results:
-                if answer.call_id:
-                    known = answers.setdefault(answer.call_id, [])
-                    if count[answer.call_id] == len(known):
-                        known.append((answer, dialogue))
-                    count[answer.call_id] += 1
-    return answers
+        for message in turn.input_messages if turn.node.input_may_have_calls else ():
+            for result in message.tool_results:
+                if result.call_id:
+                    known = results.setdefault(result.call_id, [])
+                    if count[result.call_id] == len(known):
+                        known.append((result, turn))
+                    count[result.call_id] += 1
+    return results
 
 
 def _apply_offered_kinds(calls: list[ObservedCall], offered: Iterable[ToolDefinition]) -> None:
-    """Tell what a call that only a message shows is by what was said of its tool when it was offered."""
+    """Sets the kind of requested calls from the definitions of the offered tools."""
     known = {fold_name(tool.name): tool for tool in offered if tool.kind != "tool" or tool.deferred}
     for call in calls if known else ():
         tool = known.get(fold_name(call.name))
@@ -186,20 +186,20 @@ def _apply_offered_kinds(calls: list[ObservedCall], offered: Iterable[ToolDefini
 
 
 def _mark_agents_by_calls(calls: list[ObservedCall]) -> None:
-    """A tool inside whose span a model asked for another tool, which was executed there, is an agent."""
-    made: dict[SpanNode, ObservedCall] = {}
+    """Marks a tool as an agent if a model inside its span requested another tool that was executed there."""
+    call_by_node: dict[SpanNode, ObservedCall] = {}
     for call in calls:
         tool = call.requesting_turn.node.enclosing_tool if call.requesting_turn is not None else None
         if tool is None or call.node is None or not tool.contains(call.node):
             continue
-        made = made or {each.node: each for each in calls if each.node is not None}
-        outer = made.get(tool) or enclosing_call(tool, made)
+        call_by_node = call_by_node or {other.node: other for other in calls if other.node is not None}
+        outer = call_by_node.get(tool) or enclosing_call(tool, call_by_node)
         if outer is not None and outer is not call and outer.kind == "tool":
             outer.kind = "agent"
 
 
 def _mark_handoffs(calls: list[ObservedCall], nodes: Iterable[SpanNode]) -> None:
-    """A call named like a hand-off that goes to an agent of the run, by its name or by what it was given, is one."""
+    """Marks a call with the name of a hand-off as one if its name or an argument names an agent of the run."""
     agents: set[str] | None = None
     for call in calls:
         target = handoff_target(call.name) if call.kind == "tool" else None
@@ -213,9 +213,9 @@ def _mark_handoffs(calls: list[ObservedCall], nodes: Iterable[SpanNode]) -> None
 
 
 def _mark_agents_by_text(calls: list[ObservedCall], turns: list[ModelTurn]) -> None:
-    """A call one of whose arguments opens a dialogue of its own was an agent, used as a tool.
+    """Marks a call as an agent if one of its arguments is the first user message of later model turns.
 
-    A tool with a span of its own may well ask a model for words; only a model that asks for tools makes it an agent.
+    An executed tool may call a model just for text. It is an agent only if that model requests tools.
     """
     requested = [call for call in calls if call.request_order is not None]
     if not requested or len(turns) < 2:
@@ -224,22 +224,25 @@ def _mark_agents_by_text(calls: list[ObservedCall], turns: list[ModelTurn]) -> N
     working = {turn.node.owner for turn in turns if unmarked or turn.node.output_may_have_calls}
     if len(working) < 2 and not unmarked:
         return
-    openings: dict[str, list[ModelTurn]] = {}
-    for dialogue in turns:
-        if dialogue.first_user_text:
-            openings.setdefault(dialogue.first_user_text, []).append(dialogue)
-    working_on = {words for words, begun in openings.items() if any(True for turn in begun for _ in turn.calls)}
-    made_in: dict[ModelTurn | None, list[ObservedCall]] = {}
+    turns_by_text: dict[str, list[ModelTurn]] = {}
+    for turn in turns:
+        if turn.first_user_text:
+            turns_by_text.setdefault(turn.first_user_text, []).append(turn)
+    texts_with_calls = {
+        text for text, group in turns_by_text.items() if any(True for turn in group for _ in turn.calls)
+    }
+    calls_by_turn: dict[ModelTurn | None, list[ObservedCall]] = {}
     for call in requested:
-        made_in.setdefault(call.requesting_turn, []).append(call)
+        calls_by_turn.setdefault(call.requesting_turn, []).append(call)
     named: set[str] = set()
     for call in requested:
-        for words in argument_texts(call.arguments.value) if call.arguments is not None else ():
-            begun = openings.get(words, ())
-            works = call.node is None or words in working_on
-            if begun and works and call.request_order is not None and begun[0].node.start >= call.request_order.time_ns:
+        for text in argument_texts(call.arguments.value) if call.arguments is not None else ():
+            started = turns_by_text.get(text, ())
+            is_agent = call.node is None or text in texts_with_calls
+            order = call.request_order
+            if started and is_agent and order is not None and started[0].node.start >= order.time_ns:
                 call.kind = "agent"
-                if words not in named:
-                    named.add(words)
-                    for inner in (inner for turn in begun for inner in made_in.get(turn, ())):
+                if text not in named:
+                    named.add(text)
+                    for inner in (inner for turn in started for inner in calls_by_turn.get(turn, ())):
                         inner.agent = inner.agent or call.name

@@ -1,4 +1,4 @@
-"""The calls of a run while its witnesses come in: executions first, then what models asked for, then histories."""
+"""Registers the calls of a run: executions first, then model requests, then histories."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from goldspan.extraction.observed_calls import ObservedCall, RequestOrder, argum
 from goldspan.extraction.span_tree import CLOCK_TOLERANCE_NS, UNKNOWN_TIME, SpanNode
 
 _FULL_NAME, _NAME_SUFFIX, _HANDOFF_TARGET = "whole", "end", "to"
-"""What of a name a key holds: all of it, what stands behind a separator, the agent that a hand-off goes to."""
+"""What a key holds: the full name, the part after a separator, or the target agent of a hand-off."""
 _ANY_ARGUMENTS = "any"
-"""Instead of a fingerprint, which is never a bare text that a call has for arguments."""
+"""Replaces a fingerprint: no fingerprint is equal to it."""
 _UNKNOWN_AGENT = "unknown"
-"""What OpenLLMetry calls the agent that a hand-off goes to, where it cannot tell."""
+"""The name that OpenLLMetry writes for an unknown target agent of a hand-off."""
 
 
 def is_same_tool(call: ObservedCall, request: RequestedCall) -> bool:
-    """Whether a request names the tool of a call, or the agent that a hand-off goes to."""
+    """Returns whether a request names the tool of a call, or the target agent of a hand-off."""
     if call.name == request.name:
         return True
     names = set(_name_keys(call))
@@ -30,7 +30,7 @@ def is_same_tool(call: ObservedCall, request: RequestedCall) -> bool:
 
 
 class UnmatchedCalls:
-    """Executions for which no request is known yet, by time of start."""
+    """Executions without a known request, by start time."""
 
     def __init__(self, executions: Iterable[ObservedCall]) -> None:
         self._queues: dict[Hashable, _CallQueue] = {}
@@ -43,18 +43,20 @@ class UnmatchedCalls:
     def find(
         self,
         request: RequestedCall,
-        asked: RawValue | None,
+        arguments: RawValue | None,
         *,
         since: int | None,
         same_arguments: bool,
         exact_name: bool,
     ) -> ObservedCall | None:
-        """The first one of a request's name that is not excluded by its id and did not start before the model did.
+        """Returns the first execution with a request's name and a compatible id that started after `since`.
 
-        With `alike`, only one whose arguments are the same, or not known; with `exactly`, only one of that very name.
+        With `same_arguments`, the arguments must be equal or unknown; with `exact_name`, the full name must be equal.
         """
         forms = (
-            [(argument_fingerprint(asked),), (None,)] if same_arguments and asked is not None else [(_ANY_ARGUMENTS,)]
+            [(argument_fingerprint(arguments),), (None,)]
+            if same_arguments and arguments is not None
+            else [(_ANY_ARGUMENTS,)]
         )
         with_ids = (False,) if request.call_id else (False, True)
         for names in _candidate_name_keys(request.name)[: 1 if exact_name else None]:
@@ -68,12 +70,12 @@ class UnmatchedCalls:
 
 @dataclass(slots=True)
 class _CallQueue:
-    """Calls by time of start. Those that were asked for meanwhile are stepped over, and only once."""
+    """Calls by start time. Calls that have been matched to a request are skipped, and only once."""
 
     calls: list[ObservedCall] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     following: list[int] = field(default_factory=list)
-    """For each call its own place, or a later one before which all are gone."""
+    """For each call its own position, or a later one before which all calls are matched."""
 
     def add(self, call: ObservedCall) -> None:
         self.following.append(len(self.calls))
@@ -92,43 +94,46 @@ class _CallQueue:
 
 
 class CallIndex:
-    """All calls of a run, as a history would know them."""
+    """All calls of a run by the names and arguments that a history may contain."""
 
     def __init__(self, calls: Iterable[ObservedCall]) -> None:
-        self._shelves: dict[Hashable, list[ObservedCall]] = {}
+        self._index_by_key: dict[Hashable, list[ObservedCall]] = {}
         self._keys: dict[ObservedCall, set[Hashable]] = {}
         for call in calls:
             self.add(call)
 
     def add(self, call: ObservedCall) -> None:
-        """Put a call where it can be found, again when more is known of it."""
+        """Index a call; called again when more facts about the call are known."""
         keys = set(_index_keys(call))
         for key in keys - self._keys.get(call, set()):
-            self._shelves.setdefault(key, []).append(call)
+            self._index_by_key.setdefault(key, []).append(call)
         self._keys[call] = keys
 
-    def find_equal(self, request: RequestedCall, asked: RawValue | None, history: HistoryCursor) -> ObservedCall | None:
-        """A call of a request's name that the history has not named yet and that has the same arguments."""
-        if asked is None:
+    def find_equal(
+        self, request: RequestedCall, arguments: RawValue | None, history: HistoryCursor
+    ) -> ObservedCall | None:
+        """Returns a call with a request's name and arguments that the history has not matched yet."""
+        if arguments is None:
             return None
-        look = argument_fingerprint(asked)
+        fingerprint = argument_fingerprint(arguments)
         return self._first(
-            ([(name, (look,)) for name in group] for group in _candidate_name_keys(request.name)), history
+            ([(name, (fingerprint,)) for name in group] for group in _candidate_name_keys(request.name)), history
         )
 
     def find_similar(
-        self, request: RequestedCall, asked: RawValue | None, history: HistoryCursor
+        self, request: RequestedCall, arguments: RawValue | None, history: HistoryCursor
     ) -> ObservedCall | None:
-        """A call that the history has not named yet and that may be a request's where none is equal: one of its name
-        that has no arguments, else one that was found under the name of its span only, else one of its name that
-        nobody is known to have asked for.
+        """Returns a call that may be a request's, and that the history has not matched yet, if none is equal.
+
+        A call with the name and without arguments takes precedence, then a call that is known by its span name only,
+        then a call with the name and without a known request.
         """
         names = _candidate_name_keys(request.name)
         groups: list[list[Hashable]] = [
-            [(name, (_ANY_ARGUMENTS if asked is None else None,)) for name in group] for group in names
+            [(name, (_ANY_ARGUMENTS if arguments is None else None,)) for name in group] for group in names
         ]
-        if asked is not None:
-            groups.append([(None, (argument_fingerprint(asked),))])
+        if arguments is not None:
+            groups.append([(None, (argument_fingerprint(arguments),))])
         groups += [[(name, None) for name in group] for group in names]
         return self._first(groups, history)
 
@@ -141,27 +146,27 @@ class CallIndex:
         return None
 
     def _next(self, key: Hashable, history: HistoryCursor) -> ObservedCall | None:
-        shelf = self._shelves.get(key, [])
+        calls = self._index_by_key.get(key, [])
         at = history.positions.get(key, 0)
-        while at < len(shelf):
-            if key not in self._keys[shelf[at]]:
-                del shelf[at]  # more is known of it by now, and it stands elsewhere
-            elif shelf[at] in history.matched:
+        while at < len(calls):
+            if key not in self._keys[calls[at]]:
+                del calls[at]  # more facts are known, and the call is indexed under another key
+            elif calls[at] in history.matched:
                 at += 1
             else:
                 break
         history.positions[key] = at
-        return shelf[at] if at < len(shelf) else None
+        return calls[at] if at < len(calls) else None
 
 
 @dataclass(slots=True)
 class HistoryCursor:
-    """How far one history has been laid beside what is known."""
+    """The progress of matching one history with the known calls."""
 
     matched: set[ObservedCall] = field(default_factory=set)
-    """The calls that it has named."""
+    """The calls that the history has matched."""
     positions: dict[Hashable, int] = field(default_factory=dict)
-    """For each shelf, how many of its calls it has named."""
+    """For each key, how many of its calls the history has matched."""
 
 
 def _name_keys(call: ObservedCall) -> Iterator[Hashable]:
@@ -173,64 +178,63 @@ def _name_keys(call: ObservedCall) -> Iterator[Hashable]:
 
 
 def _candidate_name_keys(name: str) -> list[list[Hashable]]:
-    """Under which names a tool may be found that a model called like this, the surest first."""
+    """The name keys under which a requested tool may be indexed, the most certain first."""
     whole, *ends = name_suffixes(name)
     target = handoff_target(name)
-    passed_on: list[Hashable] = (
+    handoff_keys: list[Hashable] = (
         [] if target is None else [(_HANDOFF_TARGET, fold_name(target)), (_HANDOFF_TARGET, _UNKNOWN_AGENT)]
     )
-    return [[(_FULL_NAME, whole)], [(_NAME_SUFFIX, whole), *((_FULL_NAME, end) for end in ends), *passed_on]]
+    return [[(_FULL_NAME, whole)], [(_NAME_SUFFIX, whole), *((_FULL_NAME, end) for end in ends), *handoff_keys]]
 
 
 def _index_keys(call: ObservedCall) -> Iterator[Hashable]:
-    look = argument_fingerprint(call.arguments)
+    fingerprint = argument_fingerprint(call.arguments)
     for name in _name_keys(call):
         yield name, (_ANY_ARGUMENTS,)
-        yield name, (look,)
+        yield name, (fingerprint,)
         if call.node is not None and call.request_order is None and not call.call_id:
             yield name, None
     if call.is_unnamed and call.arguments is not None:
-        yield None, (look,)
+        yield None, (fingerprint,)
 
 
 _MAX_CANDIDATES = 50
-"""Calls under one id that are looked at: some models number their calls anew in every turn."""
+"""How many calls with one id are checked: some models restart their call ids in every turn."""
 
 
 class CallRegistry:
-    """The calls of a run: first those with a span, then those that only a message shows."""
+    """The calls of a run: first the executed ones, then those that are only in messages."""
 
     def __init__(
         self, calls: list[ObservedCall], nodes: Iterable[SpanNode], *, other_call_ids: Container[str] = ()
     ) -> None:
-        """Begin with the calls that were executed among some spans.
+        """Start with the executed calls.
 
-        `elsewhere` are the ids of calls that other requests are known to have made: what a history says of those is no
-        news here.
+        `other_call_ids` are the ids of calls that other requests made: they are ignored in histories.
         """
         self.calls = calls
-        self._elsewhere = other_call_ids
+        self._other_call_ids = other_call_ids
         self._agents = {fold_name(node.facts.name) for node in nodes if node.role == "agent" and node.facts.name}
         self._turns: list[ModelTurn] = []
-        self._begun: list[int] | None = None
-        self._answered: dict[str, int] | None = None
-        self._waiting: UnmatchedCalls | None = None
-        self._shelves: CallIndex | None = None
-        self._of_id: dict[str, list[ObservedCall]] = {}
-        self._indexed: dict[ObservedCall, str] = {}
-        self._passed: dict[str, int] = {}
+        self._turn_starts: list[int] | None = None
+        self._first_result_times: dict[str, int] | None = None
+        self._unmatched: UnmatchedCalls | None = None
+        self._index_by_key: CallIndex | None = None
+        self._calls_by_id: dict[str, list[ObservedCall]] = {}
+        self._indexed_ids: dict[ObservedCall, str] = {}
+        self._requested_counts: dict[str, int] = {}
         for call in calls:
             self._index(call)
 
     def add_request(self, request: RequestedCall, turn: ModelTurn, position: int) -> ObservedCall | None:
-        """Find the call that a model asked for, or add it as one that was only requested. `None`: it was known."""
+        """Find the call that a model requested, or add it as only requested. Returns `None` for a repeated request."""
         call = self._find_by_id_and_tool(request)
         if call is None:
             repeated = self._find_repeated(request)
             if repeated is not None:
                 repeated.merged_count += 1
                 return None
-            call = self._execution(request, turn, alike=True, exactly=True)
+            call = self._execution(request, turn, same_arguments=True, exact_name=True)
             if call is not None and self._was_answered_before(call, request, turn):
                 call = None
         if call is None:
@@ -244,71 +248,76 @@ class CallRegistry:
         return call
 
     def add_turns(self, turns: Iterable[ModelTurn]) -> None:
-        """Enter what models asked for, turn by turn. Only when all of it is there, executions whose name or arguments
-        differ are given to requests: hosts show a server's name, and frameworks add defaults, drop keys, and write a
-        single argument bare.
+        """Add the requests of all turns, then match the remaining requests to executions with other names or arguments.
+
+        Names and arguments differ because hosts add a server's name, and frameworks add defaults, drop keys and write a
+        single argument without its name.
         """
         self._turns = list(turns)
-        entered = [
+        added = [
             (request, turn, self.add_request(request, turn, position))
             for turn in self._turns
             for position, request in enumerate(turn.calls)
         ]
-        left = [(request, turn, call) for request, turn, call in entered if call is not None and call.node is None]
-        gone: set[ObservedCall] = set()
+        unmatched = [(request, turn, call) for request, turn, call in added if call is not None and call.node is None]
+        merged: set[ObservedCall] = set()
         for find in (
             self._execution_by_id,
             self._execution_by_arguments,
             self._execution_by_name,
             self._execution_by_similar_name,
         ):
-            for request, turn, call in left:
-                execution = None if call in gone else find(request, turn)
+            for request, turn, call in unmatched:
+                execution = None if call in merged else find(request, turn)
                 if execution is not None:
                     execution.absorb(call)
                     execution.request_order, execution.requesting_turn = call.request_order, turn
-                    gone.add(call)
+                    merged.add(call)
                     self._index(execution)
-        if gone:
-            self.calls = [call for call in self.calls if call not in gone]
-            self._of_id = {key: [call for call in calls if call not in gone] for key, calls in self._of_id.items()}
-            self._passed.clear()
+        if merged:
+            self.calls = [call for call in self.calls if call not in merged]
+            self._calls_by_id = {
+                key: [call for call in calls if call not in merged] for key, calls in self._calls_by_id.items()
+            }
+            self._requested_counts.clear()
 
-    def add_history(self, told: Iterable[RequestedCall], node: SpanNode) -> None:
-        """Lay what a history repeats beside what is known. What nothing else shows, most often because the span of
-        the model's turn is lost, is added after the call before it.
+    def add_history(self, requests: Iterable[RequestedCall], node: SpanNode) -> None:
+        """Match the requests in a history to the known calls.
+
+        A request without a match, usually because the span of the model turn is missing, is added after the preceding
+        call.
         """
-        requests = list(told)
+        requests = list(requests)
         history = HistoryCursor()
         found: dict[int, ObservedCall] = {}
-        # What is sure comes first, wherever it stands: what is left then is for those that are less so.
+        # Certain matches come first, wherever they are in the history.
         for find in (self._find_by_id, self._find_equal):
             for position, request in enumerate(requests):
                 call = None if position in found else find(request, history)
                 if call is not None:
                     found[position] = call
                     history.matched.add(call)
-        before: ObservedCall | None = None
+        previous: ObservedCall | None = None
         for position, request in enumerate(requests):
             call = found.get(position) or self._find_repeated(request) or self._find_similar(request, history)
             if call is not None:
                 call.complete_from_history(_call_from_request(request))
-            elif request.call_id in self._elsewhere:
+            elif request.call_id in self._other_call_ids:
                 continue
             else:
                 call = self._add_requested(request)
                 call.agent = node.agent
-                call.start_ns = before.start_ns if before is not None else node.span.start_ns
-                known = before.request_order if before is not None else None
+                call.start_ns = previous.start_ns if previous is not None else node.span.start_ns
+                known = previous.request_order if previous is not None else None
                 call.request_order = RequestOrder() if known is None else known
                 call.request_order = call.request_order._replace(position=position)
             call.history_position = min(call.history_position, position)
             history.matched.add(call)
             self._index(call)
-            before = call
+            previous = call
 
     def _find_by_id_and_tool(self, request: RequestedCall) -> ObservedCall | None:
-        """The first call under a request's id that is of its tool and that nobody has asked for yet."""
+        """The first call with a request's id and tool that has no request yet."""
         return next(
             (call for call in self._unrequested_with_id(request) if call.is_unnamed or is_same_tool(call, request)),
             None,
@@ -318,78 +327,80 @@ class CallRegistry:
         return next((call for call in self._unrequested_with_id(request) if call.node is not None), None)
 
     def _execution_by_arguments(self, request: RequestedCall, turn: ModelTurn) -> ObservedCall | None:
-        return self._execution(request, turn, alike=True)
+        return self._execution(request, turn, same_arguments=True)
 
     def _execution_by_name(self, request: RequestedCall, turn: ModelTurn) -> ObservedCall | None:
-        return self._execution(request, turn, exactly=True)
+        return self._execution(request, turn, exact_name=True)
 
     def _execution_by_similar_name(self, request: RequestedCall, turn: ModelTurn) -> ObservedCall | None:
         return self._execution(request, turn)
 
     def _unrequested_with_id(self, request: RequestedCall) -> Iterator[ObservedCall]:
-        """The first calls under a request's id that nobody has asked for yet."""
+        """The first calls with a request's id that have no request yet."""
         if not request.call_id:
             return iter(())
-        known = self._of_id.get(request.call_id, [])
-        at = self._passed.get(request.call_id, 0)
+        known = self._calls_by_id.get(request.call_id, [])
+        at = self._requested_counts.get(request.call_id, 0)
         while at < len(known) and known[at].request_order is not None:
             at += 1
-        self._passed[request.call_id] = at
+        self._requested_counts[request.call_id] = at
         return (call for call in known[at : at + _MAX_CANDIDATES] if call.request_order is None)
 
     def _find_repeated(self, request: RequestedCall) -> ObservedCall | None:
-        """The call that a request under a known id is once more; none where it is another one under a recycled id."""
-        known = self._of_id.get(request.call_id or "", [])
-        alike = (call for call in known[-_MAX_CANDIDATES:] if is_same_name(call.name, request.name))
-        asked = raw_value(request.arguments)
-        return next((call for call in alike if call.has_same_arguments(asked) or not call.has_named_arguments), None)
+        """The known call that a request repeats; `None` if it is another call with a reused id."""
+        known = self._calls_by_id.get(request.call_id or "", [])
+        same_name = (call for call in known[-_MAX_CANDIDATES:] if is_same_name(call.name, request.name))
+        arguments = raw_value(request.arguments)
+        return next((c for c in same_name if c.has_same_arguments(arguments) or not c.has_named_arguments), None)
 
     def _find_by_id(self, request: RequestedCall, history: HistoryCursor) -> ObservedCall | None:
-        """The call under an id in a history; where there are several, the one with the arguments, each in its turn."""
-        known = self._of_id.get(request.call_id or "", [])
+        """The call with an id in a history; of several, the one with the same arguments, each once."""
+        known = self._calls_by_id.get(request.call_id or "", [])
         if len(known) < 2:
             return known[0] if known else None
-        asked = raw_value(request.arguments)
+        arguments = raw_value(request.arguments)
         free = [call for call in known[:_MAX_CANDIDATES] if call not in history.matched] or known
-        return next((call for call in free if call.has_same_arguments(asked)), free[0])
+        return next((call for call in free if call.has_same_arguments(arguments)), free[0])
 
     def _execution(
-        self, request: RequestedCall, turn: ModelTurn, *, alike: bool = False, exactly: bool = False
+        self, request: RequestedCall, turn: ModelTurn, *, same_arguments: bool = False, exact_name: bool = False
     ) -> ObservedCall | None:
-        """The execution that may be a request's where ids do not tell."""
-        if self._waiting is None:
-            self._waiting = UnmatchedCalls(call for call in self.calls if call.node is not None)
-        asked, since = raw_value(request.arguments), turn.node.span.start_ns
-        return self._waiting.find(request, asked, since=since, same_arguments=alike, exact_name=exactly)
+        """The execution that may be a request's, without using the id."""
+        if self._unmatched is None:
+            self._unmatched = UnmatchedCalls(call for call in self.calls if call.node is not None)
+        arguments, since = raw_value(request.arguments), turn.node.span.start_ns
+        return self._unmatched.find(
+            request, arguments, since=since, same_arguments=same_arguments, exact_name=exact_name
+        )
 
     def _was_answered_before(self, call: ObservedCall, request: RequestedCall, turn: ModelTurn) -> bool:
-        """Whether a model had the answer to a request before an execution began, which is then a later one's."""
+        """Whether a model received the result of a request before an execution started."""
         if call.start_ns is None or not request.call_id:
             return False
         start = call.start_ns - CLOCK_TOLERANCE_NS
-        if self._begun is None:
-            self._begun = sorted(turn.node.start for turn in self._turns)
-        at = bisect_left(self._begun, turn.end_time)
-        if at == len(self._begun) or self._begun[at] >= start:
-            return False  # as mostly: no model was asked meanwhile
-        if self._answered is None:
-            self._answered = {}
-            for call_id, told in _result_times(self._turns):
-                self._answered.setdefault(call_id, told)
-        return self._answered.get(request.call_id, UNKNOWN_TIME) < start
+        if self._turn_starts is None:
+            self._turn_starts = sorted(turn.node.start for turn in self._turns)
+        at = bisect_left(self._turn_starts, turn.end_time)
+        if at == len(self._turn_starts) or self._turn_starts[at] >= start:
+            return False  # the usual case: no model was called in between
+        if self._first_result_times is None:
+            self._first_result_times = {}
+            for call_id, time_ns in _result_times(self._turns):
+                self._first_result_times.setdefault(call_id, time_ns)
+        return self._first_result_times.get(request.call_id, UNKNOWN_TIME) < start
 
     def _find_equal(self, request: RequestedCall, history: HistoryCursor) -> ObservedCall | None:
-        """The call that has the arguments of a request in a history, whatever its id."""
+        """The call with the arguments of a request in a history, with any id."""
         return self._call_index().find_equal(request, raw_value(request.arguments), history)
 
     def _find_similar(self, request: RequestedCall, history: HistoryCursor) -> ObservedCall | None:
-        """The call that a request in a history may be, whatever its id."""
+        """The call that a request in a history may be, with any id."""
         return self._call_index().find_similar(request, raw_value(request.arguments), history)
 
     def _call_index(self) -> CallIndex:
-        if self._shelves is None:
-            self._shelves = CallIndex(self.calls)
-        return self._shelves
+        if self._index_by_key is None:
+            self._index_by_key = CallIndex(self.calls)
+        return self._index_by_key
 
     def _add_requested(self, request: RequestedCall) -> ObservedCall:
         target = handoff_target(request.name)
@@ -402,20 +413,20 @@ class CallRegistry:
         return call
 
     def _index(self, call: ObservedCall) -> None:
-        if call.call_id and self._indexed.get(call) != call.call_id:
-            self._indexed[call] = call.call_id
-            self._of_id.setdefault(call.call_id, []).append(call)
-        if self._shelves is not None:
-            self._shelves.add(call)
+        if call.call_id and self._indexed_ids.get(call) != call.call_id:
+            self._indexed_ids[call] = call.call_id
+            self._calls_by_id.setdefault(call.call_id, []).append(call)
+        if self._index_by_key is not None:
+            self._index_by_key.add(call)
 
 
 def _result_times(turns: Iterable[ModelTurn]) -> Iterator[tuple[str, int]]:
-    """The ids of answers that models were given, each with when a model was asked with it."""
+    """The call ids of the results in model inputs, each with the start time of the turn."""
     for turn in turns:
         for message in turn.input_messages if turn.node.input_may_have_calls else ():
-            for answer in message.tool_results:
-                if answer.call_id:
-                    yield answer.call_id, turn.node.start
+            for result in message.tool_results:
+                if result.call_id:
+                    yield result.call_id, turn.node.start
 
 
 def _call_from_request(request: RequestedCall) -> ObservedCall:

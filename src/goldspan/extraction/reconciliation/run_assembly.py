@@ -1,4 +1,4 @@
-"""From the spans of one run to the run: its calls, its texts, who ran it, and how well it was captured."""
+"""Builds a run from its spans: calls, input and output, agent, annotations and capture health."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from goldspan.model import COUNTED_TOOL_KINDS, Health, Run, SpanRecord, ToolDefi
 T = TypeVar("T")
 
 ANNOTATION_ATTRIBUTES = (semconv.EXPECTED_TOOLS, semconv.METRICS, semconv.INPUT, semconv.OUTPUT)
-"""Those that make a span count as known, beside the attributes that may name a golden."""
+"""The attributes that mark a span as recognised, besides the attributes that may name a golden."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAnnotations:
-    """What the spans of one run say of it. `None` where they say nothing."""
+    """The annotations in the spans of one run. `None` if there is none."""
 
     golden_id: str | None = None
     expected_tools: tuple[Any, ...] | None = None
-    """In the words of a golden's `tools`; what cannot be read is there as the text it is."""
+    """In the format of a golden's `tools`; what cannot be parsed is kept as text."""
     metrics: tuple[str, ...] | None = None
     input: str | None = None
     output: str | None = None
@@ -44,25 +44,28 @@ class RunAnnotations:
 
 
 def read_annotations(portion: RunSpans, golden_id_attributes: Sequence[str]) -> RunAnnotations:
-    """What the spans of a run say of it.
+    """Reads the annotations in the spans of a run.
 
-    What was asked and answered is said by the run's own span alone, metadata also by those around it, and everything
-    else by the run's own span, else by one around it, else by one inside it that is no component's and no sub-agent's.
+    Input and output are read only from the run's root span, metadata also from the spans that enclose it. All others
+    are read from the root span, else from an enclosing span, else from an inner span outside of components and
+    sub-agents.
     """
     root = portion.root
-    around = list(_enclosing_spans(portion))
-    metadata = {key: value for node in (*reversed(around), *([root] if root else ())) for key, value in _metadata(node)}
-    places = [node for node in (*([root] if root else ()), *around) if node.facts.is_annotated]
-    places += _inner_spans(portion)
-    if not places:
+    enclosing = list(_enclosing_spans(portion))
+    metadata = {
+        key: value for node in (*reversed(enclosing), *([root] if root else ())) for key, value in _metadata(node)
+    }
+    annotated = [node for node in (*([root] if root else ()), *enclosing) if node.facts.is_annotated]
+    annotated += _inner_spans(portion)
+    if not annotated:
         return RunAnnotations(metadata=metadata) if metadata else _NO_ANNOTATIONS
     own = root.span.attributes if root is not None and root.facts.is_annotated else {}
     return RunAnnotations(
-        golden_id=_first_known(places, lambda node: _golden_id(node, golden_id_attributes)),
+        golden_id=_first_known(annotated, lambda node: _golden_id(node, golden_id_attributes)),
         expected_tools=_first_known(
-            places, lambda node: _parse_expected_tools(node.span.attributes.get(semconv.EXPECTED_TOOLS))
+            annotated, lambda node: _parse_expected_tools(node.span.attributes.get(semconv.EXPECTED_TOOLS))
         ),
-        metrics=_first_known(places, lambda node: _parse_names(node.span.attributes.get(semconv.METRICS))),
+        metrics=_first_known(annotated, lambda node: _parse_names(node.span.attributes.get(semconv.METRICS))),
         input=_optional_text(own.get(semconv.INPUT)),
         output=_optional_text(own.get(semconv.OUTPUT)),
         metadata=metadata,
@@ -73,7 +76,7 @@ _NO_ANNOTATIONS = RunAnnotations()
 
 
 def _enclosing_spans(portion: RunSpans) -> Iterator[SpanNode]:
-    """The spans around a run. What is said of a request is not said of the components in it."""
+    """The spans that enclose a run. Annotations of a request do not apply to the components in it."""
     for node in portion.root.ancestors() if portion.root is not None else ():
         if portion.unit == "component" and (node.role in REQUEST_ROLES or node.component is node):
             return
@@ -81,21 +84,21 @@ def _enclosing_spans(portion: RunSpans) -> Iterator[SpanNode]:
 
 
 def _inner_spans(portion: RunSpans) -> list[SpanNode]:
-    """The spans inside a run that may speak for it."""
+    """The spans inside a run whose annotations apply to it."""
     own = portion.root.component if portion.root is not None else None
-    noted = [node for node in portion.nodes if node.facts.is_annotated and node is not portion.root]
-    if not noted:
-        return noted
+    annotated = [node for node in portion.nodes if node.facts.is_annotated and node is not portion.root]
+    if not annotated:
+        return annotated
     busy = {node.owner for node in portion.nodes if node.role in WORK_ROLES}
     agents = Counter(node.owner for node in portion.nodes if node.role == "agent")
-    busy.update(owner for owner, number in agents.items() if number > 1)  # it divides the work among them
-    return [node for node in noted if node.component is own and not _is_of_sub_agent(node, portion.root, busy)]
+    busy.update(owner for owner, number in agents.items() if number > 1)  # the owner distributes work to several agents
+    return [node for node in annotated if node.component is own and not _is_of_sub_agent(node, portion.root, busy)]
 
 
 def _is_of_sub_agent(node: SpanNode, root: SpanNode | None, busy: set[SpanNode | None]) -> bool:
-    """Whether a span is, or is inside, an agent that works for a tool, or for an agent that is no mere frame of it.
+    """Whether a span is, or is inside, an agent that works for a tool or for an agent with its own work.
 
-    `busy` are those who work themselves, or have several agents work for them.
+    `busy` are the owners of model and tool spans, or of several agents.
     """
     for step in (node, *node.ancestors()):
         if step is root:
@@ -108,54 +111,54 @@ def _is_of_sub_agent(node: SpanNode, root: SpanNode | None, busy: set[SpanNode |
     return False
 
 
-def _first_known(places: Sequence[SpanNode], read: Callable[[SpanNode], T | None]) -> T | None:
-    return next((found for node in places if (found := read(node)) is not None), None)
+def _first_known(nodes: Sequence[SpanNode], read: Callable[[SpanNode], T | None]) -> T | None:
+    return next((found for node in nodes if (found := read(node)) is not None), None)
 
 
 def _golden_id(node: SpanNode, attributes: Sequence[str]) -> str | None:
-    named = (
+    values_by_attribute = (
         node.span.attributes.get(attribute) for attribute in attributes if not _is_evaluation_result(attribute, node)
     )
-    found = next((value for value in named if value is not None), None)
+    found = next((value for value in values_by_attribute if value is not None), None)
     return None if found is None else str(found)
 
 
 def _is_evaluation_result(attribute: str, node: SpanNode) -> bool:
-    """Whether the golden's id was put there by an earlier evaluation that found it elsewhere, or by other means."""
+    """Whether an earlier evaluation set the golden id without an explicit id on this span."""
     attributes = node.span.attributes
     if attribute != semconv.GOLDEN_ID:
         return False
     return attributes.get(semconv.GOLDEN_MATCH, "id") != "id" or attributes.get(semconv.GOLDEN_ON_OTHER_SPAN) is True
 
 
-def _parse_expected_tools(written: Any) -> tuple[Any, ...] | None:
-    """Expected tools, as a structured value, as JSON, or as a list of names and JSON texts."""
-    if isinstance(written, str):
-        if not written.strip():
+def _parse_expected_tools(value: Any) -> tuple[Any, ...] | None:
+    """Parses expected tools from a structured value, JSON, or a list of names and JSON texts."""
+    if isinstance(value, str):
+        if not value.strip():
             return None
-        written = plain_value(written)
-    if isinstance(written, list | tuple):
-        return tuple([_parse_expected_tool(item) for item in written])
-    return None if written is None else (written,)
+        value = plain_value(value)
+    if isinstance(value, list | tuple):
+        return tuple([_parse_expected_tool(item) for item in value])
+    return None if value is None else (value,)
 
 
-def _parse_expected_tool(written: Any) -> Any:
-    """An expected tool; attributes hold lists of texts at most, so that one with arguments is JSON in them."""
-    if isinstance(written, str) and written.lstrip().startswith("{"):
-        return plain_value(written)
-    return written
+def _parse_expected_tool(value: Any) -> Any:
+    """Parses one expected tool. A tool with arguments is JSON text, because attributes support only lists of texts."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        return plain_value(value)
+    return value
 
 
-def _parse_names(written: Any) -> tuple[str, ...] | None:
-    """Names in a list, or in a text with commas between them; none at all say nothing."""
-    given = written.split(",") if isinstance(written, str) else written
-    if not isinstance(given, list | tuple):
+def _parse_names(value: Any) -> tuple[str, ...] | None:
+    """Parses names from a list or from comma-separated text; `None` if there are no names."""
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
         return None
-    return tuple(dict.fromkeys(filter(None, (str(name).strip() for name in given)))) or None
+    return tuple(dict.fromkeys(filter(None, (str(name).strip() for name in names)))) or None
 
 
-def _optional_text(written: Any) -> str | None:
-    return None if written is None or written == "" else str(written)
+def _optional_text(value: Any) -> str | None:
+    return None if value is None or value == "" else str(value)
 
 
 def _metadata(node: SpanNode) -> Iterator[tuple[str, Any]]:
@@ -169,21 +172,22 @@ _Run, _Health = fast_constructor(Run), fast_constructor(Health)
 
 
 def assemble_run(portion: RunSpans, *, golden_id_attributes: Sequence[str], other_call_ids: Container[str] = ()) -> Run:
-    """The run that a portion of a trace's spans is; `elsewhere` are the ids of calls that other runs made."""
+    """Builds the run of a portion; `other_call_ids` are the ids of calls that other runs made."""
     nodes, root = portion.nodes, portion.root
     offered = _offered_tools(nodes, root)
-    # A tool that is a component by itself is what is scored, and no call that it made.
-    itself = portion.unit == "component" and root is not None and root.role == "tool"
-    found = reconcile(nodes[1:] if itself else nodes, offered, other_call_ids=other_call_ids)
-    said = read_annotations(portion, golden_id_attributes)
-    # What the run's own span says comes first, then what the agents inside it say, then what the model saw; and only
-    # then what was said in a tool: the agent or the model at work in one was asked something else.
-    serving = _spans_in_tools(nodes)
-    speakers = [root] if root is not None and (itself or root.role not in WORK_ROLES) else []
-    speakers += [node for node in nodes if node.role in REQUEST_ROLES and node is not root]
-    ranked = [node for node in speakers if node not in serving], [node for node in speakers if node in serving]
-    asked = [turn for turn in found.turns if turn.node not in serving]
-    asked += [turn for turn in found.turns if turn.node in serving]
+    # If a tool is a component, the tool itself is evaluated and is not one of its calls.
+    is_tool_component = portion.unit == "component" and root is not None and root.role == "tool"
+    found = reconcile(nodes[1:] if is_tool_component else nodes, offered, other_call_ids=other_call_ids)
+    annotations = read_annotations(portion, golden_id_attributes)
+    # Texts of the root span come first, then those of the agents inside it, then those of the models. Texts inside
+    # tools come last: the agent or model in a tool received another request.
+    in_tools = _spans_in_tools(nodes)
+    sources = [root] if root is not None and (is_tool_component or root.role not in WORK_ROLES) else []
+    sources += [node for node in nodes if node.role in REQUEST_ROLES and node is not root]
+    outside = [node for node in sources if node not in in_tools]
+    inside = [node for node in sources if node in in_tools]
+    turns = [turn for turn in found.turns if turn.node not in in_tools]
+    turns += [turn for turn in found.turns if turn.node in in_tools]
     span = (root or nodes[0]).span
     traces = tuple(dict.fromkeys([span.trace_id, *[node.span.trace_id for node in nodes]]))
     return _Run(
@@ -192,15 +196,15 @@ def assemble_run(portion: RunSpans, *, golden_id_attributes: Sequence[str], othe
         trace_ids=traces,
         span_id=portion.root_id or None,
         input=_first_truthy(
-            chain((said.input,), map(_input, ranked[0]), map(_turn_input, asked), map(_input, ranked[1]))
+            chain((annotations.input,), map(_input, outside), map(_turn_input, turns), map(_input, inside))
         ),
         output=_first_truthy(
             chain(
-                (said.output,),
+                (annotations.output,),
                 map(_output, reversed(portion.resumed)),
-                map(_output, ranked[0]),
+                map(_output, outside),
                 map(_turn_output, sorted(found.turns, key=_recency)),
-                map(_output, ranked[1]),
+                map(_output, inside),
             )
         ),
         session_id=_first_truthy(node.facts.session_id for node in chain(nodes, nodes[0].ancestors())),
@@ -208,15 +212,15 @@ def assemble_run(portion: RunSpans, *, golden_id_attributes: Sequence[str], othe
         service=span.service,
         tool_calls=found.calls,
         available_tools=offered,
-        golden_id=said.golden_id,
+        golden_id=annotations.golden_id,
         component=portion.name,
         conventions=_conventions(nodes),
         health=_health(portion, found, offered, stitched=len(traces) - 1),
         start_ns=min([node.span.start_ns for node in nodes if node.span.start_ns is not None], default=None),
         end_ns=max([node.span.end_ns for node in nodes if node.span.end_ns is not None], default=None),
-        metadata=said.metadata,
-        expected_tools=said.expected_tools,
-        metrics=said.metrics,
+        metadata=annotations.metadata,
+        expected_tools=annotations.expected_tools,
+        metrics=annotations.metrics,
         environment=_environment(span),
         span_name=root.span.name if root is not None else None,
         attributes=root.span.attributes if root is not None else {},
@@ -224,32 +228,32 @@ def assemble_run(portion: RunSpans, *, golden_id_attributes: Sequence[str], othe
 
 
 def _run_id(trace_id: str, portion: RunSpans) -> str:
-    """What tells a run from every other: a span may be a request and a component at once."""
+    """A unique run id. It includes the unit, because a span may be a request and a component."""
     request_id = f"{trace_id}:{portion.root_id}"
     return request_id if portion.unit == "request" else f"{request_id}:{portion.unit}"
 
 
 def _spans_in_tools(nodes: list[SpanNode]) -> set[SpanNode]:
-    """The spans that are at work in a tool. In `nodes` each span stands before those inside it."""
-    serving: set[SpanNode] = set()
+    """The spans inside a tool; `nodes` are in pre-order."""
+    in_tools: set[SpanNode] = set()
     for node in nodes:
-        if node.parent is not None and (node.parent.role == "tool" or node.parent in serving):
-            serving.add(node)
-    return serving
+        if node.parent is not None and (node.parent.role == "tool" or node.parent in in_tools):
+            in_tools.add(node)
+    return in_tools
 
 
 def _environment(span: SpanRecord) -> str | None:
-    """Where the process ran, as its resource says."""
+    """The deployment environment, from the resource."""
     resource = span.resource
     named = resource.get(semconv.ENVIRONMENT) or resource.get(semconv.DEPRECATED_ENVIRONMENT)
     return str(named) if named else None
 
 
 def _agent_name(portion: RunSpans) -> str | None:
-    """The name of the first agent that has one and is no sub-agent; else what the request's own span calls its agent.
+    """The name of the first named agent that is no sub-agent, else the agent name in the root span.
 
-    Of a component, first the name of the agent that it is, or that it works for.
-    A sub-agent is at work in a tool, or in an agent that works itself: one that does not is a mere frame around others.
+    For a component, the name of the agent that it is, or that it works for, takes precedence. A sub-agent is inside a
+    tool, or inside an agent with its own model or tool spans; an agent without such spans only wraps others.
     """
     nodes, root = portion.nodes, portion.root
     if portion.unit == "component" and root is not None:
@@ -258,7 +262,7 @@ def _agent_name(portion: RunSpans) -> str | None:
             return own
     busy = {node.owner for node in nodes if node.role in WORK_ROLES}
     employers: set[SpanNode | None] = set()
-    for node in nodes:  # each stands before those inside it
+    for node in nodes:  # in pre-order
         if node.role == "tool" or (node.role == "agent" and node in busy) or node.parent in employers:
             employers.add(node)
     agents = (node for node in nodes if node.role == "agent" and node.parent not in employers)
@@ -271,7 +275,7 @@ def _first_truthy(candidates: Iterable[T | None]) -> T | None:
 
 
 def _input(node: SpanNode) -> str | None:
-    if node.role == "tool":  # it is a component by itself
+    if node.role == "tool":  # the tool is a component
         return _tool_input_text(call_from_span(node).arguments)
     return values.request_text(node.facts.input) or _last_user_text(node.input_messages)
 
@@ -283,9 +287,9 @@ def _output(node: SpanNode) -> str | None:
 
 
 def _tool_input_text(arguments: RawValue | None) -> str | None:
-    """What a tool was asked: the first of its arguments that is text, as of a decorated component, else all of them."""
+    """The input text of a tool component: its first text argument, else all arguments."""
     value = None if arguments is None else arguments.value
-    texts = (each for each in value.values() if isinstance(each, str)) if isinstance(value, dict) else ()
+    texts = (item for item in value.values() if isinstance(item, str)) if isinstance(value, dict) else ()
     return next(iter(texts), None) or _as_text(value)
 
 
@@ -293,16 +297,16 @@ def _as_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _turn_input(dialogue: ModelTurn) -> str | None:
-    return _last_user_text(dialogue.input_messages)
+def _turn_input(turn: ModelTurn) -> str | None:
+    return _last_user_text(turn.input_messages)
 
 
-def _turn_output(dialogue: ModelTurn) -> str | None:
-    return _last_text(dialogue.output_messages)
+def _turn_output(turn: ModelTurn) -> str | None:
+    return _last_text(turn.output_messages)
 
 
-def _recency(dialogue: ModelTurn) -> int:
-    return -dialogue.end_time
+def _recency(turn: ModelTurn) -> int:
+    return -turn.end_time
 
 
 def _last_user_text(messages: Messages) -> str | None:
@@ -314,16 +318,16 @@ def _last_text(messages: Messages) -> str | None:
 
 
 def _offered_tools(nodes: list[SpanNode], root: SpanNode | None) -> tuple[ToolDefinition, ...]:
-    """Every tool offered to the model, once a name: of two definitions the one with a schema, and what either says."""
+    """The tools offered to the model, one definition per name; a definition with a schema takes precedence."""
     offered: dict[str, ToolDefinition] = {}
     last: tuple[ToolDefinition, ...] = ()
     places = [place for node in nodes for place in node.facts.tool_definitions]
     if root is not None and not root.facts.tool_definitions and semconv.TOOL_DEFINITIONS in root.span.attributes:
-        # A program may say it of any span that stands for a run, of which conventions may know nothing.
+        # A program may set the attribute on any root span, including one that no convention recognises.
         places.append(partial(tool_definitions, root.span.attributes[semconv.TOOL_DEFINITIONS]))
     for place in places:
         found = place()
-        if found is last:  # what is offered is repeated on each span, and the same text is read once
+        if found is last:  # each span repeats the definitions, and equal text is decoded once
             continue
         last = found
         for tool in found:
@@ -379,39 +383,38 @@ def _health(portion: RunSpans, found: ReconciledCalls, offered: Iterable[ToolDef
 
 
 def _count_late_spans(nodes: list[SpanNode], root: SpanNode | None) -> int:
-    """How many spans began when the run's own had ended: of those beside it, when all that stands around had, too.
+    """The number of spans that started after the root span ended; outside the root, after the top span ended.
 
-    Only times of one process are compared, because the clocks of two differ; and only spans count that are something to
-    a run, whatever else golden files declare.
+    Only times of one process are compared, because the clocks of two processes differ. Only spans with a role count.
     """
     if root is None or root.span.end_ns is None:
         return 0
-    over = root.span.end_ns + CLOCK_TOLERANCE_NS
-    late = [node for node in nodes if over < node.start < UNKNOWN_TIME and node.role is not None]
+    root_end = root.span.end_ns + CLOCK_TOLERANCE_NS
+    late = [node for node in nodes if root_end < node.start < UNKNOWN_TIME and node.role is not None]
     late = [node for node in late if node.span.resource == root.span.resource]
     if not late:
         return 0
     top = next(reversed([root, *root.ancestors()]))
-    all_over = UNKNOWN_TIME if top.span.end_ns is None else top.span.end_ns + CLOCK_TOLERANCE_NS
-    return sum([root.contains(node) or (all_over < node.start and top.contains(node)) for node in late])
+    top_end = UNKNOWN_TIME if top.span.end_ns is None else top.span.end_ns + CLOCK_TOLERANCE_NS
+    return sum([root.contains(node) or (top_end < node.start and top.contains(node)) for node in late])
 
 
 def _is_content_off(nodes: list[SpanNode], found: ReconciledCalls) -> bool:
-    """Whether work was done, and not a word of it recorded."""
+    """Whether no content of the recorded work is recorded."""
     if any(call.arguments is not None or call.result is not None or call.raw_arguments for call in found.calls):
         return False
-    silent = all(
+    without_messages = all(
         not (node.input_messages or node.output_messages)
         for node in nodes
         if node.role in WORK_ROLES or node.role in REQUEST_ROLES
     )
-    return silent and not any(node.facts.input or node.facts.output for node in nodes)
+    return without_messages and not any(node.facts.input or node.facts.output for node in nodes)
 
 
 def _tool_lookalikes(nodes: list[SpanNode], offered: set[str]) -> tuple[str, ...]:
-    """Spans without a role that are called like a tool that was offered, or like tool spans in general.
+    """The names of spans without a role that are named like an offered tool, or like tool spans in general.
 
-    What only stands around a tool or inside one is not meant.
+    Spans that directly enclose a tool or are inside one do not count.
     """
     unknown = _tree_root(nodes).unknown_span_names.union(
         node.span.name for node in nodes if node.role is None and not _wraps_tool(node)
@@ -430,7 +433,7 @@ def _wraps_tool(node: SpanNode) -> bool:
 _TOOL_SPAN_NAME = re.compile(
     r"(?:^|[\W_])(?:tool|function)[\W_]?call(?:[\W_]|$)|^(?:call|execute|run)[\W_]tool\b", re.IGNORECASE
 )
-"""What people call a span of a tool, where no convention tells them."""
+"""Common names of tool spans that follow no convention."""
 
 
 @lru_cache(maxsize=16384)

@@ -1,4 +1,4 @@
-"""What shows that a run cannot be quite what happened: it contradicts itself, or another run."""
+"""Checks whether calls would be visible in a run, and whether a run contradicts itself or others."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ from goldspan.extraction.span_tree import UNKNOWN_TIME, SpanNode
 from goldspan.model import ABSENT, COUNTED_TOOL_KINDS, Run, ToolCall
 
 _TOOL_FINISH_REASON = re.compile(r"(?:tool|function)[ _-]?(?:call|use)", re.IGNORECASE)
-"""A finish reason with which a model asks for tools: `tool_calls`, `tool_use`, `TOOL_CALLS`, `function_call`."""
+"""The finish reasons of a model that requests tools: `tool_calls`, `tool_use`, `TOOL_CALLS`, `function_call`."""
 
 
 def would_show_calls(nodes: list[SpanNode], root: SpanNode | None) -> bool:
-    """Whether a tool call would have been seen in a run in which none was.
+    """Returns whether a run without calls would have shown a call.
 
-    A tool's span shows it, and so does what a model said, and a run in which only functions were at work each of which
-    has a span. The texts of the user, the application and the agent do not: they are there whatever was done between
-    them. A model that stopped in order to call tools shows the contrary.
+    Calls would be visible if the run has a tool span or recorded model output, or if only instrumentations that write a
+    span for every call are at work. The input and output of the user, the application and the agent show nothing about
+    calls. If a model stopped in order to call tools, calls are not visible.
     """
     if any(_stopped_for_tools(node) for node in nodes):
         return False
-    # Of a family that nobody knows, nobody knows either whether it writes what its models and tools do.
+    # It is unknown whether an unknown family of spans records models and tools.
     nodes = [node for node in nodes if node.facts.guessed_from is None]
     shown = any(node.role == "tool" or (node.role == "model" and _records_model_output(node)) for node in nodes)
     return shown or _has_span_per_call(nodes, root)
 
 
 def instrumentations_without_content(nodes: list[SpanNode]) -> tuple[str, ...]:
-    """The instrumentations of which no span shows an argument, a result or a message.
+    """Returns the instrumentations none of whose spans contains an argument, a result or a message.
 
-    Each by the conventions whose switch records it: a family's own, before one in whose words many write. By its scope
-    where the convention names switches by scopes, or knows none.
+    An instrumentation is named by the convention that has its capture setting: its own one takes precedence over a
+    shared one. Otherwise it is named by its scope.
     """
-    of_scope: dict[str, list[SpanNode]] = {}
+    nodes_by_scope: dict[str, list[SpanNode]] = {}
     for node in nodes:
         if node.role in REQUEST_ROLES or node.role in WORK_ROLES:
-            of_scope.setdefault(node.span.scope, []).append(node)
-    silent = ((scope, of_it) for scope, of_it in of_scope.items() if not any(map(_records_content, of_it)))
-    return tuple(sorted({name for scope, of_it in silent for name in _content_switch_owners(scope, of_it)}))
+            nodes_by_scope.setdefault(node.span.scope, []).append(node)
+    empty = [(scope, group) for scope, group in nodes_by_scope.items() if not any(map(_records_content, group))]
+    return tuple(sorted({name for scope, group in empty for name in _capture_setting_owners(scope, group)}))
 
 
 def _records_content(node: SpanNode) -> bool:
-    reading = node.facts
-    told = (reading.arguments, reading.result, reading.input, reading.output)
-    return any(value is not None for value in told) or any(
+    facts = node.facts
+    content = (facts.arguments, facts.result, facts.input, facts.output)
+    return any(value is not None for value in content) or any(
         map(_has_content, (*node.input_messages, *node.output_messages))
     )
 
 
 def _has_content(message: Message) -> bool:
-    """Whether a message says something: with content off, some instrumentations record who spoke, and no more."""
-    given = (call.arguments for call in message.tool_calls)
-    returned = (answer.result for answer in message.tool_results)
-    return bool(message.text) or any(value is not None and value is not ABSENT for value in (*given, *returned))
+    """Whether a message has content: with content off, some instrumentations record only the role."""
+    arguments = (call.arguments for call in message.tool_calls)
+    results = (result.result for result in message.tool_results)
+    return bool(message.text) or any(value is not None and value is not ABSENT for value in (*arguments, *results))
 
 
-def _content_switch_owners(scope: str, nodes: list[SpanNode]) -> list[str]:
+def _capture_setting_owners(scope: str, nodes: list[SpanNode]) -> list[str]:
     names = {name for node in nodes for name in node.facts.conventions}
     known = [
         convention
@@ -81,7 +81,7 @@ def _content_switch_owners(scope: str, nodes: list[SpanNode]) -> list[str]:
 
 
 def count_unknown_spans(nodes: list[SpanNode], root: SpanNode | None) -> int:
-    """How many spans inside a run no convention knows."""
+    """Returns the number of spans inside a run that no convention recognises."""
     return sum([node.unknown_spans + (_is_unknown(node) and node is not root) for node in nodes])
 
 
@@ -95,16 +95,16 @@ def _stopped_for_tools(node: SpanNode) -> bool:
 
 
 def _records_model_output(node: SpanNode) -> bool:
-    """Whether what a model said is recorded: in its answer, or in the history that it was given, for this request."""
+    """Whether model output is recorded: in the output messages, or in the history of the current request."""
     return any(map(_has_assistant_output, node.output_messages)) or any(
         map(_has_assistant_output, _messages_since_user(node.input_messages))
     )
 
 
-def _messages_since_user(said: Messages) -> Messages:
-    """What was said after the user's last words; nothing where these are not among it."""
-    asked = [place for place, message in enumerate(said) if message.is_from_user]
-    return said[asked[-1] + 1 :] if asked else ()
+def _messages_since_user(messages: Messages) -> Messages:
+    """The messages after the last user message; none if there is no user message."""
+    user_positions = [position for position, message in enumerate(messages) if message.is_from_user]
+    return messages[user_positions[-1] + 1 :] if user_positions else ()
 
 
 def _has_assistant_output(message: Message) -> bool:
@@ -112,14 +112,14 @@ def _has_assistant_output(message: Message) -> bool:
 
 
 def _has_span_per_call(nodes: list[SpanNode], root: SpanNode | None) -> bool:
-    """Whether every span for which a run stands is of an instrumentation that writes a span for every call.
+    """Whether the root and all agents and entries are from instrumentations that write a span for every call.
 
-    A span that no convention knows may be a tool's.
+    An unrecognised span may be a tool.
     """
     scopes = _scopes_with_span_per_call()
-    marks = [node for node in nodes if node.role in REQUEST_ROLES or node is root]
-    own = bool(marks) and all(node.span.scope in scopes for node in marks)
-    return own and not count_unknown_spans(nodes, root)
+    marked = [node for node in nodes if node.role in REQUEST_ROLES or node is root]
+    complete = bool(marked) and all(node.span.scope in scopes for node in marked)
+    return complete and not count_unknown_spans(nodes, root)
 
 
 @cache
@@ -131,49 +131,48 @@ _SERVER_KIND = 2
 """OTLP's kind of a span that answers a request from outside."""
 
 _MAX_NEIGHBOURS = 4
-"""Calls under one id, before and after a call, that are compared with it."""
+"""How many calls with one id, before and after a call, are compared with it."""
 
 
 class Contradictions(NamedTuple):
-    """What in the calls of a run contradicts the rest."""
+    """The numbers of contradictions among the calls of a run."""
 
     merged_beside: int = 0
-    """Executions taken for one call though one instrumentation wrote both spans, each with a result."""
+    """Executions merged into one call although one instrumentation wrote both spans, each with a result."""
     nested: int = 0
-    """Tools inside whose spans others were executed."""
+    """Tools whose spans contain other executed tools."""
     unpaired: int = 0
-    """Calls that were asked for alone, beside one of the same tool that was executed alone."""
+    """Requested calls without an execution, if the same tool has an execution without a request."""
     unanswered: int = 0
-    """Calls that were asked for, and of which neither an execution nor a result is known."""
+    """Requested calls without an execution and without a result."""
     results_unknown: int = 0
-    """Results that a model was told, of calls that are not known."""
+    """Results in a model's input whose calls are not known."""
 
 
 def find_contradictions(
     calls: Sequence[ObservedCall], last_turns: Iterable[ModelTurn], other_call_ids: Container[str]
 ) -> Contradictions:
-    """What contradicts the rest among the calls of a run, and what models were told in their `last` turns.
+    """Counts the contradictions among the calls of a run and the results in the last turns of the models.
 
-    `elsewhere` are the ids of calls that other runs made.
+    `other_call_ids` are the ids of calls that other runs other_call.
     """
-    alone = [call for call in calls if call.node is None]
-    told = {
-        answer.call_id
+    requested_only = [call for call in calls if call.node is None]
+    result_ids = {
+        result.call_id
         for turn in last_turns
         if turn.node.input_may_have_calls
-        for answer in turn.tool_results
-        if answer.call_id
+        for result in turn.tool_results
+        if result.call_id
     }
-    strange = [
-        call_id for call_id in told.difference([call.call_id for call in calls]) if call_id not in other_call_ids
-    ]
+    unknown_ids = result_ids.difference([call.call_id for call in calls])
+    unknown = [call_id for call_id in unknown_ids if call_id not in other_call_ids]
     return Contradictions(
         merged_beside=sum([call.doubtful_merges for call in calls]),
         nested=_count_nested(calls),
-        unpaired=_count_unpaired(calls, alone) if alone else 0,
-        # Some instrumentations know other ids of the calls than the results have: then there are as many of both.
-        unanswered=max(0, sum(map(_has_no_outcome, alone)) - len(strange)) if alone else 0,
-        results_unknown=max(0, len(strange) - sum(call.call_id not in told for call in calls)) if strange else 0,
+        unpaired=_count_unpaired(calls, requested_only) if requested_only else 0,
+        # Some instrumentations record other ids for calls than for results: then the numbers of both are equal.
+        unanswered=max(0, sum(map(_has_no_outcome, requested_only)) - len(unknown)) if requested_only else 0,
+        results_unknown=max(0, len(unknown) - sum(call.call_id not in result_ids for call in calls)) if unknown else 0,
     )
 
 
@@ -186,14 +185,14 @@ def _count_nested(calls: Iterable[ObservedCall]) -> int:
 
 
 def enclosing_call(node: SpanNode, calls: Mapping[SpanNode, ObservedCall]) -> ObservedCall | None:
-    """The innermost of some calls, by their spans, inside which another span stands, up to the next agent."""
+    """Returns the innermost of some calls, by their spans, that encloses a span, up to the next agent."""
     outer = node.enclosing_tool
-    while outer is not None and outer not in calls:  # a further witness of that call
+    while outer is not None and outer not in calls:  # a further span of that call
         outer = outer.enclosing_tool
     return None if outer is None else calls[outer]
 
 
-def _count_unpaired(calls: Sequence[ObservedCall], alone: Sequence[ObservedCall]) -> int:
+def _count_unpaired(calls: Sequence[ObservedCall], requested_only: Sequence[ObservedCall]) -> int:
     executed = [
         call
         for call in calls
@@ -202,21 +201,23 @@ def _count_unpaired(calls: Sequence[ObservedCall], alone: Sequence[ObservedCall]
     if not executed:
         return 0
     unasked = Counter(fold_name(undecorate(call.name)[0]) for call in executed)
-    return (unasked & Counter(fold_name(undecorate(call.name)[0]) for call in alone)).total()
+    return (unasked & Counter(fold_name(undecorate(call.name)[0]) for call in requested_only)).total()
 
 
 def _has_no_outcome(call: ObservedCall) -> bool:
-    """Whether a call that was only asked for left no trace of what came of it."""
+    """Whether a requested call has no result, error or outcome."""
     return call.kind in COUNTED_TOOL_KINDS and call.result is None and call.error is None and call.outcome is None
 
 
 def idle_agents(nodes: Iterable[SpanNode]) -> tuple[str, ...]:
-    """The names of agents at whose work nobody was seen, and of which no word is recorded."""
+    """Returns the names of agents without model, tool and agent spans and without content."""
     agents = [node for node in nodes if node.role == "agent" and node.facts.name]
     if not agents:
         return ()
     idle = {node.facts.name for node in agents if not _has_activity(node)}
-    if not idle or any(node.role in WORK_ROLES and node.owner is None for node in nodes):  # that may be theirs
+    if not idle or any(
+        node.role in WORK_ROLES and node.owner is None for node in nodes
+    ):  # this work may belong to the idle agents
         return ()
     busy = {node.facts.name for node in agents if _has_activity(node)}
     return tuple(sorted(name for name in idle - busy if name))
@@ -229,27 +230,27 @@ def _has_activity(agent: SpanNode) -> bool:
 
 
 def mark_shared_work(portions: Sequence[RunSpans], runs: Sequence[Run]) -> list[Run]:
-    """The runs of some requests, each told what it shares with another one that two requests would not share."""
+    """Returns the runs with the ancestors and calls that they share with other runs counted in their health."""
     if len(runs) < 2:
         return list(runs)
     shared = _shared_ancestors(portions)
     beside = [_count_siblings(portion, shared) if shared else 0 for portion in portions]
-    elsewhere = _count_split_calls(runs)
+    split_calls = _count_split_calls(runs)
     return [
-        replace(run, health=replace(run.health, root_shared=others, calls_elsewhere=elsewhere[at]))
-        if others or elsewhere[at]
+        replace(run, health=replace(run.health, root_shared=others, calls_elsewhere=split_calls[at]))
+        if others or split_calls[at]
         else run
         for at, (run, others) in enumerate(zip(runs, beside, strict=True))
     ]
 
 
 def _shared_ancestors(portions: Iterable[RunSpans]) -> Counter[SpanNode]:
-    """How many requests each span is around, of those spans that are likely to stand for one."""
+    """The number of requests that each span encloses, for the spans that are likely to stand for a request."""
     return Counter(node for portion in portions for node in _top_span(portion).ancestors() if _is_likely_request(node))
 
 
 def _count_siblings(portion: RunSpans, shared: Counter[SpanNode]) -> int:
-    """How many further requests are inside the span around one."""
+    """The number of further requests inside the span that encloses a request."""
     return max((shared[node] - 1 for node in _top_span(portion).ancestors() if node in shared), default=0)
 
 
@@ -258,14 +259,14 @@ def _top_span(portion: RunSpans) -> SpanNode:
 
 
 def _is_likely_request(node: SpanNode) -> bool:
-    """Whether a span without a role is a server's, or tells of what kind it is in a word that nobody knows."""
+    """Whether a span without a role is a server span, or has a role attribute with an unknown value."""
     return node.role is None and (
         node.span.kind == _SERVER_KIND or installed_conventions().has_role_attribute(node.span)
     )
 
 
 def _count_split_calls(runs: Sequence[Run]) -> Counter[int]:
-    """For each run, by its place, how many of its calls another one of that time asked for, or executed, instead."""
+    """For each run, by position, how many of its calls another run at the same time requested or executed."""
     under: dict[str, list[tuple[int, ToolCall]]] = {}
     for at, run in enumerate(runs):
         for call in run.tool_calls:
@@ -277,14 +278,14 @@ def _count_split_calls(runs: Sequence[Run]) -> Counter[int]:
         for place, (at, call) in enumerate(calls):
             near = calls[
                 max(0, place - _MAX_NEIGHBOURS) : place + _MAX_NEIGHBOURS
-            ]  # runs stand in the order of their times
-            others = (other for other, made in near if other != at and made.evidence != call.evidence)
+            ]  # runs are in the order of their times
+            others = (other for other, other_call in near if other != at and other_call.evidence != call.evidence)
             found[at] += any(_overlap_in_time(runs[at], runs[other]) for other in others)
     return found + _count_delegated_runs(runs)
 
 
 def _by_tool(calls: Iterable[tuple[int, ToolCall]], runs: Sequence[Run]) -> Iterable[list[tuple[int, ToolCall]]]:
-    """Calls under one id, those of each service's tool together."""
+    """Groups calls with one id by service and tool."""
     found: dict[tuple[str | None, str], list[tuple[int, ToolCall]]] = {}
     for at, call in calls:
         found.setdefault((runs[at].service, fold_name(call.name)), []).append((at, call))
@@ -292,17 +293,17 @@ def _by_tool(calls: Iterable[tuple[int, ToolCall]], runs: Sequence[Run]) -> Iter
 
 
 def _count_delegated_runs(runs: Sequence[Run]) -> Counter[int]:
-    """The same for calls during which an agent of that name began a run of its own in the same trace."""
+    """The same for calls during which an agent with the name of the tool started a separate run in the same trace."""
     of_trace = Counter(run.trace_ids[0] for run in runs)
     beside = [(at, run) for at, run in enumerate(runs) if of_trace[run.trace_ids[0]] > 1]
-    begun: dict[tuple[str, str], list[int]] = {}
+    runs_by_agent: dict[tuple[str, str], list[int]] = {}
     for at, run in beside:
         if run.agent:
-            begun.setdefault((run.trace_ids[0], fold_name(run.agent)), []).append(at)
+            runs_by_agent.setdefault((run.trace_ids[0], fold_name(run.agent)), []).append(at)
     found: Counter[int] = Counter()
-    for at, run in beside if begun else ():
+    for at, run in beside if runs_by_agent else ():
         for call in run.tool_calls:
-            for other in begun.get((run.trace_ids[0], fold_name(call.name)), ()):
+            for other in runs_by_agent.get((run.trace_ids[0], fold_name(call.name)), ()):
                 if other != at and _starts_during(call, runs[other]):
                     found[at] += 1
                     found[other] += 1
@@ -316,7 +317,7 @@ def _starts_during(call: ToolCall, run: Run) -> bool:
 
 
 def _overlap_in_time(run: Run, other: Run) -> bool:
-    """Whether two runs are of one trace, or were at work at the same time."""
+    """Whether two runs are of one trace, or were active at the same time."""
     if not set(run.trace_ids).isdisjoint(other.trace_ids):
         return True
     if run.start_ns is None or run.end_ns is None or other.start_ns is None or other.end_ns is None:

@@ -1,4 +1,4 @@
-"""Conversations: the requests that share a session, as one run."""
+"""Merges duplicate runs from two instrumentations, and the runs of one conversation."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from goldspan.extraction.observed_calls import argument_fingerprint, raw_value
 from goldspan.model import Health, Run, ToolCall, ToolDefinition
 
 _MIN_OVERLAP = 0.9
-"""So much of the shorter run's time lies within the longer one's."""
+"""The minimum fraction of the shorter run's time that lies within the longer one's."""
 _MAX_CANDIDATES = 50
-"""Runs that were asked the same words or did the same, the latest first, among which the twin is looked for."""
+"""How many of the latest runs with the same input or the same call are checked for a duplicate."""
 
 
 def merge_duplicate_runs(runs: Iterable[tuple[Run, str]]) -> list[Run]:
-    """The runs, each given with the scope of its root, without those that repeat another one; order stays.
+    """Merges duplicate runs; each run is given with the instrumentation scope of its first span. Keeps the order.
 
-    Twins are of one service and of different instrumentations, were asked the same words at the same time, and used
-    the same tools, as far as both of them saw. Where spans are lost, and the words with them, what was done tells. The
-    one that knows more stays, and is told what only the other knew.
+    Duplicates have the same service, different instrumentations, the same input, overlapping times and the same tools
+    as far as both instrumentations recorded them. If the input is missing because spans are lost, equal calls identify
+    duplicates. The more complete run remains and receives the facts that only the other one has.
     """
-    given = list(runs)
-    every = [_RunCandidate(at, run, {scope}) for at, (run, scope) in enumerate(given)]
-    in_order = sorted(every, key=lambda seen: (seen.start, seen.run.run_id))
-    kept = in_order if len({scope for _, scope in given}) < 2 else _merge_same_calls(_merge_same_input(in_order))
-    return [seen.run for seen in sorted(kept, key=lambda seen: seen.position)]
+    pairs = list(runs)
+    if len({scope for _, scope in pairs}) < 2:
+        return [run for run, _ in pairs]
+    candidates = [_RunCandidate(position, run, {scope}) for position, (run, scope) in enumerate(pairs)]
+    in_order = sorted(candidates, key=lambda candidate: (candidate.start, candidate.run.run_id))
+    remaining = _merge_same_calls(_merge_same_input(in_order))
+    return [candidate.run for candidate in sorted(remaining, key=lambda candidate: candidate.position)]
 
 
 @dataclass(slots=True, eq=False)
 class _RunCandidate:
-    """A run, its place among those given, and the instrumentations that saw it."""
+    """A run, its position in the input, and the instrumentations that recorded it."""
 
     position: int
     run: Run
@@ -45,53 +47,57 @@ class _RunCandidate:
     def start(self) -> int:
         return self.run.start_ns or 0
 
-    def merge(self, twin: _RunCandidate) -> None:
-        """Become one with a twin."""
-        self.scopes |= twin.scopes
-        self.run = _merge_pair(*sorted((self.run, twin.run), key=_completeness, reverse=True))
+    def merge(self, duplicate: _RunCandidate) -> None:
+        """Merge a duplicate."""
+        self.scopes |= duplicate.scopes
+        self.run = _merge_pair(*sorted((self.run, duplicate.run), key=_completeness, reverse=True))
 
 
 def _merge_same_input(in_order: Iterable[_RunCandidate]) -> list[_RunCandidate]:
-    """Without those that were asked the same words as another one."""
+    """Merges runs with the same input."""
     kept: list[_RunCandidate] = []
-    alike: dict[Hashable, list[_RunCandidate]] = {}
-    for seen in in_order:
-        run = seen.run
-        others = alike.setdefault((run.service, run.input), []) if run.input else []
-        possible = [
-            it for it in others[-_MAX_CANDIDATES:] if it.scopes.isdisjoint(seen.scopes) and _are_duplicates(it.run, run)
+    by_input: dict[Hashable, list[_RunCandidate]] = {}
+    for candidate in in_order:
+        run = candidate.run
+        others = by_input.setdefault((run.service, run.input), []) if run.input else []
+        duplicates = [
+            other
+            for other in others[-_MAX_CANDIDATES:]
+            if other.scopes.isdisjoint(candidate.scopes) and _are_duplicates(other.run, run)
         ]
-        if possible:
-            max(possible, key=lambda it: _overlap_ns(it.run, run)).merge(seen)
+        if duplicates:
+            max(duplicates, key=lambda other: _overlap_ns(other.run, run)).merge(candidate)
         else:
-            kept.append(seen)
-            others.append(seen)
+            kept.append(candidate)
+            others.append(candidate)
     return kept
 
 
 def _merge_same_calls(in_order: list[_RunCandidate]) -> list[_RunCandidate]:
-    """Without those all of whose calls another one made at the same time, where words do not speak against it."""
-    making: dict[Hashable, list[_RunCandidate]] = {}
-    for seen in in_order:
-        for deed in {_call_key(seen.run, call) for call in _calls_without_handoffs(seen.run)}:
-            making.setdefault(deed, []).append(seen)
-    gone: set[_RunCandidate] = set()
-    for seen in sorted(in_order, key=lambda seen: len(seen.run.tool_calls)):
-        calls = _calls_without_handoffs(seen.run)
-        others = making[_call_key(seen.run, calls[0])] if calls else []
-        begun = bisect_right(others, seen.run.end_ns or 0, key=lambda it: it.start)
-        possible = [
-            it
-            for it in others[max(0, begun - _MAX_CANDIDATES) : begun]
-            if it not in gone and it.scopes.isdisjoint(seen.scopes) and _is_contained_in(seen.run, it.run)
+    """Merges runs whose calls are all in another run at the same time, unless their inputs contradict it."""
+    by_call: dict[Hashable, list[_RunCandidate]] = {}
+    for candidate in in_order:
+        for key in {_call_key(candidate.run, call) for call in _calls_without_handoffs(candidate.run)}:
+            by_call.setdefault(key, []).append(candidate)
+    merged: set[_RunCandidate] = set()
+    for candidate in sorted(in_order, key=lambda candidate: len(candidate.run.tool_calls)):
+        calls = _calls_without_handoffs(candidate.run)
+        others = by_call[_call_key(candidate.run, calls[0])] if calls else []
+        until = bisect_right(others, candidate.run.end_ns or 0, key=lambda other: other.start)
+        containing = [
+            other
+            for other in others[max(0, until - _MAX_CANDIDATES) : until]
+            if other not in merged
+            and other.scopes.isdisjoint(candidate.scopes)
+            and _is_contained_in(candidate.run, other.run)
         ]
-        if possible:
-            whole = max(possible, key=lambda it: _overlap_ns(it.run, seen.run))
-            words = whole.run.input or seen.run.input
-            whole.merge(seen)
-            whole.run = replace(whole.run, input=words)
-            gone.add(seen)
-    return [seen for seen in in_order if seen not in gone]
+        if containing:
+            target = max(containing, key=lambda other: _overlap_ns(other.run, candidate.run))
+            text = target.run.input or candidate.run.input
+            target.merge(candidate)
+            target.run = replace(target.run, input=text)
+            merged.add(candidate)
+    return [candidate for candidate in in_order if candidate not in merged]
 
 
 def _calls_without_handoffs(run: Run) -> list[ToolCall]:
@@ -103,33 +109,33 @@ def _call_key(run: Run, call: ToolCall) -> Hashable:
 
 
 def _is_contained_in(part: Run, whole: Run) -> bool:
-    """Whether all calls of a run are another one's, too; where other words were asked, their ids must say so.
+    """Whether another run has all calls of a run; if the inputs differ, the call ids must be equal.
 
-    Of a request that lost its first words, those that it gave a sub-agent may be left.
+    If the first input of a request is missing, its input may be a text that it passed to a sub-agent.
     """
     if not set(part.trace_ids).isdisjoint(whole.trace_ids) or not _overlap_mostly(part, whole):
         return False
-    words = part.input.strip() if part.input and whole.input else None
-    differ = words is not None and not any(words in argument_texts(call.arguments) for call in whole.tool_calls)
-    made: dict[Hashable, list[ToolCall]] = {}
+    text = part.input.strip() if part.input and whole.input else None
+    differ = text is not None and not any(text in argument_texts(call.arguments) for call in whole.tool_calls)
+    calls_by_key: dict[Hashable, list[ToolCall]] = {}
     for call in _calls_without_handoffs(whole):
-        made.setdefault(_call_key(whole, call), []).append(call)
+        calls_by_key.setdefault(_call_key(whole, call), []).append(call)
     for call in _calls_without_handoffs(part):
-        known = made.get(_call_key(part, call), []) if call.arguments is not None else []
-        same = next((it for it in known if _same_call(it, call, surely=differ)), None)
+        known = calls_by_key.get(_call_key(part, call), []) if call.arguments is not None else []
+        same = next((other for other in known if _same_call(other, call, require_ids=differ)), None)
         if same is None:
             return False
         known.remove(same)
     return True
 
 
-def _same_call(one: ToolCall, other: ToolCall, *, surely: bool) -> bool:
+def _same_call(one: ToolCall, other: ToolCall, *, require_ids: bool) -> bool:
     if None in (one.start_ns, one.end_ns, other.start_ns, other.end_ns):
         return False
     if min(one.end_ns or 0, other.end_ns or 0) < max(one.start_ns or 0, other.start_ns or 0):
         return False
     if one.call_id is None or other.call_id is None:
-        return not surely
+        return not require_ids
     return one.call_id == other.call_id
 
 
@@ -145,7 +151,7 @@ def _tool_counts(run: Run) -> Counter[str]:
 
 
 def _overlap_ns(one: Run, other: Run) -> int:
-    """How long two runs were at work at the same time."""
+    """How long two runs were active at the same time."""
     ends, starts = [run.end_ns or 0 for run in (one, other)], [run.start_ns or 0 for run in (one, other)]
     return min(ends) - max(starts)
 
@@ -168,33 +174,35 @@ def _completeness(run: Run) -> tuple[int, ...]:
     )
 
 
-def _merge_pair(run: Run, twin: Run) -> Run:
+def _merge_pair(run: Run, duplicate: Run) -> Run:
     health = replace(
         run.health,
-        merged=run.health.merged + twin.health.merged + len(twin.tool_calls),
-        # Either of them would have shown a call of the request that both saw.
-        calls_invisible=run.health.calls_invisible and twin.health.calls_invisible,
-        unknown_spans=run.health.unknown_spans + twin.health.unknown_spans,
+        merged=run.health.merged + duplicate.health.merged + len(duplicate.tool_calls),
+        # Both runs describe the same request, so either of them would show its calls.
+        calls_invisible=run.health.calls_invisible and duplicate.health.calls_invisible,
+        unknown_spans=run.health.unknown_spans + duplicate.health.unknown_spans,
     )
     return replace(
         run,
-        trace_ids=run.trace_ids + twin.trace_ids,
-        tool_calls=_with_kinds(run, twin),
-        output=run.output or twin.output,
-        session_id=run.session_id or twin.session_id,
-        golden_id=run.golden_id or twin.golden_id,
-        available_tools=run.available_tools or twin.available_tools,
-        conventions=tuple(dict.fromkeys(run.conventions + twin.conventions)),
-        expected_tools=twin.expected_tools if run.expected_tools is None else run.expected_tools,
-        metrics=run.metrics or twin.metrics,
-        metadata={**twin.metadata, **run.metadata},
+        trace_ids=run.trace_ids + duplicate.trace_ids,
+        tool_calls=_with_kinds(run, duplicate),
+        output=run.output or duplicate.output,
+        session_id=run.session_id or duplicate.session_id,
+        golden_id=run.golden_id or duplicate.golden_id,
+        available_tools=run.available_tools or duplicate.available_tools,
+        conventions=tuple(dict.fromkeys(run.conventions + duplicate.conventions)),
+        expected_tools=duplicate.expected_tools if run.expected_tools is None else run.expected_tools,
+        metrics=run.metrics or duplicate.metrics,
+        metadata={**duplicate.metadata, **run.metadata},
         health=health,
     )
 
 
-def _with_kinds(run: Run, twin: Run) -> tuple[ToolCall, ...]:
-    """The calls of a run, each of which is no plain tool where the twin knows what it is."""
-    known = {(_call_key(twin, call), call.call_id): call.kind for call in twin.tool_calls if call.kind != "tool"}
+def _with_kinds(run: Run, duplicate: Run) -> tuple[ToolCall, ...]:
+    """The calls of a run, with the kinds that only the duplicate has."""
+    known = {
+        (_call_key(duplicate, call), call.call_id): call.kind for call in duplicate.tool_calls if call.kind != "tool"
+    }
     if not known:
         return run.tool_calls
     return tuple(
@@ -204,16 +212,17 @@ def _with_kinds(run: Run, twin: Run) -> tuple[ToolCall, ...]:
 
 
 def merge_conversations(requests: Iterable[Run]) -> list[Run]:
-    """One run for all requests of a session, by time of start; a request without a session is one by itself.
+    """Merges the requests of each session into one run, by start time; a request without a session remains a run.
 
-    Its input is what opened the conversation, its output the last answer, its calls those of all requests in order.
-    Which golden and metrics it is for says the first request that says so; what is expected, all of them together.
+    The input is that of the first request, the output that of the last one with an output, and the calls are those of
+    all requests in order. The golden and the metrics are those of the first request that names them. The expected tools
+    are those of all requests.
     """
-    of_session: dict[tuple[str | None, str], list[Run]] = {}
+    by_session: dict[tuple[str | None, str], list[Run]] = {}
     for run in sorted(requests, key=lambda run: (run.start_ns or 0, run.run_id)):
         key = (run.service, run.session_id) if run.session_id is not None else (None, run.run_id)
-        of_session.setdefault(key, []).append(run)
-    return [_merge_session(runs) for runs in of_session.values()]
+        by_session.setdefault(key, []).append(run)
+    return [_merge_session(runs) for runs in by_session.values()]
 
 
 def _merge_session(runs: list[Run]) -> Run:
@@ -242,7 +251,7 @@ def _merge_session(runs: list[Run]) -> Run:
 
 
 def _merge_expected_tools(runs: list[Run]) -> tuple[Any, ...] | None:
-    """What is expected of a conversation: as long as one request does not say what is expected of it, nobody knows."""
+    """The expected tools of a conversation; unknown if one request does not declare its expected tools."""
     expected: list[Any] = []
     for run in runs:
         if run.expected_tools is None:
@@ -267,17 +276,17 @@ def _sorted_tools(offered: dict[str, ToolDefinition]) -> tuple[ToolDefinition, .
 
 
 def _merge_health(parts: list[Health]) -> Health:
-    """Counts add up, lists are joined, and what holds of one request holds of the conversation.
+    """Adds up counts, joins lists, and sets a flag if one request has it.
 
-    So one request whose calls are invisible is enough: of the conversation, nobody knows what was not called.
+    For example, if the calls of one request are invisible, the calls of the conversation are incomplete.
     """
-    joined: dict[str, Any] = {}
-    for each in fields(Health):
-        found = [getattr(part, each.name) for part in parts]
-        if isinstance(found[0], bool):
-            joined[each.name] = any(found)
-        elif isinstance(found[0], int):
-            joined[each.name] = sum(found)
+    merged: dict[str, Any] = {}
+    for field in fields(Health):
+        values = [getattr(part, field.name) for part in parts]
+        if isinstance(values[0], bool):
+            merged[field.name] = any(values)
+        elif isinstance(values[0], int):
+            merged[field.name] = sum(values)
         else:
-            joined[each.name] = tuple(sorted({name for names in found for name in names}))
-    return Health(**joined)
+            merged[field.name] = tuple(sorted({name for names in values for name in names}))
+    return Health(**merged)

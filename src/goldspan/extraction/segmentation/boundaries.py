@@ -1,7 +1,7 @@
-"""Which spans belong to which request or component.
+"""Splits one trace into requests and components.
 
-A request is the work of the outermost agent (or application entry) in a trace. A trace may hold several of them; a
-trace that nothing marks is one request if a model or a tool was at work in it, and none otherwise.
+A request is the work of the outermost agent or application entry in a trace. A trace may contain several requests. A
+trace without an agent or entry span is one request if it contains a model or tool span, and none otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from goldspan.extraction.turn_attribution import RequestedCallIndex
 from goldspan.model import RunUnit
 
 _MAX_CANDIDATES = 50
-"""Hand-offs that are looked at for an agent: the latest of them."""
+"""How many of the latest hand-offs and spans are checked for one agent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,35 +30,40 @@ class RunSpans:
 
     unit: RunUnit
     root: SpanNode | None
-    """The span that stands for the run; `None` where it never arrived."""
+    """The span that stands for the run; `None` if it never arrived."""
     nodes: list[SpanNode] = field(default_factory=list)
     root_id: str = ""
-    """The id of that span, known from its children even where it never arrived."""
+    """The id of that span, which its children name even if it never arrived."""
     is_marked: bool = False
-    """Whether an agent or an application says that this is a request; otherwise it is all that the trace holds."""
+    """Whether an agent or entry span marks the request; otherwise the request is all work in the trace."""
     name: str | None = None
-    """The component's name, where the unit is a component."""
+    """The component's name, if the unit is a component."""
     is_split: bool = False
-    """Whether the trace holds further requests that nothing but the user's words tells apart."""
+    """Whether the trace contains further requests that only the user's messages distinguish."""
     resumed: list[SpanNode] = field(default_factory=list)
-    """What the runtime did for the request later, by itself, by time of start: the spans that stand for it or, where
-    these are lost, the model's.
+    """The root spans, by start time, of work that the runtime resumed for the request later without user input; the
+    model spans if these are missing.
     """
 
     def __post_init__(self) -> None:
         if self.root is not None:
             self.root_id = self.root.span.span_id
 
+    @property
+    def trace_id(self) -> str:
+        """The trace of the first span."""
+        return self.nodes[0].span.trace_id
+
 
 _HandoffIndex = dict[tuple[SpanNode | None, str | None], list[tuple[SpanNode, RunSpans]]]
-"""Hand-offs and their requests, by what stands around the agents and by who takes over, where that is known."""
+"""Hand-offs and their requests, by the parent span of the agents and by the agent that takes over, if known."""
 
 
 def split_components(roots: list[SpanNode], requests: Iterable[RunSpans]) -> list[RunSpans]:
-    """Every marked or declared component, and every agent inside a request, with all spans below it.
+    """Returns every marked or declared component and every agent inside a request, with all spans below it.
 
-    The request's own agent is none, nor is an agent that an agent of the same name stands right around: that is one
-    agent, seen by two instrumentations.
+    The request's own agent is not a component. Nor is an agent directly inside an agent of the same name: these are two
+    spans of one agent, from two instrumentations.
     """
     outermost = {portion.root for portion in requests}
     found: list[RunSpans] = []
@@ -72,53 +77,53 @@ def split_components(roots: list[SpanNode], requests: Iterable[RunSpans]) -> lis
 
 
 def _repeats_enclosing_agent(agent: SpanNode) -> bool:
-    """Whether the nearest agent or tool around an agent's span is an agent of the same name."""
+    """Whether the nearest agent or tool that encloses an agent is an agent of the same name."""
     owner, name = agent.owner, agent.facts.name
     return owner is not None and owner.role == "agent" and owner.facts.name == name
 
 
 def split_requests(roots: list[SpanNode]) -> list[RunSpans]:
-    """The requests of one trace, by time of start."""
-    found: list[SpanNode] = []
-    strays: list[SpanNode] = []
-    working: list[SpanNode] = []
+    """Returns the requests of one trace, by start time."""
+    marked: list[SpanNode] = []
+    detached: list[SpanNode] = []
+    roots_with_detached: list[SpanNode] = []
     orphans: set[SpanNode] = set()
     for root in roots:
-        found_before, strays_before = len(found), len(strays)
-        _split_marked(root, found, strays)
+        marked_before, detached_before = len(marked), len(detached)
+        _split_marked(root, marked, detached)
         if root.is_orphan:
-            orphans.update(found[found_before:])
-        if len(strays) > strays_before:
-            working.append(root)
-    if not found:
-        return _unmarked_request(working)
-    # Of those that start together the longest first: it may be around the others.
-    found.sort(key=lambda node: (node.start, -end_of(node.span), node.span.span_id))
-    around = _enclosing_agents(orphans, found, strays)
-    portions = _join_handoffs([node for node in found if node not in around])
-    if around:
+            orphans.update(marked[marked_before:])
+        if len(detached) > detached_before:
+            roots_with_detached.append(root)
+    if not marked:
+        return _unmarked_request(roots_with_detached)
+    # Of spans that start at the same time, the longest comes first: it may enclose the others.
+    marked.sort(key=lambda node: (node.start, -end_of(node.span), node.span.span_id))
+    enclosing = _enclosing_agents(orphans, marked, detached)
+    portions = _join_handoffs([node for node in marked if node not in enclosing])
+    if enclosing:
         owner = {node: portion for portion in portions for node in portion.nodes}
-        for orphan, outer in around.items():
+        for orphan, outer in enclosing.items():
             owner[outer].nodes.extend(orphan.walk())
-    _assign_detached_spans(strays, portions)
+    _assign_detached_spans(detached, portions)
     return portions
 
 
-def _split_marked(root: SpanNode, found: list[SpanNode], strays: list[SpanNode]) -> None:
-    """Split a tree into the outermost marked nodes and the working spans outside of them."""
+def _split_marked(root: SpanNode, marked: list[SpanNode], detached: list[SpanNode]) -> None:
+    """Collects the outermost agents and entries of a tree, and the model and tool spans outside of them."""
     pending = [root]
     while pending:
         node = pending.pop()
         if node.role in REQUEST_ROLES:
-            found.append(node)
+            marked.append(node)
         elif node.role in WORK_ROLES:
-            strays.append(node)
+            detached.append(node)
         elif node.role in TRANSPARENT_ROLES:
             pending.extend(reversed(node.children))
 
 
 def _unmarked_request(tops: list[SpanNode]) -> list[RunSpans]:
-    """One request for the whole trace, standing on its only root or, failing that, on the parent that is missing."""
+    """One request for the whole trace; its root is the only root or, if there are several, their missing parent."""
     if not tops:
         return []
     nodes = [node for top in tops for node in top.walk()]
@@ -129,66 +134,66 @@ def _unmarked_request(tops: list[SpanNode]) -> list[RunSpans]:
 
 
 def _enclosing_agents(
-    orphans: set[SpanNode], found: list[SpanNode], strays: list[SpanNode]
+    orphans: set[SpanNode], marked: list[SpanNode], detached: list[SpanNode]
 ) -> dict[SpanNode, SpanNode]:
-    """For agents above whom a span never came, those at work around them: in one trace, most likely on their behalf.
+    """Maps agents whose parent is missing to the agent that encloses them in time and most likely called them.
 
-    What is lost may have been above both, as it is with the requests of two users: then a call must tell.
+    If the parent of both is missing, they may be requests of two users: then a call must connect them.
     """
-    begun: list[SpanNode] = []
-    around: dict[SpanNode, SpanNode] = {}
-    calls = _Delegations(found, strays) if len(orphans) > 1 else None
-    for node in found:
+    earlier: list[SpanNode] = []
+    enclosing: dict[SpanNode, SpanNode] = {}
+    calls = _Delegations(marked, detached) if len(orphans) > 1 else None
+    for node in marked:
         outer = None
         if node in orphans:
-            enclosing = (other for other in reversed(begun[-_MAX_CANDIDATES:]) if _encloses(other, node))
-            outer = next((o for o in enclosing if o not in orphans or (calls and calls.leads_to(o, node))), None)
+            candidates = (other for other in reversed(earlier[-_MAX_CANDIDATES:]) if _encloses(other, node))
+            outer = next((o for o in candidates if o not in orphans or (calls and calls.leads_to(o, node))), None)
         if outer is None:
-            begun.append(node)
+            earlier.append(node)
         else:
-            around[node] = outer
-    return around
+            enclosing[node] = outer
+    return enclosing
 
 
 class _Delegations:
-    """The calls in a trace that may have been of agents, by the name of the tool and by the words that it was given."""
+    """The calls in a trace that may have started agents, by tool name and by the texts in their arguments."""
 
-    def __init__(self, found: list[SpanNode], strays: list[SpanNode]) -> None:
-        self._strays = frozenset(strays)
-        self._known: dict[Hashable, list[SpanNode]] = {}
-        steps = (step for top in (*found, *strays) for step in top.walk())
+    def __init__(self, marked: list[SpanNode], detached: list[SpanNode]) -> None:
+        self._detached = frozenset(detached)
+        self._steps_by_key: dict[Hashable, list[SpanNode]] = {}
+        steps = (step for top in (*marked, *detached) for step in top.walk())
         for step in sorted((step for step in steps if step.role in WORK_ROLES), key=lambda step: step.sort_key):
             for key in dict.fromkeys(_delegation_keys(step)):
-                self._known.setdefault(key, []).append(step)
+                self._steps_by_key.setdefault(key, []).append(step)
 
     def leads_to(self, outer: SpanNode, agent: SpanNode) -> bool:
-        """Whether an agent called another one: by a tool that is around it, or in an answer of its model before."""
+        """Whether an agent called another one: by a tool that encloses it, or in an earlier output of its model."""
         keys: list[Hashable] = [(_NAME, fold_name(agent.facts.name))] if agent.facts.name else []
-        keys += [(_WORDS, words)] if (words := _agent_request_text(agent)) else []
-        steps = (step for key in keys for step in self._known.get(key, [])[-_MAX_CANDIDATES:])
+        keys += [(_TEXT, text)] if (text := _agent_request_text(agent)) else []
+        steps = (step for key in keys for step in self._steps_by_key.get(key, [])[-_MAX_CANDIDATES:])
         return any(self._is_of(outer, step) and _may_have_started(step, agent) for step in steps)
 
     def _is_of(self, outer: SpanNode, step: SpanNode) -> bool:
-        return outer.contains(step) or (step in self._strays and _encloses(outer, step))
+        return outer.contains(step) or (step in self._detached and _encloses(outer, step))
 
 
-_NAME, _WORDS = "name", "words"
+_NAME, _TEXT = "name", "text"
 
 
 def _delegation_keys(step: SpanNode) -> Iterator[Hashable]:
-    """What an agent that a step called would be known by."""
+    """The keys of the agents that a tool span or a model span may have called."""
     if step.role == "tool":
-        made = call_from_span(step)
-        called = [(made.name, made.arguments.value if made.arguments is not None else None)]
+        call = call_from_span(step)
+        called = [(call.name, call.arguments.value if call.arguments is not None else None)]
     else:
         called = [(call.name, call.arguments) for call in ModelTurn(step).calls]
     for name, arguments in called:
         yield _NAME, fold_name(name)
-        yield from ((_WORDS, words) for words in argument_texts(arguments))
+        yield from ((_TEXT, text) for text in argument_texts(arguments))
 
 
 def _agent_request_text(agent: SpanNode) -> str | None:
-    """What an agent was asked, by itself or in the first turn of its model."""
+    """The request text of an agent: from its own input, else from the first turn of its model."""
     own = values.request_text(agent.facts.input)
     speaking = (node for node in agent.walk() if node.role == "model" or node is agent)
     return own.strip() if own else next(filter(None, (ModelTurn(node).first_user_text for node in speaking)), None)
@@ -204,85 +209,85 @@ def _encloses(outer: SpanNode, inner: SpanNode) -> bool:
 
 
 def _join_handoffs(found: list[SpanNode]) -> list[RunSpans]:
-    """One portion an agent, except that an agent that took over, by hand-off or by executing what another one's model
-    asked for, continues the request before it.
+    """Builds one request per agent, but joins an agent to an earlier request that it continues.
+
+    An agent continues a request by a hand-off, or by executing a call that another agent's model requested.
     """
     portions: list[RunSpans] = []
     turns = _AgentTurns()
-    beside = {(node.parent, fold_name(node.facts.name or "")) for node in found}
-    agents = Counter(parent for parent, _ in beside)
-    passed_on: _HandoffIndex = {}
+    siblings = {(node.parent, fold_name(node.facts.name or "")) for node in found}
+    agents = Counter(parent for parent, _ in siblings)
+    handoffs: _HandoffIndex = {}
     for node in found:
         nodes = list(node.walk())
         take_turns = agents[node.parent] > 1
-        before = _find_handoff_request(node, passed_on) or (turns.find_request(node, nodes) if take_turns else None)
-        if before is None:
-            before = RunSpans("request", node, nodes, is_marked=True)
-            portions.append(before)
+        portion = _find_handoff_request(node, handoffs) or (turns.find_request(node, nodes) if take_turns else None)
+        if portion is None:
+            portion = RunSpans("request", node, nodes, is_marked=True)
+            portions.append(portion)
         else:
-            before.nodes.extend(nodes)
+            portion.nodes.extend(nodes)
         if take_turns:
-            turns.add(node, nodes, before)
+            turns.add(node, nodes, portion)
         for step in nodes if len(found) > 1 else ():
             for name in _handoff_names(step):
                 target = fold_name(handoff_target(name) or name)
-                if (node.parent, target) in beside:
-                    passed_on.setdefault((node.parent, target), []).append((step, before))
+                if (node.parent, target) in siblings:
+                    handoffs.setdefault((node.parent, target), []).append((step, portion))
                 elif step.role == "tool":
-                    # Not all instrumentations can tell who takes over: then it is whoever comes next.
-                    passed_on.setdefault((node.parent, None), []).append((step, before))
+                    # Some instrumentations do not record the agent that takes over: then it is the next one.
+                    handoffs.setdefault((node.parent, None), []).append((step, portion))
     return portions
 
 
 class _AgentTurns:
-    """The calls that agents asked for, by which others that stand beside them are known to serve the same request.
+    """The calls that agents requested, which connect sibling agents to the same request.
 
-    In a conversation of agents, one asks its model, another one executes what the model asked for, and the first goes
-    on with the answers.
+    In a conversation of agents, one agent calls its model, another one executes the calls that the model requested, and
+    the first continues with the results.
     """
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[SpanNode | None, str], tuple[RunSpans, ModelTurn]] = {}
-        self._left: set[tuple[SpanNode | None, str]] = set()
-        """Those of which no execution was seen."""
+        self._requested: dict[tuple[SpanNode | None, str], tuple[RunSpans, ModelTurn]] = {}
+        self._not_executed: set[tuple[SpanNode | None, str]] = set()
 
     def find_request(self, agent: SpanNode, nodes: list[SpanNode]) -> RunSpans | None:
-        """The request of which an agent executes a call that it did not ask for, or with whose calls it goes on."""
-        if not self._asked:
+        """The request whose calls an agent executes without requesting them, or whose results it continues with."""
+        if not self._requested:
             return None
         own: set[str | None] | None = None
         for step in nodes:
             for call_id, turn in _answered_ids(step):
-                place = (agent.parent, call_id)
-                if place not in self._asked:
+                key = (agent.parent, call_id)
+                if key not in self._requested:
                     continue
                 if own is None:
                     own = {call.call_id for step in nodes if step.role == "model" for call in ModelTurn(step).calls}
-                portion, asking = self._asked[place]
+                portion, requesting = self._requested[key]
                 if call_id not in own and (
-                    place in self._left if turn is None else turn.user_texts in ((), asking.user_texts)
+                    key in self._not_executed if turn is None else turn.user_texts in ((), requesting.user_texts)
                 ):
                     return portion
         return None
 
     def add(self, agent: SpanNode, nodes: list[SpanNode], portion: RunSpans) -> None:
-        """Take note of what an agent asked for and executed."""
+        """Records the calls that an agent requested and executed."""
         for step in nodes:
             if step.role != "model":
                 continue
             turn = ModelTurn(step)
             for call in turn.calls:
                 if call.call_id:
-                    self._asked[agent.parent, call.call_id] = portion, turn
-                    self._left.add((agent.parent, call.call_id))
+                    self._requested[agent.parent, call.call_id] = portion, turn
+                    self._not_executed.add((agent.parent, call.call_id))
         for step in nodes:
             if step.role == "tool":
-                self._left.discard((agent.parent, call_from_span(step).call_id or ""))
+                self._not_executed.discard((agent.parent, call_from_span(step).call_id or ""))
 
 
 def _answered_ids(step: SpanNode) -> Iterator[tuple[str, ModelTurn | None]]:
-    """The id of the call that a tool executed; those with whose answers a model or an agent goes on, the last first,
-    with its turn.
+    """The id of the call that a tool executed; or the ids of the calls whose results a model or an agent continues
+    with, the last first, each with the turn.
     """
     if step.role == "tool":
         if call_id := call_from_span(step).call_id:
@@ -293,64 +298,65 @@ def _answered_ids(step: SpanNode) -> Iterator[tuple[str, ModelTurn | None]]:
 
 
 def _handoff_names(step: SpanNode) -> Iterator[str]:
-    """The names of the hand-offs that a step made, or asked for: the span of one may be lost."""
+    """The names of the hand-offs that a span executed or requested: the span of a hand-off may be missing."""
     if step.role == "tool" and step.facts.kind == "handoff":
         yield call_from_span(step).name
     elif step.role == "model":
         yield from (call.name for call in ModelTurn(step).calls if handoff_target(call.name) is not None)
 
 
-def _find_handoff_request(node: SpanNode, passed_on: _HandoffIndex) -> RunSpans | None:
-    """The request, the last one begun, that an agent beside this one passed on to it before it started."""
+def _find_handoff_request(node: SpanNode, handoffs: _HandoffIndex) -> RunSpans | None:
+    """The latest request that a sibling agent handed off to this agent before it started."""
     name = fold_name(node.facts.name or "")
-    handed = (passed_on.get((node.parent, target), [])[-_MAX_CANDIDATES:] for target in (name, None))
-    before = [portion for steps in handed for step, portion in steps if step.start <= node.start]
-    return max(before, key=lambda portion: portion.nodes[0].sort_key, default=None)
+    candidates = (handoffs.get((node.parent, target), [])[-_MAX_CANDIDATES:] for target in (name, None))
+    earlier = [portion for steps in candidates for step, portion in steps if step.start <= node.start]
+    return max(earlier, key=lambda portion: portion.nodes[0].sort_key, default=None)
 
 
-def _assign_detached_spans(strays: list[SpanNode], portions: list[RunSpans]) -> None:
-    """Give working spans that stand outside to the request whose calls or words they know, else to the last one begun.
+def _assign_detached_spans(detached: list[SpanNode], portions: list[RunSpans]) -> None:
+    """Adds model and tool spans outside of all requests to one of the requests.
 
-    Clocks of milliseconds may show one time for both.
+    A span belongs to the request that shares its calls or user messages, else to the latest one that started before
+    it or, because a millisecond clock may show the same time for both, with it.
     """
-    in_order = sorted(strays, key=lambda node: node.sort_key)
+    in_order = sorted(detached, key=lambda node: node.sort_key)
     starts = [portion.nodes[0].start for portion in portions]
-    last_begun = {stray: portions[max(bisect_right(starts, stray.start) - 1, 0)] for stray in in_order}
+    owner = {node: portions[max(bisect_right(starts, node.start) - 1, 0)] for node in in_order}
     if len(portions) > 1:
-        last_begun |= _match_models(portions, [stray for stray in in_order if stray.role == "model"])
-    for stray in in_order:
-        if stray.role == "model":
-            last_begun[stray].nodes.extend(stray.walk())
-    tools = [stray for stray in in_order if stray.role == "tool"]
+        owner |= _match_models(portions, [node for node in in_order if node.role == "model"])
+    for node in in_order:
+        if node.role == "model":
+            owner[node].nodes.extend(node.walk())
+    tools = [node for node in in_order if node.role == "tool"]
     if len(portions) > 1 and tools:
-        of_turn = {turn: portion for portion in portions for turn in find_model_turns(portion.nodes)}
-        turns = RequestedCallIndex.from_turns(of_turn).match_tools(tools)
-        last_begun |= {tool: of_turn[turn] for tool, turn in turns.items()}
-    for stray in tools:
-        last_begun[stray].nodes.extend(stray.walk())
+        portion_by_turn = {turn: portion for portion in portions for turn in find_model_turns(portion.nodes)}
+        turns = RequestedCallIndex.from_turns(portion_by_turn).match_tools(tools)
+        owner |= {tool: portion_by_turn[turn] for tool, turn in turns.items()}
+    for tool in tools:
+        owner[tool].nodes.extend(tool.walk())
 
 
 def _match_models(portions: list[RunSpans], models: list[SpanNode]) -> dict[SpanNode, RunSpans]:
-    """The requests that made the calls a lone model asks for or remembers, or that were asked with the same words."""
+    """Maps model spans to the request that shares a call, in the output or the history, or the user messages."""
     if not models:
         return {}
-    knowing: dict[Hashable, list[RunSpans]] = {}
+    portions_by_key: dict[Hashable, list[RunSpans]] = {}
     for portion in portions:
         for key in dict.fromkeys(key for node in portion.nodes for key in _identifying_keys(node)):
-            knowing.setdefault(key, []).append(portion)
+            portions_by_key.setdefault(key, []).append(portion)
     found: dict[SpanNode, RunSpans] = {}
     for model in models:
         for key in (*_identifying_keys(model), *sorted(ModelTurn(model).known_call_ids)):
-            alike = knowing.get(key, [])[-_MAX_CANDIDATES:]
-            begun = [portion for portion in alike if portion.nodes[0].start <= model.start]
-            if begun:
-                found[model] = begun[-1]
+            candidates = portions_by_key.get(key, [])[-_MAX_CANDIDATES:]
+            earlier = [portion for portion in candidates if portion.nodes[0].start <= model.start]
+            if earlier:
+                found[model] = earlier[-1]
                 break
     return found
 
 
 def _identifying_keys(node: SpanNode) -> Iterator[Hashable]:
-    """The ids of the calls that a span made or asked for; of a model, what the user had said, too."""
+    """The ids of the calls that a span executed or requested; for a model, also the user messages."""
     if node.role == "tool" and (call_id := call_from_span(node).call_id):
         yield call_id
     elif node.role == "model":

@@ -76,10 +76,10 @@ def test_one_moment_is_the_same_as_text_and_in_every_unit(seconds):
     ],
 )
 def test_a_duration_has_the_unit_of_the_time_beside_it(written, beside, read):
-    assert duration_field({"duration": written}, "duration", beside=beside) == read
+    assert duration_field({"duration": written}, "duration", start_time=beside) == read
 
 
 @pytest.mark.parametrize("written", ["long", -1, [1], {}, True])
 def test_what_is_no_duration_is_refused(written):
     with pytest.raises(DecodeError, match="duration is neither"):
-        duration_field({"duration": written}, "duration", beside=1795186056475)
+        duration_field({"duration": written}, "duration", start_time=1795186056475)

@@ -56,9 +56,9 @@ def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -
     ("health", "told", "advice"),
     [
         pytest.param(Health(missing_root=True, orphan_spans=2), "the request's own span is missing", "sampling"),
-        pytest.param(Health(calls_invisible=True, content_off=True), "no tool calls could have been seen", "switch"),
+        pytest.param(Health(calls_invisible=True, content_off=True), "no tool calls could have been seen", "enabled"),
         pytest.param(Health(orphan_spans=1), "1 span whose parent is missing", "sampling"),
-        pytest.param(Health(content_off=True, arguments_absent=4), "no content recorded", "switch"),
+        pytest.param(Health(content_off=True, arguments_absent=4), "no content recorded", "enabled"),
         pytest.param(Health(arguments_absent=4), "4 calls without arguments", "@goldspan.trace"),
         pytest.param(Health(dropped_attributes=3), "3 attributes dropped", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"),
         pytest.param(
@@ -66,19 +66,19 @@ def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -
         ),
         pytest.param(Health(lookalikes=("tool call a",)), "1 unknown span that may be tools: tool call a", "@goldspan"),
         pytest.param(Health(stitched=2), "joined from 3 traces", "around each request"),
-        pytest.param(Health(split=True), "cut out of a trace of several requests", "around each request"),
+        pytest.param(Health(split=True), "split from a trace with several requests", "around each request"),
         pytest.param(Health(unended=1), "1 span that had not ended", "end last"),
-        pytest.param(Health(fallback=("x.kind",)), "spans of an unknown family: x.kind", "teach goldspan"),
+        pytest.param(Health(fallback=("x.kind",)), "spans of an unknown family: x.kind", "add a convention"),
         pytest.param(Health(calls_elsewhere=1), "1 call shared with another run", "around each request"),
         pytest.param(Health(root_shared=2), "2 further runs in one request's span", "around each request"),
-        pytest.param(Health(calls_unpaired=1), "1 call that may be counted twice", "switch one"),
+        pytest.param(Health(calls_unpaired=1), "1 call that may be counted twice", "disable one"),
         pytest.param(Health(calls_nested=1), "1 tool that executed other tools", "agents"),
-        pytest.param(Health(calls_unanswered=1), "1 call of which nothing came", "`extra: ignore`"),
-        pytest.param(Health(results_unknown=3), "3 results of unknown calls", "lost"),
-        pytest.param(Health(merged_beside=1), "1 span taken for a repetition", "different calls"),
+        pytest.param(Health(calls_unanswered=1), "1 requested call without a result", "`extra: ignore`"),
+        pytest.param(Health(results_unknown=3), "3 results of unknown calls", "missing"),
+        pytest.param(Health(merged_beside=1), "1 span merged as a repetition", "different calls"),
         pytest.param(Health(idle_agents=("a",)), "1 agent without a turn: a", "not captured"),
         pytest.param(
-            Health(began_late=2), "2 spans begun after the run had ended", "contextvars.Context().run(worker.start)"
+            Health(began_late=2), "2 spans started after the run ended", "contextvars.Context().run(worker.start)"
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -92,7 +92,7 @@ def test_each_trouble_is_told_once_with_what_to_do(health: Health, told: str, ad
 def test_the_switch_of_the_instrumentation_at_hand_is_told(convention: object) -> None:
     run = Run("r", conventions=(convention.name,), health=Health(content_off=True))  # type: ignore[attr-defined]
     (hint,) = capture_hints(run)
-    assert f"To record content: {convention.content} ({convention.title})." in hint.advice  # type: ignore[attr-defined]
+    assert f"To record content: {convention.capture_setting} ({convention.title})." in hint.advice  # type: ignore[attr-defined]
 
 
 def test_of_a_family_that_writes_genai_attributes_only_its_own_switch_is_told() -> None:
@@ -111,7 +111,7 @@ def test_of_a_family_that_writes_genai_attributes_only_its_own_switch_is_told() 
         ("opentelemetry.instrumentation.openai_v2", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"),
         ("goldspan", "To record content: GOLDSPAN_CAPTURE_ARGUMENTS=on (goldspan)."),
         ("agent_framework", "To record content: ENABLE_SENSITIVE_DATA=true (agent_framework)."),
-        ("acme.agents", "Content may have to be switched on in acme.agents, of which goldspan knows no switch."),
+        ("acme.agents", "Content capture may have to be enabled in acme.agents; goldspan knows no setting for it."),
     ],
 )
 def test_of_words_that_many_write_the_switch_of_the_scope_is_told(scope: str, told: str) -> None:
@@ -120,7 +120,7 @@ def test_of_words_that_many_write_the_switch_of_the_scope_is_told(scope: str, to
     assert run.health.without_content == (scope,)
     (hint,) = capture_hints(run)
     assert told in hint.advice
-    assert hint.advice.count("switched on") + hint.advice.count("To record content") == 1
+    assert hint.advice.count("be enabled") + hint.advice.count("To record content") == 1
 
 
 def test_no_switch_is_told_that_is_on() -> None:
@@ -128,7 +128,7 @@ def test_no_switch_is_told_that_is_on() -> None:
     (run,) = extract([root, tool("search", parent_id=root.span_id, scope="opentelemetry.instrumentation.x")])
     (hint,) = capture_hints(run)
     assert (hint.summary, "CAPTURE" in hint.advice) == ("1 call without arguments", False)
-    assert "put @goldspan.trace on the tools' functions" in hint.advice
+    assert "add @goldspan.trace to the tool functions" in hint.advice
 
 
 def test_the_switch_is_told_where_arguments_are_recorded_and_results_are_not() -> None:
@@ -172,7 +172,7 @@ def test_a_span_that_nobody_knows_is_told_where_the_model_was_offered_its_tool()
     root = agent(asked="Where is it?", end_ns=10**15, gen_ai__tool__definitions=messages({"name": "find_order"}))
     asked = model(answered=[asks_for("find_order", {"id": 1})], parent_id=root.span_id)
     (run,) = extract([root, asked, span("find_order", parent_id=root.span_id)])
-    assert found(run) == ["1 unknown span that may be tools: find_order", "1 call of which nothing came"]
+    assert found(run) == ["1 unknown span that may be tools: find_order", "1 requested call without a result"]
 
 
 def test_tools_of_two_servers_that_share_a_name_are_told() -> None:
