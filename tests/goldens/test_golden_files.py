@@ -245,13 +245,13 @@ def test_write_tools_are_kept_without_a_warning(tmp_path: Path) -> None:
         pytest.param("{id: '', tools: []}", "goldens[0]: id must not be empty.", id="empty id"),
         pytest.param(
             "{id: a}",
-            "golden 'a': tools is missing; `tools: []` says that no tool is to be called.",
+            "golden 'a': tools is missing; `tools: []` means that no tool may be called.",
             id="no tools",
         ),
         pytest.param("{id: a, tools: x}", "golden 'a': tools must be a list, not 'x'.", id="one tool, no list"),
         pytest.param(
             "{id: a, tools: [x], expected_tools: [y]}",
-            "golden 'a': 'expected_tools' says 'tools' a second time; keep one of them.",
+            "golden 'a': 'expected_tools' and 'tools' are the same key; keep one of them.",
             id="two names of one field",
         ),
         pytest.param(
@@ -320,7 +320,7 @@ def test_write_tools_are_kept_without_a_warning(tmp_path: Path) -> None:
         ),
         pytest.param(
             "{id: a, tools: [{name: mcp__stock__add, server: orders}]}",
-            "golden 'a', tools[0]: the name 'mcp__stock__add' says server 'stock', but 'server' says 'orders'.",
+            "golden 'a', tools[0]: the name 'mcp__stock__add' names server 'stock', but 'server' is 'orders'.",
             id="two servers for one tool",
         ),
         pytest.param("[x]", "goldens[0]: a golden must be a mapping, not ['x'].", id="a golden that is a list"),
@@ -369,7 +369,9 @@ def test_a_mistake_in_a_golden_says_where_and_what(tmp_path: Path, golden: str, 
         pytest.param("", "g.yaml: the file is empty.", id="empty"),
         pytest.param("# soon\n", "g.yaml: the file is empty.", id="only a comment"),
         pytest.param(
-            "- id: a\n  tools: []\n  id: b\n  tools: [x]\n", "g.yaml, line 3: 'id' is there twice.", id="forgotten dash"
+            "- id: a\n  tools: []\n  id: b\n  tools: [x]\n",
+            "g.yaml, line 3: the key 'id' is repeated.",
+            id="forgotten dash",
         ),
         pytest.param(
             "goldens:\n  - id: a\n    tools: [x\n  - id: b\n",
@@ -455,7 +457,7 @@ def test_a_folder_is_no_golden_file(tmp_path: Path) -> None:
 
 
 def test_no_file_at_all_is_a_mistake() -> None:
-    with pytest.raises(GoldenError, match="no golden file was named"):
+    with pytest.raises(GoldenError, match="no golden file is given"):
         load_goldens()
 
 

@@ -124,12 +124,12 @@ def test_a_pattern_that_other_engines_despair_of_is_fine(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        pytest.param("g.json", '[\n {"id": "a",\n "tools": [],\n "id": "b"}]', "g.json, line 4: 'id' is there twice.",
-                     id="in a golden"),
+        pytest.param("g.json", '[\n {"id": "a",\n "tools": [],\n "id": "b"}]',
+                     "g.json, line 4: the key 'id' is repeated.", id="in a golden"),
         pytest.param("g.jsonl", '{"id": "a", "tools": []}\n{"id": "b", "tools": [{"name": "t", "name": "u"}]}',
-                     "g.jsonl, line 2: 'name' is there twice.", id="in a tool"),
+                     "g.jsonl, line 2: the key 'name' is repeated.", id="in a tool"),
         pytest.param("g.json", '[{"id": "a {\\"", "tools": [{"name": "}{"}], "x": {"id": 1},\n "\\u0069d": 2}]',
-                     "g.json, line 2: 'id' is there twice.", id="beside texts with braces and quotes"),
+                     "g.json, line 2: the key 'id' is repeated.", id="beside texts with braces and quotes"),
     ],
 )  # fmt: skip
 def test_a_key_that_an_object_has_twice_is_refused(tmp_path: Path, name: str, content: str, sentence: str) -> None:
@@ -161,8 +161,9 @@ def test_json_that_is_not_a_number_is_a_value_and_no_threshold(tmp_path: Path) -
         pytest.param("a: 1\nb: !!set {x, y}",
                      "not YAML: could not determine a constructor for the tag 'tag:yaml.org,2002:set'", 2, id="a set"),
         pytest.param("a: 1\n---\nb: 2", "holds more than one document", 2, id="two documents"),
-        pytest.param("a: {<<: 3}", "what '<<' names must be a mapping, or a list of mappings", 1, id="merge a number"),
-        pytest.param("a: {<<: [{x: 1}, 3]}", "what '<<' names must be a mapping, or a list of mappings", 1,
+        pytest.param("a: {<<: 3}", "the value of '<<' must be a mapping, or a list of mappings", 1,
+                     id="merge a number"),
+        pytest.param("a: {<<: [{x: 1}, 3]}", "the value of '<<' must be a mapping, or a list of mappings", 1,
                      id="merging a list with a number in it"),
     ],
 )  # fmt: skip

@@ -41,9 +41,9 @@ ARGUMENTS = st.one_of(st.none(), st.dictionaries(st.sampled_from(["k", "l", "m"]
 CALLS = st.one_of(
     NAMES,
     st.fixed_dictionaries(
-        {"name_rule": NAMES, "argument_rule": ARGUMENTS},
+        {"name": NAMES, "args": ARGUMENTS},
         optional={
-            "compares_outputs": VALUES,
+            "output": VALUES,
             "type": st.sampled_from(["function", "mcp", None]),
             "error": st.just("timeout"),
         },
@@ -52,14 +52,14 @@ CALLS = st.one_of(
 SIDES = st.lists(CALLS, max_size=5)
 PLAIN = st.lists(
     st.fixed_dictionaries(
-        {"name_rule": st.sampled_from("ab"), "argument_rule": st.dictionaries(st.sampled_from("kl"), st.integers(0, 2))}
+        {"name": st.sampled_from("ab"), "args": st.dictionaries(st.sampled_from("kl"), st.integers(0, 2))}
     ),
     max_size=5,
 )
 
 
 def named(name: str, value: Any) -> dict[str, Any]:
-    return {"name_rule": name, "argument_rule": {"k": value}}
+    return {"name": name, "args": {"k": value}}
 
 
 def mostly_equal(sides: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[tuple[list[Any], list[Any]]]:
@@ -223,7 +223,7 @@ def test_names_alone_are_paired_like_calls_whose_arguments_do_not_matter(
     ),
 )
 @example(  # not all have a worth
-    ([{"name_rule": "a", "argument_rule": None}, {"name_rule": "a", "argument_rule": {}}],) * 2,
+    ([{"name": "a", "args": None}, {"name": "a", "args": {}}],) * 2,
     {"argument_rule": "union_share", "missing_arguments": "none", "pairing": "lcs"},
 )
 @example(  # sorted by their text, equal arguments change places

@@ -1,4 +1,4 @@
-"""Cases: what was called and what was expected, in one row each, judged without a trace.
+"""`evaluate_cases`: evaluates rows of called and expected tools without a trace.
 
 rows = [{"input": "Book the Ritz.", "tools_called": ["search", "book"], "expected_tools": ["book"]}]
 results = goldspan.evaluate_cases(rows)
@@ -35,19 +35,19 @@ InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
 
 _QUEUED_ITEMS_PER_WORKER = 4
-"""So many items a worker are taken before the first of them is done."""
+"""The number of items per worker that are queued ahead."""
 
 _INTERRUPT_POLL_S = 0.5
-"""How long the program waits before it looks whether it was interrupted. On Windows waiting cannot be interrupted."""
+"""How often a wait checks for an interrupt. On Windows a wait itself cannot be interrupted."""
 
 
 def map_in_order(
     function: Callable[[InputT], OutputT], items: Iterable[InputT], *, concurrency: int = 1
 ) -> Generator[OutputT, None, None]:
-    """What `work` makes of each item. What it raises is raised here, in the item's turn.
+    """Yields `function(item)` for each item in order, computed in `concurrency` threads. Raises what `function` raises.
 
-    Once it is closed, what was not begun is dropped. What was begun runs on in its thread, but keeps nobody
-    waiting: the threads are daemons, so that a program that is interrupted ends at once.
+    Closing the generator drops the items that have not started. Started items continue in their threads, but nothing
+    waits for them: the threads are daemons, so that an interrupted program exits at once.
     """
     if concurrency == 1:
         yield from map(function, items)
@@ -55,24 +55,24 @@ def map_in_order(
     tasks: SimpleQueue[tuple[Future[OutputT], InputT] | None] = SimpleQueue()
     for number in range(concurrency):
         Thread(target=_run_tasks, args=(function, tasks), daemon=True, name=f"goldspan-worker-{number}").start()
-    begun: deque[Future[OutputT]] = deque()
+    pending: deque[Future[OutputT]] = deque()
     try:
         for item in items:
-            begun.append(Future())
-            tasks.put((begun[-1], item))
-            if len(begun) >= concurrency * _QUEUED_ITEMS_PER_WORKER:
-                yield _wait_for_result(begun.popleft())
-        while begun:
-            yield _wait_for_result(begun.popleft())
+            pending.append(Future())
+            tasks.put((pending[-1], item))
+            if len(pending) >= concurrency * _QUEUED_ITEMS_PER_WORKER:
+                yield _wait_for_result(pending.popleft())
+        while pending:
+            yield _wait_for_result(pending.popleft())
     finally:
-        for future in begun:
+        for future in pending:
             future.cancel()
         for _ in range(concurrency):
             tasks.put(None)
 
 
 def _wait_for_result(future: Future[OutputT]) -> OutputT:
-    """What a worker made, or raised. An interrupt that comes just before the waiting would else not be heard."""
+    """Returns the result of a worker, or raises its error. Polls, so that an interrupt is noticed at any time."""
     while not future.done():
         wait([future], timeout=_INTERRUPT_POLL_S)
     return future.result()
@@ -87,12 +87,12 @@ def _run_tasks(
             continue
         try:
             future.set_result(function(item))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+        except BaseException as error:  # noqa: BLE001 - `Future.result` raises it again
             future.set_exception(error)
 
 
 OnProgress = Callable[[int, int], None]
-"""Called with how many rows are judged and how many there are."""
+"""Called with the number of evaluated rows and the number of all rows."""
 
 
 def evaluate_cases(
@@ -108,19 +108,34 @@ def evaluate_cases(
     on_progress: OnProgress | None = None,
     **rules: Unpack[GoldenOverrides],
 ) -> list[Evaluation]:
-    """Judge rows that say what was called and what was expected; one evaluation a row, in the order of the rows.
+    """Evaluates rows of called and expected tools.
 
     A row is a dictionary, or an object with these attributes: `tools_called` (or `tools_used`, `actual_tools`) and
-    `expected_tools` (or `reference_tools`), lists of names, of dictionaries or of objects; and if it likes `input` (or
-    `query`), `output` (or `actual_output`), `id`, which comes back as `run_id`, `session_id`, `agent`,
-    `available_tools`, `metadata`. What else it says is kept in the run's metadata.
+    `expected_tools` (or `reference_tools`), which are lists of names, dictionaries or objects; and optionally `input`
+    (or `query`), `output` (or `actual_output`), `id` (the `run_id` of the evaluation), `session_id`, `agent`,
+    `available_tools` and `metadata`. Other keys of a dictionary are kept in the metadata of the run.
 
-    `goldens` are for rows that say nothing of expected tools, or have a `golden_id`. A row for which there is no
-    expectation is not evaluated, and its reason says so; `[]` expects that no tool is called.
+    A row without expected tools and without golden is not evaluated, and the reason states this. An empty list expects
+    that no tool is called.
 
-    `concurrency` is how many rows are judged at once, which helps metrics that wait for something; `on_progress` is
-    called after each row with how many are done and how many there are. Everything else is as in `evaluate`. Raises
-    `GoldspanError`, naming the row, before any row is judged.
+    Args:
+        rows: The rows.
+        goldens: Goldens for rows without expected tools, or with a `golden_id`.
+        metrics: The metrics to compute, as in `evaluate`.
+        thresholds: Thresholds by metric, as in `evaluate`.
+        strict: As in `evaluate`.
+        reasons: As in `evaluate`.
+        verbose: As in `evaluate`.
+        concurrency: The number of rows that are evaluated at once, for metrics that wait for I/O.
+        on_progress: Called after each row with the number of evaluated rows and the number of all rows.
+        rules: Rules of the golden, as in `evaluate`.
+
+    Returns:
+        One evaluation per row, in the order of the rows.
+
+    Raises:
+        GoldspanError: A row is invalid. The message names the row; no row has been evaluated.
+        ConfigurationError: An argument is invalid.
     """
     if concurrency < 1:
         raise ConfigurationError(f"concurrency must be 1 or more, not {short_repr(concurrency)}.")
@@ -130,12 +145,12 @@ def evaluate_cases(
         raise GoldspanError(f"rows must be a list of cases, not {short_repr(rows)}.")
     vocabulary = goldens.vocabulary if goldens is not None else NO_VOCABULARY
     cases = [parse_case(row, number, vocabulary=vocabulary) for number, row in enumerate(rows, start=1)]
-    judge = case_evaluator(
+    evaluate_case = case_evaluator(
         goldens, metrics=metrics, thresholds=thresholds, strict=strict, reasons=reasons, verbose=verbose, **rules
     )
     results: list[Evaluation] = []
-    with closing(map_in_order(judge, cases, concurrency=concurrency)) as judged:
-        for evaluation in judged:
+    with closing(map_in_order(evaluate_case, cases, concurrency=concurrency)) as evaluations:
+        for evaluation in evaluations:
             results.append(evaluation)
             if on_progress is not None:
                 on_progress(len(results), len(cases))
@@ -144,23 +159,25 @@ def evaluate_cases(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row, read: what happened, and what the row itself expected."""
+    """A parsed row: the run, and the golden of its expected tools."""
 
     run: Run
     golden: Golden | None = None
-    """`None`: the row says nothing of expected tools."""
+    """`None` if the row has no expected tools."""
 
 
 def parse_case(row: Any, number: int, *, location: str | None = None, vocabulary: Vocabulary = NO_VOCABULARY) -> Case:
-    """Read one row. Raises `GoldspanError` that says which row it is and what is wrong with it."""
+    """Parses one row. Raises `GoldspanError` with the location of the row and the problem."""
     try:
         if row is None or isinstance(row, str | int | float | list | tuple):
             raise GoldspanError(f"a case must be a dictionary, not {short_repr(row)}.")
         return _build_case(row, number, vocabulary)
     except GoldspanError as error:
         raise GoldspanError(f"{location or f'row {number}'}{_row_label(row)}: {error}") from None
-    except (ValueError, RecursionError) as error:  # Python writes no endless number, and nothing nested without end
-        raise GoldspanError(f"{location or f'row {number}'}: holds what cannot be written down: {error}.") from None
+    except (ValueError, RecursionError) as error:  # huge integers and deeply nested values
+        raise GoldspanError(
+            f"{location or f'row {number}'}: holds a value that cannot be converted to text: {error}."
+        ) from None
 
 
 def case_evaluator(
@@ -168,22 +185,22 @@ def case_evaluator(
     *,
     metrics: Iterable[MetricLike] | None = None,
     thresholds: Mapping[str, float] | None = None,
-    **how: Any,
+    **options: Any,
 ) -> Callable[[Case], Evaluation]:
-    """A function that judges cases. Raises `ConfigurationError` at once for metrics that there are not."""
-    chosen = resolve_metrics(metrics, thresholds)
-    wanted = None if metrics is None else chosen  # only where none are asked for, a golden's own are measured
-    return partial(_evaluate_case, goldens=goldens, metrics=wanted, thresholds=thresholds, **how)
+    """Returns a function that evaluates cases. Raises `ConfigurationError` for unknown metrics."""
+    resolved = resolve_metrics(metrics, thresholds)
+    explicit_metrics = None if metrics is None else resolved  # without explicit metrics, those of the golden apply
+    return partial(_evaluate_case, goldens=goldens, metrics=explicit_metrics, thresholds=thresholds, **options)
 
 
-def _evaluate_case(case: Case, *, goldens: Goldens | None, **how: Any) -> Evaluation:
-    """A row that names one of the goldens is judged by it, even where it says what it expected itself."""
+def _evaluate_case(case: Case, *, goldens: Goldens | None, **options: Any) -> Evaluation:
+    """Evaluates a row. Its golden id takes precedence over its expected tools."""
     by_id = goldens is not None and case.run.golden_id is not None
-    return evaluate(case.run, goldens if by_id or case.golden is None else case.golden, **how)
+    return evaluate(case.run, goldens if by_id or case.golden is None else case.golden, **options)
 
 
 def _build_case(row: Any, number: int, vocabulary: Vocabulary) -> Case:
-    fields, rest = case_fields.split_fields(row, case_fields.CASE_FIELDS, is_present=case_fields.is_not_blank)
+    fields, other_fields = case_fields.split_fields(row, case_fields.CASE_FIELDS, is_present=case_fields.is_not_blank)
     called, expected = fields.get("tools_called"), fields.get("expected_tools")
     if called is None:
         hint = case_fields.unknown_key_hint(row, "tools_called", case_fields.CASE_FIELDS)
@@ -208,7 +225,7 @@ def _build_case(row: Any, number: int, vocabulary: Vocabulary) -> Case:
             )
         ),
         golden_id=_identifier(fields, "golden_id"),
-        metadata={**rest, **_metadata(fields.get("metadata"))},
+        metadata={**other_fields, **_metadata(fields.get("metadata"))},
     )
     if expected is None:
         return Case(run)
@@ -226,13 +243,13 @@ def _identifier(fields: Mapping[str, Any], field: str) -> str | None:
 
 
 def _metadata(value: Any) -> dict[str, Any]:
-    """A dictionary of metadata; any other is kept under its own name."""
+    """Returns metadata as a dictionary; any other value under the key `metadata`."""
     if isinstance(value, Mapping):
         return {str(key): inner for key, inner in value.items()}
     return {} if value is None else {"metadata": value}
 
 
 def _row_label(row: Any) -> str:
-    """` ('refund-7')`, where the row has an id."""
-    known = case_fields.split_fields(row, case_fields.CASE_FIELDS, is_present=case_fields.is_not_blank)[0].get("id")
-    return f" ({short_repr(known)})" if isinstance(known, str | int) else ""
+    """Returns ` ('refund-7')` for a row with an id, else an empty text."""
+    row_id = case_fields.split_fields(row, case_fields.CASE_FIELDS, is_present=case_fields.is_not_blank)[0].get("id")
+    return f" ({short_repr(row_id)})" if isinstance(row_id, str | int) else ""

@@ -1,7 +1,7 @@
-"""What evaluation tools call the fields of a case, of a call and of an expected call.
+"""Reads fields of cases, calls and expected calls under the names of several evaluation tools.
 
-Their rows come as dictionaries, as objects and as lines of a table. Keys are compared without case and separators, so
-that `tools_called`, `toolsCalled` and `Tools Called` are one; a row may mix the words of several tools.
+Rows are dictionaries, objects or lines of a table. Keys are compared without case and separators, so that
+`tools_called`, `toolsCalled` and `Tools Called` are equal. A row may mix the names of several tools.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from goldspan.goldens.spelling import did_you_mean, short_repr
 from goldspan.model import ABSENT, AnyOf, ExpectedTool, Parallel, ToolCall, ToolDefinition
 
 FieldAliases = Mapping[str, tuple[str, ...]]
-"""For each field the words for it; where a row has several of them, the first that says something counts."""
+"""The names of each field. If a row has several of them, the first one with a value counts."""
 
 CASE_FIELDS: FieldAliases = {
     "id": ("id", "run_id", "case_id", "test_case_id", "dataset_id", "name"),
@@ -49,21 +49,21 @@ TOOL_FIELDS: FieldAliases = {
     "parameters": ("parameters", "input_schema", "schema"),
 }
 _IGNORED_FIELDS = ("id", "call_id", "description", "reasoning", "type", "tags", "request_latency", "error", "function")
-"""What calls say in the words of other tools, and what is nothing to compare."""
+"""Fields of calls in the formats of other tools that are not compared."""
 _TEXT_KEYS: Mapping[str, str] = {"input": "user_message", "output": "assistant_message"}
-"""Under which key the text stands where an input or an output is a dictionary."""
+"""The key of the text if an input or an output is a dictionary."""
 _PLAIN_TYPES = str | int | float | None
-"""A name is the same everywhere, and the rest is no call in any dialect."""
+"""Values that need no normalization: names, and values that are not calls in any format."""
 _MAX_NESTING = 10
 
 
 def is_not_none(value: Any) -> bool:
-    """Whether a value says anything."""
+    """Whether a value is not `None`."""
     return value is not None
 
 
 def is_not_blank(value: Any) -> bool:
-    """Whether a cell of a table does: one that is empty is blank text, or what pandas has in its place."""
+    """Whether a table cell has a value. Empty cells are blank text, or NaN from pandas."""
     if isinstance(value, str):
         return bool(value.strip())
     return value is not None and not (isinstance(value, float) and math.isnan(value))
@@ -72,27 +72,27 @@ def is_not_blank(value: Any) -> bool:
 def split_fields(
     row: Any, aliases: FieldAliases, *, is_present: Callable[[Any], bool] = is_not_none
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields that a row or a call states, and what else it says; of an object only known attributes are looked at.
+    """Returns the known fields of a row or a call, and the other keys. Of an object, only known attributes are read.
 
-    `states` tells whether a value says anything.
+    `is_present` decides whether a value counts as stated.
     """
     if not isinstance(row, Mapping):
-        values = {field: _first_attribute(row, words) for field, words in aliases.items()}
+        values = {field: _first_attribute(row, names) for field, names in aliases.items()}
         return {field: value for field, value in values.items() if is_present(value)}, {}
     found: dict[str, tuple[int, Any]] = {}
-    rest: dict[str, Any] = {}
-    known = _field_by_alias(aliases)
+    other_fields: dict[str, Any] = {}
+    field_by_alias = _field_by_alias(aliases)
     for key, value in row.items():
-        field, rank = known.get(fold_name(key) if isinstance(key, str) else "", ("", 0))
+        field, rank = field_by_alias.get(fold_name(key) if isinstance(key, str) else "", ("", 0))
         if not field:
-            rest[str(key)] = value
+            other_fields[str(key)] = value
         elif is_present(value) and (field not in found or rank < found[field][0]):
             found[field] = rank, value
-    return {field: value for field, (_, value) in found.items()}, rest
+    return {field: value for field, (_, value) in found.items()}, other_fields
 
 
 def unknown_key_hint(row: Any, field: str, aliases: FieldAliases) -> str:
-    """A key of a row that was probably meant to be one for that field, as a sentence; empty where there is none."""
+    """Returns a message about a key of a row that is a misspelled name of the field, or an empty text."""
     keys = row if isinstance(row, Mapping) else ()
     known = _field_by_alias(aliases)
     for key in keys:
@@ -102,15 +102,15 @@ def unknown_key_hint(row: Any, field: str, aliases: FieldAliases) -> str:
 
 
 def parse_tool_list(value: Any, field: str) -> list[Any]:
-    """A list of calls, however it is written: as one, as JSON, as Python writes it, or as names with `;` between.
+    """Parses a list of calls: a list, JSON, a Python literal, or names separated by `;`, `,` or `|`.
 
-    Raises `GoldspanError` for what is no list.
+    Raises `GoldspanError` for a value that is not a list.
     """
     if isinstance(value, str):
         text = value.strip()
         value = parse_literal(text) if text[:1] in ("[", "{", "(", '"') else ABSENT
         if value is ABSENT and text[:1] in ("[", "{"):
-            raise GoldspanError(f"{field} begins like a list and is none: {short_repr(text)}.")
+            raise GoldspanError(f"{field} starts like a list, but is not a valid one: {short_repr(text)}.")
         if value is ABSENT:
             return [name for part in text.replace("|", ";").replace(",", ";").split(";") if (name := part.strip())]
     if isinstance(value, str | Mapping):
@@ -121,38 +121,38 @@ def parse_tool_list(value: Any, field: str) -> list[Any]:
 
 
 def normalize_call(item: Any) -> Any:
-    """A call in goldspan's words."""
+    """Returns a call with the field names of goldspan."""
     if isinstance(item, _PLAIN_TYPES | ToolCall):
         return item
-    fields, rest = split_fields(_unwrap_function_call(item), CALL_FIELDS)
+    fields, other_fields = split_fields(_unwrap_function_call(item), CALL_FIELDS)
     if fields.get("error") is True:
         fields["error"] = "failed"
-    return _drop_ignored_fields(rest) | fields
+    return _drop_ignored_fields(other_fields) | fields
 
 
 def normalize_expected_call(item: Any, *, levels: int = _MAX_NESTING) -> Any:
-    """An expected call, or alternatives, in the words of the golden language; what is said there already stays."""
+    """Returns an expected call, or alternatives, with the keys of golden files."""
     if isinstance(item, _PLAIN_TYPES | ExpectedTool | AnyOf | Parallel) or not levels:
         return item
     if isinstance(item, list | tuple):
         return [normalize_expected_call(inner, levels=levels - 1) for inner in item]
-    fields, rest = split_fields(_unwrap_function_call(item), EXPECTED_CALL_FIELDS)
+    fields, other_fields = split_fields(_unwrap_function_call(item), EXPECTED_CALL_FIELDS)
     if isinstance(item, Mapping) and "result" in item:
-        fields["result"] = item["result"]  # in goldspan's own word `None` is a result like any other
-    for word in ("any_of", "parallel"):
-        if word in rest:
-            rest[word] = normalize_expected_call(rest[word], levels=levels - 1)
-    return _drop_ignored_fields(rest) | fields
+        fields["result"] = item["result"]  # under goldspan's own key, `None` is a result like any other value
+    for key in ("any_of", "parallel"):
+        if key in other_fields:
+            other_fields[key] = normalize_expected_call(other_fields[key], levels=levels - 1)
+    return _drop_ignored_fields(other_fields) | fields
 
 
 def parse_tool_definition(item: Any) -> ToolDefinition:
-    """A tool that the agent could have called. Raises `GoldspanError` for what is none."""
+    """Parses an available tool. Raises `GoldspanError` for an invalid definition."""
     if isinstance(item, ToolDefinition):
         return item
     fields, _ = split_fields({"name": item} if isinstance(item, str) else _unwrap_function_call(item), TOOL_FIELDS)
     name, description, parameters = (fields.get(key) for key in ("name", "description", "parameters"))
     if not isinstance(name, str):
-        raise GoldspanError(f"available_tools: must hold names or definitions of tools, not {short_repr(item)}.")
+        raise GoldspanError(f"available_tools must hold names or definitions of tools, not {short_repr(item)}.")
     return ToolDefinition(
         name,
         description if isinstance(description, str) else None,
@@ -161,7 +161,7 @@ def parse_tool_definition(item: Any) -> ToolDefinition:
 
 
 def text_field(fields: Mapping[str, Any], field: str) -> str | None:
-    """The text of an input or an output; that of a dictionary of theirs, and any other value as Python writes it."""
+    """Returns the text of an input or an output: of a dictionary, the text of its message, else `str(value)`."""
     value = fields.get(field)
     if isinstance(value, Mapping) and isinstance(value.get(_TEXT_KEYS.get(field, "")), str):
         value = value[_TEXT_KEYS[field]]
@@ -169,21 +169,21 @@ def text_field(fields: Mapping[str, Any], field: str) -> str | None:
 
 
 def _first_attribute(item: Any, names: Iterable[str]) -> Any:
-    """The first of these attributes that there is. Others may be old names for it, which warn when they are used."""
-    for word in names:
-        if hasattr(item, word):
-            return getattr(item, word)
+    """Returns the first existing attribute. Other names may be deprecated aliases that warn when they are read."""
+    for name in names:
+        if hasattr(item, name):
+            return getattr(item, name)
     return None
 
 
 def _unwrap_function_call(item: Any) -> Any:
-    """The function of a call as the APIs of models write it: `{"type": "function", "function": {"name": ...}}`."""
+    """Merges the function of a call in the format of model APIs: `{"type": "function", "function": {"name": ...}}`."""
     function = item.get("function") if isinstance(item, Mapping) else None
     return {**item, **function} if isinstance(function, Mapping) else item
 
 
-def _drop_ignored_fields(rest: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in rest.items() if fold_name(key) not in _FOLDED_IGNORED_FIELDS}
+def _drop_ignored_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if fold_name(key) not in _FOLDED_IGNORED_FIELDS}
 
 
 _FOLDED_IGNORED_FIELDS = frozenset(map(fold_name, _IGNORED_FIELDS))
@@ -191,9 +191,9 @@ _FOLDED_IGNORED_FIELDS = frozenset(map(fold_name, _IGNORED_FIELDS))
 
 @cache
 def _index_aliases(aliases: tuple[tuple[str, tuple[str, ...]], ...]) -> Mapping[str, tuple[str, int]]:
-    return {fold_name(word): (field, rank) for field, words in aliases for rank, word in enumerate(words)}
+    return {fold_name(name): (field, rank) for field, names in aliases for rank, name in enumerate(names)}
 
 
 def _field_by_alias(aliases: FieldAliases) -> Mapping[str, tuple[str, int]]:
-    """For each word, folded, its field and how far back it stands among the words for it."""
+    """Returns for each folded name its field and its rank among the names of the field."""
     return _index_aliases(tuple(aliases.items()))

@@ -1,6 +1,6 @@
-"""Case files: rows of what was called and what was expected, as JSON lines, as one JSON list, or as a table (CSV).
+"""Reads rows of cases from JSON Lines, JSON lists and CSV files.
 
-Which of them a file is shows in how it begins, never in its name. What a row means is for `judging`.
+The first character determines the format, not the name of the file. `case_evaluation` interprets the rows.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from goldspan.goldens.spelling import short_repr
 
 _MAX_ROW_LENGTH = 16 * 1024 * 1024
 _MAX_LIST_LENGTH = 256 * 1024 * 1024
-"""Characters of a line, and of a file that is one JSON list and must be read as a whole."""
+"""The greatest length of a line, and of a JSON list, which is read as a whole, in characters."""
 _DELIMITERS = ",;\t"
 
 OnRowError = Callable[[str], None]
-"""Called for each row that cannot be read, with a sentence that says where it is and what is wrong."""
+"""Called for each unreadable row with a sentence that states its location and the problem."""
 
 
 class LocatedRow(NamedTuple):
-    """A row and where it stands: `cases.csv, line 3`."""
+    """A row and its location, such as `cases.csv, line 3`."""
 
     location: str
     row: Any
 
 
 def read_case_rows(path: str, on_error: OnRowError) -> Iterator[LocatedRow]:
-    """The rows of a case file, or of standard input (`-`), one by one. What cannot be read costs no other row.
+    """Yields the rows of a case file, or of standard input (`-`). Unreadable rows are reported and skipped.
 
-    Raises `GoldspanError` where there is no such file, or nothing in it is a row.
+    Raises `GoldspanError` if the file cannot be opened, or has no rows.
     """
     name = "standard input" if path == "-" else path
     with _open_text(path) as file:
@@ -64,10 +64,10 @@ def _choose_reader(first_line: str) -> _Reader:
 
 @contextmanager
 def _open_text(path: str) -> Iterator[TextIO]:
-    # Bytes that are no UTF-8 become surrogates, so that only the rows that hold them are lost.
-    how: Any = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+    # Invalid UTF-8 becomes surrogates, so that only the rows that contain it are skipped.
+    options: Any = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
     try:
-        file = TextIOWrapper(sys.stdin.buffer, **how) if path == "-" else Path(path).open(**how)  # noqa: SIM115 - see below
+        file = TextIOWrapper(sys.stdin.buffer, **options) if path == "-" else Path(path).open(**options)  # noqa: SIM115 - see below
     except OSError as error:
         problem = "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or "unreadable")
         raise GoldspanError(f"{path}: cannot be read: {problem[0].lower()}{problem[1:]}.") from None
@@ -76,20 +76,20 @@ def _open_text(path: str) -> Iterator[TextIO]:
 
 
 def _valid_lines(file: TextIO, name: str, on_error: OnRowError) -> Iterator[_NumberedLine]:
-    """The lines of a file but for those that are too long or no text."""
+    """Yields the lines of a file; reports lines that are too long or not UTF-8."""
     number = 0
     while text := file.readline(_MAX_ROW_LENGTH):
         number += 1
-        whole = text
+        line = text
         while len(text) == _MAX_ROW_LENGTH and not text.endswith("\n"):
             text = file.readline(_MAX_ROW_LENGTH)
-            whole = ""
-        if not whole:
+            line = ""
+        if not line:
             on_error(f"{name}, line {number}: is longer than {_MAX_ROW_LENGTH:,} characters.")
-        elif not _is_utf8(whole):
+        elif not _is_utf8(line):
             on_error(f"{name}, line {number}: is not UTF-8 text.")
         else:
-            yield _NumberedLine(number, whole)
+            yield _NumberedLine(number, line)
 
 
 def _is_utf8(line: str) -> bool:
@@ -105,10 +105,10 @@ def _is_utf8(line: str) -> bool:
 
 def _read_json_lines(name: str, lines: Iterable[_NumberedLine], on_error: OnRowError) -> Iterator[LocatedRow]:
     for number, text in lines:
-        where = f"{name}, line {number}"
+        location = f"{name}, line {number}"
         if text.strip():
             try:
-                yield LocatedRow(where, _parse_json(text, where))
+                yield LocatedRow(location, _parse_json(text, location))
             except GoldspanError as error:
                 on_error(str(error))
 
@@ -118,7 +118,7 @@ def _read_json_list(name: str, lines: Iterable[_NumberedLine], on_error: OnRowEr
     for line in lines:
         length += len(line.text)
         if length > _MAX_LIST_LENGTH:
-            raise GoldspanError(f"{name}: is too long for one list; write one row a line.")
+            raise GoldspanError(f"{name}: is too long for a JSON list; write one row per line.")
         text.append(line.text)
     rows = _parse_json("".join(text), name)
     for number, row in enumerate(rows, start=1):
@@ -140,44 +140,46 @@ def _parse_json(text: str, location: str) -> Any:
 
 
 def _read_csv(name: str, lines: Iterable[_NumberedLine], on_error: OnRowError) -> Iterator[LocatedRow]:
-    """The rows of a CSV file; its first line names the columns and tells what stands between them."""
-    csv.field_size_limit(max(_MAX_ROW_LENGTH, csv.field_size_limit()))  # the default is less than many an answer has
+    """Yields the rows of a CSV file. Its first line determines the columns and the delimiter."""
+    csv.field_size_limit(max(_MAX_ROW_LENGTH, csv.field_size_limit()))  # the default is shorter than many outputs
     lines = iter(lines)
     header, delimiter = _read_csv_header(name, next(lines))
-    taken: list[int] = []  # the numbers of the lines of one row
+    row_line_numbers: list[int] = []
 
     def texts() -> Iterator[str]:
         for number, text in lines:
-            taken.append(number)
+            row_line_numbers.append(number)
             yield text
 
     reader = csv.reader(texts(), delimiter=delimiter, skipinitialspace=True, strict=True)
     while True:
-        taken.clear()
+        row_line_numbers.clear()
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            on_error(f"{name}, line {taken[0]}: not CSV: {error}.")
+            on_error(f"{name}, line {row_line_numbers[0]}: not CSV: {error}.")
             continue
         if cells is None:
             return
         if len(cells) > len(header):
-            on_error(f"{name}, line {taken[0]}: has {len(cells)} cells and only {len(header)} columns have a name.")
+            on_error(
+                f"{name}, line {row_line_numbers[0]}: has {len(cells)} cells, but the table has {len(header)} columns."
+            )
         elif any(cells):
-            yield LocatedRow(f"{name}, line {taken[0]}", dict(zip(header, cells, strict=False)))
+            yield LocatedRow(f"{name}, line {row_line_numbers[0]}", dict(zip(header, cells, strict=False)))
 
 
 def _read_csv_header(name: str, line: _NumberedLine) -> tuple[list[str], str]:
-    """The names of the columns, and what stands between cells: what makes a column of the tools that were called."""
+    """Returns the columns and the delimiter: the one that yields a column of called tools."""
     for delimiter in _DELIMITERS:
         columns = [column.strip() for column in next(csv.reader([line.text], delimiter=delimiter))]
         if not _TOOLS_CALLED_COLUMNS.isdisjoint(map(fold_name, columns)):
-            twice = next((column for column in columns if columns.count(column) > 1 and column), None)
-            if twice is not None:
-                raise GoldspanError(f"{name}, line {line.number}: the column {short_repr(twice)} is there twice.")
+            repeated = next((column for column in columns if columns.count(column) > 1 and column), None)
+            if repeated is not None:
+                raise GoldspanError(f"{name}, line {line.number}: the column {short_repr(repeated)} is repeated.")
             return columns, delimiter
     raise GoldspanError(
-        f"{name}, line {line.number}: is neither JSON nor the head of a table with a column 'tools_called', but "
+        f"{name}, line {line.number}: is neither JSON nor the header of a table with a column 'tools_called', but "
         f"{short_repr(line.text.strip())}."
     )
 

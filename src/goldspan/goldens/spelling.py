@@ -1,4 +1,4 @@
-"""Sentences about what a person wrote: the word they probably meant, and lists that read well."""
+"""Wording of error messages: suggestions for misspelled words, lists of words and short values."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from collections.abc import Iterable
 from goldspan.content.tools import fold_name
 
 MIN_SIMILARITY = 0.75
-"""From this similarity on, a word is taken for a slip of the pen: one wrong letter in four, two in eight."""
-
+"""The least similarity of a misspelled word to the intended one: one wrong letter in four, two in eight."""
 
 _MAX_WORD_LENGTH = 100
-"""What is longer is no word."""
+"""Longer texts are not treated as words."""
 _NOT_TYPOS = frozenset({"model"})
-"""Words that are nearly one of ours, and that many have for something of their own."""
+"""Words that resemble a defined key, but are common as keys of other data."""
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str | None:
-    """The known word that this one was probably meant to be, or `None`. Case and separators do not matter."""
+    """Returns the known word most similar to this one, or `None`. Case and separators do not matter."""
     if len(word) > _MAX_WORD_LENGTH:
         return None
-    # Only mistakes come here, and loading rapidfuzz takes longer than all of goldspan's core.
+    # Imported only for errors: importing rapidfuzz takes longer than importing the core of goldspan.
     from rapidfuzz.distance import OSA
 
     def similarity(candidate: str) -> float:
@@ -32,29 +31,29 @@ def nearest_word(word: str, known: Iterable[str]) -> str | None:
 
 
 def is_typo(key: str, known: Iterable[str]) -> bool:
-    """Whether a key that nobody knows is a known one with a slip of the pen, and not a word of its author's."""
+    """Whether an unknown key is a misspelled known key, and not a different word."""
     if key in _NOT_TYPOS or len(key) > _MAX_WORD_LENGTH:
         return False
-    # Who mistypes a word hardly does so in its first letter: `code` is no `mode`, and `batch` no `match`.
+    # The first letter is rarely mistyped: `code` is not a misspelled `mode`, and `batch` not a misspelled `match`.
     return nearest_word(key, [word for word in known if fold_name(word)[:1] == fold_name(key)[:1]]) is not None
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """` Did you mean 'in_order'?`, or nothing where no known word is close."""
-    meant = nearest_word(word, known) if isinstance(word, str) else None
-    return f" Did you mean {meant!r}?" if meant else ""
+    """Returns ` Did you mean 'in_order'?`, or an empty text if no known word is similar."""
+    suggestion = nearest_word(word, known) if isinstance(word, str) else None
+    return f" Did you mean {suggestion!r}?" if suggestion else ""
 
 
 def join_words(words: Iterable[str], *, last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Joins words to `a`, `a and b` or `a, b and c`."""
     *others, final = words
     return f"{', '.join(others)} {last} {final}" if others else final
 
 
 def short_repr(value: object) -> str:
-    """A value as a message shows it: as Python writes it, but never long or deep."""
+    """Returns the `repr` of a value for a message, with long and deeply nested values shortened."""
     if type(value) is str and len(value) < _reprlib.maxstring // 2:
-        return repr(value)  # reprlib takes its time
+        return repr(value)  # much faster than reprlib
     return _reprlib.repr(value)
 
 

@@ -1,4 +1,4 @@
-"""One vocabulary out of what several golden files declare, in which no name means two tools."""
+"""Matches tool names against a vocabulary, and combines declarations of files to one vocabulary."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from goldspan.model import NO_VOCABULARY, ExpectedTool, Tool, ToolCall, Vocabula
 
 NameKeys = frozenset[str]
 
-# A folded name holds no separator, so a key with a colon and a letter in it cannot be one.
+# A folded name has no separators, so a key with a colon cannot collide with one.
 _any_server_key = "any:{}".format
 _server_key = "of:{}:{}".format
 _declared_tool_key = "tool:{}".format
 
 
 class ToolNameMatcher:
-    """How names are read beside one vocabulary. It remembers its answers, so ask `naming` for it."""
+    """Matches the names of expected and called tools, given a vocabulary. Created by `tool_name_matcher`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._tools = vocabulary.tools
@@ -32,24 +32,24 @@ class ToolNameMatcher:
             for tool in vocabulary.tools
         ]
         self._indexes_by_key: dict[str, list[int]] = {}
-        for at, keys in enumerate(self._tool_keys):
+        for index, keys in enumerate(self._tool_keys):
             for key in keys:
-                self._indexes_by_key.setdefault(key, []).append(at)
+                self._indexes_by_key.setdefault(key, []).append(index)
         self._cached_expected_keys = lru_cache(maxsize=4096)(self._compute_expected_keys)
         self._cached_called_keys = lru_cache(maxsize=16384)(self._compute_called_keys)
 
     def expected_keys(self, tool: ExpectedTool) -> NameKeys:
-        """The keys of an expected tool."""
+        """Returns the name keys of an expected tool. It matches a call that shares a key."""
         return self._cached_expected_keys(tool.name, tool.server)
 
     def called_keys(self, call: ToolCall) -> NameKeys:
-        """The keys of the tool that was called."""
+        """Returns the name keys of a call."""
         return self._cached_called_keys(call.name, call.raw_name, call.server)
 
     def is_server_known(self, tool: ExpectedTool, call: ToolCall) -> bool:
-        """Whether the MCP server of a call is known: by itself, by its name, or as the vocabulary declares it."""
-        meant = self._declared_indexes(call.name, call.raw_name, call.server)
-        if len(meant) == 1 and explicit_server(self._tools[meant[0]]) is not None:
+        """Whether the MCP server of a call is known: from the call, its name or the vocabulary."""
+        declared = self._declared_indexes(call.name, call.raw_name, call.server)
+        if len(declared) == 1 and explicit_server(self._tools[declared[0]]) is not None:
             return True
         called = _called_name_keys(call.name, call.raw_name, call.server, self._servers)
         if any(key.startswith("of:") for key in called):
@@ -58,7 +58,7 @@ class ToolNameMatcher:
         return not called & _expected_name_keys(tool.name, tool.server, self._servers) <= {fold_name(bare)}
 
     def tool_identity(self, call: ToolCall) -> Hashable:
-        """What two calls of one tool have in common, and calls of different tools do not."""
+        """Returns a value that is equal for two calls if and only if they call the same tool."""
         bare, owner = undecorate(call.name, _candidate_servers(call.server, self._servers))
         return self._declared_indexes(call.name, call.raw_name, call.server) or (
             fold_name(bare),
@@ -66,26 +66,27 @@ class ToolNameMatcher:
         )
 
     def is_declared(self, call: ToolCall) -> bool:
-        """Whether the tool that was called is one of the vocabulary."""
+        """Whether the vocabulary declares the called tool."""
         return bool(self._declared_indexes(call.name, call.raw_name, call.server))
 
     def declared_tool(self, call: ToolCall) -> Tool | None:
-        """What the vocabulary declares of the tool that was called; `None` where that is nothing, or not certain."""
-        meant = self._declared_indexes(call.name, call.raw_name, call.server)
-        return self._tools[meant[0]] if len(meant) == 1 else None
+        """Returns the declaration of the called tool; `None` if there is none, or more than one fits."""
+        declared = self._declared_indexes(call.name, call.raw_name, call.server)
+        return self._tools[declared[0]] if len(declared) == 1 else None
 
     def matches_without_aliases(self, tool: ExpectedTool, call: ToolCall) -> bool:
-        """Whether an expected tool and a call mean the same even if there were no aliases."""
+        """Whether the names of an expected tool and a call match without the aliases of the vocabulary."""
         called = _called_name_keys(call.name, call.raw_name, call.server, self._servers)
         return not called.isdisjoint(_expected_name_keys(tool.name, tool.server, self._servers))
 
     def name_variants(self, call: ToolCall) -> set[str]:
-        """The ways to write the name of the tool that was called: bare, with its server, and by its other names."""
+        """Returns the spellings of the name of a call: without and with its server, and its declared names."""
         bare, owner = undecorate(call.name, _candidate_servers(call.server, self._servers))
         owner = call.server or owner
         composed = {f"{owner}_{bare}", f"mcp__{owner}__{bare}"} if owner else ()
-        meant = self._declared_indexes(call.name, call.raw_name, call.server)
-        return {call.name, call.raw_name, bare, *composed, *(self._names[meant[0]] if len(meant) == 1 else ())}
+        declared = self._declared_indexes(call.name, call.raw_name, call.server)
+        declared_names = self._names[declared[0]] if len(declared) == 1 else ()
+        return {call.name, call.raw_name, bare, *composed, *declared_names}
 
     def _compute_expected_keys(self, name: str, server: str | None) -> NameKeys:
         declared = frozenset(map(_declared_tool_key, self._declared_indexes(name, name, server)))
@@ -96,66 +97,66 @@ class ToolNameMatcher:
         return declared or _called_name_keys(name, raw_name, server, self._servers)
 
     def _declared_indexes(self, name: str, raw_name: str, server: str | None) -> tuple[int, ...]:
-        """The declared tools that a name can mean, by position; of several only those it means most clearly."""
+        """Returns the indexes of the declared tools that the name fits best."""
         if not self._tool_keys:
             return ()
         keys = _called_name_keys(name, raw_name, server, self._servers)
-        found = {at for key in keys for at in self._indexes_by_key.get(key, ())}
-        ranks = {at: self._match_rank(at, keys, {name, raw_name}) for at in found}
-        clearest = min(ranks.values(), default=0)
-        return tuple(sorted(at for at, rank in ranks.items() if rank == clearest))
+        found = {index for key in keys for index in self._indexes_by_key.get(key, ())}
+        ranks = {index: self._match_rank(index, keys, {name, raw_name}) for index in found}
+        best = min(ranks.values(), default=0)
+        return tuple(sorted(index for index, rank in ranks.items() if rank == best))
 
-    def _match_rank(self, at: int, keys: NameKeys, written: set[str]) -> int:
-        """How clearly a name means that tool: 0 by its server, 1 written alike, 2 alike when folded, 3 otherwise."""
-        if any(key.startswith("of:") for key in keys & self._tool_keys[at]):
+    def _match_rank(self, index: int, keys: NameKeys, names: set[str]) -> int:
+        """Returns how well names fit a tool: 0 with its server, 1 identical, 2 identical when folded, 3 otherwise."""
+        if any(key.startswith("of:") for key in keys & self._tool_keys[index]):
             return 0
-        if not written.isdisjoint(self._names[at]):
+        if not names.isdisjoint(self._names[index]):
             return 1
-        return 3 - (not set(map(fold_name, written)).isdisjoint(map(fold_name, self._names[at])))
+        return 3 - (not set(map(fold_name, names)).isdisjoint(map(fold_name, self._names[index])))
 
 
 @lru_cache(maxsize=64)
 def tool_name_matcher(vocabulary: Vocabulary) -> ToolNameMatcher:
-    """How names are read beside that vocabulary."""
+    """Returns the name matcher of a vocabulary; cached."""
     return ToolNameMatcher(vocabulary)
 
 
 def explicit_server(tool: ExpectedTool | Tool) -> str | None:
-    """The MCP server that a golden file says a tool is of, as `server` or as `mcp__server__tool`."""
+    """Returns the MCP server that a golden file states for a tool, as `server` or as `mcp__server__tool`."""
     return tool.server or undecorate(tool.name)[1]
 
 
 def all_names_of_tool(tool: Tool) -> tuple[str, ...]:
-    """All names of a declared tool, its own first."""
+    """Returns the name of a declared tool and its aliases."""
     return (tool.name, *tool.aliases)
 
 
 def declared_servers(vocabulary: Vocabulary) -> tuple[str, ...]:
-    """Every MCP server that a vocabulary declares, on its own, as a tool's, or by writing `mcp__server__tool`."""
-    said = map(explicit_server, vocabulary.tools)
-    return tuple(dict.fromkeys([*vocabulary.servers, *filter(None, said)]))
+    """Returns the MCP servers of a vocabulary: from `servers`, and from the tools and their names."""
+    tool_servers = map(explicit_server, vocabulary.tools)
+    return tuple(dict.fromkeys([*vocabulary.servers, *filter(None, tool_servers)]))
 
 
 def _expected_name_keys(name: str, server: str | None, servers: tuple[str, ...]) -> NameKeys:
     bare, owner = undecorate(name, _candidate_servers(server, servers))
-    certain = undecorate(name)[1] or server
-    owner = certain or owner
+    stated_server = undecorate(name)[1] or server
+    owner = stated_server or owner
     keys = {fold_name(name), fold_name(bare)}
     if owner is None:
         return frozenset({*keys, *map(_any_server_key, keys)})
     keys |= {_server_key(fold_name(owner), fold_name(form)) for form in (name, bare)}
     keys |= _server_prefixed_keys(owner, bare)
-    if certain is None:  # a name may begin like a server's and be another server's all the same
+    if stated_server is None:  # the start of the name may equal a server name by chance
         keys.add(_any_server_key(fold_name(name)))
     return frozenset(keys)
 
 
-def _called_name_keys(name: str, written: str, server: str | None, servers: tuple[str, ...]) -> NameKeys:
+def _called_name_keys(name: str, raw_name: str, server: str | None, servers: tuple[str, ...]) -> NameKeys:
     known = _candidate_servers(server, servers)
-    (bare, owner), (rest, prefix) = undecorate(name, known), undecorate(written, known)
-    forms = {name, written, bare, rest}
-    # The host's word for a server need not be the server's own.
-    owners = set(filter(None, (server, owner, prefix, server_prefix(written, tool_name=name))))
+    (bare, owner), (raw_bare, raw_owner) = undecorate(name, known), undecorate(raw_name, known)
+    forms = {name, raw_name, bare, raw_bare}
+    # The host may use another name for a server than the server itself.
+    owners = set(filter(None, (server, owner, raw_owner, server_prefix(raw_name, tool_name=name))))
     if not owners:
         return frozenset(map(fold_name, forms))
     keys = {_server_key(fold_name(owner), fold_name(form)) for owner in owners for form in forms}
@@ -168,13 +169,13 @@ def _server_prefixed_keys(server: str, bare: str) -> set[str]:
 
 
 def _candidate_servers(server: str | None, servers: tuple[str, ...]) -> tuple[str, ...]:
-    """Whose prefix a name may wear: that of its own server, where it is known, else that of any."""
+    """Returns the servers whose names may prefix a tool name: its own server if known, else all servers."""
     return (server,) if server else servers
 
 
 @dataclass(frozen=True, slots=True)
 class FileDeclarations:
-    """What one file declares."""
+    """The tools and servers that one file declares."""
 
     file: str
     tools: tuple[Tool, ...] = ()
@@ -182,31 +183,31 @@ class FileDeclarations:
 
 
 def combine_declarations(declarations: Iterable[FileDeclarations]) -> Vocabulary:
-    """The vocabulary of files that are loaded together: each may use what another declares.
+    """Returns the vocabulary of files that are loaded together; it applies to all of them.
 
-    Raises `GoldenError` for a name that means two tools, and for a tool that two files declare differently.
+    Raises `GoldenError` for a name that stands for two tools, and for a tool that two files declare differently.
     """
     tools: dict[str, Tool] = {}
-    home: dict[str, str] = {}
+    file_of_tool: dict[str, str] = {}
     servers: dict[str, None] = {}  # an ordered set
-    for part in declarations:
-        servers.update(dict.fromkeys(part.servers))
-        for tool in part.tools:
-            known = tools.setdefault(tool.name, tool)
-            elsewhere = home.setdefault(tool.name, part.file)
-            if known != tool:
-                raise GoldenError(f"{part.file}, tool {tool.name!r}: {elsewhere} declares it differently.")
+    for declaration in declarations:
+        servers.update(dict.fromkeys(declaration.servers))
+        for tool in declaration.tools:
+            first = tools.setdefault(tool.name, tool)
+            first_file = file_of_tool.setdefault(tool.name, declaration.file)
+            if first != tool:
+                raise GoldenError(f"{declaration.file}, tool {tool.name!r}: {first_file} declares it differently.")
     if not tools and not servers:
         return NO_VOCABULARY
     vocabulary = Vocabulary(tuple(tools.values()), tuple(servers))
-    _check_unique_names(vocabulary, home)
+    _check_unique_names(vocabulary, file_of_tool)
     return vocabulary
 
 
 def declaration_defaults(vocabulary: Vocabulary) -> Callable[[ExpectedTool], ExpectedTool]:
-    """Adds to an expected tool what the vocabulary says of its arguments; what it says itself comes first.
+    """Returns a function that adds the declared `ignore` and `defaults` of a tool to an expected tool.
 
-    A name that can mean several declared tools gets nothing from any of them.
+    The expected tool's own values take precedence. A name that fits several declared tools is left unchanged.
     """
     if not any(tool.ignore or tool.defaults for tool in vocabulary.tools):
         return lambda tool: tool
@@ -227,24 +228,24 @@ def declaration_defaults(vocabulary: Vocabulary) -> Callable[[ExpectedTool], Exp
 
 
 def _check_unique_names(vocabulary: Vocabulary, file_of_tool: dict[str, str]) -> None:
-    """Refuse names that are the same when folded and without decoration."""
+    """Raises `GoldenError` for names of different tools that are equal when folded and without server prefix."""
     servers = declared_servers(vocabulary)
-    taken: dict[tuple[str, str], tuple[Tool, str]] = {}
+    first_use: dict[tuple[str, str], tuple[Tool, str]] = {}
     for tool in vocabulary.tools:
         for name in all_names_of_tool(tool):
-            bare, said = undecorate(name, servers)
-            first, written = taken.setdefault((fold_name(said or tool.server or ""), fold_name(bare)), (tool, name))
-            if first is not tool:
-                raise GoldenError(
-                    f"{file_of_tool[tool.name]}, tool {tool.name!r}: {_name_conflict_message(tool, name, first, written)}"
-                )
+            bare, prefix = undecorate(name, servers)
+            key = (fold_name(prefix or tool.server or ""), fold_name(bare))
+            first_tool, first_name = first_use.setdefault(key, (tool, name))
+            if first_tool is not tool:
+                problem = _name_conflict_message(tool, name, first_tool, first_name)
+                raise GoldenError(f"{file_of_tool[tool.name]}, tool {tool.name!r}: {problem}")
 
 
 def _name_conflict_message(tool: Tool, name: str, other_tool: Tool, other_name: str) -> str:
-    what = "the name" if name == tool.name else f"the alias {name!r}"
-    whose = (
+    subject = "the name" if name == tool.name else f"the alias {name!r}"
+    other = (
         f"the name of {other_tool.name!r}"
         if other_name == other_tool.name
         else f"the alias {other_name!r} of {other_tool.name!r}"
     )
-    return f"{what} means the same as {whose}; no name can mean two tools."
+    return f"{subject} is equivalent to {other}; a name must not stand for two tools."

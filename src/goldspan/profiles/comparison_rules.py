@@ -1,7 +1,7 @@
-"""How peers weigh the arguments of a pair: from 0 (they disagree) to 1, each by its own idea of equality.
+"""The rules by which peers compare names and arguments; an argument rule returns a weight from 0 to 1.
 
-A rule takes what is expected first. Values that it cannot compare raise what they raise in Python; the engine makes a
-score without a value of it, and of nesting too deep for the interpreter as well.
+The first parameter of a rule is the expected value. Values that it cannot compare raise the usual Python errors, as
+does too deep nesting; the engine turns these errors into a score without a value.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from goldspan.model import ABSENT
 
 @dataclass(frozen=True, slots=True)
 class NameRule:
-    """One value of the axis `name`."""
+    """One value of the axis `name_rule`."""
 
     key: Callable[[str], str] | None = None
-    """What of a name is compared; `None`: all of it."""
+    """Returns the compared form of a name; `None`: the name itself."""
     is_same_tool: Callable[[Any, Any], bool] = operator.eq
-    """Whether what is expected (first) and what is called (second) name the same tool."""
+    """Whether the expected name (first) and the called name (second) name the same tool."""
 
 
 def canonical_name(name: str) -> str:
-    """Without case, separators and the prefixes that hosts put before a name."""
+    """Returns a name without case, separators and host prefixes."""
     return fold_name(undecorate(name)[0])
 
 
 def glob_match(pattern: str, name: str) -> bool:
-    """Whether a name fits a pattern of `*` and `?`, case apart. The name of the tool's span is as good as its own."""
+    """Whether a name, or `execute_tool` and the name, matches a pattern of `*` and `?`, ignoring case."""
     matches = _compile_glob(pattern).match
     return matches(name) is not None or matches(f"execute_tool {name}") is not None
 
 
 @lru_cache(maxsize=4096)
 def _compile_glob(pattern: str) -> re.Pattern[str]:
-    # `translate` writes expressions that never go back over many stars; it would read brackets as a set of letters.
+    # `translate` avoids excessive backtracking for many stars; it would treat brackets as a character set.
     return re.compile(translate(pattern.replace("[", "[[]")), re.IGNORECASE)
 
 
@@ -53,38 +53,38 @@ NAME_RULES: Mapping[str, NameRule] = {
     "canonical": NameRule(canonical_name),
     "glob": NameRule(str.strip, is_same_tool=glob_match),
 }
-"""The axis `name`."""
+"""The axis `name_rule`."""
 
 
 ArgumentRule: TypeAlias = Callable[[Any, Any], float]
-"""How far the arguments of a call (second) agree with the expected ones (first)."""
+"""Returns how far the arguments of a call (second) agree with the expected ones (first)."""
 
 _MAX_LENGTH_PRODUCT = 4_000_000
-"""The greatest product of two lengths for which texts are aligned: beyond it `difflib` may take minutes."""
+"""The greatest product of two text lengths for `difflib`, which may take minutes beyond it."""
 
 
 def ignore_arguments(expected: Any, called: Any) -> float:
-    """Whatever they are."""
+    """Ignores the arguments."""
     return 1.0
 
 
 def equal_arguments(expected: Any, called: Any) -> float:
-    """Python's `==`: 1, 1.0 and True are the same."""
+    """Compares with Python's `==`: 1, 1.0 and True are equal."""
     return 1.0 if expected == called else 0.0
 
 
 def equal_where_stated(expected: Any, called: Any) -> float:
-    """Python's `==`, for an expectation that states arguments; one that does not takes any."""
+    """Compares with Python's `==` if the expectation states arguments; otherwise any arguments match."""
     return 1.0 if expected is None or expected == (called or {}) else 0.0
 
 
 def equal_by_key(key: Callable[[Any], Hashable]) -> ArgumentRule:
-    """Equality of what a key makes of both sides."""
+    """Returns a rule that compares the keys of both sides."""
     return lambda expected, called: 1.0 if key(expected) == key(called) else 0.0
 
 
 def hashable_value(value: Any) -> Hashable:
-    """A value as an element of a set: Python's `==`, but a list is equal to a tuple."""
+    """Returns a hashable form of a value: equality is that of Python, but a list equals a tuple."""
     if type(value) in _SCALAR_TYPES:
         return value  # type: ignore[no-any-return]
     if type(value) is dict or isinstance(value, Mapping):
@@ -93,24 +93,24 @@ def hashable_value(value: Any) -> Hashable:
         )
     if isinstance(value, list | tuple):
         return tuple(map(hashable_value, value))
-    return value  # type: ignore[no-any-return]  # unhashable values are no JSON
+    return value  # type: ignore[no-any-return]  # other values are not JSON and may be unhashable
 
 
 _SCALAR_TYPES = frozenset(
     {str, int, float, bool, type(None)}
-)  # asked first: most values are, and other checks take longer
+)  # checked first: most values are scalars, and other checks are slower
 
 
 def json_text(value: Any) -> str:
-    """Arguments as JSON with sorted keys, so that 1, 1.0, True and "1" are four different values; none are `{}`."""
+    """Returns arguments as JSON with sorted keys: 1, 1.0, True and "1" all differ; `None` becomes `{}`."""
     return _write_json(value or {})
 
 
-_write_json = json.JSONEncoder(sort_keys=True, default=str).encode  # made once: that takes longer than most arguments
+_write_json = json.JSONEncoder(sort_keys=True, default=str).encode  # created once, which takes longer than encoding
 
 
 def arguments_as_text(arguments: Any) -> Hashable:
-    """Every argument as text, so that 7 and "7" are the same and 1 and 1.0 are not."""
+    """Returns every argument as text: 7 and "7" are equal, 1 and 1.0 are not."""
     return frozenset((key, _value_as_text(value)) for key, value in (arguments or {}).items())
 
 
@@ -119,12 +119,12 @@ def _value_as_text(value: Any) -> str:
 
 
 def top_superset(expected: Any, called: Any) -> float:
-    """Whether the call has every expected argument; more of them are fine."""
+    """Whether the call has every expected argument; it may have more."""
     return float(called is not None and all(key in called and called[key] == value for key, value in expected.items()))
 
 
 def top_subset(expected: Any, called: Any) -> float:
-    """Whether every argument of the call was expected; fewer of them are fine."""
+    """Whether every argument of the call was expected; some may be missing."""
     return top_superset(called, expected)
 
 
@@ -140,11 +140,11 @@ def _is_deep_superset(expected: Any, called: Any) -> bool:
 
 
 def share_of_union(expected: Any, called: Any) -> float:
-    """The share of all arguments, of either side, that are equal; dictionaries count by their own share."""
+    """Returns the share of equal arguments among all arguments of both sides; dictionaries count by their own share."""
     if expected == called:
         return 1.0
     share = 1 / len(expected.keys() | called.keys())
-    # Added one by one, as noise in the last digit decides where a threshold is met exactly.
+    # Added one by one like the peer, because rounding in the last digit decides at an exact threshold.
     total = 0.0
     for key, value in expected.items():
         if key in called:
@@ -156,18 +156,18 @@ def share_of_union(expected: Any, called: Any) -> float:
 
 
 def share_of_expected(expected: Any, called: Any) -> float:
-    """The share of the expected arguments that read the same as text. Where none is expected, none may be given."""
+    """Returns the share of expected arguments that are equal as text. If none are expected, none may be stated."""
     if not expected:
         return float(not called)
-    same = 0
+    equal_count = 0
     for key, value in expected.items():
         if key in called and str(called[key]) == str(value):
-            same += 1
-    return same / len(expected)
+            equal_count += 1
+    return equal_count / len(expected)
 
 
 def fuzzy_rule(min_similarity: float) -> ArgumentRule:
-    """Whether the expected arguments are this similar on average; others do not matter."""
+    """Returns a rule: whether the expected arguments reach the similarity on average; others are ignored."""
 
     def weigh(expected: Any, called: Any) -> float:
         if not expected:
@@ -195,7 +195,7 @@ def _text_similarity(expected: str, called: str) -> float:
     if expected == called:
         return 1.0
     if len(expected) * len(called) > _MAX_LENGTH_PRODUCT:
-        raise ValueError("the texts are too long to be aligned letter by letter")
+        raise ValueError("the texts are too long for a character comparison")
     return SequenceMatcher(None, expected, called).ratio()
 
 
@@ -203,18 +203,18 @@ def _dict_similarity(expected: dict[Any, Any], called: dict[Any, Any]) -> float:
     common = expected.keys() & called.keys()
     if not common:
         return float(not expected and not called)
-    of_keys = len(common) / len(expected.keys() | called.keys())
-    of_values = sum(_similarity(expected[key], called[key]) for key in common) / len(common)
-    return (of_keys + of_values) / 2
+    key_share = len(common) / len(expected.keys() | called.keys())
+    value_similarity = sum(_similarity(expected[key], called[key]) for key in common) / len(common)
+    return (key_share + value_similarity) / 2
 
 
 def equal_in_javascript(expected: Any, called: Any) -> float:
-    """Equality as JavaScript has it: one kind of number, which `true` is not."""
+    """Compares as JavaScript does: integers and floats are one type, booleans another."""
     return float(_js_match(expected, called, exact_keys=True))
 
 
 def partial_in_javascript(expected: Any, called: Any) -> float:
-    """The same, but dictionaries of the call, at any depth, may have more entries than expected."""
+    """Compares as JavaScript does; dictionaries of the call, at any depth, may have additional entries."""
     return float(_js_match(expected, called, exact_keys=False))
 
 
@@ -232,11 +232,11 @@ def _js_match(expected: Any, called: Any, *, exact_keys: bool) -> bool:
 
 
 def equal_at_paths(paths: Sequence[str], *, missing_is_none: bool) -> ArgumentRule:
-    """Whether the values at some dotted paths are equal. What is absent is `None`, or else agrees with nothing."""
+    """Returns a rule that compares the values at dotted paths. A missing value is `None`, or never matches."""
 
     def weigh(expected: Any, called: Any) -> float:
         pairs = [(_at(expected, path), _at(called, path)) for path in paths]
-        return float(all(one == other and (missing_is_none or one is not ABSENT) for one, other in pairs))
+        return float(all(first == second and (missing_is_none or first is not ABSENT) for first, second in pairs))
 
     def _at(arguments: Any, path: str) -> Any:
         for key in path.split("."):
@@ -263,10 +263,10 @@ ARGUMENT_RULES: Mapping[str, ArgumentRule] = {
     "union_share": share_of_union,
     "expected_share": share_of_expected,
 }
-"""The axis `args`, apart from `fuzzy` and `allowed`."""
+"""The axis `argument_rule`, except `fuzzy` and `allowed`."""
 
 FULL_SCORE_IF_EQUAL = frozenset({"equal", "equal_where_stated", "union_share"})
-"""Of those, rules by which two dictionaries that are equal in Python agree wholly, whatever they hold."""
+"""The rules by which dictionaries that are equal in Python always have weight 1."""
 
 COLLAPSE_KEYS: Mapping[str, Callable[[Any], Hashable]] = {"hash_equal": hashable_value, "json_equal": json_text}
-"""What stands for the arguments where repeated calls collapse into one."""
+"""The keys by which repeated calls with equal arguments collapse to one."""

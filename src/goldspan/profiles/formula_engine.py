@@ -1,4 +1,4 @@
-"""The one engine: it computes what a formula says, whoever's formula it is."""
+"""The engine that computes the score of any formula."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from goldspan.profiles.side_pairing import (
 from goldspan.profiles.side_preprocessing import PREPROCESSINGS, SELECTIONS, match_bfcl_answer
 
 Gate: TypeAlias = Callable[[list[Any], list[Any]], bool]
-"""Whether a score may be more than 0, by what is compared of the names called and expected."""
+"""Whether a score can exceed 0, given the compared names of the calls and the expectations."""
 
 Measure: TypeAlias = Callable[[float, int, int], float]
-"""The score, of the worth of all matches, the number of calls, and that of expectations."""
+"""Returns the score from the total weight of the matches, the number of calls and of expectations."""
 
 
 def _same_count(called: list[Any], expected: list[Any]) -> bool:
@@ -58,35 +58,35 @@ GATES: Mapping[str, Gate | None] = {
 
 
 def measure_recall(matched: float, called: int, expected: int) -> float:
-    """Of what was expected, the share that was called."""
+    """Returns the share of the expectations that were called."""
     return matched / expected
 
 
 def measure_precision(matched: float, called: int, expected: int) -> float:
-    """Of what was called, the share that was expected."""
+    """Returns the share of the calls that were expected."""
     return matched / called
 
 
 def measure_f1(matched: float, called: int, expected: int) -> float:
-    """The harmonic mean of the two as most people write it: 2PR / (P + R), with its noise in the last digit."""
+    """Returns the harmonic mean as most peers write it: 2PR / (P + R), with the same rounding."""
     if not matched:
         return 0.0
-    of_called, of_expected = matched / called, matched / expected
-    return 2 * of_called * of_expected / (of_called + of_expected)
+    precision, recall = matched / called, matched / expected
+    return 2 * precision * recall / (precision + recall)
 
 
 def all_expected_called(matched: float, called: int, expected: int) -> float:
-    """1 if everything that was expected was called."""
+    """Returns 1 if everything expected was called."""
     return float(matched == expected)
 
 
 def all_calls_expected(matched: float, called: int, expected: int) -> float:
-    """1 if everything that was called was expected."""
+    """Returns 1 if everything called was expected."""
     return float(matched == called)
 
 
 def all_matched(matched: float, called: int, expected: int) -> float:
-    """1 if either side holds nothing that the other does not."""
+    """Returns 1 if every item of both sides is matched."""
     return float(matched == called == expected)
 
 
@@ -112,20 +112,20 @@ MEASURES: Mapping[str, Callable[[float, float], Measure]] = {
     "count": _matched_count_within,
     "calls": _call_count_within,
 }
-"""The axis `measure`; each is told how many there must be at least and at most, which only counting measures mind."""
+"""The axis `measure`: factories that receive the bounds of the count, which only counting measures use."""
 
 
 MatchCounts: TypeAlias = "tuple[float | None, int, int]"
-"""What the engine counted in one case: what the pairs are worth in all, and how many calls and expectations were looked
-at. Their worth is `None` where the gate is closed, and has no meaning where a side is empty."""
+"""The total weight of the pairs, and the numbers of compared calls and expectations. The weight is `None` if the gate
+is closed, and meaningless if a side is empty."""
 
 
 class NotScoredError(Exception):
-    """There is no number; the text says what the peer does instead."""
+    """The peer computes no score. The message states what it does instead."""
 
 
 class FormulaEngine:
-    """A formula, ready to be computed."""
+    """Computes the counts and scores of one formula."""
 
     def __init__(self, formula: Formula) -> None:
         self.formula = formula
@@ -138,10 +138,10 @@ class FormulaEngine:
         self._selection = SELECTIONS[formula.selection]
         self._preprocessing = PREPROCESSINGS[formula.preprocessing]
         self.compares_content = self._argument_rule is not None or formula.compares_outputs
-        """Whether it looks at more than names."""
+        """Whether it compares arguments or outputs."""
         self._pair_names = None if self.compares_content else _name_pairing_of(formula)
         self.has_equality_shortcut = _allows_equality_shortcut(formula)
-        """Whether equal sides need not be weighed: a call and its equal are certain to be a pair that is worth 1."""
+        """Whether equal calls and expectations always have weight 1, so that equal sides need no pairing."""
         self._pairs_in_place = (
             formula.assignment if formula.pairing == "one_to_one" else formula.pairing
         ) in PAIRS_EQUAL_SIDES_IN_PLACE
@@ -153,10 +153,10 @@ class FormulaEngine:
             or self._selection is not None
         )
         self.needs_only_names = self._pair_names is not None and not self._needs_selection
-        """Whether two lists of names are all it needs: `count_name_matches` is to take no longer than the peer's own loop."""
+        """Whether two lists of names suffice; `count_name_matches` is then as fast as the loop of the peer."""
 
     def count_matches(self, called: CaseSide, expected: CaseSide, case: Mapping[str, Any] | None = None) -> MatchCounts:
-        """Count in one case. `case` is what the view needs beside the two sides. Raises `NotScored`."""
+        """Counts the matches of one case. `case` is further data for the preprocessing. Raises `NotScoredError`."""
         if self._needs_selection:
             called, expected = self._select_items(called, expected)
         if self._pair_names is not None:
@@ -170,14 +170,14 @@ class FormulaEngine:
     def count_name_matches(
         self, called: list[Any], expected: list[Any], case: Mapping[str, Any] | None = None
     ) -> MatchCounts:
-        """The same by names alone, where `needs_only_names` says that they do."""
+        """Counts the matches of two lists of names, if `needs_only_names`."""
         assert self._pair_names is not None
         if self._gate is not None and self._skip_pairing(called, expected):
             return None, len(called), len(expected)
         return self._pair_names(expected, called), len(called), len(expected)
 
     def score_of(self, matched: float | None, called: int, expected: int) -> float:
-        """The score that a tally comes to, which nothing else has a say in. Raises `NotScored`."""
+        """Returns the score, which depends only on the counts. Raises `NotScoredError`."""
         if called and expected:
             return 0.0 if matched is None else self._measure(matched, called, expected)
         score = self._empty_score(called, expected)
@@ -186,23 +186,23 @@ class FormulaEngine:
         return self._measure(0, called, expected) if score == "measured" else score
 
     def _skip_pairing(self, called: list[Any], expected: list[Any]) -> bool:
-        """Whether no pairs are needed: where a side is empty or the gate is closed."""
+        """Whether the score needs no pairing, because a side is empty or the gate is closed."""
         if called and expected:
             return self._gate is not None and not self._gate(called, expected)
         return self._empty_score(len(called), len(expected)) != "measured"
 
     def _select_items(self, called: CaseSide, expected: CaseSide) -> tuple[CaseSide, CaseSide]:
-        """What is looked at of either side. Raises `NotScored` where it is a model that looks."""
+        """Selects the compared items of both sides. Raises `NotScoredError` if the peer asks a language model."""
         if self.formula.needs_model is not None:
             raise NotScoredError(self.formula.needs_model)
         if self.formula.failed_calls == "skip" and any(failed := called.failed):
-            called = called.select([at for at, skipped in enumerate(failed) if not skipped])
+            called = called.select([position for position, is_failed in enumerate(failed) if not is_failed])
         self._set_name_keys(called)
         self._set_name_keys(expected)
         return (called, expected) if self._selection is None else self._selection(called, expected, self.formula)
 
     def _set_name_keys(self, side: CaseSide) -> None:
-        """Put there what of the names is compared."""
+        """Sets the compared form of the names."""
         if self._names.key is not None:
             side.keys = list(map(self._names.key, side.names))
         if self.formula.compares_types and (types := side.types):
@@ -224,7 +224,7 @@ class FormulaEngine:
         )
 
     def _count_pairs(self, called: CaseSide, expected: CaseSide) -> tuple[float, int, int]:
-        """What all pairs are worth, and how many calls and expectations there were to be paired."""
+        """Returns the total weight of the pairs, and the numbers of calls and expectations."""
         if self.formula.collapse != "none":
             return self._count_collapsed(called, expected)
         n_called, n_expected = len(called.keys), len(expected.keys)
@@ -235,10 +235,10 @@ class FormulaEngine:
         return matched, n_called, n_expected
 
     def _are_equal(self, called: CaseSide, expected: CaseSide) -> bool:
-        """Whether the sides are equal and every call certainly meets its equal.
+        """Whether the sides are equal and each call certainly pairs with its equal.
 
-        Most runs are as expected, and to see that takes less time than to weigh pairs. Arguments that are no
-        dictionaries may not agree with themselves.
+        Most runs are as expected, and this check is faster than pairing. Arguments that are not dictionaries may
+        disagree with themselves.
         """
         if called.keys != expected.keys or not (self._pairs_in_place or _have_unique_names(called, expected)):
             return False
@@ -251,7 +251,7 @@ class FormulaEngine:
         )
 
     def _pair_from_calls(self, called: CaseSide, expected: CaseSide) -> float:
-        """The calls ask, or both sides do."""
+        """Pairs with the calls as the driving side, or with each side in turn."""
         swapped = self.formula.swap_sides
         board = self._side_pair(expected, called) if swapped else self._side_pair(called, expected).reversed()
         matched = self._pair(board)
@@ -285,15 +285,17 @@ class FormulaEngine:
         return agree
 
     def _count_collapsed(self, called: CaseSide, expected: CaseSide) -> tuple[int, int, int]:
-        """Matches and lengths, where equal calls are one: equality of content leaves nothing to assign."""
-        made = self._distinct(called)
-        # Most runs are as expected. Then one look is enough, if whatever is equal has the same key.
-        sure = self._key is hashable_value and called.keys == expected.keys and called.arguments == expected.arguments
-        wanted = made if sure else self._distinct(expected)
-        matched = len(made & wanted)
+        """Returns the counts if equal calls count once; no assignment is needed."""
+        distinct_calls = self._distinct(called)
+        # Most runs are as expected. Equal values then have equal keys, which need to be computed only once.
+        is_equal = (
+            self._key is hashable_value and called.keys == expected.keys and called.arguments == expected.arguments
+        )
+        distinct_expected = distinct_calls if is_equal else self._distinct(expected)
+        matched = len(distinct_calls & distinct_expected)
         if self.formula.collapse == "matched":
             return matched, len(called.names), len(expected.names)
-        return matched, len(made), len(wanted)
+        return matched, len(distinct_calls), len(distinct_expected)
 
     def _distinct(self, side: CaseSide) -> set[Hashable]:
         return set(zip(side.keys, map(self._key, side.arguments), strict=True)) if self._key else set(side.keys)
@@ -322,13 +324,13 @@ def _allows_equality_shortcut(formula: Formula) -> bool:
 
 
 def _have_unique_names(called: CaseSide, expected: CaseSide) -> bool:
-    """Whether no name is there twice, however it is compared: then nobody but its equal is named like a call."""
+    """Whether all names are unique and compared unchanged, so that only equal items share a name."""
     as_written = called.keys is called.names and expected.keys is expected.names
     return as_written and len(set(called.names)) == len(called.names)
 
 
 def _name_pairing_of(formula: Formula) -> NamePairing | None:
-    """How equal names are paired if nothing else matters; `None` where it takes more than the two lists of names."""
+    """Returns how equal names are paired; `None` if the formula needs more than two lists of names."""
     if formula.collapse == "both" or NAME_RULES[formula.name_rule].is_same_tool is not operator.eq:
         return None
     if formula.collapse == "matched":
@@ -342,7 +344,7 @@ def _name_pairing_of(formula: Formula) -> NamePairing | None:
 
 
 def _measure_of(formula: Formula) -> Measure:
-    """The measure, and what is made of its number."""
+    """Returns the measure, with rounding or strictness applied."""
     measure, digits = MEASURES[formula.measure](formula.min_count, formula.max_count), formula.digits
     if digits is not None:
         return lambda matched, called, expected: round(measure(matched, called, expected), digits)

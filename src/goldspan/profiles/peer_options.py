@@ -1,4 +1,4 @@
-"""What is known of a peer: its options, its formula, and where that surprises."""
+"""Data types of peers: formulas, options, quirks and variants."""
 
 from __future__ import annotations
 
@@ -13,96 +13,96 @@ from goldspan.goldens.spelling import did_you_mean, join_words, short_repr
 from goldspan.profiles.comparison_rules import ARGUMENT_RULES, ArgumentRule, equal_at_paths, ignore_arguments
 
 EmptyScore: TypeAlias = float | Literal["measured", "raises"]
-"""The score of a case of which a side is empty; `measured`: as any other case; `raises`: there is none."""
+"""The score of a case with an empty side; `measured`: as for any other case; `raises`: the peer raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """How a number is made of what was called and what was expected.
+    """How a score is computed from the calls and the expectations, as values of independent axes.
 
-    The defaults are the recall of tool names: each expectation takes one call of its name, and the score is the share
-    of them that found one.
+    The defaults are the recall of tool names: each expectation matches one call of its name, and the score is the share
+    of matched expectations.
     """
 
-    # What a pair is worth.
+    # The weight of a pair.
     name_rule: str = "equal"
-    """How names are compared: a word of `names.NAMES`."""
+    """How names are compared: a key of `NAME_RULES`."""
     compares_types: bool = False
     """Whether a tool's type (`function`, `mcp`) is part of its name."""
     argument_rule: str = "ignore"
-    """How arguments are weighed: a word of `arguments.WEIGHTS`, or `fuzzy`, or `allowed`."""
+    """How arguments are compared: a key of `ARGUMENT_RULES`, `fuzzy` or `allowed`."""
     min_similarity: float = 0.8
-    """From which similarity on `fuzzy` takes arguments for the same."""
+    """The least similarity at which `fuzzy` treats arguments as equal."""
     argument_rules_by_tool: Mapping[str, ArgumentRule] = field(default_factory=dict)
-    """Other rules for the arguments of some tools."""
+    """Rules for the arguments of single tools."""
     missing_arguments: Literal["empty", "none"] = "empty"
-    """What a tool without arguments has: an empty dictionary, or `None`, which is something else."""
+    """The arguments of a tool that states none: an empty dictionary, or `None`, which differs from it."""
     compares_outputs: bool = False
-    """Whether a pair with different outputs is worth nothing."""
+    """Whether a pair with different outputs has weight 0."""
 
-    # What is looked at.
+    # The compared items.
     failed_calls: Literal["count", "skip"] = "count"
-    """Whether a call that failed is one."""
+    """Whether failed calls count."""
     preprocessing: str = "as_given"
-    """What is made of both sides first: a word of `views.VIEWS`."""
+    """The transformation of both sides before the comparison: a key of `PREPROCESSINGS`."""
     ignored_arguments: Sequence[str] = ()
-    """For the view `stripped`: arguments that neither side is judged by, as globs."""
+    """For `stripped`: glob patterns of arguments that are removed from both sides."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """For the view `stripped`: arguments that a call is not judged by where they have these values."""
+    """For `stripped`: arguments that are removed from calls if they have these values."""
     selection: str = "all"
-    """Which of the expectations and of the calls are looked at: a word of `views.PROBES`."""
+    """The compared expectations and calls: a key of `SELECTIONS`."""
     tool: str | None = None
-    """For probes: the tool that is expected; `None`: the first that is."""
+    """For selections: the expected tool; `None`: the first one."""
     call_index: int = 0
-    """For the probe `nth`: which call of the tool, counted from 0."""
+    """For `nth_call`: the index of the call of the tool, from 0."""
     collapse: Literal["none", "both", "matched"] = "none"
-    """Whether repeated calls are one: on both sides, or only where matches are counted."""
+    """Whether repeated calls count once: on both sides, or only among matches."""
 
-    # How sides are paired, and what that gives.
+    # The pairing of the sides, and the score.
     gate: str = "none"
-    """What must hold for the score to be more than 0: a word of `measures.GATES`."""
+    """The condition for a score above 0: a key of `GATES`."""
     pairing: str = "one_to_one"
-    """How the sides are paired: `one_to_one`, or a word of `pairing.PAIRINGS`."""
+    """How the sides are paired: `one_to_one`, or a key of `PAIRINGS`."""
     assignment: str = "first"
-    """For `one_to_one`, who gets which answer: a word of `pairing.ASSIGNMENTS`."""
+    """For `one_to_one`: how candidates are assigned, a key of `ASSIGNMENTS`."""
     driving_side: Literal["expected", "called", "each"] = "expected"
-    """Which side asks and is served in its order; `each`: both do, and the lower outcome counts."""
+    """The side whose items are assigned in order; `each`: both in turn, and the lower result counts."""
     swap_sides: bool = False
-    """Whether, where the calls ask, the rule for arguments takes them for the expectations."""
+    """Whether the argument rule treats calls as expectations if the calls are the driving side."""
     measure: str = "recall"
-    """What is made of the matches: a word of `measures.MEASURES`."""
+    """How the score is computed from the matches: a key of `MEASURES`."""
     min_count: float = 0
     max_count: float = float("inf")
-    """For measures that count: how many there must be."""
+    """For measures that count: the bounds of the count."""
     empty_scores: tuple[EmptyScore, EmptyScore, EmptyScore] = (1, 0, 0)
-    """The score where both sides are empty, where nothing was expected, and where nothing was called."""
+    """The score if both sides are empty, if only the expectations are, and if only the calls are."""
     raised_error: str = ""
-    """What the peer raises where `empty` says that it does."""
+    """The error of the peer, if `empty_scores` has `raises`."""
     needs_model: str | None = None
-    """What the peer asks a language model for, where it computes nothing itself."""
+    """What the peer asks a language model, if it does not compute the score itself."""
 
-    # What is made of the number.
+    # The conversion of the score.
     digits: int | None = None
-    """To how many digits it is rounded."""
+    """The number of decimal places to which it is rounded."""
     threshold: float | None = None
-    """From where on it passes, without any tolerance; `None`: the peer has no such rule."""
+    """The least passing score, without tolerance; `None`: the peer has no threshold."""
     is_strict: bool = False
-    """Whether only 1 passes, and whatever is less becomes 0."""
+    """Whether a score below 1 becomes 0."""
 
 
 FormulaChanges: TypeAlias = Mapping[str, Any]
-"""Values for some axes of a formula. An `Instead` depends on the value that the axis has."""
+"""New values of axes of a formula. A `ReplaceValue` depends on the old value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceValue:
-    """A new value of an axis for some of its old ones; others stay."""
+    """A mapping from old to new values of an axis; other values stay."""
 
     values: Mapping[Any, Any]
 
 
 def apply_changes(formula: Formula, changes: FormulaChanges) -> Formula:
-    """The formula with other values for some axes."""
+    """Returns the formula with changed axes."""
     return replace(
         formula,
         **{
@@ -114,12 +114,12 @@ def apply_changes(formula: Formula, changes: FormulaChanges) -> Formula:
     )
 
 
-class InvalidOptionValue(Exception):  # noqa: N818 - told to the person as a `ConfigurationError`
-    """A value that the option does not take. The text says what it takes instead."""
+class InvalidOptionValue(Exception):  # noqa: N818 - reported to the user as a `ConfigurationError`
+    """The value of an option is invalid. The message states the accepted values."""
 
-    def __init__(self, wanted: str, given: Any, words: Sequence[str] = ()) -> None:
-        seen = list(given) if isinstance(given, tuple) else given  # lists come as tuples, which can be hashed
-        super().__init__(f"must be {wanted}, not {short_repr(seen)}.{did_you_mean(given, words)}")
+    def __init__(self, accepted_values: str, value: Any, choices: Sequence[str] = ()) -> None:
+        shown = list(value) if isinstance(value, tuple) else value  # lists are passed as hashable tuples
+        super().__init__(f"must be {accepted_values}, not {short_repr(shown)}.{did_you_mean(value, choices)}")
 
 
 class Option(Protocol):
@@ -127,14 +127,14 @@ class Option(Protocol):
 
     @property
     def default(self) -> Any:
-        """Its value where none is given."""
+        """The default value."""
 
     @property
     def accepted_values(self) -> str:
-        """What it takes, in a few words."""
+        """A short description of the accepted values."""
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula. Raises `WrongValue`."""
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes of the formula for a value. Raises `InvalidOptionValue`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,158 +146,160 @@ class BoolOption:
     off: FormulaChanges = field(default_factory=dict)
     accepted_values: str = "true or false"
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula. Raises `WrongValue`."""
-        if not isinstance(given, bool):
-            raise InvalidOptionValue(self.accepted_values, given)
-        return self.on if given else self.off
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes of the formula for a value. Raises `InvalidOptionValue`."""
+        if not isinstance(value, bool):
+            raise InvalidOptionValue(self.accepted_values, value)
+        return self.on if value else self.off
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceOption:
-    """One of some words; a member of the peer's own enumeration is as good."""
+    """One of several words; a member of an enumeration of the peer is accepted as well."""
 
     default: str | None
     choices: Mapping[str, FormulaChanges]
     number_field: str | None = None
-    """The axis that a whole number sets, where one may stand in for a word."""
+    """The axis that an integer value sets, if integers are accepted."""
 
     @property
     def accepted_values(self) -> str:
-        """What it takes, in a few words."""
+        """A short description of the accepted values."""
         return join_words([*map(repr, self.choices), *(["a number from 0"] if self.number_field else [])], last="or")
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula. Raises `WrongValue`."""
-        if self.number_field and type(given) is int and given >= 0:
-            return {self.number_field: given}
-        return self.choices[parse_choice(given, self.choices, self.accepted_values)]
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes of the formula for a value. Raises `InvalidOptionValue`."""
+        if self.number_field and type(value) is int and value >= 0:
+            return {self.number_field: value}
+        return self.choices[parse_choice(value, self.choices, self.accepted_values)]
 
 
 @dataclass(frozen=True, slots=True)
 class ChoicesOption:
-    """Any of some words, in a list."""
+    """A list of words."""
 
     choices: Mapping[str, FormulaChanges]
     default: Sequence[str] = ()
 
     @property
     def accepted_values(self) -> str:
-        """What it takes, in a few words."""
+        """A short description of the accepted values."""
         return f"a list of {join_words(map(repr, self.choices))}"
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula. Raises `WrongValue`."""
-        if not isinstance(given, list | tuple | set | frozenset):
-            raise InvalidOptionValue(self.accepted_values, given, tuple(self.choices))
-        said = {parse_choice(word, self.choices, self.accepted_values) for word in given}
-        return {axis: value for word in self.choices if word in said for axis, value in self.choices[word].items()}
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes of the formula for a value. Raises `InvalidOptionValue`."""
+        if not isinstance(value, list | tuple | set | frozenset):
+            raise InvalidOptionValue(self.accepted_values, value, tuple(self.choices))
+        chosen = {parse_choice(word, self.choices, self.accepted_values) for word in value}
+        return {
+            axis: changed for word in self.choices if word in chosen for axis, changed in self.choices[word].items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class NumberOption:
-    """A number, which sets an axis."""
+    """A number that sets an axis."""
 
     default: float | None
     field_name: str
     minimum: float = 0
     maximum: float = 1
     zero_value: float | None = None
-    """What the peer takes 0 for."""
+    """The value that replaces 0."""
     is_integer: bool = False
 
     @property
     def accepted_values(self) -> str:
-        """What it takes, in a few words."""
+        """A short description of the accepted values."""
         kind = "a whole number" if self.is_integer else "a number"
         return f"{kind} from {self.minimum:g}" + (f" to {self.maximum:g}" if math.isfinite(self.maximum) else "")
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula. Raises `WrongValue`."""
-        if given is None and self.default is None:
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes of the formula for a value. Raises `InvalidOptionValue`."""
+        if value is None and self.default is None:
             return {}
         kinds = int if self.is_integer else (int, float)
-        if isinstance(given, bool) or not isinstance(given, kinds) or not self.minimum <= given <= self.maximum:
-            raise InvalidOptionValue(self.accepted_values, given)
-        return {self.field_name: self.zero_value if self.zero_value is not None and not given else given}
+        if isinstance(value, bool) or not isinstance(value, kinds) or not self.minimum <= value <= self.maximum:
+            raise InvalidOptionValue(self.accepted_values, value)
+        return {self.field_name: self.zero_value if self.zero_value is not None and not value else value}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOption:
-    """The name of a tool; a word of the corpus that means "the first that is expected" may be given, too."""
+    """The name of a tool, or a keyword for the first expected tool."""
 
     default: str | None = None
-    accepted_values: str = "the name of a tool; none means the first that is expected"
+    accepted_values: str = "the name of a tool; None means the first expected tool"
     first_tool_keyword: str | None = None
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula. Raises `WrongValue`."""
-        if given is None or given == self.first_tool_keyword:
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes of the formula for a value. Raises `InvalidOptionValue`."""
+        if value is None or value == self.first_tool_keyword:
             return {}
-        if not isinstance(given, str):
-            raise InvalidOptionValue(self.accepted_values, given)
-        return {"tool": given}
+        if not isinstance(value, str):
+            raise InvalidOptionValue(self.accepted_values, value)
+        return {"tool": value}
 
 
 @dataclass(frozen=True, slots=True)
 class MappingOption:
-    """Arguments and their values, which set an axis."""
+    """A dictionary of arguments and values that sets an axis."""
 
     field_name: str
     default: Mapping[str, Any] = field(default_factory=dict)
     accepted_values: str = "a dictionary of arguments and values"
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula. Raises `WrongValue`."""
-        if not isinstance(given, Mapping):
-            raise InvalidOptionValue(self.accepted_values, given)
-        return {self.field_name: given}
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes of the formula for a value. Raises `InvalidOptionValue`."""
+        if not isinstance(value, Mapping):
+            raise InvalidOptionValue(self.accepted_values, value)
+        return {self.field_name: value}
 
 
 @dataclass(frozen=True, slots=True)
 class TextListOption:
-    """A list of texts, which sets an axis."""
+    """A list of texts that sets an axis."""
 
     field_name: str
     default: Sequence[str] = ()
     accepted_values: str = "a list of texts"
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula. Raises `WrongValue`."""
-        if not isinstance(given, list | tuple) or not all(isinstance(text, str) for text in given):
-            raise InvalidOptionValue(self.accepted_values, given)
-        return {self.field_name: tuple(given)}
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes of the formula for a value. Raises `InvalidOptionValue`."""
+        if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+            raise InvalidOptionValue(self.accepted_values, value)
+        return {self.field_name: tuple(value)}
 
 
 @dataclass(frozen=True, slots=True)
 class RulesByToolOption:
-    """For some tools another rule for arguments: a word, a list of dotted keys, or a function of both arguments."""
+    """Rules for the arguments of single tools: a word, a list of dotted keys, or a function of both arguments."""
 
     choices: Mapping[str, str]
-    """What the peer's words are called here."""
+    """The argument rule for each word of the peer."""
     missing_is_none: bool
-    """Whether a key that is absent is taken for `None`."""
+    """Whether a missing key is treated as `None`."""
     default: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def accepted_values(self) -> str:
-        """What it takes, in a few words."""
+        """A short description of the accepted values."""
         return f"a dictionary from tools to {join_words(map(repr, self.choices))}, a list of keys or a function"
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula. Raises `WrongValue`."""
-        if given is None:
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes of the formula for a value. Raises `InvalidOptionValue`."""
+        if value is None:
             return {}
-        if not isinstance(given, Mapping):
-            raise InvalidOptionValue(self.accepted_values, given)
-        return {"argument_rules_by_tool": {tool: self._argument_rule(rule) for tool, rule in given.items()}}
+        if not isinstance(value, Mapping):
+            raise InvalidOptionValue(self.accepted_values, value)
+        return {"argument_rules_by_tool": {tool: self._argument_rule(rule) for tool, rule in value.items()}}
 
-    def _argument_rule(self, given: Any) -> ArgumentRule:
-        if callable(given) and not isinstance(given, Enum):
-            return _custom_rule(given)
-        if isinstance(given, list | tuple) and all(isinstance(path, str) for path in given):
-            return equal_at_paths(given, missing_is_none=self.missing_is_none)
-        word = self.choices[parse_choice(given, self.choices, self.accepted_values)]
+    def _argument_rule(self, value: Any) -> ArgumentRule:
+        if callable(value) and not isinstance(value, Enum):
+            return _custom_rule(value)
+        if isinstance(value, list | tuple) and all(isinstance(path, str) for path in value):
+            return equal_at_paths(value, missing_is_none=self.missing_is_none)
+        word = self.choices[parse_choice(value, self.choices, self.accepted_values)]
         return ignore_arguments if word == "ignore" else ARGUMENT_RULES[word]
 
 
@@ -307,59 +309,59 @@ def _custom_rule(comparator: Callable[[Any, Any], Any]) -> ArgumentRule:
 
 @dataclass(frozen=True, slots=True)
 class UnusedOption:
-    """An option that no number depends on."""
+    """An option that does not affect the score."""
 
     default: Any = None
-    accepted_values: str = "anything; the number does not depend on it"
+    accepted_values: str = "anything; it does not affect the score"
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula: nothing."""
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns no changes."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOption:
-    """An option by which the peer asks a language model."""
+    """An option that makes the peer ask a language model."""
 
     reason: str
     default: Any = None
-    accepted_values: str = "nothing: the peer asks a language model about it; goldspan has its judge for that"
+    accepted_values: str = "nothing: the peer asks a language model; use the judge of goldspan instead"
 
-    def formula_changes(self, given: Any) -> FormulaChanges:
-        """What a value changes in the formula: there is no number to be had."""
-        return {} if given in (None, [], ()) else {"needs_model": self.reason}
+    def formula_changes(self, value: Any) -> FormulaChanges:
+        """Returns the changes that make the score unavailable."""
+        return {} if value in (None, [], ()) else {"needs_model": self.reason}
 
 
-def parse_choice(given: Any, choices: Mapping[str, Any], accepted_values: str | None = None) -> str:
-    """One of some words, also where it is given as a member of an enumeration. Raises `WrongValue`."""
-    candidates = (given.value, given.name) if isinstance(given, Enum) else (given,)
+def parse_choice(value: Any, choices: Mapping[str, Any], accepted_values: str | None = None) -> str:
+    """Returns the choice for a word or a member of an enumeration. Raises `InvalidOptionValue`."""
+    candidates = (value.value, value.name) if isinstance(value, Enum) else (value,)
     for candidate in candidates:
         if isinstance(candidate, str) and candidate in choices:
             return candidate
-    raise InvalidOptionValue(accepted_values or join_words(map(repr, choices), last="or"), given, tuple(choices))
+    raise InvalidOptionValue(accepted_values or join_words(map(repr, choices), last="or"), value, tuple(choices))
 
 
 def unknown_name_error(
-    kind: str, given: object, known: Sequence[str], *, owner: str = "", unlisted: Sequence[str] = ()
+    kind: str, value: object, known: Sequence[str], *, owner: str = "", unlisted: Sequence[str] = ()
 ) -> ConfigurationError:
-    """An error for a word that is not known, with the nearest one and the list. `also` are known but not listed."""
-    hint = did_you_mean(given, (*known, *unlisted))
-    whose = f" of {owner}" if owner else ""
-    return ConfigurationError(f"unknown {kind} {short_repr(given)}{whose}.{hint} There are {join_words(known)}.")
+    """Returns an error for an unknown name, with the known names; `unlisted` names are only suggested."""
+    hint = did_you_mean(value, (*known, *unlisted))
+    owner_phrase = f" of {owner}" if owner else ""
+    return ConfigurationError(f"unknown {kind} {short_repr(value)}{owner_phrase}.{hint} There are {join_words(known)}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Quirk:
-    """Something about a peer's number that surprises people."""
+    """A surprising property of the score of a peer."""
 
     text: str
     sane: str
-    """What a careful engineer would rather have, and how to have it."""
+    """The sane alternative, and how to get it."""
     formula_changes: FormulaChanges = field(default_factory=dict)
-    """The same as values of axes: what `sane=True` changes in the formula. Empty where the peer's own options, or
-    another metric, do it."""
+    """The changes of the formula with `sane=True`. Empty if options of the peer, or another metric, provide the
+    alternative."""
     variants: tuple[str, ...] = ()
-    """The metrics of the peer that have it; empty: all."""
+    """The variants with this quirk; empty: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,26 +369,26 @@ class Variant:
     """One of the metrics of a peer."""
 
     formula: Formula
-    """As it is without options."""
+    """The formula without options."""
     options: Mapping[str, Option] = field(default_factory=dict)
-    """In the order in which they are applied."""
+    """The options in the order of their application."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A product whose number can be had here."""
+    """An evaluation tool whose score goldspan reproduces."""
 
     name: str
     title: str
-    """What its number is called there."""
+    """The name of its score."""
     version: str
-    """The version whose formula this is."""
+    """The version of the peer that the formula reproduces."""
     variants: Mapping[str, Variant]
-    """Its metrics, by the word that `chooser` takes for them; the first is meant where nothing is said."""
+    """Its metrics by the value of `variant_option`; the first is the default."""
     variant_option: str | None = None
-    """The option that says which metric is meant; `None`: there is one."""
+    """The option that selects the metric; `None` if there is only one."""
     aliases: tuple[str, ...] = ()
-    """Other names of the peer, such as that of its package."""
+    """Other names of the peer, such as its package."""
     uses_case_data: bool = False
-    """Whether it looks at more than the two lists."""
+    """Whether it uses data besides the two lists."""
     quirks: tuple[Quirk, ...] = ()

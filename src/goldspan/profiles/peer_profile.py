@@ -1,4 +1,4 @@
-"""A profile as a metric: a peer's number for a run that was laid beside its golden."""
+"""`score`, `prepare`, `describe` and `metric`: computes the score of a peer with its options."""
 
 from __future__ import annotations
 
@@ -40,27 +40,28 @@ from goldspan.profiles.peer_options import (
 from goldspan.scoring.metrics import Metric
 
 ReasonTemplate: TypeAlias = Callable[[float, int, int], str]
-"""Half a sentence of the worth of all matches, the number of calls, and that of expectations."""
+"""Returns a clause from the total weight of the matches, the number of calls and the number of expectations."""
 
 
 def score_reason(formula: Formula, value: float, matched: float | None, called: int, expected: int) -> str:
-    """Why the score is what it is."""
+    """Returns the reason for a score."""
     if not called or not expected:
-        told = _empty_side_reason(called, expected)
+        reason = _empty_side_reason(called, expected)
     elif matched is None:
-        told = _GATE_REASONS[formula.gate](called, expected)
+        reason = _GATE_REASONS[formula.gate](called, expected)
     else:
-        told = _MEASURE_REASONS[formula.measure](matched, called, expected) + _PAIRING_REASONS.get(formula.pairing, "")
+        pairing_reason = _PAIRING_REASONS.get(formula.pairing, "")
+        reason = _MEASURE_REASONS[formula.measure](matched, called, expected) + pairing_reason
         if formula.is_strict and not value and matched:
-            told += "; less than all counts for nothing"
-    return f"{told[0].upper()}{told[1:]}."
+            reason += "; a partial match scores 0"
+    return f"{reason[0].upper()}{reason[1:]}."
 
 
 def _empty_side_reason(called: int, expected: int) -> str:
     if expected:
-        return f"{_count_noun(expected, 'call was', 'calls were')} expected, and none was made"
-    made = f"but {_count_noun(called, 'call was', 'calls were')} made" if called else "and nothing was called"
-    return f"nothing was expected, {made}"
+        return f"{_count_noun(expected, 'call was', 'calls were')} expected, but none was made"
+    outcome = f"but {_count_noun(called, 'call was', 'calls were')} made" if called else "and nothing was called"
+    return f"nothing was expected, {outcome}"
 
 
 def _recall_reason(matched: float, called: int, expected: int) -> str:
@@ -85,68 +86,68 @@ _MEASURE_REASONS: Mapping[str, ReasonTemplate] = {
     "count": lambda matched, called, expected: f"{_count_noun(int(matched), 'call', 'calls')} of the tool",
     "calls": lambda matched, called, expected: f"{_count_noun(called, 'call was', 'calls were')} made",
 }
-"""By the axis `measure`."""
+"""Reasons by the axis `measure`."""
 
 _PAIRING_REASONS: Mapping[str, str] = {
-    "position": ", each at its place",
-    "sorted": ", each at its place once sorted",
+    "position": ", each at the same position",
+    "sorted": ", each at the same position after sorting",
     "lcs": ", in order",
-    "walk": ", in order up to the first that is missing",
+    "walk": ", in order up to the first missing call",
 }
-"""By the axis `pairing`, where it says more than that each call counts once."""
+"""Additions to the reasons by the axis `pairing`."""
 
 _GATE_REASONS: Mapping[str, Callable[[int, int], str]] = {
     "same_count": lambda called, expected: (
-        f"{_count_noun(called, 'call was', 'calls were')} made where {expected} {'was' if expected == 1 else 'were'} expected"
+        f"{_count_noun(called, 'call was', 'calls were')} made, but {_count_noun(expected, 'was', 'were')} expected"
     ),
-    "same_names": lambda called, expected: "the tools called are not those expected, in this order",
-    "same_names_in_any_order": lambda called, expected: "the tools called are not those expected",
+    "same_names": lambda called, expected: "the called tools are not the expected ones in the same order",
+    "same_names_in_any_order": lambda called, expected: "the called tools are not the expected ones",
 }
 
 
-def _count_noun(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"
+def _count_noun(count: int, singular: str, plural: str) -> str:
+    return f"{count} {singular if count == 1 else plural}"
 
 
 SANE_OPTION = "sane"
-"""The option that every profile has: its number without the peer's quirks."""
+"""The option of all profiles that removes the quirks of the peer from its score."""
 
 
 class Profile:
-    """A peer with its options. Ask `prepare` for it."""
+    """A peer with its options, which computes scores. Created by `prepare`."""
 
     def __init__(self, peer: Peer, formula: Formula) -> None:
         self.peer = peer
         self.formula = formula
-        """What the options come to."""
+        """The formula with all options applied."""
         self.engine = FormulaEngine(formula)
         by_names = self.engine.needs_only_names
         self._read: Callable[[Iterable[SideItem], str], Any] = read_side_names if by_names else read_side
         self._count_matches: Callable[..., MatchCounts] = (
             self.engine.count_name_matches if by_names else self.engine.count_matches
         )
-        # Few tallies differ, and a score is a value: making one takes longer than pairing a handful of names.
+        # Creating a score takes longer than pairing a few names, and few combinations of counts occur.
         self._cached_score = lru_cache(maxsize=1024)(self._build_score)
 
     def score(
         self, called: Iterable[SideItem], expected: Iterable[SideItem], *, case: Mapping[str, Any] | None = None
     ) -> Score:
-        """The peer's number; a score without a value where the peer has none.
+        """Returns the score of the peer; it has no value if the peer computes none.
 
-        Raises `GoldspanError` for lists that hold something else than tools.
+        Raises `GoldspanError` for lists with items that are not tools.
         """
         if case is not None and not self.peer.uses_case_data:
-            raise ConfigurationError(f"{self.peer.name} looks at nothing beside the two lists: `case` is for bfcl.")
-        made, wanted = self._read(called, "called"), self._read(expected, "expected")
+            raise ConfigurationError(f"{self.peer.name} uses only the two lists; `case` is for bfcl.")
+        called_side, expected_side = self._read(called, "called"), self._read(expected, "expected")
         try:
-            return self._cached_score(*self._count_matches(made, wanted, case))
+            return self._cached_score(*self._count_matches(called_side, expected_side, case))
         except NotScoredError as outcome:
             return self._not_scored(f"{self.peer.name} {outcome}.")
         except GoldspanError:
             raise
-        except Exception as error:  # noqa: BLE001 - what cannot be compared has no score, whatever the values are
-            why = short_repr(str(error))[1:-1]
-            return self._not_scored(f"{self.peer.name} cannot compare these values: {type(error).__name__}: {why}.")
+        except Exception as error:  # noqa: BLE001 - values that cannot be compared have no score
+            problem = short_repr(str(error))[1:-1]
+            return self._not_scored(f"{self.peer.name} cannot compare these values: {type(error).__name__}: {problem}.")
 
     def _build_score(self, matched: float | None, called: int, expected: int) -> Score:
         value, threshold = self.engine.score_of(matched, called, expected), self.formula.threshold
@@ -167,14 +168,22 @@ def score(
     case: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Score:
-    """The number that a peer would give, with its own options by its own names.
+    """Returns the score that a peer computes.
 
-    `called` and `expected` are names, dictionaries (`name`, `args` or `arguments`, and perhaps `output` and `type`), or
-    the values of the model. `sane=True` gives the number without the peer's quirks. `case` is what BFCL's checker looks
-    at beside the two lists: `func_descriptions` and `possible_answers`.
+    Args:
+        peer: The name of the peer, one of `NAMES`, or of its package.
+        called: The called tools: names, dictionaries (`name`, `args` or `arguments`, optionally `output` and `type`),
+            or values of `goldspan.model`.
+        expected: The expected tools, in the same form.
+        case: Further data that the checker of BFCL uses: `func_descriptions` and `possible_answers`.
+        options: The options of the peer under its own names; `sane=True` removes its quirks.
 
-    Where the peer raises there is no value, and the reason says what it does. Raises `ConfigurationError` for an
-    unknown peer or option and for a wrong value, `GoldspanError` for lists that hold something else than tools.
+    Returns:
+        The score. If the peer raises for this case, the score has no value, and the reason states the error.
+
+    Raises:
+        ConfigurationError: The peer or an option is unknown, or the value of an option is invalid.
+        GoldspanError: A list has an item that is not a tool.
 
         >>> score("deepeval", ["search", "cancel"], ["search", "book"], threshold=0.7).passed
         False
@@ -183,75 +192,75 @@ def score(
 
 
 def prepare(peer: str, **options: Any) -> Profile:
-    """A peer's number, ready to be asked for. Raises `ConfigurationError`, as `score` does."""
+    """Returns the profile of a peer, to compute many scores. Raises `ConfigurationError` as `score` does."""
     for name, value in options.items():
         if type(value) is list:
-            options[name] = tuple(value)  # which can be hashed
+            options[name] = tuple(value)  # hashable, for the cache
     try:
         return _cached_profile(peer, **options)
-    except TypeError:  # dictionaries among them
+    except TypeError:  # unhashable values
         return _cached_profile.__wrapped__(peer, **options)
 
 
 @lru_cache(maxsize=256, typed=True)
 def _cached_profile(peer: str, **options: Any) -> Profile:
-    known = find_peer(peer)
+    found = find_peer(peer)
     sane = options.pop(SANE_OPTION, False)
     if not isinstance(sane, bool):
-        raise ConfigurationError(f"{known.name}: {SANE_OPTION} must be true or false, not {short_repr(sane)}.")
-    word, variant = _choose_variant(known, options)
+        raise ConfigurationError(f"{found.name}: {SANE_OPTION} must be true or false, not {short_repr(sane)}.")
+    variant_name, variant = _choose_variant(found, options)
     formula = variant.formula
     for name, option in variant.options.items():
         try:
             formula = apply_changes(formula, option.formula_changes(options.get(name, option.default)))
-        except InvalidOptionValue as wrong:
-            raise ConfigurationError(f"{known.name}: {name} {wrong}") from None
-    for quirk in known.quirks if sane else ():
-        if word in (quirk.variants or (word,)):
+        except InvalidOptionValue as error:
+            raise ConfigurationError(f"{found.name}: {name} {error}") from None
+    for quirk in found.quirks if sane else ():
+        if variant_name in (quirk.variants or (variant_name,)):
             formula = apply_changes(formula, quirk.formula_changes)
-    return Profile(known, formula)
+    return Profile(found, formula)
 
 
 def find_peer(name: str) -> Peer:
-    """The peer of that name, or of that package. Raises `ConfigurationError`."""
-    known = _PEER_BY_NAME.get(name)
-    if known is None:
+    """Returns the peer with this name or package name. Raises `ConfigurationError` if there is none."""
+    peer = _PEER_BY_NAME.get(name)
+    if peer is None:
         raise unknown_name_error("peer", name, tuple(PEERS), unlisted=tuple(_PEER_BY_NAME))
-    return known
+    return peer
 
 
 _PEER_BY_NAME = {name: peer for peer in PEERS.values() for name in (peer.name, *peer.aliases)}
 
 
 def _choose_variant(peer: Peer, options: dict[str, Any]) -> tuple[str, Variant]:
-    """Which of the peer's metrics is meant; only options of its own are left. Raises `ConfigurationError`."""
-    word = next(iter(peer.variants))
+    """Selects the variant and removes its option from `options`. Raises `ConfigurationError` for unknown options."""
+    variant_name = next(iter(peer.variants))
     if peer.variant_option is not None and peer.variant_option in options:
         try:
-            word = parse_choice(options.pop(peer.variant_option), peer.variants)
-        except InvalidOptionValue as wrong:
-            raise ConfigurationError(f"{peer.name}: {peer.variant_option} {wrong}") from None
-    variant = peer.variants[word]
+            variant_name = parse_choice(options.pop(peer.variant_option), peer.variants)
+        except InvalidOptionValue as error:
+            raise ConfigurationError(f"{peer.name}: {peer.variant_option} {error}") from None
+    variant = peer.variants[variant_name]
     for name in options:
         if name not in variant.options:
             known = (*filter(None, [peer.variant_option]), *variant.options, SANE_OPTION)
-            raise unknown_name_error("option", name, known, owner=" ".join(filter(None, [peer.name, word])))
-    return word, variant
+            raise unknown_name_error("option", name, known, owner=" ".join(filter(None, [peer.name, variant_name])))
+    return variant_name, variant
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A peer's options, and where its number surprises. Printed, it is a page to read."""
+    """The options and quirks of a peer. `str` returns a readable page."""
 
     peer: str
     title: str
-    """What its number is called there."""
+    """The name of its score."""
     version: str
-    """The version whose formula this is."""
+    """The version of the peer that the formula reproduces."""
     options: Mapping[str, str]
-    """What each option takes, and what it is where nothing is said."""
+    """The accepted values and the default of each option."""
     quirks: tuple[Quirk, ...]
-    """What surprises people, each with what a careful engineer would rather have."""
+    """Surprising properties of the score, each with a sane alternative."""
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -259,8 +268,8 @@ class Description:
     def _lines(self) -> Iterator[str]:
         yield f"{self.peer}: {self.title} ({self.version})"
         yield "Options"
-        for name, takes in self.options.items():
-            yield f"  {name}: {takes}"
+        for name, accepted_values in self.options.items():
+            yield f"  {name}: {accepted_values}"
         yield "Quirks"
         for quirk in self.quirks:
             yield f"  - {quirk.text}"
@@ -268,9 +277,9 @@ class Description:
 
 
 def describe(peer: str) -> Description:
-    """A peer's options, its quirks, and the sane setting beside each. Raises `ConfigurationError`."""
-    known = find_peer(peer)
-    return Description(known.name, known.title, known.version, dict(_describe_options(known)), known.quirks)
+    """Returns the options of a peer and its quirks, each with a sane setting. Raises `ConfigurationError`."""
+    found = find_peer(peer)
+    return Description(found.name, found.title, found.version, dict(_describe_options(found)), found.quirks)
 
 
 def _describe_options(peer: Peer) -> Iterator[tuple[str, str]]:
@@ -279,19 +288,19 @@ def _describe_options(peer: Peer) -> Iterator[tuple[str, str]]:
             peer.variant_option,
             f"{join_words(map(repr, peer.variants), last='or')} (default {next(iter(peer.variants))!r})",
         )
-    of: dict[str, dict[str, list[str]]] = {}
-    for word, variant in peer.variants.items():
+    variants_by_option: dict[str, dict[str, list[str]]] = {}
+    for variant_name, variant in peer.variants.items():
         for name, option in variant.options.items():
-            of.setdefault(name, {}).setdefault(_describe_option(option), []).append(word)
-    for name, variants in of.items():
+            variants_by_option.setdefault(name, {}).setdefault(_describe_option(option), []).append(variant_name)
+    for name, variants_by_description in variants_by_option.items():
         yield (
             name,
             "; ".join(
-                takes if len(words) == len(peer.variants) else f"for {join_words(words)} {takes}"
-                for takes, words in variants.items()
+                description if len(variants) == len(peer.variants) else f"for {join_words(variants)} {description}"
+                for description, variants in variants_by_description.items()
             ),
         )
-    yield SANE_OPTION, "true or false: the number without the quirks below (default False)"
+    yield SANE_OPTION, "true or false: the score without the quirks below (default False)"
 
 
 def _describe_option(option: Option) -> str:
@@ -300,29 +309,29 @@ def _describe_option(option: Option) -> str:
 
 
 def metric(peer: str, **options: Any) -> Metric:
-    """A peer's number as a metric of that name: `evaluate(run, goldens, metrics=[metric("deepeval")])`.
+    """Returns the score of a peer as a metric with its name: `evaluate(run, goldens, metrics=[metric("deepeval")])`.
 
-    It reads the calls that were made and count, under the names that the instrumentation wrote, and the golden's list
-    of calls; the golden's own rules are not the peer's. There is no number where the golden says what the peer has no
-    word for (alternatives, optional calls, matchers), and where arguments that matter were not captured.
+    The metric compares the counted calls of the run, under the names that the instrumentation recorded, with the list
+    of calls of the golden. It ignores the rules of the golden. The metric has no value if the golden uses features that
+    the peer does not support (alternatives, optional calls, matchers), or if compared arguments were not captured.
 
-    Raises `ConfigurationError`, as `score` does.
+    Raises `ConfigurationError` as `score` does.
     """
     profile = prepare(peer, **options)
     return Metric(
         profile.peer.name,
-        lambda seen: _score_comparison(profile, seen).value,
+        lambda comparison: _score_comparison(profile, comparison).value,
         threshold=profile.formula.threshold,
-        why_missing=lambda seen: (_score_comparison(profile, seen).reason or "").rstrip("."),
+        why_missing=lambda comparison: (_score_comparison(profile, comparison).reason or "").rstrip("."),
     )
 
 
-def _score_comparison(profile: Profile, seen: Comparison) -> Score:
-    calls = [row.called for row in seen.rows if row.called is not None and _is_counted(row.called, row.expected)]
-    expected = list(_expected_items(seen.golden)) if seen.golden else []
-    missing = _not_evaluated_reason(profile, calls, expected)
-    if missing is not None:
-        return Score(profile.peer.name, reason=missing)
+def _score_comparison(profile: Profile, comparison: Comparison) -> Score:
+    calls = [row.called for row in comparison.rows if row.called is not None and _is_counted(row.called, row.expected)]
+    expected = list(_expected_items(comparison.golden)) if comparison.golden else []
+    reason = _not_evaluated_reason(profile, calls, expected)
+    if reason is not None:
+        return Score(profile.peer.name, reason=reason)
     return profile.score(calls, [tool for tool in expected if isinstance(tool, ExpectedTool)])
 
 
@@ -331,14 +340,14 @@ def _is_counted(call: ToolCall, expected: ExpectedTool | AnyOf | None) -> bool:
 
 
 def _expected_items(golden: Golden) -> Iterator[ExpectedItem]:
-    """The golden's calls one by one; what is more than a call comes as it is."""
+    """Yields the calls of a golden one by one, and other items unchanged."""
     for item in golden.tools:
         for tool in item.items if isinstance(item, Parallel) else (item,):
             yield from repeat(tool, tool.times.least if _has_fixed_count(tool) else 1)
 
 
 def _has_fixed_count(item: ExpectedItem) -> TypeGuard[ExpectedTool]:
-    """Whether an item stands for a number of calls, and no choice of any kind."""
+    """Whether an item expects a fixed number of calls."""
     return (
         isinstance(item, ExpectedTool)
         and 0 < item.times.least == item.times.most
@@ -347,32 +356,34 @@ def _has_fixed_count(item: ExpectedItem) -> TypeGuard[ExpectedTool]:
 
 
 _MAX_REPEATED_CALLS = 2_000
-"""So many calls of one tool are still written out one by one."""
+"""The greatest number of expected calls of one tool that is expanded to single calls."""
 
 
 def _not_evaluated_reason(profile: Profile, calls: Iterable[ToolCall], expected: Iterable[ExpectedItem]) -> str | None:
-    """Why the peer's number cannot be known, or `None`."""
+    """Returns why the peer has no score for the golden and the calls, or `None`."""
     name = profile.peer.name
-    stating = set()
+    tools_with_arguments = set()
     for tool in expected:
         if not _has_fixed_count(tool):
-            return f"{name} knows no alternative, optional or repeatable calls, and the golden has some"
+            return f"{name} does not support alternative, optional or repeatable calls, and the golden has some"
         if tool.arguments:
-            stating.add(tool.name)
+            tools_with_arguments.add(tool.name)
         if profile.engine.compares_content and _uses_matchers(tool):
-            return f"{name} knows no matchers, and the golden has some"
-    if profile.engine.compares_content and any(call.arguments is None and call.raw_name in stating for call in calls):
+            return f"{name} does not support matchers, and the golden has some"
+    if profile.engine.compares_content and any(
+        call.arguments is None and call.raw_name in tools_with_arguments for call in calls
+    ):
         return "the arguments of the calls were not captured"
     return None
 
 
 def _uses_matchers(tool: ExpectedTool) -> bool:
-    waiting, seen = [tool.arguments, tool.result], set[int]()
-    while waiting:
-        value = waiting.pop()
+    pending, visited = [tool.arguments, tool.result], set[int]()
+    while pending:
+        value = pending.pop()
         if isinstance(value, MATCHERS):
             return True
-        if isinstance(value, Mapping | list | tuple) and id(value) not in seen:
-            seen.add(id(value))
-            waiting.extend(value.values() if isinstance(value, Mapping) else value)
+        if isinstance(value, Mapping | list | tuple) and id(value) not in visited:
+            visited.add(id(value))
+            pending.extend(value.values() if isinstance(value, Mapping) else value)
     return False

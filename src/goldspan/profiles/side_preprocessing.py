@@ -1,4 +1,4 @@
-"""What peers make of the two sides before they pair them, and which part of them they look at."""
+"""The transformations and selections that peers apply to both sides before they pair them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from goldspan.profiles.comparison_rules import equal_in_javascript
 from goldspan.profiles.peer_options import Formula
 
 OMITTED = ""
-"""Among the allowed values of an argument: it may be left out."""
+"""An allowed value that marks an optional argument."""
 
 BFCL_TYPES: Mapping[str, type] = {
     "string": str,
@@ -26,26 +26,26 @@ BFCL_TYPES: Mapping[str, type] = {
     "dict": dict,
     "any": str,
 }
-"""What BFCL's words for types mean in Python."""
+"""The Python types of the type names of BFCL."""
 
 _IGNORED_CHARACTERS = re.compile(r"[ ,./\-_*^]")
 
 
 @dataclass(slots=True)
 class BfclAnswer:
-    """One expected call as BFCL states it."""
+    """One expected call in the form of BFCL."""
 
     allowed_values: Mapping[str, Sequence[Any]]
-    """For each argument the values that are allowed."""
+    """The allowed values of each argument."""
     argument_schemas: Mapping[str, Mapping[str, Any]] | None
-    """The schema of each argument; `None`: the allowed values say which type is meant."""
+    """The schema of each argument; `None`: the allowed values determine the type."""
     required: Collection[str]
 
 
 def bfcl_answers(expected: CaseSide, case: Mapping[str, Any]) -> list[BfclAnswer]:
-    """What is allowed for each expectation: `possible_answers` and `func_descriptions` of the case.
+    """Returns the allowed answers of each expectation, from `possible_answers` and `func_descriptions` of the case.
 
-    Where the case does not say, just the expected values are allowed, and all of them are required.
+    Without `possible_answers`, only the expected values are allowed, and all of them are required.
     """
     stated = case.get("possible_answers") or [None] * len(expected.names)
     if len(stated) != len(expected.names):
@@ -69,12 +69,12 @@ def _bfcl_answer(
 
 
 def _as_allowed_value(value: Any) -> Any:
-    """A plain value as an allowed one: each entry of a dictionary has its own list of allowed values."""
+    """Converts a plain value to an allowed value: each entry of a dictionary gets a list of allowed values."""
     return {key: [item] for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def match_bfcl_answer(expected: BfclAnswer, called: Any) -> float:
-    """Whether a call is one of the allowed answers."""
+    """Returns 1 if the call is an allowed answer, else 0."""
     arguments = called or {}
     for name in expected.required:
         if name not in arguments:
@@ -99,14 +99,14 @@ def _is_argument_allowed(answer: BfclAnswer, name: str, value: Any) -> bool:
     if not _has_type(value, allowed, stated, wanted, of_items):
         return False
     if stated is not None and stated is not wanted:
-        return value in allowed  # a value of another type stands for a variable
+        return value in allowed  # a value of another type is the name of a variable
     return (_VALUE_CHECKS.get((wanted, of_items)) or _VALUE_CHECKS.get((wanted, None), _is_allowed_value))(
         value, allowed
     )
 
 
 def _declared_types(schema: Mapping[str, Any]) -> tuple[type, type | None]:
-    """The type of an argument, and that of a list's items."""
+    """Returns the type of an argument, and the type of the items of a list."""
     kind = schema["type"]
     return BFCL_TYPES[kind], BFCL_TYPES[schema["items"]["type"]] if kind in ("array", "tuple") else None
 
@@ -123,7 +123,7 @@ def _has_type(value: Any, allowed: Sequence[Any], stated: type | None, wanted: t
 
 
 def _first_value_type(allowed: Sequence[Any]) -> type | None:
-    """The type of the first allowed value that is one."""
+    """Returns the type of the first allowed value that is not `OMITTED`."""
     for option in allowed:
         if option != OMITTED:
             return type(option)
@@ -131,7 +131,7 @@ def _first_value_type(allowed: Sequence[Any]) -> type | None:
 
 
 def _normalize_text(value: Any) -> Any:
-    """Text without case, blanks and most punctuation; anything else as it is."""
+    """Returns a text without case, spaces and most punctuation; other values unchanged."""
     return _IGNORED_CHARACTERS.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
 
 
@@ -144,7 +144,7 @@ def _is_allowed_text(value: Any, allowed: Sequence[Any]) -> bool:
 
 
 def _is_allowed_list(value: Any, allowed: Sequence[Any]) -> bool:
-    # The mark of an argument that may be left out is read as a list as well: an empty one is allowed.
+    # `OMITTED` is also read as a list, so an empty list is allowed.
     return [_normalize_text(item) for item in value] in [
         [_normalize_text(item) for item in option] for option in allowed
     ]
@@ -175,11 +175,11 @@ _VALUE_CHECKS: Mapping[tuple[type, type | None], Callable[[Any, Sequence[Any]], 
     (list, dict): _is_allowed_dict_list,
     (dict, None): _is_allowed_dict,
 }
-"""How a value is looked for among the allowed ones, by its type and that of its items."""
+"""How a value is compared with the allowed values, by its type and the type of its items."""
 
 
 Sides: TypeAlias = tuple[CaseSide, CaseSide]
-"""What was called and what was expected."""
+"""The called and the expected side."""
 
 Preprocessing: TypeAlias = Callable[[CaseSide, CaseSide, Formula, Mapping[str, Any] | None], Sides]
 ItemSelection: TypeAlias = Callable[[CaseSide, CaseSide, Formula], Sides]
@@ -188,7 +188,7 @@ ItemSelection: TypeAlias = Callable[[CaseSide, CaseSide, Formula], Sides]
 def last_arguments_per_name(
     called: CaseSide, expected: CaseSide, formula: Formula, case: Mapping[str, Any] | None
 ) -> Sides:
-    """All expectations of one tool have the arguments of the last of them: a dictionary by name holds no more."""
+    """Gives all expectations of a tool the arguments of the last one, as a dictionary by name does."""
     last = dict(zip(expected.names, expected.arguments, strict=True))
     return called, expected.with_arguments([last[name] for name in expected.names])
 
@@ -196,7 +196,7 @@ def last_arguments_per_name(
 def all_arguments_or_none(
     called: CaseSide, expected: CaseSide, formula: Formula, case: Mapping[str, Any] | None
 ) -> Sides:
-    """No arguments are looked at unless every expectation states some."""
+    """Removes all arguments unless every expectation states some."""
     if all(arguments is not None for arguments in expected.arguments):
         return called, expected
     return called.with_arguments([None] * len(called.names)), expected.with_arguments([None] * len(expected.names))
@@ -205,9 +205,9 @@ def all_arguments_or_none(
 def without_ignored_arguments(
     called: CaseSide, expected: CaseSide, formula: Formula, case: Mapping[str, Any] | None
 ) -> Sides:
-    """Without the arguments that are left out, and without those of the calls that have their default."""
+    """Removes the ignored arguments, and the arguments of calls that have their default values."""
 
-    def kept(arguments: Any, defaults: Mapping[str, Any]) -> Any:
+    def filter_arguments(arguments: Any, defaults: Mapping[str, Any]) -> Any:
         if not isinstance(arguments, dict):
             return arguments
         return {
@@ -218,13 +218,13 @@ def without_ignored_arguments(
         }
 
     return (
-        called.with_arguments([kept(arguments, formula.defaults) for arguments in called.arguments]),
-        expected.with_arguments([kept(arguments, {}) for arguments in expected.arguments]),
+        called.with_arguments([filter_arguments(arguments, formula.defaults) for arguments in called.arguments]),
+        expected.with_arguments([filter_arguments(arguments, {}) for arguments in expected.arguments]),
     )
 
 
 def with_bfcl_answers(called: CaseSide, expected: CaseSide, formula: Formula, case: Mapping[str, Any] | None) -> Sides:
-    """Each expectation with the answers that BFCL allows for it."""
+    """Replaces the arguments of each expectation by the answers that BFCL allows."""
     return called, expected.with_arguments(bfcl_answers(expected, case or {}))
 
 
@@ -235,26 +235,26 @@ PREPROCESSINGS: Mapping[str, Preprocessing | None] = {
     "stripped": without_ignored_arguments,
     "allowed_answers": with_bfcl_answers,
 }
-"""The axis `view`."""
+"""The axis `preprocessing`."""
 
 
-# --- probes -----------------------------------------------------------------------------------------------------------
+# --- selection --------------------------------------------------------------------------------------------------------
 
 
 def select_one_tool(called: CaseSide, expected: CaseSide, formula: Formula) -> Sides:
-    """Every call, and one expectation: the first of the tool that is asked for, else the first."""
+    """Selects all calls, and one expectation: the first of the configured tool, else the first."""
     if formula.tool is None:
         return called, expected.select(range(len(expected.names))[:1])
-    named = [at for at, name in enumerate(expected.names) if name == formula.tool]
-    return called, expected.select(named[:1]) if named else CaseSide([formula.tool], [formula.tool])
+    positions = [position for position, name in enumerate(expected.names) if name == formula.tool]
+    return called, expected.select(positions[:1]) if positions else CaseSide([formula.tool], [formula.tool])
 
 
 def select_nth_call(called: CaseSide, expected: CaseSide, formula: Formula) -> Sides:
-    """One expectation and the n-th call of its tool; the last for -1."""
+    """Selects one expectation and the n-th call of its tool; the last call for -1."""
     called, expected = select_one_tool(called, expected, formula)
-    made = [at for at, name in enumerate(called.names) if name in expected.names]
-    return called.select(made[formula.call_index :][:1]), expected
+    positions = [position for position, name in enumerate(called.names) if name in expected.names]
+    return called.select(positions[formula.call_index :][:1]), expected
 
 
 SELECTIONS: Mapping[str, ItemSelection | None] = {"all": None, "one_tool": select_one_tool, "nth_call": select_nth_call}
-"""The axis `probe`."""
+"""The axis `selection`."""

@@ -1,4 +1,4 @@
-"""Golden files as plain values: YAML, JSON and JSON lines, with errors that name the line."""
+"""Parses golden files in YAML, JSON and JSON Lines to plain values, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -19,55 +19,55 @@ MAX_YAML_DEPTH = 100
 
 _MAX_VALUES_PER_CHARACTER = 4
 _VALUE_ALLOWANCE = 10_000
-"""A file may stand for this many values plus so many a byte: plenty for anchors, nothing for an alias bomb."""
+"""The limit of values is this allowance plus a number per character: enough for anchors, not for an alias bomb."""
 
 # The C parser is ten times faster.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class YamlError(Exception):
-    """Why a text is no YAML for us, as half a sentence."""
+    """The text is not acceptable YAML. The message is a predicate of the file."""
 
     def __init__(self, problem: str, line: int | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
         self.line = line
-        """Counted from 1, where it is known."""
+        """The line, counted from 1, or `None` if it is unknown."""
 
 
 EMPTY_DOCUMENT = object()
-"""No document at all."""
+"""The result for a text without a document."""
 
 
 def parse_yaml(text: str) -> Any:
-    """The one document in a YAML text, or `EMPTY`. Raises `YamlError`."""
+    """Parses the single document of a YAML text; returns `EMPTY_DOCUMENT` if there is none. Raises `YamlError`."""
     try:
         return _ValueBuilder(most=_VALUE_ALLOWANCE + _MAX_VALUES_PER_CHARACTER * len(text)).build(text)
     except yaml.MarkedYAMLError as error:
         if "nesting" in (error.problem or ""):
-            # libyaml has a limit of its own since 0.2.6. It reads ahead, so that it can reach its limit before ours.
+            # libyaml has its own limit since 0.2.6. It parses ahead, so it may reach its limit before ours.
             raise YamlError("is nested too deeply") from None
         mark = error.problem_mark or error.context_mark
-        told = f"not YAML: {error.problem or error.context}"
+        problem = f"not YAML: {error.problem or error.context}"
         if mark and any(line.lstrip(" ").startswith("\t") for line in text.split("\n")[mark.line : mark.line + 1]):
-            told += "; indent with spaces, not with tabs"
-        raise YamlError(told, mark.line + 1 if mark else None) from None
+            problem += "; indent with spaces, not with tabs"
+        raise YamlError(problem, mark.line + 1 if mark else None) from None
     except yaml.reader.ReaderError as error:
         raise YamlError(f"not YAML: the character {chr(error.character)!r} is not allowed") from None
 
 
 @dataclass(slots=True)
 class _OpenContainer:
-    """A list or a mapping whose end has not come yet."""
+    """A list or a mapping whose end event has not arrived yet."""
 
     value: Any
     anchor: str | None
     values_before: int
-    """How many values there were before it."""
+    """The number of values before it."""
     key: Any = None
-    """The key whose value comes next."""
+    """The key whose value is the next event."""
     merge_sources: list[Mapping[Any, Any]] = field(default_factory=list)
-    """What `<<` names: the mapping's own keys go before theirs, and the first of them before the others."""
+    """The mappings that `<<` names. The own keys of the mapping take precedence, then the first source."""
 
 
 _NO_KEY = object()
@@ -75,18 +75,18 @@ _MERGE_KEY = object()
 
 
 class _ValueBuilder:
-    """Puts values together as the events of the parser come."""
+    """Builds the value of a document from the events of the parser."""
 
     def __init__(self, most: int) -> None:
         self._max_values = most
         self._value_count = 0
         self._anchored: dict[str, tuple[Any, int] | None] = {}
-        """What an anchor stands for, and for how many values; `None` while it is still open."""
+        """The value of each anchor and its number of values; `None` while the value is incomplete."""
         self._open: list[_OpenContainer] = []
         self._root: Any = EMPTY_DOCUMENT
 
     def build(self, text: str) -> Any:
-        """The value of a whole text."""
+        """Returns the value of the document in a text."""
         event: Any
         for event in yaml.parse(text, Loader=_Loader):
             kind = type(event)
@@ -144,7 +144,7 @@ class _ValueBuilder:
         return found[0]
 
     def _append(self, value: Any, event: Any) -> None:
-        """Put a value where it belongs: it is the next item, key or value of what is open."""
+        """Adds a value to the innermost open container, as its next item, key or value."""
         if not self._open:
             self._root = value
             return
@@ -160,13 +160,13 @@ class _ValueBuilder:
             inside.value[inside.key] = value
             inside.key = _NO_KEY
 
-    def _check_key(self, value: Any, taken: Mapping[Any, Any], event: Any) -> Any:
+    def _check_key(self, value: Any, known_keys: Mapping[Any, Any], event: Any) -> Any:
         if type(value) in (list, dict):
             raise YamlError(f"the key {short_repr(value)} must be text", _line_number(event))
         if value == "<<" and event.implicit[0]:
             return _MERGE_KEY
-        if value in taken:
-            raise YamlError(f"{value!r} is there twice", _line_number(event))
+        if value in known_keys:
+            raise YamlError(f"the key {value!r} is repeated", _line_number(event))
         return value
 
 
@@ -175,10 +175,10 @@ def _line_number(event: Any) -> int:
 
 
 def _merge_mappings(value: Any, event: Any) -> list[Mapping[Any, Any]]:
-    found = value if type(value) is list else [value]
-    if not all(type(each) is dict for each in found):
-        raise YamlError("what '<<' names must be a mapping, or a list of mappings", _line_number(event))
-    return found
+    sources = value if type(value) is list else [value]
+    if not all(type(source) is dict for source in sources):
+        raise YamlError("the value of '<<' must be a mapping, or a list of mappings", _line_number(event))
+    return sources
 
 
 # --- scalars ----------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def _parse_scalar(event: Any) -> Any:
     try:
         if event.tag not in (None, "!"):
             return _parse_tagged_scalar(event)
-        if event.tag or not event.implicit[0]:  # said to be text by a mere `!`, in quotes, or a block
+        if event.tag or not event.implicit[0]:  # text: tagged with `!`, quoted, or a block
             return value
         if value in _CONSTANTS:
             return _CONSTANTS[value]
@@ -208,12 +208,12 @@ def _parse_scalar(event: Any) -> Any:
             return float(value) if hit["float"] else int(value)
         return value
     except ValueError as error:
-        told = "holds a number of thousands of digits" if "digits" in str(error) else f"not YAML: {error}"
-        raise YamlError(told) from None
+        problem = "holds a number of thousands of digits" if "digits" in str(error) else f"not YAML: {error}"
+        raise YamlError(problem) from None
 
 
 def _parse_tagged_scalar(event: Any) -> Any:
-    """A scalar whose type is written before it, as in `!!str 12`."""
+    """Parses a scalar with an explicit type tag, as in `!!str 12`."""
     return yaml.SafeLoader("").construct_object(
         yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark, event.style)
     )
@@ -227,29 +227,28 @@ class GoldenDocument:
     """One golden file as plain values."""
 
     name: str
-    """The file as the person named it."""
+    """The path of the file as the user wrote it."""
     header: Mapping[Any, Any]
-    """What stands around the goldens, without them; empty where the file is a bare list. In JSON lines a first line
-    that is no golden."""
+    """The keys besides `goldens`; empty if the file is a list. In JSON Lines, the first line if it is not a golden."""
     entries: Sequence[tuple[str, Any]]
-    """Each golden with the words that say where it stands, such as `line 3`."""
+    """Each golden with its location in the file, such as `line 3`."""
 
 
 def read_golden_document(path: Path) -> GoldenDocument:
-    """Read a golden file; the ending of its name says in which notation it is."""
+    """Reads a golden file. The extension of its name determines the format."""
     name = str(path)
-    notation = path.suffix.lower()
-    if notation not in (".yaml", ".yml", ".json", ".jsonl", ".ndjson"):
+    extension = path.suffix.lower()
+    if extension not in (".yaml", ".yml", ".json", ".jsonl", ".ndjson"):
         raise GoldenError(f"{name}: a golden file's name ends in .yaml, .yml, .json, .jsonl or .ndjson.")
     text = _read_text(path)
     if not text.strip():
         raise GoldenError(f"{name}: the file is empty.")
-    if notation in (".jsonl", ".ndjson"):
+    if extension in (".jsonl", ".ndjson"):
         lines = list(_parse_json_lines(name, text))
-        head = lines.pop(0)[1] if _is_header(lines[0][1]) else {}
-        return GoldenDocument(name, head, lines)
+        header = lines.pop(0)[1] if _is_header(lines[0][1]) else {}
+        return GoldenDocument(name, header, lines)
     return _to_document(
-        name, _parse_json_document(name, text) if notation == ".json" else _parse_yaml_document(name, text)
+        name, _parse_json_document(name, text) if extension == ".json" else _parse_yaml_document(name, text)
     )
 
 
@@ -267,25 +266,25 @@ def _read_text(path: Path) -> str:
 
 
 def _to_document(name: str, content: Any) -> GoldenDocument:
-    head: Mapping[Any, Any]
+    header: Mapping[Any, Any]
     goldens: Any
     if isinstance(content, list):
-        head, goldens = {}, content
+        header, goldens = {}, content
     elif isinstance(content, dict):
-        head = {key: value for key, value in content.items() if key != "goldens"}
+        header = {key: value for key, value in content.items() if key != "goldens"}
         goldens = content.get("goldens")
     else:
         raise GoldenError(f"{name}: holds {short_repr(content)} where a list of goldens was expected.")
-    if "goldens" not in content and _has_declarations(head):
-        goldens = []  # a vocabulary for the goldens of other files
+    if "goldens" not in content and _has_declarations(header):
+        goldens = []  # the file declares a vocabulary for the goldens of other files
     if not isinstance(goldens, list):
-        what = "has no 'goldens'" if goldens is None else f"'goldens' must be a list, not {short_repr(goldens)}"
-        raise GoldenError(f"{name}: {what}.")
-    return GoldenDocument(name, head, [(f"goldens[{index}]", golden) for index, golden in enumerate(goldens)])
+        problem = "has no 'goldens'" if goldens is None else f"'goldens' must be a list, not {short_repr(goldens)}"
+        raise GoldenError(f"{name}: {problem}.")
+    return GoldenDocument(name, header, [(f"goldens[{index}]", golden) for index, golden in enumerate(goldens)])
 
 
 def _is_header(line: Any) -> bool:
-    """Whether a line of JSON says something of all goldens; a golden has an id."""
+    """Whether a line of a JSON Lines file is a header; a golden has an id, a header has none."""
     return (
         isinstance(line, dict)
         and "id" not in line
@@ -293,20 +292,20 @@ def _is_header(line: Any) -> bool:
     )
 
 
-def _has_declarations(head: Mapping[Any, Any]) -> bool:
-    """Whether something is declared for other goldens; in a golden, `tools` are a list and `metrics` no mapping."""
-    return "servers" in head or any(isinstance(head.get(key), dict) for key in ("tools", "metrics", "components"))
+def _has_declarations(header: Mapping[Any, Any]) -> bool:
+    """Whether a mapping has declarations. In a golden, `tools` is a list and `metrics` is not a mapping."""
+    return "servers" in header or any(isinstance(header.get(key), dict) for key in ("tools", "metrics", "components"))
 
 
-# --- notations --------------------------------------------------------------------------------------------------------
+# --- formats ----------------------------------------------------------------------------------------------------------
 
 
 def _parse_yaml_document(name: str, text: str) -> Any:
     try:
         content = parse_yaml(text)
     except YamlError as error:
-        where = name if error.line is None else f"{name}, line {error.line}"
-        raise GoldenError(f"{where}: {error.problem}.") from None
+        location = name if error.line is None else f"{name}, line {error.line}"
+        raise GoldenError(f"{location}: {error.problem}.") from None
     if content is EMPTY_DOCUMENT:
         raise GoldenError(f"{name}: the file is empty.")
     return content
@@ -317,21 +316,21 @@ def _parse_json_document(name: str, text: str) -> Any:
 
 
 def _parse_json_lines(name: str, text: str) -> Iterator[tuple[str, Any]]:
-    # Not `splitlines`: JSON text may hold the other characters that Unicode calls the end of a line.
+    # Not `splitlines`: JSON text may contain the other line separators of Unicode.
     for index, line in enumerate(text.split("\n")):
         if line.strip():
             yield f"line {index + 1}", _parse_json(line, name, lines_before=index)
 
 
 class _RepeatedKeyError(Exception):
-    """A key that an object has twice; JSON's own reader would keep the last one in silence."""
+    """An object repeats a key. The JSON module would silently keep the last value."""
 
 
 def _unique_key_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         raise _RepeatedKeyError
-    return made
+    return mapping
 
 
 _decode_json = json.JSONDecoder(object_pairs_hook=_unique_key_object).decode
@@ -349,9 +348,9 @@ def _parse_json(text: str, name: str, *, lines_before: int) -> Any:
     except RecursionError:
         problem = "is nested too deeply"
     except _RepeatedKeyError:
-        key, above = _find_repeated_key(text)
-        line += above
-        problem = f"{key!r} is there twice"
+        key, lines_above = _find_repeated_key(text)
+        line += lines_above
+        problem = f"the key {key!r} is repeated"
     raise GoldenError(f"{name}, line {line}: {problem}.")
 
 
@@ -359,7 +358,7 @@ _JSON_TOKENS = re.compile(r'(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")(?P<key>\s*:)?|[{}
 
 
 def _find_repeated_key(text: str) -> tuple[str, int]:
-    """The first key in some JSON that its object has before, and how many lines are above it."""
+    """Returns the first repeated key in a JSON text, and the number of lines above it."""
     objects: list[set[str]] = []
     for token in _JSON_TOKENS.finditer(text):
         if token["key"]:
@@ -371,4 +370,4 @@ def _find_repeated_key(text: str) -> tuple[str, int]:
             objects.append(set())
         elif token[0] == "}":
             objects.pop()
-    raise AssertionError("only text with a repeated key comes here")
+    raise AssertionError("the text has no repeated key")

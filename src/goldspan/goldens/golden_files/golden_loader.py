@@ -1,4 +1,4 @@
-"""Golden files: read, checked, and put together as one set of goldens."""
+"""`load_goldens`: reads and validates golden files and combines them to one `Goldens`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from goldspan.goldens.tool_names import (
 from goldspan.model import NO_VOCABULARY, ComponentSelector, Golden, ToolCall, Vocabulary
 
 OnGoldenError = Callable[[GoldenError], None]
-"""Told of whatever is wrong; where it returns, what is wrong is left out and reading goes on."""
+"""Called with each error. If it returns, the invalid part is skipped and reading continues."""
 
 
 def load_goldens(
@@ -47,12 +47,22 @@ def load_goldens(
     margin: float = DEFAULT_MARGIN,
     on_warning: Callable[[str], None] | None = None,
 ) -> Goldens:
-    """Read goldens from YAML (`.yaml`, `.yml`), JSON (`.json`) and JSON lines (`.jsonl`, `.ndjson`).
+    """Reads goldens from YAML (`.yaml`, `.yml`), JSON (`.json`) and JSON Lines (`.jsonl`, `.ndjson`) files.
 
-    Raises `GoldenError`, one sentence that names file, golden and field, for whatever a person can get wrong. Keys that
-    are not goldspan's are kept as the golden's metadata; `on_warning` is told so once a file, and where it is not given
-    a `GoldspanWarning` is. What one file declares - tools, servers, collections of metrics - is known to all. `near`
-    and `margin` are those of `Goldens`.
+    Declarations of one file - tools, servers, collections of metrics - apply to all files. Keys that goldspan does not
+    define are kept as metadata of the golden, with one warning per file.
+
+    Args:
+        paths: The golden files.
+        near: The least similarity, in percent, of a match by similar input; see `Goldens`.
+        margin: By how much the best match must exceed other goldens; see `Goldens`.
+        on_warning: Called with each warning. By default a `GoldspanWarning` is issued.
+
+    Returns:
+        The goldens of all files, in order.
+
+    Raises:
+        GoldenError: A file cannot be read or is invalid. The message names file, golden and field.
     """
     with _garbage_collection_paused():
         library = read_golden_files([Path(path) for path in paths], _raise)
@@ -63,17 +73,17 @@ def load_goldens(
             near=near,
             margin=margin,
         )
-    for told in library.warnings:
+    for message in library.warnings:
         if on_warning:
-            on_warning(told)
+            on_warning(message)
         else:
-            warnings.warn(told, GoldspanWarning, stacklevel=2)
+            warnings.warn(message, GoldspanWarning, stacklevel=2)
     return goldens
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedGolden:
-    """A golden and where it was read."""
+    """A golden and its file."""
 
     golden: Golden
     file: str
@@ -81,7 +91,7 @@ class LocatedGolden:
 
 @dataclass(frozen=True, slots=True)
 class GoldenLibrary:
-    """Everything in some golden files, in their order."""
+    """The contents of golden files, in order."""
 
     entries: Sequence[LocatedGolden]
     vocabulary: Vocabulary = NO_VOCABULARY
@@ -90,12 +100,12 @@ class GoldenLibrary:
 
 
 def read_golden_files(paths: Sequence[Path], on_error: OnGoldenError) -> GoldenLibrary:
-    """Read golden files as far as they can be read. Raises `GoldenError` for a file that cannot be read at all."""
+    """Reads golden files and skips invalid parts. Raises `GoldenError` for a file that cannot be parsed at all."""
     if not paths:
-        raise GoldenError("no golden file was named.")
+        raise GoldenError("no golden file is given.")
     files = [_parse_file(golden_formats.read_golden_document(path), on_error) for path in paths]
     vocabulary = _combine_vocabularies(files, on_error)
-    # What a head with a mistake in it declares is not known, and not missing either.
+    # An invalid header may declare further collections, so an unknown collection is not reported as an error then.
     collections = None if any(file.has_errors for file in files) else _combine_metric_collections(files, on_error)
     entries = list(_parse_goldens(files, vocabulary, collections, on_error))
     if not entries and not any(file.has_errors for file in files):
@@ -114,7 +124,7 @@ def _extra_keys_warning(file: _ParsedFile) -> str:
 
 
 _MAX_LISTED_KEYS = 20
-"""So many keys are told one by one."""
+"""The greatest number of keys that a warning lists."""
 
 
 def _raise(error: GoldenError) -> NoReturn:
@@ -123,33 +133,33 @@ def _raise(error: GoldenError) -> NoReturn:
 
 @contextmanager
 def _garbage_collection_paused() -> Iterator[None]:
-    """Make values without Python looking for circles among them: there are none, and all of them stay.
+    """Disables garbage collection: the values have no reference cycles and stay in memory.
 
-    With 100,000 goldens looking took twice as long as reading.
+    With 100,000 goldens, collections took twice as long as reading.
     """
-    at_work = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if at_work:
+        if was_enabled:
             gc.enable()
 
 
 @dataclass(slots=True)
 class _ParsedFile:
-    """A golden file whose head has been read."""
+    """A golden file with a parsed header."""
 
     name: str
     entries: Sequence[tuple[str, Any]]
     header: ParsedHeader = field(default_factory=ParsedHeader)
     extra_keys: dict[str, None] = field(default_factory=dict)
-    """The keys so far that are not ours, in order."""
+    """The undefined keys found so far, in order."""
     has_errors: bool = False
-    """Whether there are mistakes in it."""
+    """Whether an error was found in the file."""
 
 
-def _parse_file(document: GoldenDocument, on_mistake: OnGoldenError) -> _ParsedFile:
+def _parse_file(document: GoldenDocument, on_error: OnGoldenError) -> _ParsedFile:
     file = _ParsedFile(document.name, document.entries)
     if not document.entries and not any(document.header.get(key) for key in DECLARATION_KEYS):
         raise GoldenError(f"{document.name}: the file holds no golden.")
@@ -158,42 +168,42 @@ def _parse_file(document: GoldenDocument, on_mistake: OnGoldenError) -> _ParsedF
         file.extra_keys.update(dict.fromkeys(file.header.extra_keys))
     except GoldenError as error:
         file.has_errors = True
-        on_mistake(error)
+        on_error(error)
     return file
 
 
-def _combine_vocabularies(files: Sequence[_ParsedFile], on_mistake: OnGoldenError) -> Vocabulary:
+def _combine_vocabularies(files: Sequence[_ParsedFile], on_error: OnGoldenError) -> Vocabulary:
     try:
         return combine_declarations(
             FileDeclarations(file.name, file.header.tools, file.header.servers) for file in files
         )
     except GoldenError as error:
-        on_mistake(error)
+        on_error(error)
         return NO_VOCABULARY
 
 
-def _combine_metric_collections(files: Sequence[_ParsedFile], on_mistake: OnGoldenError) -> MetricCollections:
-    """The collections of metrics of all files, known to all of them."""
+def _combine_metric_collections(files: Sequence[_ParsedFile], on_error: OnGoldenError) -> MetricCollections:
+    """Returns the collections of metrics of all files."""
     found: dict[str, tuple[str, ...]] = {}
-    home: dict[str, str] = {}
+    first_file: dict[str, str] = {}
     for file in files:
         for name, metrics in file.header.collections.items():
-            elsewhere = home.setdefault(name, file.name)
+            other_file = first_file.setdefault(name, file.name)
             if found.setdefault(name, metrics) != metrics:
-                on_mistake(GoldenError(f"{file.name}, metrics {name!r}: {elsewhere} declares them differently."))
+                on_error(GoldenError(f"{file.name}, metrics {name!r}: {other_file} declares them differently."))
     return found
 
 
-def _combine_components(files: Sequence[_ParsedFile], on_mistake: OnGoldenError) -> tuple[ComponentSelector, ...]:
-    """The components that all files declare; several may declare the same one alike."""
+def _combine_components(files: Sequence[_ParsedFile], on_error: OnGoldenError) -> tuple[ComponentSelector, ...]:
+    """Returns the components of all files; several files may repeat the same declaration."""
     found: dict[str, ComponentSelector] = {}
-    home: dict[str, str] = {}
+    first_file: dict[str, str] = {}
     for file in files:
         for component in file.header.components:
-            elsewhere = home.setdefault(component.name, file.name)
+            other_file = first_file.setdefault(component.name, file.name)
             if found.setdefault(component.name, component) != component:
-                told = f"{file.name}, component {short_repr(component.name)}: {elsewhere} declares it differently."
-                on_mistake(GoldenError(told))
+                message = f"{file.name}, component {short_repr(component.name)}: {other_file} declares it differently."
+                on_error(GoldenError(message))
     return tuple(found.values())
 
 
@@ -201,58 +211,60 @@ def _parse_goldens(
     files: Sequence[_ParsedFile],
     vocabulary: Vocabulary,
     collections: MetricCollections | None,
-    on_mistake: OnGoldenError,
+    on_error: OnGoldenError,
 ) -> Iterator[LocatedGolden]:
-    home: dict[str, str] = {}
-    whole = GoldenContext(vocabulary=vocabulary, add_declared=declaration_defaults(vocabulary), collections=collections)
-    same = _ForbiddenToolCheck(tool_name_matcher(vocabulary))
+    first_file: dict[str, str] = {}
+    shared = GoldenContext(
+        vocabulary=vocabulary, add_declared=declaration_defaults(vocabulary), collections=collections
+    )
+    forbidden_check = _ForbiddenToolCheck(tool_name_matcher(vocabulary))
     for file in files:
-        context = replace(whole, rules=_default_rules(file, collections, on_mistake))
+        context = replace(shared, rules=_default_rules(file, collections, on_error))
         for position, entry in file.entries:
             golden_id = entry.get("id") if isinstance(entry, dict) else None
             named = f"golden {short_repr(golden_id)}" if isinstance(golden_id, str) and golden_id else position
-            where = f"{file.name}, {named}"
+            location = f"{file.name}, {named}"
             try:
-                golden, strange = parse_golden(entry, where, context)
-                file.extra_keys.update(dict.fromkeys(strange))
-                same.check(golden, where)
-                if golden.id in home:
-                    elsewhere = "" if home[golden.id] == file.name else f", in {home[golden.id]}"
-                    raise GoldenError(f"{where}: the id is already taken{elsewhere}.")
+                golden, extra_keys = parse_golden(entry, location, context)
+                file.extra_keys.update(dict.fromkeys(extra_keys))
+                forbidden_check.check(golden, location)
+                if golden.id in first_file:
+                    other_file = "" if first_file[golden.id] == file.name else f", in {first_file[golden.id]}"
+                    raise GoldenError(f"{location}: the id is already taken{other_file}.")
             except GoldenError as error:
                 file.has_errors = True
-                on_mistake(error)
+                on_error(error)
             else:
-                home[golden.id] = file.name
+                first_file[golden.id] = file.name
                 yield LocatedGolden(golden, file.name)
 
 
 def _default_rules(
-    file: _ParsedFile, collections: MetricCollections | None, on_mistake: OnGoldenError
+    file: _ParsedFile, collections: MetricCollections | None, on_error: OnGoldenError
 ) -> Mapping[str, Any]:
-    """What the goldens of a file say that do not say otherwise."""
+    """Returns the default rules of the goldens in a file."""
     try:
         return resolve_metrics(file.header.rules, collections, f"{file.name}, defaults")
     except GoldenError as error:
         file.has_errors = True
-        on_mistake(error)
+        on_error(error)
         return {}
 
 
 class _ForbiddenToolCheck:
-    """Which names mean the same tool. It remembers its answers: goldens repeat each other."""
+    """Rejects goldens that expect a forbidden tool; caches tool identities, because goldens repeat the same names."""
 
     def __init__(self, names: ToolNameMatcher) -> None:
         self._tool_identity = lru_cache(maxsize=4096)(
             lambda name, server: names.tool_identity(ToolCall(name, server=server))
         )
 
-    def check(self, golden: Golden, where: str) -> None:
-        """Refuse a golden that expects a tool and forbids it."""
+    def check(self, golden: Golden, location: str) -> None:
+        """Raises `GoldenError` for a golden that expects a tool and forbids it."""
         forbidden = {self._tool_identity(name, None) for name in golden.forbid if not _GLOB_CHARACTERS.search(name)}
         for tool in golden.expected_calls if forbidden else ():
             if self._tool_identity(tool.name, tool.server) in forbidden:
-                raise GoldenError(f"{where}: {tool.name!r} is both expected and forbidden.")
+                raise GoldenError(f"{location}: {tool.name!r} is both expected and forbidden.")
 
 
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")

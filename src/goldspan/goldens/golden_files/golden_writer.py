@@ -1,4 +1,4 @@
-"""Draft goldens: what a run did, as what is expected of the next one like it, for a person to look over."""
+"""Writes goldens as YAML, and drafts a golden from a run for a person to review."""
 
 from __future__ import annotations
 
@@ -30,75 +30,75 @@ from goldspan.model.telemetry import content_digest
 from goldspan.model.value_matchers import MATCHER_KEYS, MATCHERS, Anything, Contains, Equal, Matcher
 
 _MAX_LINE_WIDTH = 90
-"""What fits into so many characters stands in one line."""
+"""The greatest width of a value on one line, in characters."""
 _MAX_LEVELS = 60
-"""Lists and mappings inside each other; the reader takes a few more."""
+"""The greatest nesting depth; the loader accepts a few more levels."""
 _MAX_KEY_LENGTH = 1000
-"""Characters of a key: YAML takes no longer ones in this form."""
+"""The greatest length of a key in characters; YAML accepts no longer keys in this form."""
 
 
 class UnwritableError(ValueError):
-    """YAML has no way to say a value: halves of surrogate pairs, keys without end, objects that are no data."""
+    """YAML cannot express a value: a lone surrogate, a very long key, or an object that is not plain data."""
 
 
 def goldens_to_yaml(*goldens: Golden) -> str:
-    """Goldens as the items of a list, indented as beneath `goldens:`; they can also be a file of their own.
+    """Returns goldens as items of a YAML list, indented for use below `goldens:`; also valid as a file.
 
-    What the vocabulary says of tools stands beside each call, and nothing hidden is in the text: what cannot be seen is
-    told by its number. Keys of the author's own inside `tools` are left out. Raises `UnwritableError`.
+    Declared defaults of tools are written with each call. Unprintable characters are written as escapes. Undefined keys
+    inside `tools` are omitted. Raises `UnwritableError`.
     """
     lines = _list_lines(_mapping_lines(golden_to_mapping(golden), _MAX_LEVELS) for golden in goldens)
     return "".join(f"  {line}\n" for line in lines)
 
 
 def golden_to_mapping(golden: Golden) -> dict[str, Any]:
-    """A golden as the mapping that a file holds; what is as everywhere is not said."""
-    said: dict[str, Any] = {"id": golden.id}
+    """Returns a golden as the mapping of a golden file, without default values."""
+    mapping: dict[str, Any] = {"id": golden.id}
     if golden.input is not None:
-        said["input"] = golden.input
+        mapping["input"] = golden.input
     if golden.when is not None:
-        said["when"] = _when_to_mapping(golden.when)
+        mapping["when"] = _when_to_mapping(golden.when)
     if golden.component is not None:
-        said["component"] = golden.component
+        mapping["component"] = golden.component
     rules = {
         name: _value_to_plain(value) for name in _RULE_KEYS if (value := getattr(golden, name)) != _DEFAULT_RULES[name]
     }
-    said |= {name: rules.pop(name) for name in ("order",) if name in rules}
+    mapping |= {name: rules.pop(name) for name in ("order",) if name in rules}
     if golden.policy:
-        said["policy"] = True
+        mapping["policy"] = True
     else:
-        said["tools"] = [_item_to_plain(item) for item in golden.tools]
-    return said | rules | {key: value for key, value in golden.metadata.items() if "]." not in key}
+        mapping["tools"] = [_item_to_plain(item) for item in golden.tools]
+    return mapping | rules | {key: value for key, value in golden.metadata.items() if "]." not in key}
 
 
 _RULE_KEYS = (
     *("order", "forbid", "max_calls", "attempts", "duplicates", "extra", "depth", "mode"),
     *("threshold", "thresholds", "unknown", "metrics", "write_tools"),
 )
-_DEFAULT_RULES = {each.name: getattr(Golden(""), each.name) for each in fields(Golden)}
-_TOOL_DEFAULTS = {each.name: getattr(ExpectedTool(""), each.name) for each in fields(ExpectedTool)}
+_DEFAULT_RULES = {rule.name: getattr(Golden(""), rule.name) for rule in fields(Golden)}
+_TOOL_DEFAULTS = {key.name: getattr(ExpectedTool(""), key.name) for key in fields(ExpectedTool)}
 
 
 def _when_to_mapping(when: When) -> dict[str, Any]:
-    told = {each.name: getattr(when, each.name) for each in fields(when)}
-    return {name: _value_to_plain(value) for name, value in told.items() if value is not None and value != {}}
+    conditions = {condition.name: getattr(when, condition.name) for condition in fields(when)}
+    return {name: _value_to_plain(value) for name, value in conditions.items() if value is not None and value != {}}
 
 
 def _item_to_plain(item: ExpectedItem) -> Any:
     if isinstance(item, Parallel):
-        return {"parallel": [_item_to_plain(each) for each in item.items]}
+        return {"parallel": [_item_to_plain(inner) for inner in item.items]}
     if isinstance(item, AnyOf):
         options = [
             _item_to_plain(option[0]) if len(option) == 1 else [*map(_item_to_plain, option)] for option in item.options
         ]
         return {"any_of": options, **_times_to_mapping(item.times)}
-    said = {
+    entry = {
         name: _value_to_plain(value) for name in _TOOL_KEYS if (value := getattr(item, name)) != _TOOL_DEFAULTS[name]
     }
     if item.result is not ABSENT:
-        said["result"] = _value_to_plain(item.result)
-    said |= _times_to_mapping(item.times)
-    return {"name": item.name, **said} if said else item.name
+        entry["result"] = _value_to_plain(item.result)
+    entry |= _times_to_mapping(item.times)
+    return {"name": item.name, **entry} if entry else item.name
 
 
 _TOOL_KEYS = ("server", "agent", "arguments", "match", "ignore", "defaults")
@@ -113,7 +113,7 @@ def _times_to_mapping(times: Times) -> dict[str, Any]:
 
 
 def _value_to_plain(value: Any, levels: int = _MAX_LEVELS) -> Any:
-    """A value with the mappings of the golden language in place of matchers."""
+    """Returns a value in which the mappings of golden files replace matchers."""
     if not levels:
         raise UnwritableError("it is nested too deeply")
     if isinstance(value, MATCHERS):
@@ -126,17 +126,17 @@ def _value_to_plain(value: Any, levels: int = _MAX_LEVELS) -> Any:
 def _matcher_to_mapping(matcher: Matcher, levels: int) -> dict[str, Any]:
     if isinstance(matcher, Anything):
         return {MATCHER_KEYS[Anything]: True}
-    said = [(each.name, getattr(matcher, each.name)) for each in fields(matcher)]
-    word, value = MATCHER_KEYS[type(matcher)], said[0][1]
-    told = {word: value if isinstance(matcher, Equal) else _value_to_plain(value, levels - 1)}
-    return told | {name: option for name, option in said[1:] if option is not None}
+    (_, value), *options = [(field.name, getattr(matcher, field.name)) for field in fields(matcher)]
+    plain_value = value if isinstance(matcher, Equal) else _value_to_plain(value, levels - 1)
+    stated_options = {name: option for name, option in options if option is not None}
+    return {MATCHER_KEYS[type(matcher)]: plain_value, **stated_options}
 
 
 # --- YAML -------------------------------------------------------------------------------------------------------------
 
 
 def _yaml_lines(value: Any, levels: int) -> Iterator[str]:
-    """A value on one line where that is short, else on one or more for each of its parts."""
+    """Yields a value on one line if it is short, else with each part on its own lines."""
     brief = _flow_style(value, levels)
     if not _needs_block_style(value, brief):
         yield brief
@@ -147,7 +147,7 @@ def _yaml_lines(value: Any, levels: int) -> Iterator[str]:
 
 
 def _mapping_lines(value: Mapping[str, Any], levels: int) -> Iterator[str]:
-    """The entries of a mapping, each beginning on a line of its own."""
+    """Yields the entries of a mapping, each starting on a new line."""
     for key, part in value.items():
         brief = _flow_style(part, levels)
         if _needs_block_style(part, brief):
@@ -162,16 +162,16 @@ def _needs_block_style(value: Any, brief: str) -> bool:
 
 
 def _list_lines(parts: Iterable[Iterable[str]]) -> Iterator[str]:
-    """The lines of the parts of a list, each part behind a dash."""
+    """Yields the lines of the items of a list, each item after a dash."""
     for lines in parts:
-        begins = "- "
+        indent = "- "
         for line in lines:
-            yield begins + line
-            begins = "  "
+            yield indent + line
+            indent = "  "
 
 
 def _flow_style(value: Any, levels: int) -> str:
-    """A value on one line."""
+    """Returns a value in YAML flow style, on one line."""
     if not levels:
         raise UnwritableError("it is nested too deeply")
     if isinstance(value, Mapping):
@@ -199,16 +199,16 @@ def _yaml_scalar(value: Any) -> str:
 def _yaml_key(key: Any) -> str:
     if not isinstance(key, str):
         raise UnwritableError("a key is no text")
-    written = _yaml_scalar(key)
-    if len(written) > _MAX_KEY_LENGTH:
+    scalar = _yaml_scalar(key)
+    if len(scalar) > _MAX_KEY_LENGTH:
         raise UnwritableError("a key is too long")
-    return written
+    return scalar
 
 
 _PLAIN_SCALAR = re.compile(r"[A-Za-z](?:[A-Za-z0-9 .'?!()/_-]*[A-Za-z0-9.'?!()/_-])?")
-"""A text that means itself without quotes wherever it stands."""
+"""Texts that need no quotes at any place of a YAML file."""
 _RESERVED_WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
-"""What some reader of YAML takes for something else than text."""
+"""Words that some YAML parsers do not read as text."""
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -231,24 +231,24 @@ _MAX_ID_LENGTH = 48
 
 
 def draft_golden(run: Run, *, arguments: bool = False, is_input_truncated: bool = False) -> Golden:
-    """A golden that expects the tools that a run called, in their order, and that the run passes.
+    """Returns a golden that expects the tools that a run called, in order; the run passes it.
 
-    A failed attempt after which the tool was called again is not expected once more. With `arguments` those of each
-    call are expected as well, as far as a file can say them. `cut_off`: only the beginning of the run's input is known.
-    What no file can say, such as a call without a name or half of a surrogate pair, is left out or replaced.
+    A failed attempt before another call of the same tool is not expected. With `arguments`, the arguments of the calls
+    are expected as well, if a file can express them. With `is_input_truncated`, only the start of the input of the run
+    is known. What a file cannot express, such as a call without a name or a lone surrogate, is omitted or replaced.
     """
-    asked = None if run.input is None or not run.input.strip() else replace_lone_surrogates(run.input)
+    input_text = None if run.input is None or not run.input.strip() else replace_lone_surrogates(run.input)
     return Golden(
-        id=golden_id_for_text(asked or "", run.run_id, is_truncated=is_input_truncated),
-        input=None if is_input_truncated else asked,
-        when=When(input=Contains(asked)) if is_input_truncated and asked is not None else None,
+        id=golden_id_for_text(input_text or "", run.run_id, is_truncated=is_input_truncated),
+        input=None if is_input_truncated else input_text,
+        when=When(input=Contains(input_text)) if is_input_truncated and input_text is not None else None,
         component=replace_lone_surrogates(run.component) if run.unit == "component" and run.component else None,
         tools=tuple(_expected_tool(call, arguments) for call in _effective_calls(run.tool_calls)[:MAX_CALLS]),
     )
 
 
 def draft_to_yaml(golden: Golden) -> str:
-    """A draft as YAML; an argument that YAML cannot say is left out with the others of its call."""
+    """Returns a draft as YAML. If YAML cannot express an argument of a call, all arguments of the call are omitted."""
     try:
         return goldens_to_yaml(golden)
     except UnwritableError:
@@ -256,7 +256,7 @@ def draft_to_yaml(golden: Golden) -> str:
 
 
 def golden_id_for_text(text: str, run_id: str, *, is_truncated: bool = False) -> str:
-    """An id made of the words of a request: ASCII, and different for texts of which only the end differs."""
+    """Returns an ASCII id from the words of a request; a digest distinguishes long texts with the same start."""
     folded = unicodedata.normalize("NFKD", text[:1000].casefold()).encode("ascii", "ignore").decode()
     words = "-".join(_ID_WORDS.findall(folded))
     if not words:
@@ -271,48 +271,48 @@ _ID_WORDS = re.compile(r"[a-z0-9]+")
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """A text of whole characters: half of a surrogate pair becomes the replacement character."""
+    """Replaces lone surrogates in a text by the replacement character."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _effective_calls(calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """The calls of tools that were made, without failures after which their tool was called again.
+    """Returns the calls of tools, without failed attempts before another call of the same tool.
 
-    An agent by the name of a tool counts as well, whatever server the tool is of: a golden that names the tool names
-    both.
+    Calls of an agent with the name of a tool count as well, whatever the server of the tool, because a golden that
+    names the tool matches both.
     """
-    same = tool_name_matcher(NO_VOCABULARY).tool_identity
+    tool_identity = tool_name_matcher(NO_VOCABULARY).tool_identity
     made = [call for call in calls if call.was_made and call.name]
-    tools = {same(replace(call, server=None)) for call in made if call.kind in COUNTED_TOOL_KINDS}
-    again: set[Hashable] = set()
-    counted: list[ToolCall] = []
-    for call in reversed([call for call in made if same(replace(call, server=None)) in tools]):
-        tool = same(call)
-        if call.error is None or tool not in again:
-            counted.append(call)
-        again.add(tool)
-    return counted[::-1]
+    tools = {tool_identity(replace(call, server=None)) for call in made if call.kind in COUNTED_TOOL_KINDS}
+    called_later: set[Hashable] = set()
+    effective: list[ToolCall] = []
+    for call in reversed([call for call in made if tool_identity(replace(call, server=None)) in tools]):
+        tool = tool_identity(call)
+        if call.error is None or tool not in called_later:
+            effective.append(call)
+        called_later.add(tool)
+    return effective[::-1]
 
 
 def _expected_tool(call: ToolCall, with_arguments: bool) -> ExpectedTool:
-    stated = call.arguments if with_arguments and isinstance(call.arguments, Mapping) else None
+    arguments = call.arguments if with_arguments and isinstance(call.arguments, Mapping) else None
     try:
         return ExpectedTool(
             replace_lone_surrogates(call.name),
-            None if stated is None else {key: _literal_value(stated[key]) for key in stated},
+            None if arguments is None else {key: _literal_value(arguments[key]) for key in arguments},
         )
     except GoldenError:
         return ExpectedTool(replace_lone_surrogates(call.name))
 
 
 def _literal_value(value: Any) -> Any:
-    """A value so that it means itself in a golden, though something in it may look like a matcher."""
+    """Returns a value that a golden compares literally, wrapped in `Equal` if it looks like a matcher."""
     try:
         if parse_matchers(value, "draft", "result") is value:
             return value
     except GoldenError:
         pass
-    parse_matchers({"equal": value}, "draft", "result")  # what no golden can say at all is refused here
+    parse_matchers({"equal": value}, "draft", "result")  # raises if no golden can express the value
     return Equal(value)
 
 

@@ -1,4 +1,4 @@
-"""Goldens that are read again when their files change, in a thread of their own."""
+"""`ReloadingGoldens`: reloads golden files in a background thread when they change."""
 
 from __future__ import annotations
 
@@ -19,23 +19,33 @@ from goldspan.goldens.spelling import short_repr
 _log = logging.getLogger("goldspan")
 
 _MAX_LOGGED_PROBLEMS = 256
-"""So many distinct problems are logged: a file that is broken in ever new ways must not fill the log."""
+"""The greatest number of distinct problems that are logged, so that a broken file cannot fill the log."""
 _CLOSE_TIMEOUT_S = 1.0
-"""Seconds for which `close` waits for files that are just being read."""
+"""How long `close` waits for a reload in progress, in seconds."""
 
 
 class ReloadingGoldens:
-    """The goldens of a file, or of several, read again whenever one of them changed.
+    """The goldens of one or more files, reloaded when a file changes.
 
-    Making one reads the files, and raises `GoldspanError` where they cannot be read, or the interval is no positive
-    number of seconds: what is wrong at the start should be loud. From then on nothing raises. A file that is broken
-    keeps the goldens as they were, counts as one of the `failures`, is logged once for each problem, and is tried again
-    when it changes next.
+    The constructor reads the files and raises errors. After that nothing raises: if a changed file is invalid, the
+    previous goldens stay in use, `failures` is incremented, each distinct problem is logged once, and the files are
+    read again at the next change.
 
-    Who asks for the `current` goldens for the first time, also in a forked child, starts a daemon thread that looks at
-    the files every `interval` seconds and reads them when a change is that old. It ends with `close`, or when nobody
-    holds this object any more. There `on_reload` is called with the new goldens, and `on_failure` with what is wrong;
-    what they raise is counted and goes no further.
+    The first access to `current`, also in a forked child, starts a daemon thread. It checks the files every `interval`
+    seconds and reads them once a change is at least that old. It stops after `close`, or when this object is garbage
+    collected.
+
+    Args:
+        paths: The golden file, or several files.
+        interval: Seconds between two checks of the files.
+        near: The least similarity of a match by similar input; see `Goldens`.
+        margin: By how much the best match must exceed other goldens; see `Goldens`.
+        on_reload: Called in the thread with the new goldens. Its exceptions are counted and suppressed.
+        on_failure: Called in the thread with the problem. Its exceptions are counted and suppressed.
+
+    Raises:
+        GoldenError: A file cannot be read or is invalid.
+        ConfigurationError: `interval` is not a positive number, or `near` or `margin` is out of range.
     """
 
     def __init__(
@@ -58,25 +68,24 @@ class ReloadingGoldens:
         self._thread: threading.Thread | None = None
         self._create_locks()
         self.reloads = 0
-        """How often the goldens were read again."""
+        """The number of successful reloads."""
         self.failures = 0
-        """How often they could not be."""
-        self._state = _files_state(
-            self._paths
-        )  # taken first: what changes while the files are read is seen the next time
+        """The number of failed reloads."""
+        # Taken before reading, so that a change during the read is noticed at the next check.
+        self._state = _files_state(self._paths)
         self._current = self._read(None)
-        self._paths = tuple(path.absolute() for path in self._paths)  # the process may move to another folder
+        self._paths = tuple(path.absolute() for path in self._paths)  # the process may change its working directory
         _live_instances.add(self)
 
     @property
     def current(self) -> Goldens:
-        """The goldens as they are now."""
+        """The most recently loaded goldens."""
         if self._thread is None and not self._closed.is_set():
             self._start()
         return self._current
 
     def check_now(self) -> bool:
-        """Read the files at once if one of them changed; whether there are new goldens. Never raises."""
+        """Reloads the files now if one of them changed. Returns whether there are new goldens. Never raises."""
         with self._reading:
             state = _files_state(self._paths)
             if state == self._state:
@@ -85,14 +94,14 @@ class ReloadingGoldens:
             return self._reload()
 
     def close(self) -> None:
-        """Look at the files no more. The goldens stay as they are."""
+        """Stops watching the files. `current` keeps its value."""
         self._closed.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(_CLOSE_TIMEOUT_S)
 
     def _create_locks(self) -> None:
-        """Locks that nobody holds, as a new object and a forked child need them."""
+        """Creates unlocked locks, for a new object and in a forked child."""
         self._reading = threading.Lock()
         self._starting = threading.Lock()
         self._closed = threading.Event()
@@ -101,18 +110,18 @@ class ReloadingGoldens:
         with self._starting:
             if self._thread is not None:
                 return
-            watching = (weakref.ref(self), self._closed, self._interval)
-            thread = threading.Thread(target=_watch_files, args=watching, name="goldspan-goldens", daemon=True)
+            arguments = (weakref.ref(self), self._closed, self._interval)
+            thread = threading.Thread(target=_watch_files, args=arguments, name="goldspan-goldens", daemon=True)
             try:
                 thread.start()
-            except RuntimeError as error:  # there may be no more threads, or no more time for one
+            except RuntimeError as error:  # the thread limit is reached, or the interpreter shuts down
                 self._closed.set()
                 report_error("watch golden files", error)
             else:
                 self._thread = thread
 
     def _reset_after_fork(self) -> None:
-        """In a forked child the thread is not there, and locks may be held by threads that are not there either."""
+        """Recreates the locks in a forked child, where the threads that may hold them do not exist."""
         closed = self._closed.is_set()
         self._create_locks()
         self._thread = None
@@ -120,21 +129,21 @@ class ReloadingGoldens:
             self._closed.set()
 
     def _check_if_stable(self, previous_state: object) -> object:
-        """Read the files if they changed and have been the same since they were `seen`; what they are like now."""
+        """Reloads changed files if they are unchanged since the previous check. Returns their current state."""
         state = _files_state(self._paths)
-        if state == previous_state:  # nobody is writing any more
+        if state == previous_state:  # the write is complete
             self.check_now()
         return state
 
     def _reload(self) -> bool:
         try:
             goldens = self._read(_log.warning)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a file, the goldens that were there stay
+        except Exception as error:  # noqa: BLE001 - no error in a file may replace the loaded goldens
             self.failures += 1
             problem = str(error) if isinstance(error, GoldspanError) else f"{type(error).__name__}: {error}"
             if problem not in self._logged_problems and len(self._logged_problems) < _MAX_LOGGED_PROBLEMS:
                 self._logged_problems.add(problem)
-                _log.error("goldspan keeps the goldens that it has, and leaves out the new ones: %s", problem)
+                _log.error("goldspan keeps the loaded goldens, because the changed files are invalid: %s", problem)
             _call_listener(self._on_failure, problem)
             return False
         self._current = goldens
@@ -150,7 +159,7 @@ class ReloadingGoldens:
 
 
 def _check_interval(interval: float) -> float:
-    """As long as a thread can wait, at most. Raises `ConfigurationError` for what is no time to wait."""
+    """Returns the interval, limited to the longest possible wait. Raises `ConfigurationError` if it is invalid."""
     if isinstance(interval, bool) or not isinstance(interval, int | float) or not interval > 0:  # type: ignore[redundant-expr]
         raise ConfigurationError(f"interval must be a number of seconds above 0, not {short_repr(interval)}.")
     return min(interval, threading.TIMEOUT_MAX)
@@ -160,32 +169,32 @@ def _call_listener(listener: Callable[[Any], None] | None, argument: Any) -> Non
     if listener is not None:
         try:
             listener(argument)
-        except Exception as error:  # noqa: BLE001 - somebody else's function
-            report_error("tell that goldens were read again", error)
+        except Exception as error:  # noqa: BLE001 - the listener is user code
+            report_error("call a reload listener", error)
 
 
 def _watch_files(watched: weakref.ref[ReloadingGoldens], closed: threading.Event, interval: float) -> None:
-    seen: object = None
+    previous_state: object = None
     while not closed.wait(interval):
         goldens = watched()
         if goldens is None:
             return
-        with suppress_errors("look at golden files"):
-            seen = goldens._check_if_stable(seen)
-        del goldens  # so that waiting keeps nothing alive
+        with suppress_errors("check golden files"):
+            previous_state = goldens._check_if_stable(previous_state)
+        del goldens  # so that the thread does not keep the object alive while it waits
 
 
 def _files_state(paths: Sequence[Path]) -> tuple[object, ...]:
-    """What changes whenever one of the files is replaced, written, truncated, gone or back."""
+    """Returns a value that changes when a file is replaced, written, truncated, deleted or created."""
     return tuple(map(_file_state, paths))
 
 
 def _file_state(path: Path) -> object:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         return error.errno
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 _live_instances: weakref.WeakSet[ReloadingGoldens] = weakref.WeakSet()

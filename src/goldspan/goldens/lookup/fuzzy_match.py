@@ -1,8 +1,7 @@
-"""Which golden has an input that nearly is a text, and no other golden one about as near.
+"""Finds the golden with the most similar input, if no other golden is similarly near.
 
-Some words decide what a text asks for however much of it is the same: "order 7" is not "order 8", and "cancel it" is
-not "do not cancel it". Texts are laid beside each other only where they have the same numbers in the same order, and
-negate the same words.
+A single word can change the meaning of a text: "order 7" is not "order 8", and "cancel it" is not "do not cancel it".
+Two texts are therefore compared only if they have the same numbers in the same order and negate the same words.
 """
 
 from __future__ import annotations
@@ -18,46 +17,46 @@ if TYPE_CHECKING:
     from goldspan.goldens.lookup.similarity_index import SimilarityIndex
 
 MAX_FUZZY_LENGTH = 10_000
-"""Characters of a text that is looked up: in longer ones, a few words that change everything are too small a part."""
+"""Longer texts are not matched: a few words that change the meaning would hardly change the similarity."""
 
 TextSignature: TypeAlias = "tuple[str | None, tuple[str, ...], tuple[str, ...]]"
-"""The component, folded, the numbers, and the words that are negated. Texts of two kinds are never near."""
+"""The folded component, the numbers and the negated words. Texts with different signatures never match."""
 
 
 class FuzzyMatcher:
-    """The inputs of goldens, by kinds."""
+    """Finds goldens by similar input. Groups the inputs by signature."""
 
     def __init__(self, goldens: Mapping[str, Iterable[Golden]]) -> None:
         self._groups: dict[TextSignature, _TextGroup] = {}
-        for text, same in goldens.items():
+        for text, goldens_of_text in goldens.items():
             if len(text) <= MAX_FUZZY_LENGTH:
-                self._add(text, same)
+                self._add(text, goldens_of_text)
 
-    def _add(self, text: str, same: Iterable[Golden]) -> None:
-        of_component: dict[str | None, list[Golden]] = {}
-        for golden in same:
-            if golden.when is None:  # what is for some runs only is no rival to what is for all of them
-                of_component.setdefault(_fold_component(golden.component), []).append(golden)
-        told = numbers_and_negations(text) if of_component else ((), ())
-        for component, alike in of_component.items():
-            self._groups.setdefault((component, *told), _TextGroup()).add(text, alike)
+    def _add(self, text: str, goldens: Iterable[Golden]) -> None:
+        by_component: dict[str | None, list[Golden]] = {}
+        for golden in goldens:
+            if golden.when is None:  # goldens with conditions match by their conditions only
+                by_component.setdefault(_fold_component(golden.component), []).append(golden)
+        decisive_words = numbers_and_negations(text) if by_component else ((), ())
+        for component, component_goldens in by_component.items():
+            self._groups.setdefault((component, *decisive_words), _TextGroup()).add(text, component_goldens)
 
     def prepare(self) -> None:
-        """Make now what the first lookups would make."""
-        for texts in self._groups.values():
-            texts.prepare()
+        """Builds the indexes, which the first lookups otherwise build."""
+        for group in self._groups.values():
+            group.prepare()
 
     def nearest(self, text: str, component: str | None, cutoff: float, margin: float) -> Sequence[tuple[Golden, float]]:
-        """The golden whose text is nearest, with the similarity of the two in per cent; nothing below the cutoff.
+        """Returns the golden with the nearest text and the similarity in percent; nothing below the cutoff.
 
-        All that are nearer than the margin allows, the nearest first, where they do not demand the same.
+        If goldens within the margin have different expectations, all of them are returned, the nearest first.
         """
-        texts = self._groups.get((_fold_component(component), *numbers_and_negations(text)))
-        return texts.nearest(text, cutoff, margin) if texts else ()
+        group = self._groups.get((_fold_component(component), *numbers_and_negations(text)))
+        return group.nearest(text, cutoff, margin) if group else ()
 
 
 class _TextGroup:
-    """Texts of one kind, each with its goldens."""
+    """Texts with the same signature, and the goldens of each text."""
 
     __slots__ = ("_goldens", "_index", "_texts")
 
@@ -71,29 +70,26 @@ class _TextGroup:
         self._goldens.append(goldens)
 
     def prepare(self) -> None:
-        """Make the index, where an index is of use."""
+        """Builds the index if there are enough texts for it."""
         if self._index is None and len(self._texts) > _MIN_TEXTS_FOR_INDEX:
-            from goldspan.goldens.lookup.similarity_index import (
-                SimilarityIndex,  # rapidfuzz takes longer to load than all of our core
-            )
+            # It imports rapidfuzz, which takes longer than importing the core of goldspan.
+            from goldspan.goldens.lookup.similarity_index import SimilarityIndex
 
-            self._index = SimilarityIndex(
-                self._texts
-            )  # two threads that come at once make it twice, and either one will do
+            self._index = SimilarityIndex(self._texts)  # two threads may both build it; the result is the same
 
     def nearest(self, text: str, cutoff: float, margin: float) -> Sequence[tuple[Golden, float]]:
-        """See `Resemblance.nearest`."""
+        """See `FuzzyMatcher.nearest`."""
         best = self._nearest_text(text, cutoff, margin)
         if best is None:
             return ()
-        at, similarity, has_rivals = best
-        found = [(golden, similarity) for golden in self._goldens[at]]
-        if has_rivals and not _are_different(found):
-            found += self._near_competitors(text, at, similarity, margin)
-        return found if _are_different(found) else found[:1]
+        position, similarity, has_competitors = best
+        matches = [(golden, similarity) for golden in self._goldens[position]]
+        if has_competitors and not _do_expectations_differ(matches):
+            matches += self._near_competitors(text, position, similarity, margin)
+        return matches if _do_expectations_differ(matches) else matches[:1]
 
     def _nearest_text(self, text: str, cutoff: float, margin: float) -> tuple[int, float, bool] | None:
-        """Where the nearest text stands, its similarity, and whether another may be about as near."""
+        """Returns the position of the nearest text, its similarity, and whether another may be within the margin."""
         self.prepare()
         if self._index is not None:
             near = self._index.nearest(text, cutoff, margin=margin)
@@ -106,37 +102,39 @@ class _TextGroup:
     def _near_competitors(
         self, text: str, nearest: int, similarity: float, margin: float
     ) -> Iterator[tuple[Golden, float]]:
-        """All others that are about as near: there may be many, of which only the last demands something else."""
+        """Yields all other goldens within the margin; possibly only the last of many has different expectations."""
         from rapidfuzz import fuzz, process
 
-        least = max(0.0, similarity - margin - _ROUNDING_SLACK)
-        for _, other, at in process.extract(text, self._texts, scorer=fuzz.ratio, score_cutoff=least, limit=None):
-            if at != nearest and (similarity - other < margin or other == similarity):
-                yield from ((golden, other) for golden in self._goldens[at])
+        cutoff = max(0.0, similarity - margin - _ROUNDING_SLACK)
+        for _, other, position in process.extract(
+            text, self._texts, scorer=fuzz.ratio, score_cutoff=cutoff, limit=None
+        ):
+            if position != nearest and (similarity - other < margin or other == similarity):
+                yield from ((golden, other) for golden in self._goldens[position])
 
 
 _MIN_TEXTS_FOR_INDEX = 512
-"""So many texts are compared as fast as an index is asked."""
+"""Up to this number of texts, comparing all of them is as fast as an index."""
 _ROUNDING_SLACK = 1e-6
-"""rapidfuzz rounds, and leaves out what reaches a cutoff exactly."""
+"""rapidfuzz rounds, and may omit a text that reaches the cutoff exactly."""
 
 
-def _are_different(found: Sequence[tuple[Golden, float]]) -> bool:
-    return len(found) > 1 and len({golden.digest for golden, _ in found}) > 1
+def _do_expectations_differ(matches: Sequence[tuple[Golden, float]]) -> bool:
+    return len(matches) > 1 and len({golden.digest for golden, _ in matches}) > 1
 
 
 def _fold_component(component: str | None) -> str | None:
     return None if component is None else fold_name(component)
 
 
-# --- what decides -----------------------------------------------------------------------------------------------------
+# --- numbers and negations --------------------------------------------------------------------------------------------
 
 
 def numbers_and_negations(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The numbers of a normalized text, in their order, and the words before which something is negated.
+    """Returns the numbers of a normalized text in order, and the words that follow a negation.
 
-    Numbers are told in digits, with whatever makes another one of them (`-5`, `ab-17`, `7 pm`, `$7`), and by the words
-    of English; negations by the words of a few languages.
+    Numbers are digits, with a sign, unit or prefix that changes their meaning (`-5`, `ab-17`, `7 pm`, `$7`), and
+    English number words. Negations are words of several languages.
     """
     numbers: list[str] = []
     negated: list[str] = []
@@ -158,10 +156,10 @@ _SIGN_PREFIX = r"(?:(?<!\S)[-−]|[$¢£¤¥₠-₿] ?)"
 _TOKENS = re.compile(
     rf"[^\W\d_]+(?:[-_]?{_DIGIT_CHARACTERS}{_UNIT_SUFFIX}|(?:['’][^\W\d_]+)*)|{_SIGN_PREFIX}?{_DIGIT_CHARACTERS}{_UNIT_SUFFIX}"
 )
-"""Words, numbers, and what is both."""
+"""Words, numbers, and words with digits."""
 _DIGIT = re.compile(_DIGIT_CHARACTERS)
 _OPTIONAL_SEPARATORS = re.compile(r"[ .]")
-"""What may be left out between a number and its unit."""
+"""Separators between a number and its unit that have no meaning."""
 _NUMBER = re.compile(
     "t(?:wo|hree|en|welve|hirteen|wenty|hirty|housand)|f(?:our|ive|ourteen|ifteen|orty|ifty)|million|dozen"
     "|s(?:ix|even|ixteen|eventeen|ixty|eventy)|e(?:ight|leven|ighteen|ighty)|nine(?:teen|ty)?|hundred|first|third|both"

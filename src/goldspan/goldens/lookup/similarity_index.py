@@ -1,9 +1,10 @@
-"""The text nearest to another among many, by `rapidfuzz.fuzz.ratio`: the answer of comparing all, sooner.
+"""Exact nearest-text search by `rapidfuzz.fuzz.ratio`, faster than a comparison of all texts.
 
-The ratio of two texts is 100 * (1 - distance / (length + length)), where the distance counts the characters that are
-deleted and inserted (Indel). So a ratio that must be reached says how great the distance may be, and that how far
-lengths may differ and how many trigrams may be missing. Both are bounds that never leave out a text that reaches it;
-what they leave is compared. A likely text is compared first: what it reaches, the answer must reach.
+The ratio of two texts is 100 * (1 - distance / (length + length)), where the distance is the number of deleted and
+inserted characters (Indel distance). A least ratio thus bounds the distance, and the distance bounds the difference of
+the lengths and the number of missing trigrams. Neither bound excludes a text that reaches the ratio; the remaining
+texts are compared. The search first compares texts that share the most trigrams: their best ratio is a lower bound for
+the result.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from rapidfuzz import fuzz, process
 
 _BUCKET_BITS = 11
 BUCKET_COUNT = 1 << _BUCKET_BITS
-"""How many kinds of trigrams are told apart. Two trigrams of one kind make a bound weaker, never wrong."""
+"""The number of hash buckets of trigrams. Two trigrams in one bucket make a bound weaker, never wrong."""
 _TRIGRAMS_PER_DELETION = 3
-"""How many trigrams of a text may go with one of its characters."""
+"""How many trigrams a text can lose when one of its characters is deleted."""
 _TRIGRAMS_PER_INSERTION = 2
-"""How many trigrams of a text may go where a character is put in between."""
+"""How many trigrams a text can lose when a character is inserted."""
 
 
 def trigram_buckets(text: str) -> set[int]:
-    """The kinds of the trigrams of a text, before which two more characters are thought, the same for every text."""
-    found: set[int] = set()
-    add = found.add
-    kind = 0
+    """Returns the buckets of the trigrams of a text, which is padded with two constant characters at its start."""
+    buckets: set[int] = set()
+    add = buckets.add
+    bucket = 0
     for code in map(ord, text):
-        kind = (kind << _HASH_SHIFT ^ code) & _HASH_MASK  # what was there three characters ago is shifted out
-        add(kind)
-    return found
+        bucket = (bucket << _HASH_SHIFT ^ code) & _HASH_MASK  # the shift removes the character before the last three
+        add(bucket)
+    return buckets
 
 
 _HASH_SHIFT = -(-_BUCKET_BITS // 3)
@@ -44,44 +45,44 @@ _HASH_MASK = BUCKET_COUNT - 1
 
 
 def max_missing_buckets(length: int, other: int, distance: float) -> float:
-    """How many kinds of a text of that length another may lack at most, if their Indel distance is no greater.
+    """Returns how many buckets of a text another text can lack, if their Indel distance is at most `distance`.
 
-    Where `d` characters are deleted and `i` inserted, `d + i` is the distance and `d - i` the difference of lengths;
-    a deletion takes at most three trigrams away and an insertion two. (Ukkonen 1992, "Approximate string-matching with
-    q-grams and maximal matches", theorem 5.1, with both told apart.)
+    `length` and `other` are the lengths of the texts. For `d` deletions and `i` insertions the distance is `d + i` and
+    the difference of the lengths is `d - i`. A deletion removes at most three trigrams, an insertion two. (Ukkonen
+    1992, "Approximate string-matching with q-grams and maximal matches", theorem 5.1, with separate terms for both.)
     """
     deletions = (distance + length - other) / 2
     return _TRIGRAMS_PER_DELETION * deletions + _TRIGRAMS_PER_INSERTION * (distance - deletions)
 
 
 class TrigramBand:
-    """Some texts, of which it is counted how many kinds of trigrams they share with another."""
+    """Counts for each text of a band how many trigram buckets it shares with a query text."""
 
     __slots__ = ("_bit_planes", "size")
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
-        """How many texts there are."""
+        """The number of texts."""
         rows = [bytearray(b"0") * len(texts) for _ in range(BUCKET_COUNT)]
-        for place, text in enumerate(texts, 1):
-            for kind in trigram_buckets(text):
-                rows[kind][-place] = 49  # "1"; the first text has the lowest bit
+        for position, text in enumerate(texts, 1):
+            for bucket in trigram_buckets(text):
+                rows[bucket][-position] = 49  # "1"; the first text has the lowest bit
         self._bit_planes = [int(row, 2) for row in rows]
 
     def frequencies(self) -> Iterator[int]:
-        """Of how many texts each kind is a part."""
+        """Yields for each bucket the number of texts that have it."""
         return (plane.bit_count() for plane in self._bit_planes)
 
     def counts(self, buckets: Iterable[int], initial_counts: Sequence[int] = ()) -> list[int]:
-        """How many of these kinds each text has, in columns: bit n of number i is bit i of the count of text n.
+        """Returns how many of the buckets each text has: bit n of bit plane i is bit i of the count of text n.
 
-        `onto`: what was counted of others, to go on from.
+        The counts are added to `initial_counts`, which have the same form.
         """
-        columns: list[int] = []
-        level = [plane for kind in buckets if (plane := self._bit_planes[kind])]
-        rest = iter(initial_counts)
-        while level or initial_counts[len(columns) :]:
-            level += islice(rest, 1)
+        planes: list[int] = []
+        level = [plane for bucket in buckets if (plane := self._bit_planes[bucket])]
+        remaining = iter(initial_counts)
+        while level or initial_counts[len(planes) :]:
+            level += islice(remaining, 1)
             carried = []
             while len(level) > 2:
                 a, b, c = level.pop(), level.pop(), level.pop()
@@ -92,103 +93,102 @@ class TrigramBand:
                 a, b = level
                 level = [a ^ b]
                 carried.append(a & b)
-            columns += level
+            planes += level
             level = carried
-        return columns
+        return planes
 
 
 def greatest_count(counts: Sequence[int], candidates: int) -> tuple[int, int]:
-    """The greatest count among some texts (the bits of a number), and the texts that have it."""
-    most = 0
-    for place in reversed(range(len(counts))):
-        if having := candidates & counts[place]:
-            candidates = having
-            most += 1 << place
-    return most, candidates
+    """Returns the greatest count among the candidates (a bit set of texts), and the candidates that have it."""
+    greatest = 0
+    for exponent in reversed(range(len(counts))):
+        if with_bit := candidates & counts[exponent]:
+            candidates = with_bit
+            greatest += 1 << exponent
+    return greatest, candidates
 
 
 def with_count_at_least(counts: Sequence[int], minimum: int, candidates: int) -> int:
-    """Those of some texts (the bits of a number) whose count is no less."""
+    """Returns the candidates (a bit set of texts) whose count is at least the minimum."""
     if minimum <= 0:
         return candidates
     if minimum >> len(counts):
         return 0
-    more = 0  # those whose count is greater than one less
-    for place, column in enumerate(counts):
-        more = more & column if (minimum - 1) >> place & 1 else more | column
-    return more & candidates
+    greater = 0  # texts whose count is greater than `minimum - 1`, in the bits compared so far
+    for exponent, plane in enumerate(counts):
+        greater = greater & plane if (minimum - 1) >> exponent & 1 else greater | plane
+    return greater & candidates
 
 
 def set_bit_positions(bits: int) -> list[int]:
-    """Which bits are set, the lowest first."""
+    """Returns the positions of the set bits, the lowest first."""
     digits = f"{bits:b}"[::-1]
     if bits.bit_count() * _DENSE_BITS_RATIO > len(digits):
         return list(compress(range(len(digits)), digits.encode().translate(_DIGITS_TO_BOOLS)))
-    found = []
-    at = digits.find("1")
-    while at >= 0:
-        found.append(at)
-        at = digits.find("1", at + 1)
-    return found
+    positions = []
+    position = digits.find("1")
+    while position >= 0:
+        positions.append(position)
+        position = digits.find("1", position + 1)
+    return positions
 
 
 _DIGITS_TO_BOOLS = bytes.maketrans(b"01", b"\0\1")
 _DENSE_BITS_RATIO = 12
-"""Where more than one bit in so many is set, going through all of them is faster than going from one to the next."""
+"""If more than one bit in this number is set, visiting all bits is faster than searching for the next set bit."""
 
 
 _BAND_SIZE = 3072
-"""How many texts are counted at once. Fewer differ less in length and are told apart better; more cost less each."""
+"""Texts per band. Smaller bands have more similar lengths and tighter bounds; larger bands cost less per text."""
 _MIN_TEXTS_FOR_BANDS = 1_000
-"""So many texts are all compared about as fast as something is known of all of them."""
+"""Up to this number of texts, comparing all of them is as fast as counting trigrams."""
 _MAX_COUNTED_BUCKETS = 255
-"""How many kinds of trigrams are counted: the rarest, which tell the most."""
+"""The number of buckets that are counted: the rarest, which are the most selective."""
 _BUCKETS_PER_ROUND = 32
-"""How many of them are counted before it is seen whether that is enough."""
+"""The number of buckets that are counted before the search checks whether they suffice."""
 _MIN_TEXTS_TO_COUNT = 100
-"""How many texts of a band cost as much to compare as some more kinds cost to count."""
+"""Comparing this number of texts costs about as much as one more round of counting."""
 _PROBED_BANDS = 2, 4
-"""In how many bands a likely text is looked for before it is seen whether counting tells much: half of them, from the
-one to the other."""
+"""The least and the greatest number of bands that are probed for a likely text before the search checks whether
+counting is selective; between them, half of the bands."""
 _MAX_MISSING_SHARE = 0.9
-"""What share of the kinds may be missing at most: texts that share the rest by chance are too many beyond it."""
+"""If more than this share of the buckets may be missing, too many texts share the rest by chance."""
 _SCATTERED_ACCESS_SHARE = 2 / 3
-"""What share of the texts costs as much in order of length, here and there in memory, as all do in order of theirs."""
+"""Comparing this share of the texts in order of length, scattered in memory, costs as much as all in memory order."""
 _MAX_PROBED_TEXTS = 8
-"""How many of the likeliest texts are compared before all that are likely enough."""
+"""The number of likely texts per band that are compared first."""
 _ROUNDING_SLACK = 1e-6
-"""What rounding may cost. The bounds are wider by it, which leaves out nothing."""
+"""Tolerance for rounding. It widens the bounds, so that no text is excluded."""
 _CUTOFF_MARGIN = 1e-4
-"""How much lower than a ratio a cutoff must be for rapidfuzz to say that it is reached: it rounds one of them."""
+"""How far below a ratio the cutoff must be for rapidfuzz to report a text with that ratio: it rounds one of them."""
 _CACHE_SIZE = 1024
-"""How many answers are remembered."""
+"""The number of cached results."""
 _MAX_CACHED_LENGTH = 4096
-"""Up to how many characters a text is remembered with its answer: a few MiB at most for all of them."""
+"""The greatest length, in characters, of a query text in the cache, which thus holds a few MiB at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearestText:
-    """The text nearest to another, and the one that comes next."""
+    """The text nearest to a query text, and the runner-up."""
 
     index: int
-    """Where it stands among the texts: the first of those that are as near."""
+    """The position of the text; the first one if several are equally near."""
     similarity: float
-    """The ratio of the two texts, 0 to 100."""
+    """The ratio of the text and the query text, 0 to 100."""
     runner_up: float | None = None
-    """The ratio of the nearest of all texts that differ from it; `None` where that is less by more than the margin."""
+    """The ratio of the nearest text that differs from it; `None` if it is lower by more than the margin."""
     runner_up_index: int | None = None
-    """Where that one stands: the first of those that are as near."""
+    """The position of the runner-up; the first one if several are equally near."""
 
 
 class SimilarityIndex:
-    """Texts, prepared so that the one nearest to another is found soon. Never changes; any thread may ask.
+    """An immutable, thread-safe index that finds the text nearest to a query text.
 
-    Texts are compared as they are: whoever asks has normalized both. Preparing is done once, here, and takes some 30
-    microseconds for a text of 140 characters; it keeps about 360 bytes of it beside the text itself. The last 1,024
-    answers are remembered, also that there is none.
+    Texts are compared without normalization: the caller normalizes both. Building the index takes about 30 microseconds
+    and 360 bytes per text of 140 characters. The last 1,024 results are cached, including `None`.
     """
 
-    __slots__ = ("_answer", "_search", "_texts")
+    __slots__ = ("_cached_search", "_search", "_texts")
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = tuple(texts)
@@ -198,7 +198,7 @@ class SimilarityIndex:
             return _NearestSearch(index, text).nearest(cutoff, margin)
 
         self._search = search
-        self._answer = lru_cache(maxsize=_CACHE_SIZE)(search)
+        self._cached_search = lru_cache(maxsize=_CACHE_SIZE)(search)
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -207,34 +207,34 @@ class SimilarityIndex:
         return SimilarityIndex, (self._texts,)
 
     def nearest(self, text: str, cutoff: float, *, margin: float = 0.0) -> NearestText | None:
-        """The text nearest to this one, if its ratio is at least the cutoff (0 to 100), else `None`.
+        """Returns the text nearest to `text` if its ratio is at least the cutoff (0 to 100), else `None`.
 
-        It is that of `rapidfuzz.process.extractOne(text, texts, scorer=fuzz.ratio, score_cutoff=cutoff)`, always. The
-        runner-up is exact where its ratio is less by no more than the margin, and left out otherwise.
+        The result is that of `rapidfuzz.process.extractOne(text, texts, scorer=fuzz.ratio, score_cutoff=cutoff)`. The
+        runner-up is exact if its ratio is lower by at most the margin, and omitted otherwise.
         """
-        return (self._answer if len(text) <= _MAX_CACHED_LENGTH else self._search)(text, cutoff, margin)
+        return (self._cached_search if len(text) <= _MAX_CACHED_LENGTH else self._search)(text, cutoff, margin)
 
 
 class _BandedTexts:
-    """The different texts, the shortest first, in bands."""
+    """The distinct texts, sorted by length and divided into bands."""
 
     __slots__ = ("_frequencies", "bands", "original_positions", "original_texts", "texts")
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.original_texts = texts
-        """All of them as they were given, which is how they most likely stand in memory."""
+        """All texts in their original order, which is probably their order in memory."""
         first: dict[str, int] = {}
         for index, text in enumerate(texts):
             first.setdefault(text, index)
         self.texts = sorted(first, key=len)
         self.original_positions = [first[text] for text in self.texts]
-        """Where each of them stands among those that were given."""
+        """The position of each sorted text among the original texts."""
         starts = range(0, len(self.texts), _BAND_SIZE) if len(self.texts) > _MIN_TEXTS_FOR_BANDS else ()
         self.bands = [TrigramBand(self.texts[start : start + _BAND_SIZE]) for start in starts]
-        self._frequencies = [sum(each) for each in zip(*(band.frequencies() for band in self.bands), strict=True)]
+        self._frequencies = [sum(counts) for counts in zip(*(band.frequencies() for band in self.bands), strict=True)]
 
     def length_window(self, length: int, ratio: float) -> tuple[int, int]:
-        """From which to before which text lengths are near enough to this one for that ratio."""
+        """Returns the range of sorted texts whose lengths allow the ratio for a text of this length."""
         share = ratio / 100
         shortest = ceil(length * share / (2 - share) - _ROUNDING_SLACK)
         start = bisect_left(self.texts, shortest, key=len)
@@ -244,13 +244,13 @@ class _BandedTexts:
         return start, bisect_right(self.texts, longest, lo=start, key=len)
 
     def rarest_buckets(self, text: str) -> list[int]:
-        """The kinds of trigrams of that text that are counted."""
+        """Returns the buckets of the text that are counted."""
         return sorted(trigram_buckets(text), key=self._frequencies.__getitem__)[:_MAX_COUNTED_BUCKETS]
 
 
 @dataclass(slots=True)
 class _BandSlice:
-    """What of a band has lengths that come into question: the texts from `start` to before `end` of the index."""
+    """The texts of a band whose lengths allow the ratio: positions `start` to `end` (exclusive) of the index."""
 
     band: int
     start: int
@@ -258,17 +258,17 @@ class _BandSlice:
 
     @property
     def bits(self) -> int:
-        """These texts, as bits of the band."""
+        """Returns these texts as a bit set of the band."""
         return (1 << self.end - self.offset) - (1 << self.start - self.offset)
 
     @property
     def offset(self) -> int:
-        """Where the band begins."""
+        """Returns the position of the first text of the band."""
         return self.band * _BAND_SIZE
 
 
 class _NearestSearch:
-    """One text beside all others. What was counted for one ratio stays for the next."""
+    """The search for one query text. It keeps the trigram counts from one ratio to the next."""
 
     __slots__ = ("_buckets", "_counters", "_index", "_text", "_unselective_ratio")
 
@@ -277,11 +277,11 @@ class _NearestSearch:
         self._text = text
         self._buckets: list[int] | None = None
         self._unselective_ratio = -inf
-        """Up to which ratio counting told too few texts apart to be worth it."""
+        """Up to this ratio, counting excludes too few texts to be worth its cost."""
         self._counters: dict[int, _BucketCounter] = {}
 
     def nearest(self, cutoff: float, margin: float) -> NearestText | None:
-        """See `NearTexts.nearest`."""
+        """See `SimilarityIndex.nearest`."""
         likely = self._best_probed_ratio(cutoff)
         if likely is None and (likely := self._best_ratio(cutoff)) is None:
             return None
@@ -291,31 +291,33 @@ class _NearestSearch:
         return NearestText(best[1], -best[0], *(next_best[0] if next_best else ()))
 
     def _best_probed_ratio(self, ratio: float) -> float | None:
-        """The best ratio of the texts that share most, band by band, if one of them reaches this one.
+        """Returns the best ratio of the texts that share the most trigrams, if one of them reaches `ratio`.
 
-        Bands with lengths like the text's come first: what is found there may leave nothing to look for elsewhere.
+        Bands with lengths similar to that of the query text come first: a match there can exclude the other bands.
         """
         found = None
         start, end = self._index.length_window(len(self._text), ratio)
         parts = self._slices_by_length(ratio)
-        fewest, most = _PROBED_BANDS
-        trials = min(most, max(fewest, len(parts) // 2))
+        min_trials, max_trials = _PROBED_BANDS
+        trials = min(max_trials, max(min_trials, len(parts) // 2))
         for tried, part in enumerate(parts):
             if tried == trials and found is None and not self._is_filter_selective(ratio):
                 return None
-            if part.start >= end or part.end <= start or (tally := self._counter_for(part)) is None:
+            if part.start >= end or part.end <= start or (counter := self._counter_for(part)) is None:
                 continue
-            count, having = greatest_count(tally.counts, part.bits)
-            if tally.counted - count > self._max_missing_buckets(part, ratio):
+            count, candidates = greatest_count(counter.counts, part.bits)
+            if counter.counted - count > self._max_missing_buckets(part, ratio):
                 continue
-            likely = [self._index.texts[part.offset + place] for place in set_bit_positions(having)[:_MAX_PROBED_TEXTS]]
+            likely = [
+                self._index.texts[part.offset + place] for place in set_bit_positions(candidates)[:_MAX_PROBED_TEXTS]
+            ]
             if (better := self._best_ratio_among(likely, ratio)) is not None:
                 found = ratio = better
                 start, end = self._index.length_window(len(self._text), ratio)
         return found
 
     def _best_ratio(self, ratio: float) -> float | None:
-        """The best ratio of all texts, if one of them reaches this one."""
+        """Returns the best ratio of all texts, if one of them reaches `ratio`."""
         index = self._index
         many = _SCATTERED_ACCESS_SHARE * len(index.original_texts)
         start, end = index.length_window(len(self._text), ratio)
@@ -331,7 +333,7 @@ class _NearestSearch:
         return found[1] if found else None
 
     def _texts_reaching(self, ratio: float) -> Iterator[tuple[float, int]]:
-        """All texts that reach that ratio: what theirs is, below zero so that the best sorts first, and their index."""
+        """Yields the negated ratio (the best sorts first) and original position of each text that reaches `ratio`."""
         cutoff = max(0.0, ratio - _CUTOFF_MARGIN)
         for texts, where in self._candidates(ratio):
             found = process.extract(self._text, texts, scorer=fuzz.ratio, score_cutoff=cutoff, limit=None)
@@ -340,7 +342,7 @@ class _NearestSearch:
             ]
 
     def _candidates(self, ratio: float) -> Iterator[tuple[list[str], Sequence[int]]]:
-        """The texts that may reach that ratio, and where they stand in the index, band by band."""
+        """Yields the texts that may reach the ratio, and their positions in the index, band by band."""
         index = self._index
         if not index.bands:
             window = slice(*index.length_window(len(self._text), ratio))
@@ -354,22 +356,22 @@ class _NearestSearch:
                 yield [index.texts[place] for place in where], where
 
     def _filtered_positions(self, part: _BandSlice, ratio: float) -> list[int] | None:
-        """The places in the band of those that may reach that ratio; `None` for all of the part."""
-        if ratio <= self._unselective_ratio or (tally := self._counter_for(part)) is None:
+        """Returns the positions in the band of the texts that may reach the ratio; `None` for the whole slice."""
+        if ratio <= self._unselective_ratio or (counter := self._counter_for(part)) is None:
             return None
         missing = self._max_missing_buckets(part, ratio)
-        if not tally.is_selective(missing):
+        if not counter.is_selective(missing):
             return None
-        near = tally.with_at_most_missing(missing, part.bits)
-        while near.bit_count() > _MIN_TEXTS_TO_COUNT and tally.count_more():
-            near = tally.with_at_most_missing(missing, part.bits)
+        near = counter.with_at_most_missing(missing, part.bits)
+        while near.bit_count() > _MIN_TEXTS_TO_COUNT and counter.count_more():
+            near = counter.with_at_most_missing(missing, part.bits)
         if near.bit_count() * 2 > part.end - part.start:
             self._unselective_ratio = ratio
             return None
         return set_bit_positions(near)
 
     def _max_missing_buckets(self, part: _BandSlice, ratio: float) -> int:
-        """How many kinds of trigrams a text of that part may lack, at most. It is linear in the length of the text."""
+        """Returns how many buckets a text of the slice can lack. The bound is linear in the length of the text."""
         texts, length = self._index.texts, len(self._text)
         ends = len(texts[part.start]), len(texts[part.end - 1])
         return floor(
@@ -383,17 +385,17 @@ class _NearestSearch:
                 yield _BandSlice(band, max(start, band * _BAND_SIZE), min(end, (band + 1) * _BAND_SIZE))
 
     def _slices_by_length(self, ratio: float) -> list[_BandSlice]:
-        """The parts, the one with lengths most like the text's first."""
+        """Returns the slices, those with lengths most similar to that of the query text first."""
         middle = self._index.length_window(len(self._text), 100)[0]
         return sorted(self._band_slices(ratio), key=lambda part: abs(part.start + part.end - 2 * middle))
 
     def _is_filter_selective(self, ratio: float) -> bool:
-        """Whether counting leaves few of the texts whose lengths are most like the text's: if not, then of none."""
+        """Whether counting excludes most texts of the most similar lengths; otherwise it does not help elsewhere."""
         large = (part for part in self._slices_by_length(ratio) if part.end - part.start > _MIN_TEXTS_TO_COUNT)
         return (part := next(large, None)) is not None and self._filtered_positions(part, ratio) is not None
 
     def _counter_for(self, part: _BandSlice) -> _BucketCounter | None:
-        """The counts of a band; `None` where so little of it comes into question that comparing is as fast."""
+        """Returns the counter of a band; `None` if the slice is so small that comparing its texts is as fast."""
         if part.end - part.start <= _MIN_TEXTS_TO_COUNT:
             return None
         if part.band not in self._counters:
@@ -404,29 +406,29 @@ class _NearestSearch:
 
 
 class _BucketCounter:
-    """How many of some kinds of trigrams each text of a band has, the first of them counted first."""
+    """Counts in rounds how many of the given buckets each text of a band has."""
 
     __slots__ = ("_band", "_buckets", "counted", "counts")
 
-    def __init__(self, band: TrigramBand, kinds: Sequence[int]) -> None:
+    def __init__(self, band: TrigramBand, buckets: Sequence[int]) -> None:
         self._band = band
-        self._buckets = kinds
+        self._buckets = buckets
         self.counted = 0
         self.counts: list[int] = []
-        """In columns, as `Band.counts` gives them."""
+        """Bit planes, as `TrigramBand.counts` returns them."""
         self.count_more()
 
     def count_more(self) -> bool:
-        """Count some more of the kinds. Whether there were any left."""
+        """Counts the next buckets. Returns whether there were any."""
         further = self._buckets[self.counted : self.counted + _BUCKETS_PER_ROUND]
         self.counts = self._band.counts(further, self.counts)
         self.counted += len(further)
         return bool(further)
 
     def is_selective(self, max_missing: int) -> bool:
-        """Whether counting tells texts apart, where one may lack so many of the kinds."""
+        """Whether counting can exclude texts if a text may lack this many of the buckets."""
         return max_missing < _MAX_MISSING_SHARE * len(self._buckets)
 
     def with_at_most_missing(self, max_missing: int, candidates: int) -> int:
-        """Those of some texts (the bits of a number) that lack no more of the kinds that are counted."""
+        """Returns the candidates (a bit set of texts) that lack at most this many of the counted buckets."""
         return with_count_at_least(self.counts, self.counted - max_missing, candidates)

@@ -1,4 +1,4 @@
-"""What a golden's `tools` may hold, as people write it, checked and made into the items of the model."""
+"""Models of the items of a golden's `tools`, and their conversion to `goldspan.model`."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from goldspan.goldens.spelling import short_repr
 from goldspan.model import ABSENT, ONCE, AnyOf, ArgumentsMatch, ExpectedItem, ExpectedTool, Parallel, Times
 
 MAX_TIMES = 1_000
-"""How often one call may be expected."""
+"""The greatest number of times that one call may be expected."""
 MAX_CALLS = 10_000
-"""How many calls a golden may expect, and how many entries its lists may hold together."""
+"""The greatest number of calls that a golden may expect, and of items in all its lists together."""
 MAX_NESTING = 8
-"""How many alternatives may stand inside each other."""
+"""The greatest nesting depth of alternatives."""
 
-# --- as written -------------------------------------------------------------------------------------------------------
+# --- models of the mappings -------------------------------------------------------------------------------------------
 
 _MinTimes = Annotated[StrictInt, NumberRange(0, MAX_TIMES, f"a whole number from 0 to {MAX_TIMES:,}")]
 _MaxTimes = Annotated[StrictInt, NumberRange(1, MAX_TIMES, f"a whole number from 1 to {MAX_TIMES:,}")]
 
 
 class TimesRangeEntry(FileEntry):
-    """How many calls an expectation stands for."""
+    """The least and the greatest number of calls that an item expects."""
 
     min: _MinTimes | None = None
-    """So many must be made: 1 where it is not given, or 0 of what is optional."""
+    """The least number of calls; 1 by default, 0 for an optional item."""
     max: _MaxTimes | None = None
-    """So many may be made; any number where it is not given."""
+    """The greatest number of calls; unlimited by default."""
     forbids_extra_keys: ClassVar[bool] = True
 
 
-def _times_tag(given: Any) -> str:
-    return "<range>" if isinstance(given, Mapping) else "<number>"
+def _times_tag(value: Any) -> str:
+    return "<range>" if isinstance(value, Mapping) else "<number>"
 
 
 _TimesField = Annotated[
@@ -61,12 +61,12 @@ _TimesField = Annotated[
 
 
 class RepeatableEntry(FileEntry):
-    """What may be left out, or happen several times."""
+    """Base class of the items that may be optional or repeated."""
 
     optional: StrictBool = False
-    """Whether it need not be called."""
+    """Whether the call may be missing."""
     times: _TimesField | None = None
-    """How often it is called: a number, or the least and the most."""
+    """How often it is called: a number, or a mapping with `min` and `max`."""
 
 
 def _check_dotted_path(key: str) -> str:
@@ -85,36 +85,36 @@ _ARGUMENT_KEYS = AliasChoices("arguments", "args", "input_parameters")
 
 
 class CallEntry(RepeatableEntry):
-    """A call that is expected."""
+    """An expected call."""
 
     name: NonEmptyText
-    """The tool's name, in any form that a host shows it in, or one of its aliases."""
+    """The name of the tool in any form that an MCP host uses, or one of its aliases."""
     arguments: dict[Any, Any] | None = Field(None, validation_alias=_ARGUMENT_KEYS)
-    """The arguments it must have; values may be matchers. Left out: any arguments will do."""
+    """The expected arguments; values may be matchers. If omitted, any arguments match."""
     server: NonEmptyText | None = None
-    """The MCP server whose tool it must be."""
+    """The MCP server that the tool must belong to."""
     agent: NonEmptyText | None = None
     """The agent that must make the call."""
     result: Any = Field(None, validation_alias=AliasChoices("result", "output"))
-    """What must come back, or a matcher. Left out: anything will do."""
+    """The expected result, or a matcher. If omitted, any result matches."""
     match: ArgumentsMatch | None = None
-    """`subset`: arguments that are not stated here cost nothing."""
+    """`subset`: arguments that are not stated here are ignored."""
     ignore: DottedPaths = Field(default_factory=list)
-    """Arguments that are not looked at: keys, or paths such as `options.trace_id`."""
+    """Arguments that are not compared: keys, or paths such as `options.trace_id`."""
     defaults: dict[DottedPath, Any] = Field(default_factory=dict)
-    """What an argument is, by key or path, where either side leaves it out."""
+    """Values of arguments that the call or the golden leaves out, by key or path."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("aliases", "effect"), "is declared under 'tools' at the head of the file"),
-        **dict.fromkeys(("any_of", "parallel"), "makes it something else than a call"),
+        **dict.fromkeys(("aliases", "effect"), "is declared under 'tools' in the header of the file"),
+        **dict.fromkeys(("any_of", "parallel"), "cannot stand beside 'name' in a call"),
     }
 
 
 class AnyOfEntry(RepeatableEntry):
-    """Calls or trajectories, of which one is expected."""
+    """Alternative calls or trajectories, one of which is expected."""
 
     any_of: Annotated[list[BranchEntry], Field(min_length=1)]
-    """Each a call, or a list of what is expected one after the other."""
+    """The alternatives: each a call, or a list of calls in sequence."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("agent", "args", "arguments", "defaults", "ignore", "match", "name", "output", "parallel", "result", "server"),
@@ -123,10 +123,10 @@ class AnyOfEntry(RepeatableEntry):
 
 
 class ParallelEntry(FileEntry):
-    """What is expected in any order among itself."""
+    """Calls that are expected in any order relative to each other."""
 
     parallel: Annotated[list[ItemEntry], Field(min_length=1)]
-    """Calls, or alternatives that are single calls."""
+    """The calls; alternatives are allowed if each of them is a single call."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
         (
@@ -137,16 +137,16 @@ class ParallelEntry(FileEntry):
     )
 
 
-def _item_tag(given: Any) -> str | None:
-    if isinstance(given, str):
+def _item_tag(value: Any) -> str | None:
+    if isinstance(value, str):
         return NAME_TAG
-    if isinstance(given, dict | Mapping):
-        return "<any_of>" if "any_of" in given else "<parallel>" if "parallel" in given else "<call>"
-    return "<made>" if isinstance(given, ExpectedTool | AnyOf | Parallel) else None
+    if isinstance(value, dict | Mapping):
+        return "<any_of>" if "any_of" in value else "<parallel>" if "parallel" in value else "<call>"
+    return "<made>" if isinstance(value, ExpectedTool | AnyOf | Parallel) else None
 
 
-def _branch_tag(given: Any) -> str:
-    return "<items>" if isinstance(given, list | tuple) else "<item>"
+def _branch_tag(value: Any) -> str:
+    return "<items>" if isinstance(value, list | tuple) else "<item>"
 
 
 ItemEntry: TypeAlias = Annotated[
@@ -169,31 +169,31 @@ for _entry in (AnyOfEntry, ParallelEntry):
     _entry.model_rebuild()
 
 
-# --- as meant ---------------------------------------------------------------------------------------------------------
+# --- conversion -------------------------------------------------------------------------------------------------------
 
 PathSteps: TypeAlias = tuple[str | int, ...]
-"""A place in a golden: keys and indexes."""
+"""A path in a golden: keys and indexes."""
 
 _MAX_LEVELS = 3 * MAX_NESTING
-"""Lists and mappings inside each other: alternatives are a mapping, the list in it, and perhaps a list in that."""
+"""The greatest depth of lists and mappings: an alternative is a mapping, a list in it, and possibly a list in that."""
 
 
 def check_item_limits(items: Any, location: str) -> None:
-    """Refuse items without end, before anything recurses over them."""
+    """Rejects too many or too deeply nested items, before other code recurses over them."""
     if isinstance(items, list) and len(items) <= MAX_CALLS and not any(map(_may_nest, items)):
         return
-    waiting, left = [(items, 0)], MAX_CALLS
-    while waiting:
-        value, depth = waiting.pop()
+    pending, remaining = [(items, 0)], MAX_CALLS
+    while pending:
+        value, depth = pending.pop()
         if depth > _MAX_LEVELS:
             raise GoldenError(f"{location}: alternatives are nested more than {MAX_NESTING} levels deep.")
         if isinstance(value, Mapping):
-            waiting += ((value[key], depth + 1) for key in ("any_of", "parallel") if key in value)
+            pending += ((value[key], depth + 1) for key in ("any_of", "parallel") if key in value)
         elif isinstance(value, list | tuple):
-            left -= len(value)
-            if left < 0:
+            remaining -= len(value)
+            if remaining < 0:
                 raise GoldenError(f"{location}: expects more than {MAX_CALLS:,} calls.")
-            waiting += ((part, depth + 1) for part in value if not isinstance(part, str))
+            pending += ((part, depth + 1) for part in value if not isinstance(part, str))
 
 
 def _may_nest(item: Any) -> bool:
@@ -205,102 +205,104 @@ _SIMPLE_CALL_KEYS = frozenset({"name", "arguments"})
 
 @lru_cache(maxsize=4096)
 def _tool_by_name(name: str, match: ArgumentsMatch) -> ExpectedTool:
-    """A name alone; goldens repeat each other, and share what is the same."""
+    """Returns the expected tool of a bare name; cached, because goldens repeat the same names."""
     return ExpectedTool(name, match=match)
 
 
 @dataclass(frozen=True, slots=True)
 class ItemParser:
-    """What the surroundings of items say of all of them, and what is found out about them on the way."""
+    """Converts items to the model, with the settings of their golden; collects undefined keys."""
 
     location: str
-    """The place of the golden, or of the list."""
+    """The location of the golden, or of the list, for error messages."""
     match: ArgumentsMatch = "exact"
-    """For calls that do not say themselves."""
+    """The default for calls that do not state `match`."""
     add_declared: Callable[[ExpectedTool], ExpectedTool] = lambda tool: tool
-    """Adds what is declared of a tool."""
+    """Adds the declared defaults of a tool."""
     extra_keys: dict[str, Any] = field(default_factory=dict)
-    """The author's own keys so far, by their paths, and what they say."""
+    """The values of keys that goldspan does not define, by path."""
 
-    def parse_items(self, written: Iterable[Any], *steps: str | int) -> tuple[ExpectedItem, ...]:
-        """Items in a list that stands at that place."""
-        return tuple([self.parse_item(each, *steps, at) for at, each in enumerate(written)])
+    def parse_items(self, entries: Iterable[Any], *steps: str | int) -> tuple[ExpectedItem, ...]:
+        """Converts the items of the list at the path `steps`."""
+        return tuple([self.parse_item(entry, *steps, index) for index, entry in enumerate(entries)])
 
-    def parse_item(self, written: Any, *steps: str | int) -> ExpectedItem:
-        """One item. Raises `GoldenError` for what can mean nothing."""
-        if isinstance(written, str):
-            return self.add_declared(_tool_by_name(written, self.match))
-        if not isinstance(written, FileEntry):
-            return cast(ExpectedItem, written)  # made in Python
-        if strange := written.model_extra:
-            self.extra_keys.update({f"{format_path(steps)}.{key}": value for key, value in strange.items()})
-        if isinstance(written, CallEntry):
-            return self._parse_call(written, steps)
-        if isinstance(written, AnyOfEntry):
-            return self.parse_any_of(written.any_of, _parse_times(written, self._location(steps)), *steps, "any_of")
-        return self._parse_parallel(cast(ParallelEntry, written).parallel, (*steps, "parallel"))
+    def parse_item(self, entry: Any, *steps: str | int) -> ExpectedItem:
+        """Converts the item at the path `steps`. Raises `GoldenError` for an invalid item."""
+        if isinstance(entry, str):
+            return self.add_declared(_tool_by_name(entry, self.match))
+        if not isinstance(entry, FileEntry):
+            return cast(ExpectedItem, entry)  # created in Python
+        if extra := entry.model_extra:
+            self.extra_keys.update({f"{format_path(steps)}.{key}": value for key, value in extra.items()})
+        if isinstance(entry, CallEntry):
+            return self._parse_call(entry, steps)
+        if isinstance(entry, AnyOfEntry):
+            return self.parse_any_of(entry.any_of, _parse_times(entry, self._location(steps)), *steps, "any_of")
+        return self._parse_parallel(cast(ParallelEntry, entry).parallel, (*steps, "parallel"))
 
-    def parse_any_of(self, written: Sequence[Any], times: Times, *steps: str | int) -> AnyOf:
-        """The alternatives in a list that stands at that place."""
+    def parse_any_of(self, branches: Sequence[Any], times: Times, *steps: str | int) -> AnyOf:
+        """Converts the alternatives of the list at the path `steps`."""
         options = tuple(
-            self.parse_items(branch, *steps, at) if isinstance(branch, list) else (self.parse_item(branch, *steps, at),)
-            for at, branch in enumerate(written)
+            self.parse_items(branch, *steps, index)
+            if isinstance(branch, list)
+            else (self.parse_item(branch, *steps, index),)
+            for index, branch in enumerate(branches)
         )
-        meant = AnyOf(options, times)
-        if times not in (ONCE, _OPTIONAL_ONCE) and not _is_single_call(meant):
-            told = "only alternatives that are single calls can be expected several times"
-            raise GoldenError(f"{self._location(steps[:-1])}: {told}.")
-        return meant
+        any_of = AnyOf(options, times)
+        if times not in (ONCE, _OPTIONAL_ONCE) and not _is_single_call(any_of):
+            problem = "only alternatives that are single calls can be expected several times"
+            raise GoldenError(f"{self._location(steps[:-1])}: {problem}.")
+        return any_of
 
-    def _parse_parallel(self, written: Sequence[Any], steps: PathSteps) -> Parallel:
+    def _parse_parallel(self, entries: Sequence[Any], steps: PathSteps) -> Parallel:
         items: list[ExpectedTool | AnyOf] = []
-        for at, each in enumerate(written):
-            item = self.parse_item(each, *steps, at)
-            place = self._location((*steps, at))
+        for index, entry in enumerate(entries):
+            item = self.parse_item(entry, *steps, index)
+            location = self._location((*steps, index))
             if isinstance(item, Parallel):
-                raise GoldenError(f"{place}: 'parallel' cannot stand in another; put its items into that one.")
+                raise GoldenError(f"{location}: 'parallel' cannot be nested; move its items to the outer one.")
             if isinstance(item, AnyOf) and not _is_single_call(item):
-                raise GoldenError(f"{place}: alternatives inside 'parallel' must be single calls.")
+                raise GoldenError(f"{location}: alternatives inside 'parallel' must be single calls.")
             items.append(item)
         return Parallel(tuple(items))
 
-    def _parse_call(self, written: CallEntry, steps: PathSteps) -> ExpectedTool:
-        given = written.model_fields_set
-        arguments = written.arguments
-        # Most calls are a name and plain arguments; their place need not be put into words.
-        if given <= _SIMPLE_CALL_KEYS and (arguments is None or has_only_scalars(arguments)):
-            return self.add_declared(ExpectedTool(written.name, arguments, match=self.match))
-        place = self._location(steps)
-        check_server_conflict(written.name, written.server, place)
-        check_plain_data(written.defaults, place, "defaults")
+    def _parse_call(self, entry: CallEntry, steps: PathSteps) -> ExpectedTool:
+        stated_keys = entry.model_fields_set
+        arguments = entry.arguments
+        # Most calls are a name with plain arguments; this path does not format their location.
+        if stated_keys <= _SIMPLE_CALL_KEYS and (arguments is None or has_only_scalars(arguments)):
+            return self.add_declared(ExpectedTool(entry.name, arguments, match=self.match))
+        location = self._location(steps)
+        check_server_conflict(entry.name, entry.server, location)
+        check_plain_data(entry.defaults, location, "defaults")
         return self.add_declared(
             ExpectedTool(
-                name=written.name,
-                arguments=None if arguments is None else parse_matchers(arguments, place, "arguments"),
-                server=written.server,
-                result=parse_matchers(written.result, place, "result") if "result" in given else ABSENT,
-                times=_parse_times(written, place),
-                match=written.match or self.match,
-                ignore=tuple(written.ignore),
-                defaults=written.defaults,
-                agent=written.agent,
+                name=entry.name,
+                arguments=None if arguments is None else parse_matchers(arguments, location, "arguments"),
+                server=entry.server,
+                result=parse_matchers(entry.result, location, "result") if "result" in stated_keys else ABSENT,
+                times=_parse_times(entry, location),
+                match=entry.match or self.match,
+                ignore=tuple(entry.ignore),
+                defaults=entry.defaults,
+                agent=entry.agent,
             )
         )
 
     def _location(self, steps: PathSteps) -> str:
-        # A list that was given in Python has no name of its own: `expected[2]`, but `golden 'a', tools[2]`.
+        # A list from Python code has no key: `expected[2]`, but `golden 'a', tools[2]`.
         return f"{self.location}{'' if isinstance(steps[0], int) else ', '}{format_path(steps)}"
 
 
 def check_server_conflict(name: str, server: str | None, location: str) -> None:
-    """Refuse a name that says another server than what stands beside it."""
-    said = undecorate(name)[1]
-    if said and server and fold_name(said) != fold_name(server):
-        raise GoldenError(f"{location}: the name {name!r} says server {said!r}, but 'server' says {server!r}.")
+    """Rejects a name whose server prefix contradicts the stated server."""
+    prefix = undecorate(name)[1]
+    if prefix and server and fold_name(prefix) != fold_name(server):
+        raise GoldenError(f"{location}: the name {name!r} names server {prefix!r}, but 'server' is {server!r}.")
 
 
 def check_call_count(items: Iterable[ExpectedItem], location: str) -> None:
-    """Refuse items that stand for too many calls."""
+    """Rejects items that expect too many calls."""
     if sum(map(_count_calls, items)) > MAX_CALLS:
         raise GoldenError(f"{location}: expects more than {MAX_CALLS:,} calls.")
 
@@ -308,27 +310,27 @@ def check_call_count(items: Iterable[ExpectedItem], location: str) -> None:
 _OPTIONAL_ONCE = Times(0, 1, stated=False)
 
 
-def _parse_times(written: RepeatableEntry, place: str) -> Times:
-    times, optional = written.times, written.optional
+def _parse_times(entry: RepeatableEntry, location: str) -> Times:
+    times, optional = entry.times, entry.optional
     if times is None:
         return _OPTIONAL_ONCE if optional else ONCE
     if isinstance(times, int):
         if optional:
-            hint = f"`times: {{min: 0, max: {times}}}` says that fewer will do"
-            raise GoldenError(f"{place}: 'optional' and 'times: {times}' contradict each other; {hint}.")
+            hint = f"`times: {{min: 0, max: {times}}}` allows fewer calls"
+            raise GoldenError(f"{location}: 'optional' and 'times: {times}' contradict each other; {hint}.")
         return Times(times, times)
     if times.min is None and times.max is None:
-        raise GoldenError(f"{place}: times has neither min nor max.")
+        raise GoldenError(f"{location}: times has neither min nor max.")
     if optional and times.min:
-        raise GoldenError(f"{place}: 'optional' and 'min: {times.min}' contradict each other; keep one of them.")
+        raise GoldenError(f"{location}: 'optional' and 'min: {times.min}' contradict each other; keep one of them.")
     least = times.min if times.min is not None else int(not optional)
     if times.max is not None and times.max < least:
-        raise GoldenError(f"{place}, times: max is {times.max}, and min is {least}.")
+        raise GoldenError(f"{location}, times: max is {times.max}, and min is {least}.")
     return Times(least, times.max)
 
 
 def _is_single_call(item: ExpectedItem) -> bool:
-    """Whether one call answers it, whichever alternative that is of."""
+    """Whether the item is one call, or alternatives that are one call each."""
     if isinstance(item, AnyOf):
         return all(len(option) == 1 and _is_called_once(option[0]) for option in item.options)
     return isinstance(item, ExpectedTool)
@@ -339,7 +341,7 @@ def _is_called_once(item: ExpectedItem) -> bool:
 
 
 def _count_calls(item: ExpectedItem) -> int:
-    """How many calls an item stands for, in its longest alternative."""
+    """Returns how many calls an item expects; of alternatives, the longest counts."""
     if isinstance(item, Parallel):
         return sum(map(_count_calls, item.items))
     times = max(item.times.least, item.times.most or 0)

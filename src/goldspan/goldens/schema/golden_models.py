@@ -1,4 +1,4 @@
-"""The JSON Schema of golden files, made from the models of the golden language."""
+"""Pydantic models of goldens, `when`, components and file headers, and the JSON Schema made from them."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ from goldspan.model.value_matchers import MATCHER_KEYS, MATCHERS, Contains, OneO
 
 
 class WhenEntry(FileEntry):
-    """Which runs a golden is for, by what their telemetry says: everything that is said here must hold."""
+    """Conditions on the telemetry of a run. A golden applies to a run that meets all of them."""
 
     agent: NonEmptyText | None = None
-    """The agent's name, or a glob pattern of it; case does not matter."""
+    """The agent's name, or a glob pattern that matches it; case does not matter."""
     service: NonEmptyText | None = None
-    """The `service.name` of the process, or a glob pattern of it."""
+    """The `service.name` of the process, or a glob pattern that matches it."""
     span: NonEmptyText | None = None
-    """The name of the run's span, or a glob pattern of it."""
+    """The name of the run's span, or a glob pattern that matches it."""
     attributes: dict[NonEmptyText, Any] = Field(default_factory=dict)
-    """Attributes of the run's span: values, or matchers of texts."""
+    """Attributes of the run's span: values, or text matchers."""
     input: Any = None
-    """The text of the request, or a matcher of it; a `regex` is searched for."""
+    """The text of the request, or a text matcher; a `regex` may match any part of the text."""
 
     not_a_mapping_message: ClassVar[str] = "must be a mapping with keys such as 'agent'"
     forbids_extra_keys: ClassVar[bool] = True
-    misplaced_keys: ClassVar[Mapping[str, str]] = {"component": "stands beside 'when', not in it"}
+    misplaced_keys: ClassVar[Mapping[str, str]] = {"component": "belongs beside 'when', not in it"}
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
 
 class ComponentEntry(FileEntry):
-    """Which spans are a component: everything that is said here must hold."""
+    """Conditions on a span. A span that meets all of them is a component."""
 
     span: NonEmptyText | None = None
-    """The name of the span, or a glob pattern of it; case does not matter."""
+    """The name of the span, or a glob pattern that matches it; case does not matter."""
     attributes: dict[NonEmptyText, Any] = Field(default_factory=dict)
-    """Attributes that the span has, and their values."""
+    """Attributes of the span, and their values."""
 
     not_a_mapping_message: ClassVar[str] = "must be a mapping with 'span', 'attributes' or both"
     forbids_extra_keys: ClassVar[bool] = True
@@ -74,49 +74,48 @@ class ComponentEntry(FileEntry):
 
 
 def to_when(entry: WhenEntry, location: str) -> When:
-    """The conditions that are meant. Raises `GoldenError` for what can mean nothing."""
+    """Converts `when` to the model. Raises `GoldenError` for an empty `when` and for unusable matchers."""
     attributes = parse_matchers(entry.attributes, location, "when.attributes")
-    said = When(entry.agent, entry.service, entry.span, attributes, _parse_when_input(entry, location))
-    if said == _EMPTY_WHEN:
-        raise GoldenError(f"{location}: when says nothing; it has agent, service, span, attributes or input.")
+    when = When(entry.agent, entry.service, entry.span, attributes, _parse_when_input(entry, location))
+    if when == _EMPTY_WHEN:
+        raise GoldenError(f"{location}: when is empty; state agent, service, span, attributes or input.")
     for key, value in attributes.items():
         _check_text_matcher(value, f"{location}, when.attributes.{key}")
-    return said
+    return when
 
 
 _EMPTY_WHEN = When()
 TEXT_MATCHER_KEYWORDS = tuple(MATCHER_KEYS[kind] for kind in TEXT_MATCHER_TYPES)
-"""The words of the matchers that may stand in conditions."""
+"""The keywords of the matchers that conditions accept."""
 
 
-def _parse_when_input(written: WhenEntry, where: str) -> Any:
-    if "input" not in written.model_fields_set:
+def _parse_when_input(entry: WhenEntry, location: str) -> Any:
+    if "input" not in entry.model_fields_set:
         return None
-    meant = parse_matchers(written.input, where, "when.input")
-    if isinstance(meant, str) and meant.strip():
-        return meant
-    place = f"{where}, when.input"
-    if not isinstance(meant, MATCHERS):
-        word = next(iter(meant), None) if isinstance(meant, Mapping) and len(meant) == 1 else None
-        told = "must be a text or a matcher such as {regex: refund}"
-        raise GoldenError(
-            f"{place}: {told}, not {short_repr(written.input)}.{did_you_mean(word, MATCHER_KEYS.values())}"
-        )
-    _check_text_matcher(meant, place)
-    return meant
+    condition = parse_matchers(entry.input, location, "when.input")
+    if isinstance(condition, str) and condition.strip():
+        return condition
+    field_location = f"{location}, when.input"
+    if not isinstance(condition, MATCHERS):
+        keyword = next(iter(condition), None) if isinstance(condition, Mapping) and len(condition) == 1 else None
+        problem = "must be a text or a matcher such as {regex: refund}"
+        hint = did_you_mean(keyword, MATCHER_KEYS.values())
+        raise GoldenError(f"{field_location}: {problem}, not {short_repr(entry.input)}.{hint}")
+    _check_text_matcher(condition, field_location)
+    return condition
 
 
-def _check_text_matcher(value: Any, place: str) -> None:
-    """Refuse matchers that say nothing of a text, and those that would be compared as they are."""
+def _check_text_matcher(value: Any, location: str) -> None:
+    """Rejects matchers that do not apply to text, and matchers nested where the comparison ignores them."""
     for part in _alternatives_of(value):
         if isinstance(part, MATCHERS) and not isinstance(part, TEXT_MATCHER_TYPES):
-            words = join_words(TEXT_MATCHER_KEYWORDS, last="or")
-            told = f"the matcher {MATCHER_KEYS[type(part)]!r} is for arguments and results; here may stand {words}"
-            raise GoldenError(f"{place}: {told}.")
-        held = part.part if isinstance(part, Contains) else None if isinstance(part, MATCHERS) else part
-        for matcher in _outermost_matchers(held):
-            told = "may stand by itself or in 'one_of', not in a list, a mapping or another matcher"
-            raise GoldenError(f"{place}: the matcher {MATCHER_KEYS[type(matcher)]!r} {told}.")
+            accepted = join_words(TEXT_MATCHER_KEYWORDS, last="or")
+            problem = f"is for arguments and results; a condition accepts {accepted}"
+            raise GoldenError(f"{location}: the matcher {MATCHER_KEYS[type(part)]!r} {problem}.")
+        inner = part.part if isinstance(part, Contains) else None if isinstance(part, MATCHERS) else part
+        for matcher in _outermost_matchers(inner):
+            problem = "must be the whole value or an item of 'one_of', not part of a list, a mapping or another matcher"
+            raise GoldenError(f"{location}: the matcher {MATCHER_KEYS[type(matcher)]!r} {problem}.")
 
 
 def _alternatives_of(value: Any) -> Iterator[Any]:
@@ -127,7 +126,7 @@ def _alternatives_of(value: Any) -> Iterator[Any]:
 
 
 def _outermost_matchers(value: Any) -> Iterator[Any]:
-    """The outermost matchers that a value is or holds."""
+    """Yields the value if it is a matcher, else the outermost matchers inside it."""
     if isinstance(value, MATCHERS):
         yield value
     elif isinstance(value, list | tuple | Mapping):
@@ -136,57 +135,57 @@ def _outermost_matchers(value: Any) -> Iterator[Any]:
 
 
 def to_component_spans(name: str, entry: ComponentEntry, location: str) -> ComponentSelector:
-    """The spans that are meant. Raises `GoldenError` for what can mean nothing."""
+    """Converts a component to the model. Raises `GoldenError` for an empty component and for matchers."""
     check_plain_data(entry.attributes, location, "attributes")
     for key, value in entry.attributes.items():
         for matcher in _outermost_matchers(parse_matchers(value, location, f"attributes.{key}")):
-            told = f"values are compared as they are here, and {MATCHER_KEYS[type(matcher)]!r} is a matcher"
-            raise GoldenError(f"{location}, attributes.{key}: {told}.")
+            problem = f"must be a plain value, but {MATCHER_KEYS[type(matcher)]!r} is a matcher"
+            raise GoldenError(f"{location}, attributes.{key}: {problem}.")
     if entry.span is None and not entry.attributes:
-        raise GoldenError(f"{location}: says nothing; it has span, attributes or both.")
+        raise GoldenError(f"{location}: is empty; state span, attributes or both.")
     return ComponentSelector(name, entry.span, entry.attributes)
 
 
 _MetricsField = Annotated[
     Annotated[NonEmptyText, Tag("<collection>")] | Annotated[list[NonEmptyText], Tag("<names>")],
-    Discriminator(lambda given: "<collection>" if isinstance(given, str) else "<names>"),
+    Discriminator(lambda value: "<collection>" if isinstance(value, str) else "<names>"),
 ]
 
 
 class RulesEntry(FileEntry):
-    """How the calls of a request are judged."""
+    """How the calls of a request are evaluated."""
 
     order: CallOrder = "any"
-    """`in_order`: as listed, others in between are fine; `exact`: these calls, in this order, and no other."""
+    """`in_order`: in the listed order, other calls may come between; `exact`: exactly these calls in this order."""
     forbid: list[NonEmptyText] = Field(default_factory=list)
-    """Glob patterns of tools that must not be called, whatever else is."""
+    """Glob patterns of tools that must not be called."""
     max_calls: Annotated[StrictInt, NumberRange(0, None, "0 or more")] | None = None
-    """How many calls the request may take."""
+    """The greatest allowed number of calls."""
     depth: CallDepth = "all"
-    """`own`: calls of the agents that the request's own agent calls do not count."""
+    """`own`: only calls of the request's own agent count, not those of agents that it calls."""
     attempts: CountedAttempts = "effective"
-    """`effective`: a failed attempt that a later call of the same tool made good does not count; `all`: every attempt
-    counts; `succeeded`: failed ones never do."""
+    """`effective`: a failed attempt does not count if a later call of the same tool succeeds; `all`: every attempt
+    counts; `succeeded`: failed attempts do not count."""
     duplicates: DuplicateCalls = "count"
-    """`ignore`: what was expected or called before with the same arguments counts no second time."""
+    """`ignore`: a repeated call with the same arguments counts once, both among expected and actual calls."""
     extra: ExtraCalls | None = None
-    """`allow`: calls that nobody expected do not count. `penalize`: each of them fails the run. Left out: they lower
-    the metrics, and fail no run that is required to call something."""
+    """`allow`: unexpected calls do not count. `penalize`: an unexpected call fails the run. If omitted, unexpected
+    calls lower the metrics, but do not fail a run that is required to call a tool."""
     mode: CorrectnessMode = "recall"
-    """What `tool_correctness` measures."""
+    """The measure that `tool_correctness` reports."""
     threshold: Fraction = 1.0
-    """The share of the expected calls, arguments and results that is accepted."""
+    """The share of the expected calls, arguments and results that a run must reach to pass."""
     thresholds: dict[NonEmptyText, Fraction] = Field(default_factory=dict)
-    """What single metrics must reach; of what such a metric measures, no more is asked for."""
+    """Thresholds of single metrics, by metric name. They replace `threshold` for what these metrics measure."""
     unknown: UnknownPolicy = "not_evaluated"
-    """What becomes of a run of which something stated cannot be judged, and nothing is broken: it is not evaluated, the
-    rest decides (`ignore`), or it fails (`fail`)."""
+    """The outcome of a run that breaks no rule, but has a rule that cannot be evaluated: `not_evaluated`; `ignore`: the
+    other rules decide; `fail`: the run fails."""
     metrics: _MetricsField | None = None
-    """The metrics to measure, or the name of a collection from the head."""
+    """The metrics to compute, or the name of a collection that a file header declares."""
     match: ArgumentsMatch = "exact"
-    """`subset`: arguments that an expected call does not state cost nothing."""
+    """`subset`: arguments that an expected call does not state are ignored."""
     write_tools: list[NonEmptyText] = Field(default_factory=list)
-    """Tools that change something, as `effect: write` in the vocabulary says it."""
+    """Tools with side effects, like `effect: write` in the vocabulary."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         "alternatives": "is written 'any_of'",
@@ -196,7 +195,7 @@ class RulesEntry(FileEntry):
 
 
 class DefaultsEntry(RulesEntry):
-    """What holds for every golden of the file that does not say otherwise."""
+    """Default rules for every golden of the file; a golden may override each of them."""
 
     forbids_extra_keys: ClassVar[bool] = True
 
@@ -215,27 +214,27 @@ _EXPECTATION_OR_POLICY_SCHEMA: list[Any] = [
         "properties": {"input": {"type": "null"}},
     },
 ]
-"""A golden says what is expected in one way, or it is a policy."""
+"""A golden states its expected calls under exactly one key, or it is a policy."""
 
 
 class GoldenEntry(RulesEntry):
-    """What is expected for one request."""
+    """The expected calls of one request, or a policy for all other requests."""
 
     id: NonEmptyText
     """Unique over all files that are loaded together."""
     input: PossiblyEmptyText | None = None
-    """The text of the request; a run with the same text is judged by this golden."""
+    """The text of the request; this golden applies to runs with the same text."""
     when: WhenEntry = Field(default_factory=WhenEntry)
-    """Which runs it is for, by what their telemetry says."""
+    """Conditions that a run must meet."""
     component: NonEmptyText | None = None
-    """The component it is for. Left out: it is for requests and conversations."""
+    """The component that it applies to. If omitted, it applies to requests and conversations."""
     tools: list[ItemEntry] = Field(default_factory=list, validation_alias=AliasChoices("tools", "expected_tools"))
-    """The expected calls. An empty list says that none is to be called."""
+    """The expected calls. An empty list means that no tool may be called."""
     any_of: Annotated[list[BranchEntry], Field(min_length=1)] = Field(default_factory=list)
-    """In place of `tools`: calls or trajectories, of which one is expected."""
+    """Instead of `tools`: alternative calls or trajectories, one of which is expected."""
     policy: StrictBool | None = None
-    """`true`: it expects no calls in particular, and is for every run that no other golden is for. So is what has
-    neither `tools` nor `any_of`, and forbids or limits calls."""
+    """`true`: the golden expects no particular calls, and applies to every run without another golden. A golden without
+    `tools` and `any_of` that forbids or limits calls is a policy as well."""
 
     not_a_mapping_message: ClassVar[str] = "a golden must be a mapping"
     misplaced_keys: ClassVar[Mapping[str, str]] = {
@@ -248,26 +247,26 @@ class GoldenEntry(RulesEntry):
     )
 
 
-# --- the head of a file -----------------------------------------------------------------------------------------------
+# --- the header of a file ---------------------------------------------------------------------------------------------
 
 
 class ToolEntry(FileEntry):
-    """What is known of a tool, once for all goldens."""
+    """Declares a tool for all goldens."""
 
     aliases: OneOrManyTexts = Field(default_factory=list, validation_alias=AliasChoices("aliases", "alias"))
-    """Other names of the tool; no name can mean two tools."""
+    """Other names of the tool; a name must not stand for two tools."""
     server: NonEmptyText | None = None
     """Its MCP server."""
     effect: ToolEffect | None = None
-    """Whether a successful call changes the world."""
+    """Whether a successful call has side effects."""
     description: PossiblyEmptyText | None = None
-    """What it does."""
+    """What the tool does."""
     parameters: dict[Any, Any] | None = Field(None, validation_alias=AliasChoices("parameters", "schema"))
     """The JSON schema of its arguments."""
     ignore: DottedPaths = Field(default_factory=list)
-    """Arguments that no golden looks at: keys, or paths such as `options.trace_id`."""
+    """Arguments that are not compared: keys, or paths such as `options.trace_id`."""
     defaults: dict[DottedPath, Any] = Field(default_factory=dict)
-    """What arguments are, by key or path, where either side leaves them out."""
+    """Values of arguments that a call or an expected call leaves out, by key or path."""
 
     not_a_mapping_message: ClassVar[str] = "must be a mapping with keys such as 'aliases'"
 
@@ -283,24 +282,24 @@ def _named_mapping(kind: str) -> BeforeValidator:
 
 
 DECLARATION_KEYS = ("tools", "servers", "metrics", "components")
-"""The keys of a head that say something to the goldens of other files too."""
+"""The header keys whose declarations apply to the goldens of all files."""
 
 
 class HeaderEntry(FileEntry):
-    """What stands around the goldens of a file, and holds for all of them."""
+    """A golden file as a mapping: declarations and defaults for its goldens."""
 
     version: Literal[1] = 1
-    """The version of the language."""
+    """The version of the file format."""
     defaults: DefaultsEntry = Field(default_factory=DefaultsEntry)
-    """What goldens say that do not say otherwise."""
+    """Default rules of the goldens in this file."""
     tools: Annotated[dict[NonEmptyText, ToolEntry | None], _named_mapping("tool")] = Field(default_factory=dict)
     """The vocabulary: tools by their names."""
     servers: list[NonEmptyText] = Field(default_factory=list)
-    """MCP servers whose names may stand before those of their tools."""
+    """MCP servers whose names may prefix the names of their tools."""
     metrics: dict[NonEmptyText, list[NonEmptyText]] = Field(default_factory=dict)
-    """Collections of metrics by their names, for `metrics` to name."""
+    """Collections of metrics by name, which `metrics` of a golden can refer to."""
     components: Annotated[dict[NonEmptyText, ComponentEntry], _named_mapping("component")] = Field(default_factory=dict)
-    """Which spans of an instrumentation are components, by the components' names."""
+    """Which spans are components, by component name."""
     goldens: list[GoldenEntry] = Field(default_factory=list)
     """The goldens."""
 
@@ -311,15 +310,15 @@ class HeaderEntry(FileEntry):
 
 
 class GoldenFileRoot(RootModel[HeaderEntry | list[GoldenEntry]]):
-    """Goldens for goldspan: a list of them, or a mapping with a head. In JSON lines each line is one golden."""
+    """Goldens for goldspan: a list of goldens, or a mapping with a header. In JSON Lines each line is one golden."""
 
 
 def golden_json_schema() -> dict[str, Any]:
-    """The JSON Schema of golden files, for editors and other programs."""
+    """Returns the JSON Schema of golden files, for editors and other programs."""
     models: tuple[type[BaseModel], ...] = (GoldenFileRoot, *MATCHER_ENTRIES)
-    _, told = models_json_schema([(model, "validation") for model in models])
-    definitions = told["$defs"]
-    # The models leave arguments and results alone, for `matchers` to read them without recursion.
+    _, schema = models_json_schema([(model, "validation") for model in models])
+    definitions = schema["$defs"]
+    # The models type arguments and results as `Any`, because the matchers module parses them without recursion.
     value = {"anyOf": [*({"$ref": f"#/$defs/{model.__name__}"} for model in MATCHER_ENTRIES), {}]}
     call = definitions["CallEntry"]["properties"]
     for key in ("arguments", "args"):

@@ -1,8 +1,7 @@
-"""The golden language: what the keys of a golden file mean.
+"""Converts goldens, file headers and expected tools to values of `goldspan.model`.
 
-Which keys there are, and how they are checked, is told by the models in `entries`; of what stands in a golden's `tools`
-in `expectations`, in arguments in `matchers`, and of the runs that it is for in `applicability`. These models are the
-only description of the language; the published JSON Schema is made from them.
+The models in `golden_models`, `expected_tools` and `matchers` define the keys and validate them. They are the only
+definition of the format; the published JSON Schema is generated from them.
 """
 
 from __future__ import annotations
@@ -47,61 +46,61 @@ from goldspan.model import (
 )
 
 MetricCollections: TypeAlias = Mapping[str, tuple[str, ...]]
-"""Names of metrics by the names of the collections that they are in."""
+"""Names of metrics, by the name of their collection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedHeader:
-    """What the head of a file says, as it is meant."""
+    """The header of a golden file, converted to the model."""
 
     rules: Mapping[str, Any] = field(default_factory=dict)
-    """What goldens say that do not say otherwise."""
+    """Default rules of the goldens in the file."""
     tools: tuple[Tool, ...] = ()
     servers: tuple[str, ...] = ()
     collections: MetricCollections = field(default_factory=dict)
     components: tuple[ComponentSelector, ...] = ()
     extra_keys: tuple[str, ...] = ()
-    """Keys of the author's own."""
+    """Keys that goldspan does not define."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenContext:
-    """What is said outside of a golden, in its own file and in those that are loaded with it."""
+    """What a golden inherits from its own file and from the files that are loaded with it."""
 
     rules: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: Vocabulary = NO_VOCABULARY
     add_declared: Callable[[ExpectedTool], ExpectedTool] = lambda tool: tool
-    """Adds what the vocabulary says of a tool."""
+    """Adds the declared defaults of a tool to an expected tool."""
     collections: MetricCollections | None = field(default_factory=dict)
-    """`None`: not known, because something is wrong where they are declared."""
+    """`None` if the collections are unknown, because their declarations are invalid."""
 
 
 def parse_header(mapping: Mapping[Any, Any], location: str) -> ParsedHeader:
-    """The head of a file. Raises `GoldenError` for whatever is wrong with it."""
-    head = validate_entry(HeaderEntry, mapping, location)
-    strange = dict.fromkeys(head.model_extra or ())
+    """Converts the header of a file. Raises `GoldenError` for an invalid header."""
+    header = validate_entry(HeaderEntry, mapping, location)
+    extra_keys = dict.fromkeys(header.model_extra or ())
     tools = []
-    for name, said in head.tools.items():
-        declared = said or _EMPTY_TOOL
-        strange.update(dict.fromkeys(declared.model_extra or ()))
-        tools.append(_parse_declared_tool(name, declared, f"{location}, tool {short_repr(name)}"))
+    for name, entry in header.tools.items():
+        tool_entry = entry or _EMPTY_TOOL
+        extra_keys.update(dict.fromkeys(tool_entry.model_extra or ()))
+        tools.append(_parse_declared_tool(name, tool_entry, f"{location}, tool {short_repr(name)}"))
     return ParsedHeader(
-        rules=_explicit_rules(head.defaults),
+        rules=_explicit_rules(header.defaults),
         tools=tuple(tools),
-        servers=tuple(head.servers),
-        collections={name: tuple(metrics) for name, metrics in head.metrics.items()},
+        servers=tuple(header.servers),
+        collections={name: tuple(metrics) for name, metrics in header.metrics.items()},
         components=tuple(
-            to_component_spans(name, said, f"{location}, component {short_repr(name)}")
-            for name, said in head.components.items()
+            to_component_spans(name, component, f"{location}, component {short_repr(name)}")
+            for name, component in header.components.items()
         ),
-        extra_keys=tuple(strange),
+        extra_keys=tuple(extra_keys),
     )
 
 
 def resolve_metrics(
     rules: Mapping[str, Any], collections: MetricCollections | None, location: str
 ) -> Mapping[str, Any]:
-    """Rules in which the name of a collection is replaced by what is in it. Raises `GoldenError` for an unknown one."""
+    """Replaces the name of a collection by its metrics. Raises `GoldenError` for an unknown collection."""
     metrics = rules.get("metrics")
     if not isinstance(metrics, str):
         return rules
@@ -114,30 +113,30 @@ def resolve_metrics(
 
 
 def parse_golden(mapping: Any, location: str, context: GoldenContext) -> tuple[Golden, tuple[str, ...]]:
-    """A golden, and the keys in it that are its author's own. Raises `GoldenError` for whatever is wrong with it."""
+    """Returns a golden and its keys that goldspan does not define. Raises `GoldenError` for an invalid golden."""
     if isinstance(mapping, Mapping):
         for key in ("tools", "expected_tools", "any_of"):
             if key in mapping:
                 check_item_limits(mapping[key], location)
-    written = validate_entry(GoldenEntry, mapping, location)
-    rules = {**context.rules, **resolve_metrics(_explicit_rules(written), context.collections, location)}
+    entry = validate_entry(GoldenEntry, mapping, location)
+    rules = {**context.rules, **resolve_metrics(_explicit_rules(entry), context.collections, location)}
     if rules.get("order") == "exact" and rules.get("extra") == "allow":
         raise GoldenError(f"{location}: 'order: exact' and 'extra: allow' contradict each other; keep one of them.")
-    strange = dict(written.model_extra or ())
-    meaning = ItemParser(location, rules.pop("match", "exact"), context.add_declared, strange)
+    metadata = dict(entry.model_extra or ())
+    item_parser = ItemParser(location, rules.pop("match", "exact"), context.add_declared, metadata)
     golden = Golden(
-        id=written.id,
-        input=written.input,
-        tools=_parse_items(written, meaning),
-        when=to_when(written.when, location) if "when" in written.model_fields_set else None,
-        component=written.component,
-        policy=_check_is_policy(written, location),
-        metadata=strange,
+        id=entry.id,
+        input=entry.input,
+        tools=_parse_items(entry, item_parser),
+        when=to_when(entry.when, location) if "when" in entry.model_fields_set else None,
+        component=entry.component,
+        policy=_check_is_policy(entry, location),
+        metadata=metadata,
         vocabulary=context.vocabulary,
         **rules,
     )
     check_call_count(golden.tools, location)
-    return golden, tuple(key.rpartition("].")[2] for key in strange)
+    return golden, tuple(key.rpartition("].")[2] for key in metadata)
 
 
 def parse_expected_tools(
@@ -146,71 +145,72 @@ def parse_expected_tools(
     add_declared: Callable[[ExpectedTool], ExpectedTool] = lambda tool: tool,
     match: ArgumentsMatch = "exact",
 ) -> tuple[ExpectedItem, ...]:
-    """Expected calls as people write them in Python: what a golden's `tools` may hold, and values of the model.
+    """Converts expected calls that are written in Python: items of a golden's `tools`, or values of the model.
 
-    `known` adds what a vocabulary says of a tool; `match` is that of calls that do not say themselves. Raises
-    `GoldenError` for whatever is wrong, beginning with `where` and the position.
+    `add_declared` adds the declared defaults of a tool; `match` applies to calls that do not state their own. Raises
+    `GoldenError` for invalid items; the message begins with `location` and the position.
     """
     check_item_limits(values, location)
-    meaning = ItemParser(location, match, add_declared)
-    meant = meaning.parse_items(validate_value(_ITEMS_ADAPTER, list(values), location))
-    check_call_count(meant, location)
-    return meant
+    items = ItemParser(location, match, add_declared).parse_items(
+        validate_value(_ITEMS_ADAPTER, list(values), location)
+    )
+    check_call_count(items, location)
+    return items
 
 
 def parse_when(mapping: Any, location: str) -> When | None:
-    """Which runs a golden is for, as people write it in Python. Raises `GoldenError` for whatever is wrong with it."""
+    """Converts a `when` that is written in Python. Raises `GoldenError` for an invalid one."""
     return to_when(validate_entry(WhenEntry, mapping, location), location)
 
 
-def _explicit_rules(written: RulesEntry) -> dict[str, Any]:
-    """What is said there and not left to the defaults."""
-    said = ((name, getattr(written, name)) for name in written.model_fields_set & _RULE_FIELDS)
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in said}
+def _explicit_rules(entry: RulesEntry) -> dict[str, Any]:
+    """Returns the rules that the entry states itself."""
+    rules = ((name, getattr(entry, name)) for name in entry.model_fields_set & _RULE_FIELDS)
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in rules}
 
 
-def _parse_items(written: GoldenEntry, meaning: ItemParser) -> tuple[ExpectedItem, ...]:
-    said = written.model_fields_set
-    if "any_of" in said and "tools" in said:
-        raise GoldenError(f"{meaning.location}: 'any_of' says what is expected in place of 'tools'; keep one of them.")
-    if "any_of" in said:
-        return (meaning.parse_any_of(written.any_of, ONCE, "any_of"),)
-    return meaning.parse_items(written.tools, "tools")
+def _parse_items(entry: GoldenEntry, item_parser: ItemParser) -> tuple[ExpectedItem, ...]:
+    stated_keys = entry.model_fields_set
+    if "any_of" in stated_keys and "tools" in stated_keys:
+        raise GoldenError(f"{item_parser.location}: 'any_of' and 'tools' exclude each other; keep one of them.")
+    if "any_of" in stated_keys:
+        return (item_parser.parse_any_of(entry.any_of, ONCE, "any_of"),)
+    return item_parser.parse_items(entry.tools, "tools")
 
 
-def _check_is_policy(written: GoldenEntry, where: str) -> bool:
-    """Whether it expects no calls in particular."""
-    said = written.model_fields_set
-    if expecting := next((key for key in ("tools", "any_of") if key in said), None):
-        if written.policy:
-            told = f"a policy expects no calls in particular; keep {expecting!r} or 'policy: true'"
-            raise GoldenError(f"{where}: {told}.")
+def _check_is_policy(entry: GoldenEntry, location: str) -> bool:
+    """Whether the golden expects no particular calls. Raises `GoldenError` for contradicting keys."""
+    stated_keys = entry.model_fields_set
+    if expectation_key := next((key for key in ("tools", "any_of") if key in stated_keys), None):
+        if entry.policy:
+            problem = f"a policy expects no particular calls; keep {expectation_key!r} or 'policy: true'"
+            raise GoldenError(f"{location}: {problem}.")
         return False
-    limits = written.forbid or written.max_calls is not None
-    if written.policy is False or not (written.policy or limits):
-        # Every golden says what it expects, because one that says nothing would fail every run that calls a tool.
-        raise GoldenError(f"{where}: tools is missing; `tools: []` says that no tool is to be called.")
-    if written.input is not None:
-        told = "without 'tools' it is a policy, for every run that no other golden is for, and those have no 'input'"
-        raise GoldenError(f"{where}: {told}; 'when' says which runs are meant, `tools: []` that no tool is called.")
+    has_limits = entry.forbid or entry.max_calls is not None
+    if entry.policy is False or not (entry.policy or has_limits):
+        # A golden must state its expected calls: an empty one would fail every run that calls a tool.
+        raise GoldenError(f"{location}: tools is missing; `tools: []` means that no tool may be called.")
+    if entry.input is not None:
+        problem = "a golden without 'tools' is a policy for all runs without another golden, and cannot have 'input'"
+        raise GoldenError(f"{location}: {problem}; use 'when' to select runs, or `tools: []` to expect no calls.")
     return True
 
 
-def _parse_declared_tool(name: str, written: ToolEntry, where: str) -> Tool:
-    """One tool of the vocabulary."""
-    check_server_conflict(name, written.server, where)
-    for what, value in (("defaults", written.defaults), ("parameters", written.parameters)):
-        check_plain_data(value, where, what)
+def _parse_declared_tool(name: str, entry: ToolEntry, location: str) -> Tool:
+    """Converts one tool of the vocabulary."""
+    check_server_conflict(name, entry.server, location)
+    for field_name, value in (("defaults", entry.defaults), ("parameters", entry.parameters)):
+        check_plain_data(value, location, field_name)
     return Tool(
         name=name,
-        aliases=tuple(written.aliases),
-        server=written.server,
-        effect=written.effect,
-        description=written.description,
-        parameters=written.parameters,
-        ignore=tuple(written.ignore),
-        defaults=written.defaults,
-        metadata=dict(written.model_extra or ()),
+        aliases=tuple(entry.aliases),
+        server=entry.server,
+        effect=entry.effect,
+        description=entry.description,
+        parameters=entry.parameters,
+        ignore=tuple(entry.ignore),
+        defaults=entry.defaults,
+        metadata=dict(entry.model_extra or ()),
     )
 
 

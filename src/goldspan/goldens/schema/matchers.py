@@ -1,7 +1,7 @@
-r"""Matchers as people write them, such as `{regex: "\\d+"}`, found among arguments and results.
+r"""Parses matchers such as `{regex: "\\d+"}` in the arguments, results and conditions of goldens.
 
-A mapping is a matcher only if it says one of their words, a value of the right kind, and nothing else but that
-matcher's own options; any other mapping is plain data. `{equal: ...}` is the way to say that something is data.
+A mapping is a matcher only if it holds one matcher keyword with a value of the right type and, besides that, only
+options of that matcher. Any other mapping is plain data. `{equal: ...}` marks a value as plain data.
 """
 
 from __future__ import annotations
@@ -41,126 +41,128 @@ from goldspan.model.value_matchers import (
 )
 
 MAX_VALUE_DEPTH = 100
-"""How deeply arguments and results may be nested."""
+"""The greatest nesting depth of arguments and results."""
 MAX_CONTAINERS = 100_000
-"""How many lists and mappings the arguments, or the result, of one call may stand for."""
+"""The greatest number of lists and mappings in the arguments, or the result, of one call; aliases count each time."""
 MAX_REGEX_LENGTH = 10_000
-"""Characters of a regular expression."""
+"""The greatest length of a regular expression in characters."""
 
 Replace: TypeAlias = Callable[[Any], Any]
-"""Gives the matcher that was made of a value, or the value itself."""
+"""Returns the matcher that replaces a value, or the value itself."""
 
 
 def parse_matchers(value: Any, location: str, field: str) -> Any:
-    """A value with its matchers made; the value itself where it has none.
+    """Replaces the matcher mappings in a value by matchers; returns the value itself if it has none.
 
-    `what` it is, such as `arguments` or `result`, begins the path to whatever is wrong. The arguments as a whole are no
-    matcher, a result may be one. Raises `GoldenError` for a wrong matcher, for keys that are not text, and for what is
-    nested without end.
+    `field`, such as `arguments` or `result`, is the start of the path in error messages. The arguments as a whole
+    cannot be a matcher; a result can. Raises `GoldenError` for an invalid matcher, for keys that are not text, and for
+    values that are nested too deeply or too large.
     """
-    found = list(_walk_containers(value, location, field, plain=False))
-    if all(one.matcher is None for one in found):
+    containers = list(_walk_containers(value, location, field, is_plain_data=False))
+    if all(matcher is None for _, matcher in containers):
         return value
-    swapped: dict[int, Any] = {}
+    replacements: dict[int, Any] = {}
 
-    def swap(part: Any) -> Any:
-        return swapped.get(id(part), part)
+    def replace(part: Any) -> Any:
+        return replacements.get(id(part), part)
 
-    # The parts of something were found after it, so backwards they are all there before the whole is made of them.
-    for one in reversed(found):
-        if id(one.value) not in swapped:
-            swapped[id(one.value)] = (
-                one.matcher.made(one.value, swap) if one.matcher else _replace_parts(one.value, swap)
-            )
-    return swap(value)
+    # A container precedes its parts, so in reverse order the parts are replaced before their container is built.
+    for container, matcher in reversed(containers):
+        if id(container) not in replacements:
+            built = matcher.to_matcher(container, replace) if matcher else _replace_parts(container, replace)
+            replacements[id(container)] = built
+    return replace(value)
 
 
 def has_only_scalars(arguments: Mapping[Any, Any]) -> bool:
-    """Whether there is nothing to read in them, and nothing to refuse: each is one number, text or the like."""
+    """Whether all keys are text and all values are scalars, so that there is nothing to parse or to reject."""
     return set(map(type, arguments)) <= _STRING_TYPE and _SCALAR_TYPES.issuperset(map(type, arguments.values()))
 
 
 def check_plain_data(value: Any, location: str, field: str) -> None:
-    """Refuse plain data with keys that are not text, or nested without end."""
-    for _ in _walk_containers(value, location, field, plain=True):
+    """Raises `GoldenError` for plain data with keys that are not text, or nested too deeply."""
+    for _ in _walk_containers(value, location, field, is_plain_data=True):
         pass
 
 
 class _Container(NamedTuple):
-    """A list or a mapping, and the matcher that it is written as."""
+    """A list or a mapping, and the matcher that it stands for, if any."""
 
     value: Any
     matcher: MatcherEntry | None
 
 
 class _PendingPart(NamedTuple):
-    """A part of a value, on the list of those to be looked at."""
+    """A part of a value that is still to be visited."""
 
     value: Any
-    path: Any
-    """How it is reached, from here outwards: a key or an index, and the way before it."""
+    path_links: Any
+    """The path as linked pairs: the last key or index, and the pairs before it."""
     depth: int
     is_plain_data: bool
-    """Whether it is data whatever it looks like."""
+    """Whether matcher keywords in it have no meaning."""
 
 
-def _walk_containers(value: Any, where: str, what: str, *, plain: bool) -> Iterator[_Container]:
-    """Every list and mapping in a value that may be or hold matchers, each before its parts; all others are checked.
+def _walk_containers(value: Any, location: str, field: str, *, is_plain_data: bool) -> Iterator[_Container]:
+    """Checks every list and mapping in a value, and yields those that are not plain data, each before its parts.
 
-    Nothing recurses: how deep a file goes is not for the file to decide.
+    It does not recurse, so that a deeply nested file cannot exhaust the stack.
     """
-    waiting = [_PendingPart(value, (what, None), 1, plain)]
-    left = MAX_CONTAINERS
-    while waiting:
-        value, way, depth, plain = waiting.pop()
-        if isinstance(value, Regex):  # made in Python, and not checked by anybody
-            _check_regex(value.pattern, _location(where, way))
+    pending = [_PendingPart(value, (field, None), 1, is_plain_data)]
+    remaining = MAX_CONTAINERS
+    while pending:
+        value, path_links, depth, is_plain_data = pending.pop()
+        if isinstance(value, Regex):  # created in Python, and therefore not validated yet
+            _check_regex(value.pattern, _location(location, path_links))
         if not isinstance(value, Mapping | list | tuple):
             continue
-        left -= 1
-        if left < 0:
-            raise GoldenError(f"{where}: more than {MAX_CONTAINERS:,} lists and mappings are in the {what}.")
+        remaining -= 1
+        if remaining < 0:
+            raise GoldenError(f"{location}: more than {MAX_CONTAINERS:,} lists and mappings are in the {field}.")
         if depth > MAX_VALUE_DEPTH:
-            are = "is" if what in _SINGULAR_FIELDS else "are"
-            raise GoldenError(f"{where}: the {what} {are} nested more than {MAX_VALUE_DEPTH} levels deep.")
+            verb = "is" if field in _SINGULAR_FIELDS else "are"
+            raise GoldenError(f"{location}: the {field} {verb} nested more than {MAX_VALUE_DEPTH} levels deep.")
         matcher = None
         if isinstance(value, Mapping):
-            _check_text_keys(value, where, what)
-            kind = None if plain or (depth == 1 and what in _FIELDS_WITH_ANY_KEYS) else _matcher_type(value)
-            matcher = validate_entry(kind, value, _location(where, way)) if kind else None
-        if not plain:
+            _check_text_keys(value, location, field)
+            is_never_matcher = is_plain_data or (depth == 1 and field in _FIELDS_WITH_ANY_KEYS)
+            matcher_type = None if is_never_matcher else _matcher_type(value)
+            matcher = validate_entry(matcher_type, value, _location(location, path_links)) if matcher_type else None
+        if not is_plain_data:
             yield _Container(value, matcher)
-        plain = plain or isinstance(matcher, EqualMatcher)
+        is_plain_data = is_plain_data or isinstance(matcher, EqualMatcher)
         parts = value.items() if isinstance(value, Mapping) else enumerate(value)
         inner = [
-            _PendingPart(part, (key, way), depth + 1, plain) for key, part in parts if type(part) not in _SCALAR_TYPES
+            _PendingPart(part, (key, path_links), depth + 1, is_plain_data)
+            for key, part in parts
+            if type(part) not in _SCALAR_TYPES
         ]
-        waiting.extend(reversed(inner))  # so that of several mistakes the first is told
+        pending.extend(reversed(inner))  # so that the first of several errors is reported
 
 
 _FIELDS_WITH_ANY_KEYS = frozenset({"arguments", "when.attributes"})
-"""What is a mapping whatever its keys are, and no matcher."""
+"""Fields that are a mapping with arbitrary keys, and never a matcher themselves."""
 _SINGULAR_FIELDS = frozenset({"result", "when.input"})
 _STRING_TYPE = frozenset({str})
 _SCALAR_TYPES = frozenset({str, int, float, bool, type(None)})
 
 
-def _check_text_keys(value: Mapping[Any, Any], where: str, what: str) -> None:
+def _check_text_keys(value: Mapping[Any, Any], location: str, field: str) -> None:
     for key in value:
         if not isinstance(key, str):
-            raise GoldenError(f"{where}: the key {short_repr(key)} in the {what} must be text.")
+            raise GoldenError(f"{location}: the key {short_repr(key)} in the {field} must be text.")
 
 
-def _location(where: str, path_links: Any) -> str:
+def _location(golden_location: str, path_links: Any) -> str:
     steps = []
     while path_links:
         step, path_links = path_links
         steps.append(step)
-    return f"{where}, {format_path(reversed(steps))}"
+    return f"{golden_location}, {format_path(reversed(steps))}"
 
 
 def _replace_parts(value: Any, replace: Replace) -> Any:
-    """A list or mapping of the swapped parts; itself where none of them was."""
+    """Returns a list or mapping with replaced parts, or the value itself if no part is replaced."""
     if isinstance(value, Mapping):
         parts = {key: replace(part) for key, part in value.items()}
         return value if all(parts[key] is part for key, part in value.items()) else parts
@@ -168,11 +170,11 @@ def _replace_parts(value: Any, replace: Replace) -> Any:
     return value if all(new is old for new, old in zip(items, value, strict=True)) else items
 
 
-# --- how each of them is written --------------------------------------------------------------------------------------
+# --- the matchers -----------------------------------------------------------------------------------------------------
 
 
 def _regex_problem(pattern: str) -> str | None:
-    """What is wrong with a regular expression, in half a sentence."""
+    """Returns what is wrong with a regular expression as a predicate, or `None`."""
     if len(pattern) > MAX_REGEX_LENGTH:
         return f"is longer than {MAX_REGEX_LENGTH:,} characters"
     try:
@@ -182,9 +184,9 @@ def _regex_problem(pattern: str) -> str | None:
     return None
 
 
-def _check_regex(pattern: str, where: str) -> None:
+def _check_regex(pattern: str, location: str) -> None:
     if problem := _regex_problem(pattern):
-        raise GoldenError(f"{where}: regex {short_repr(pattern)} {problem}.")
+        raise GoldenError(f"{location}: regex {short_repr(pattern)} {problem}.")
 
 
 def _validate_regex(pattern: str) -> str:
@@ -194,46 +196,46 @@ def _validate_regex(pattern: str) -> str:
 
 
 def _matcher_type(value: Mapping[str, Any]) -> type[MatcherEntry] | None:
-    """The matcher that a mapping is written as, or `None` for plain data."""
-    if not 0 < len(value) <= _MAX_ENTRY_KEYS or len(words := _ENTRY_BY_KEYWORD.keys() & value.keys()) != 1:
+    """Returns the matcher type of a mapping, or `None` for plain data."""
+    if not 0 < len(value) <= _MAX_ENTRY_KEYS or len(keywords := _ENTRY_BY_KEYWORD.keys() & value.keys()) != 1:
         return None
-    (word,) = words
-    kind, options = _ENTRY_BY_KEYWORD[word], value.keys() - words
-    fits = kind.accepts_value(value[word])
+    (keyword,) = keywords
+    matcher_type, options = _ENTRY_BY_KEYWORD[keyword], value.keys() - keywords
+    fits = matcher_type.accepts_value(value[keyword])
     if not options:
-        return kind if fits else None
-    own = kind.option_keys()
-    if options <= own:
-        return kind  # no data looks like that, so whatever is wrong with its values is a mistake
-    return kind if fits and all(option in own or is_typo(option, own) for option in options) else None
+        return matcher_type if fits else None
+    known = matcher_type.option_keys()
+    if options <= known:
+        return matcher_type  # plain data does not have these keys, so an unfit value is reported as an error
+    return matcher_type if fits and all(option in known or is_typo(option, known) for option in options) else None
 
 
 class MatcherEntry(FileEntry):
-    """A matcher as it is written: its word first, then its options."""
+    """Base class of the models of matchers. The first field is the keyword, the others are options."""
 
     forbids_extra_keys: ClassVar[bool] = True
     build: ClassVar[Callable[..., Matcher]]
-    """Makes the matcher of what stands behind the word and of the options."""
+    """Creates the matcher from the value of the keyword and the values of the options."""
 
     @staticmethod
     def accepts_value(value: Any) -> bool:
-        """Whether that can stand behind the word; otherwise the mapping is plain data."""
+        """Whether the keyword accepts this value; otherwise the mapping is plain data."""
         return True
 
     @classmethod
     def keyword(cls) -> str:
-        """The key that makes a mapping one."""
+        """Returns the key that makes a mapping this matcher."""
         return next(iter(cls.model_fields))
 
     @classmethod
     def option_keys(cls) -> frozenset[str]:
-        """The further keys that it may have."""
+        """Returns the keys of the options."""
         return frozenset(cls.model_fields) - {cls.keyword()}
 
     def to_matcher(self, entry: Mapping[str, Any], replace: Replace) -> Matcher:
-        """The matcher, with the parts of what is written behind its word swapped."""
-        word, *options = type(self).model_fields
-        return type(self).build(replace(entry[word]), *(getattr(self, option) for option in options))
+        """Returns the matcher; `replace` substitutes nested matchers in the value of the keyword."""
+        keyword, *options = type(self).model_fields
+        return type(self).build(replace(entry[keyword]), *(getattr(self, option) for option in options))
 
 
 def _is_text(value: Any) -> bool:
@@ -253,7 +255,7 @@ _NonNegative = Annotated[_Finite, NumberRange(0, None, "0 or more")]
 
 
 class AnyMatcher(MatcherEntry):
-    """Whatever the value is, as long as it is there."""
+    """Matches any value; the key must be present."""
 
     any: Literal[True]
     accepts_value = staticmethod(lambda value: value is True)
@@ -261,37 +263,37 @@ class AnyMatcher(MatcherEntry):
 
 
 class ApproxMatcher(MatcherEntry):
-    """A number that is near this one."""
+    """Matches a number that is close to this one."""
 
     approx: _Finite
     within: _NonNegative | None = None
-    """The greatest difference; where neither this nor `relative` is given, a millionth of the number."""
+    """The greatest allowed difference. Without `within` and `relative` it is a millionth of the number."""
     relative: _NonNegative | None = None
-    """The greatest difference as a share of the number. Where both are given, either will do."""
+    """The greatest allowed difference as a share of the number. With both options, one of them must hold."""
     accepts_value = staticmethod(_is_number)
     build = Approx
 
 
 class ContainsMatcher(MatcherEntry):
-    """A text with this text in it, or a list with these items, or a mapping with these entries."""
+    """Matches a text that contains this text, a list with these items, or a mapping with these entries."""
 
     contains: Any
     build = Contains
 
 
 class EqualMatcher(MatcherEntry):
-    """Exactly this value, though it looks like a matcher."""
+    """Matches exactly this value, even if it looks like a matcher."""
 
     equal: Any
     build = Equal
 
-    def to_matcher(self, written: Mapping[str, Any], swap: Replace) -> Matcher:
-        """The matcher of the value as it is written; elsewhere an alias of it may stand for a matcher."""
-        return Equal(written["equal"])
+    def to_matcher(self, entry: Mapping[str, Any], replace: Replace) -> Matcher:
+        """Returns the matcher of the literal value, which a YAML alias may share with a matcher elsewhere."""
+        return Equal(entry["equal"])
 
 
 class FoldedMatcher(MatcherEntry):
-    """The same text but for case, white space and Unicode composition."""
+    """Matches the same text, ignoring case, white space and Unicode composition."""
 
     folded: PossiblyEmptyText
     accepts_value = staticmethod(_is_text)
@@ -299,7 +301,7 @@ class FoldedMatcher(MatcherEntry):
 
 
 class OneOfMatcher(MatcherEntry):
-    """One of these values, which may be matchers."""
+    """Matches one of these values, which may be matchers."""
 
     one_of: Annotated[list[Any], Field(min_length=1)]
     accepts_value = staticmethod(_is_list)
@@ -307,7 +309,7 @@ class OneOfMatcher(MatcherEntry):
 
 
 class RegexMatcher(MatcherEntry):
-    """A text that the pattern matches as a whole, in the syntax of Rust's `regex`: without look-around."""
+    """Matches a text that the pattern matches as a whole. The syntax is that of Rust's `regex`: without look-around."""
 
     regex: Annotated[
         PossiblyEmptyText, AfterValidator(_validate_regex), Field(json_schema_extra={"maxLength": MAX_REGEX_LENGTH})
@@ -317,17 +319,17 @@ class RegexMatcher(MatcherEntry):
 
 
 class SimilarMatcher(MatcherEntry):
-    """A text that is nearly this one."""
+    """Matches a text that is similar to this one."""
 
     similar: PossiblyEmptyText
     threshold: Fraction = 0.9
-    """The least normalized similarity."""
+    """The least accepted normalized similarity."""
     accepts_value = staticmethod(_is_text)
     build = Similar
 
 
 class TypeMatcher(MatcherEntry):
-    """Any value of this JSON type; 1.0 is an integer, `true` is no number."""
+    """Matches any value of this JSON type; 1.0 is an integer, `true` is not a number."""
 
     type: JsonType
     accepts_value = staticmethod(lambda value: isinstance(value, str) and value in JSON_TYPES)
@@ -335,7 +337,7 @@ class TypeMatcher(MatcherEntry):
 
 
 class UnorderedMatcher(MatcherEntry):
-    """A list of these items in any order; items may be matchers."""
+    """Matches a list of these items in any order; items may be matchers."""
 
     unordered: list[Any]
     accepts_value = staticmethod(_is_list)
@@ -354,6 +356,6 @@ MATCHER_ENTRIES: tuple[type[MatcherEntry], ...] = (
     TypeMatcher,
     UnorderedMatcher,
 )
-"""Every matcher, as it is written."""
+"""The models of all matchers."""
 _ENTRY_BY_KEYWORD: Mapping[str, type[MatcherEntry]] = {kind.keyword(): kind for kind in MATCHER_ENTRIES}
 _MAX_ENTRY_KEYS = max(len(kind.model_fields) for kind in _ENTRY_BY_KEYWORD.values())

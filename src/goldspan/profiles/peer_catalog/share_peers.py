@@ -1,4 +1,4 @@
-"""The checkers of two benchmarks."""
+"""Peers that score a share of calls, and the checkers of two benchmarks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from goldspan.profiles.peer_options import (
 )
 
 SAME_CALLS_IN_PLACE = {"gate": "same_count", "pairing": "position", "measure": "all", "empty_scores": (1, 0, 0)}
-"""The same calls at the same places, and nothing else."""
+"""The same calls at the same positions, and no other calls."""
 
 DEEPEVAL = Peer(
     "deepeval",
@@ -268,7 +268,7 @@ LANGCHAIN_BENCHMARKS = Peer(
                 gate="same_count",
                 measure="all",
                 empty_scores=("raises", "raises", 0),
-                raised_error="ZeroDivisionError where nothing is expected: it also reckons calls made by calls expected",
+                raised_error="ZeroDivisionError where nothing is expected: it also divides actual by expected calls",
                 threshold=1,
             ),
             {"order_matters": BoolOption(True, on={"pairing": "position"})},

@@ -31,7 +31,8 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _count_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_FEW": 0, "_WORTH": 0, "_BAND": 5, "_AT_ONCE": 4}.items():
+    sizes = {"_MIN_TEXTS_FOR_BANDS": 0, "_MIN_TEXTS_TO_COUNT": 0, "_BAND_SIZE": 5, "_BUCKETS_PER_ROUND": 4}
+    for name, value in sizes.items():
         monkeypatch.setattr(similarity_index, name, value)
 
 

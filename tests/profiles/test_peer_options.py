@@ -133,7 +133,7 @@ def test_what_is_no_list_of_tools_is_told_with_its_place(called: Any, expected: 
 
 
 def test_a_case_is_for_the_peer_that_looks_at_one() -> None:
-    with pytest.raises(ConfigurationError, match="looks at nothing beside the two lists"):
+    with pytest.raises(ConfigurationError, match="uses only the two lists"):
         profiles.score("deepeval", [], [], case={})
     with pytest.raises(GoldspanError, match="case: 1 possible_answers for 2 expected tools"):
         profiles.score("bfcl", ["a", "b"], ["a", "b"], case={"possible_answers": [{"a": {}}]})
@@ -232,7 +232,7 @@ def test_texts_that_take_minutes_to_align_have_no_score() -> None:
     assert profiles.score("axion", call, call, **options).value == 1.0
     score = profiles.score("axion", call, other, **options)
     assert score.value is None
-    assert "too long to be aligned" in (score.reason or "")
+    assert "too long for a character comparison" in (score.reason or "")
 
 
 # --- forms of calls ---------------------------------------------------------------------------------------------------
@@ -312,11 +312,11 @@ def test_a_description_is_a_page_to_read() -> None:
         "  allow_extra: for ToolCorrectness true or false (default False)",
         "  include_failed: for ToolCorrectness, TrajectoryMatch and ArgumentCorrectness true or false (default False)",
         "  order: for TrajectoryMatch 'exact', 'in_order' or 'any_order' (default 'in_order')",
-        "  tool_name: for ArgumentCorrectness the name of a tool; none means the first that is expected",
+        "  tool_name: for ArgumentCorrectness the name of a tool; None means the first expected tool",
         "  match_mode: for ArgumentCorrectness 'subset' or 'exact' (default 'subset')",
         "  occurrence: for ArgumentCorrectness 'first', 'last' or a number from 0 (default 'first')",
         "  max_calls: for MaxToolCalls a whole number from 0",
-        "  sane: true or false: the number without the quirks below (default False)",
+        "  sane: true or false: the score without the quirks below (default False)",
         "Quirks",
     ]
 
@@ -332,13 +332,13 @@ def test_an_unknown_peer_is_not_described() -> None:
         pytest.param("deepeval", {}, "ab", "abc", "2 of 3 expected calls found.", id="recall"),
         pytest.param("deepeval", {}, "", "", "Nothing was expected, and nothing was called.", id="nothing"),
         pytest.param("deepeval", {}, "a", "", "Nothing was expected, but 1 call was made.", id="nothing expected"),
-        pytest.param("deepeval", {}, "", "ab", "2 calls were expected, and none was made.", id="nothing called"),
+        pytest.param("deepeval", {}, "", "ab", "2 calls were expected, but none was made.", id="nothing called"),
         pytest.param(
             "deepeval",
             {"strict_mode": True},
             "a",
             "ab",
-            "1 of 2 expected calls found; less than all counts for nothing.",
+            "1 of 2 expected calls found; a partial match scores 0.",
             id="strict",
         ),
         pytest.param(
@@ -351,13 +351,20 @@ def test_an_unknown_peer_is_not_described() -> None:
         ),
         pytest.param("axion", {"scoring": "precision"}, "ab", "a", "1 of 2 calls expected.", id="precision"),
         pytest.param("ragas", {"metric": "ToolCallF1"}, "ab", "a", "1 matched of 2 calls and 1 expected.", id="F1"),
-        pytest.param("google_adk", {}, "ab", "a", "2 calls were made where 1 was expected.", id="another number"),
+        pytest.param("google_adk", {}, "ab", "a", "2 calls were made, but 1 was expected.", id="another number"),
         pytest.param(
-            "google_adk", {}, "ab", "ac", "1 matched of 2 calls and 2 expected, each at its place.", id="positions"
+            "google_adk",
+            {},
+            "ab",
+            "ac",
+            "1 matched of 2 calls and 2 expected, each at the same position.",
+            id="positions",
         ),
-        pytest.param("ragas", {}, "ba", "ab", "The tools called are not those expected, in this order.", id="names"),
         pytest.param(
-            "ragas", {"strict_order": False}, "aa", "ab", "The tools called are not those expected.", id="any"
+            "ragas", {}, "ba", "ab", "The called tools are not the expected ones in the same order.", id="names"
+        ),
+        pytest.param(
+            "ragas", {"strict_order": False}, "aa", "ab", "The called tools are not the expected ones.", id="any"
         ),
         pytest.param(
             "promptfoo",

@@ -130,30 +130,32 @@ def test_unknown_keys_of_a_tool_are_kept_with_the_one_warning(tmp_path: Path) ->
                      id="a number for an alias"),
         pytest.param("tools: {a: {aliases: ['']}}", "tool 'a': aliases[0] must not be empty.", id="an empty alias"),
         pytest.param("tools: {a: {alias: b, aliases: [c]}}",
-                     "tool 'a': 'aliases' says 'aliases' a second time; keep one of them.", id="aliases twice"),
+                     "tool 'a': 'aliases' and 'alias' are the same key; keep one of them.", id="aliases twice"),
         pytest.param(
             "tools: {mcp__orders__add: {server: stock}}",
-            "tool 'mcp__orders__add': the name 'mcp__orders__add' says server 'orders', but 'server' says 'stock'.",
+            "tool 'mcp__orders__add': the name 'mcp__orders__add' names server 'orders', but 'server' is 'stock'.",
             id="two servers for one tool",
         ),
         pytest.param(
             "tools: {a: {aliases: [x]}, b: {aliases: [X]}}",
-            "tool 'b': the alias 'X' means the same as the alias 'x' of 'a'; no name can mean two tools.",
+            "tool 'b': the alias 'X' is equivalent to the alias 'x' of 'a'; a name must not stand for two tools.",
             id="one alias for two tools",
         ),
         pytest.param(
             "tools: {a: {aliases: [b]}, b: {}}",
-            "tool 'b': the name means the same as the alias 'b' of 'a'; no name can mean two tools.",
+            "tool 'b': the name is equivalent to the alias 'b' of 'a'; a name must not stand for two tools.",
             id="an alias that is another tool's name",
         ),
         pytest.param(
             "tools: {web_search: {}, WebSearch: {}}",
-            "tool 'WebSearch': the name means the same as the name of 'web_search'; no name can mean two tools.",
+            "tool 'WebSearch': the name is equivalent to the name of 'web_search'; "
+            "a name must not stand for two tools.",
             id="two names that are one when folded",
         ),
         pytest.param(
             "tools: {add: {server: orders}, sum: {aliases: [orders_add]}}",
-            "tool 'sum': the alias 'orders_add' means the same as the name of 'add'; no name can mean two tools.",
+            "tool 'sum': the alias 'orders_add' is equivalent to the name of 'add'; "
+            "a name must not stand for two tools.",
             id="an alias that is another tool's name with its server",
         ),
     ],

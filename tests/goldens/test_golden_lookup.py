@@ -67,8 +67,8 @@ def test_texts_that_unicode_calls_equal_are_equal(one: str, other: str) -> None:
     ("looked_up", "why"),
     [
         pytest.param(run(input="Something else"), "no golden for this input", id="unknown text"),
-        pytest.param(run(), "the run shows no input to look up", id="no text"),
-        pytest.param(run(input=" \n"), "the run shows no input to look up", id="blank text"),
+        pytest.param(run(), "the run has no input to look up", id="no text"),
+        pytest.param(run(input=" \n"), "the run has no input to look up", id="blank text"),
         pytest.param(run(golden_id="bock"), "golden id 'bock' is not in the file", id="unknown id"),
         pytest.param(run(input="?", golden_id="bock"), "golden id 'bock' is not in the file", id="neither known"),
     ],
@@ -108,15 +108,15 @@ def test_many_disagreeing_goldens_are_not_all_listed() -> None:
 
 
 def test_an_id_can_be_taken_once() -> None:
-    with pytest.raises(GoldenError, match="golden 'book' is there twice"):
+    with pytest.raises(GoldenError, match="golden 'book' is defined twice"):
         Goldens([BOOK, REFUND, Golden("book")])
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("g.yaml", "goldens are a list of Golden, not of 'g'; load_goldens reads them from files."),
-        ([{"id": "a"}], "goldens are a list of Golden, not of {'id': 'a'}; load_goldens reads them from files."),
+        ("g.yaml", "goldens must be a list of Golden, not of 'g'; load_goldens reads them from files."),
+        ([{"id": "a"}], "goldens must be a list of Golden, not of {'id': 'a'}; load_goldens reads them from files."),
         ([Golden("a", input=7)], "golden 'a': input must be text, not 7."),  # type: ignore[arg-type]
     ],
 )
@@ -170,8 +170,8 @@ def test_the_most_certain_way_decides(looked_up: Run, golden_id: str, how: str) 
 @pytest.mark.parametrize(
     ("looked_up", "why"),
     [
-        pytest.param(asked(expected_tools=()), "the run itself says what is expected", id="given"),
-        pytest.param(asked(agent="support"), "golden 'support' was found by what it says of runs", id="when"),
+        pytest.param(asked(expected_tools=()), "the run itself declares the expected tools", id="given"),
+        pytest.param(asked(agent="support"), "golden 'support' was found by its conditions on runs", id="when"),
         pytest.param(asked("Book a cheapest hotel."), "golden 'book' was found by near text (0.91)", id="near"),
         pytest.param(asked("?"), "golden 'policy' is the policy for this run", id="policy"),
         pytest.param(
@@ -245,14 +245,14 @@ def test_what_a_run_expects_is_read_with_the_vocabulary_of_the_goldens(item: Any
             "expected_tools[0]: unknown key 'argument' (did you mean 'arguments'?)",
             id="a slip",
         ),
-        pytest.param(('[{"name": "a"',), "expected_tools is no JSON", id="no JSON"),
-        pytest.param(('[{"name": "a…',), "expected_tools is too long, and cut off", id="too long"),
+        pytest.param(('[{"name": "a"',), "expected_tools is not valid JSON", id="no JSON"),
+        pytest.param(('[{"name": "a…',), "expected_tools is truncated", id="too long"),
     ],
 )
 def test_what_cannot_be_read_is_no_golden_and_shows_no_value(expected: tuple[Any, ...], told: str) -> None:
     looked_up = asked(BOOK.input, golden_id="book", expected_tools=expected)
     assert ALL.find(looked_up) is None
-    assert ALL.explain(looked_up) == f"what the run itself says is expected cannot be read: {told}"
+    assert ALL.explain(looked_up) == f"the expected tools that the run declares are invalid: {told}"
 
 
 def test_what_a_run_expects_is_judged_without_any_goldens() -> None:
@@ -312,7 +312,7 @@ def test_a_golden_of_a_component_is_for_its_runs_only() -> None:
     for other in (component("ranker", BOOK.input), component(None), asked("?")):
         assert goldens.find(other) is None
     assert goldens.explain(component("ranker", "?")) == "no golden for this input of the component 'ranker'"
-    assert goldens.explain(component("ranker")) == "the run shows no input to look up"
+    assert goldens.explain(component("ranker")) == "the run has no input to look up"
 
 
 def test_an_id_means_its_golden_whatever_the_unit() -> None:
@@ -448,7 +448,7 @@ def test_two_goldens_that_are_about_as_near_are_no_answer() -> None:
     between = asked("Book the cheap botel in Rome.")
     assert goldens.find(between) is None
     assert goldens.explain(between) == (
-        "2 goldens are about as near to this input and disagree "
+        "2 goldens are similarly near to this input and disagree "
         "(Book the cheap hotel in Rome. 0.97, Book the cheap motel in Rome. 0.97)"
     )
 
@@ -491,7 +491,7 @@ def test_long_texts_are_never_near() -> None:
     long = "tell me more about it " * 480
     assert near(long + "now", *inputs(long)) is None
     assert Goldens(inputs(long)).explain(asked(long + "now")) == (
-        "no golden for this input, which is too long to be near another: 10,000 characters at most"
+        "no golden for this input, which is too long for similarity matching: 10,000 characters at most"
     )
     assert near(long, *inputs(long)) is not None
     assert Goldens(inputs(long), near=None).explain(asked(long + "now")) == "no golden for this input"

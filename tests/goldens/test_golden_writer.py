@@ -171,7 +171,8 @@ def test_a_draft_reads_like_what_a_person_writes() -> None:
 
 
 def test_a_draft_may_be_pasted_into_a_file_beneath_its_goldens() -> None:
-    pasted = f"version: 1\ngoldens:\n{draft_to_yaml(draft_golden(Run('a', input='Hello?')))}{draft_to_yaml(draft_golden(Run('b')))}"
+    drafts = [draft_to_yaml(draft_golden(run)) for run in (Run("a", input="Hello?"), Run("b"))]
+    pasted = "version: 1\ngoldens:\n" + "".join(drafts)
     assert [golden.id for golden in loaded(pasted)] == ["hello", golden_id_for_text("", "b")]
 
 

@@ -64,11 +64,11 @@ def test_a_golden_says_which_component_and_an_expected_call_which_agent(tmp_path
     [
         pytest.param({"when": {"agnet": "a"}}, ", when: unknown key 'agnet'. Did you mean 'agent'?", id="a slip"),
         pytest.param({"when": {"tool": "a"}}, ", when: unknown key 'tool'.", id="an unknown condition"),
-        pytest.param({"when": {"component": "a"}}, ", when: the key 'component' stands beside 'when', not in it.",
+        pytest.param({"when": {"component": "a"}}, ", when: the key 'component' belongs beside 'when', not in it.",
                      id="a component inside"),
-        pytest.param({"when": {}}, ": when says nothing; it has agent, service, span, attributes or input.", id="none"),
+        pytest.param({"when": {}}, ": when is empty; state agent, service, span, attributes or input.", id="none"),
         pytest.param({"when": {"agent": None, "attributes": {}}},
-                     ": when says nothing; it has agent, service, span, attributes or input.", id="empty conditions"),
+                     ": when is empty; state agent, service, span, attributes or input.", id="empty conditions"),
         pytest.param({"when": None}, ", when: must be a mapping with keys such as 'agent', not None.", id="left empty"),
         pytest.param({"when": "support"}, ", when: must be a mapping with keys such as 'agent', not 'support'.",
                      id="a word"),
@@ -83,25 +83,25 @@ def test_a_golden_says_which_component_and_an_expected_call_which_agent(tmp_path
         pytest.param({"when": {"input": {"regex": "("}}}, ", when.input: regex '(' cannot be used: unclosed group.",
                      id="a broken pattern"),
         pytest.param({"when": {"input": {"type": "string"}}},
-                     ", when.input: the matcher 'type' is for arguments and results; here may stand any, contains, "
-                     "equal, folded, one_of, regex or similar.", id="a matcher of types"),
+                     ", when.input: the matcher 'type' is for arguments and results; a condition accepts any, "
+                     "contains, equal, folded, one_of, regex or similar.", id="a matcher of types"),
         pytest.param({"when": {"attributes": {"n": {"one_of": [{"approx": 1}]}}}},
-                     ", when.attributes.n: the matcher 'approx' is for arguments and results; here may stand any, "
+                     ", when.attributes.n: the matcher 'approx' is for arguments and results; a condition accepts any, "
                      "contains, equal, folded, one_of, regex or similar.", id="a matcher of numbers among others"),
         pytest.param({"when": {"attributes": {"tags": ["a", {"regex": "b"}]}}},
-                     ", when.attributes.tags: the matcher 'regex' may stand by itself or in 'one_of', not in a list, "
-                     "a mapping or another matcher.", id="a matcher in a list"),
+                     ", when.attributes.tags: the matcher 'regex' must be the whole value or an item of "
+                     "'one_of', not part of a list, a mapping or another matcher.", id="a matcher in a list"),
         pytest.param({"when": {"attributes": {"tags": {"one_of": [{"contains": [{"folded": "b"}]}]}}}},
-                     ", when.attributes.tags: the matcher 'folded' may stand by itself or in 'one_of', not in a list, "
-                     "a mapping or another matcher.", id="a matcher in another"),
+                     ", when.attributes.tags: the matcher 'folded' must be the whole value or an item of "
+                     "'one_of', not part of a list, a mapping or another matcher.", id="a matcher in another"),
         pytest.param({"when": {"attributes": {"tag": {"k": {"any": True}}}}},
-                     ", when.attributes.tag: the matcher 'any' may stand by itself or in 'one_of', not in a list, "
-                     "a mapping or another matcher.", id="a matcher in a mapping"),
+                     ", when.attributes.tag: the matcher 'any' must be the whole value or an item of "
+                     "'one_of', not part of a list, a mapping or another matcher.", id="a matcher in a mapping"),
         pytest.param({"component": 3}, ": component must be text, not 3. Write it in quotes.", id="component"),
         pytest.param({"components": "a"}, ": unknown key 'components'. Did you mean 'component'?", id="components"),
         pytest.param({"policy": "yes"}, ": policy must be true or false, not 'yes'.", id="policy in words"),
         pytest.param({"policy": True},
-                     ": a policy expects no calls in particular; keep 'tools' or 'policy: true'.", id="policy, tools"),
+                     ": a policy expects no particular calls; keep 'tools' or 'policy: true'.", id="policy, tools"),
     ],
 )  # fmt: skip
 def test_conditions_that_can_mean_nothing_say_where_and_why(
@@ -127,7 +127,7 @@ def test_what_expects_nothing_in_particular_is_a_policy(tmp_path: Path, golden: 
     assert loaded(tmp_path, golden) == meant
 
 
-MISSING = ": tools is missing; `tools: []` says that no tool is to be called."
+MISSING = ": tools is missing; `tools: []` means that no tool may be called."
 
 
 @pytest.mark.parametrize(
@@ -137,10 +137,10 @@ MISSING = ": tools is missing; `tools: []` says that no tool is to be called."
         pytest.param({"forbid": []}, MISSING, id="forbids nothing"),
         pytest.param({"policy": False, "forbid": ["a"]}, MISSING, id="is no policy"),
         pytest.param({"any_of": ["a"], "policy": True},
-                     ": a policy expects no calls in particular; keep 'any_of' or 'policy: true'.", id="alternatives"),
+                     ": a policy expects no particular calls; keep 'any_of' or 'policy: true'.", id="alternatives"),
         pytest.param({"forbid": ["a"], "input": "Hi"},
-                     ": without 'tools' it is a policy, for every run that no other golden is for, and those have no "
-                     "'input'; 'when' says which runs are meant, `tools: []` that no tool is called.", id="input"),
+                     ": a golden without 'tools' is a policy for all runs without another golden, and cannot have "
+                     "'input'; use 'when' to select runs, or `tools: []` to expect no calls.", id="input"),
     ],
 )  # fmt: skip
 def test_what_is_neither_policy_nor_expectation_is_refused(
@@ -187,12 +187,12 @@ def test_two_files_cannot_declare_a_component_differently(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("components", "sentence"),
     [
-        pytest.param({"a": {}}, "component 'a': says nothing; it has span, attributes or both.", id="no span"),
+        pytest.param({"a": {}}, "component 'a': is empty; state span, attributes or both.", id="no span"),
         pytest.param({"a": "x"}, "components.a: must be a mapping with 'span', 'attributes' or both, not 'x'.", id="x"),
         pytest.param({"a": {"spans": "x"}}, "components.a: unknown key 'spans'. Did you mean 'span'?", id="a slip"),
         pytest.param(
             {"a": {"attributes": {"k": {"regex": "x"}}}},
-            "component 'a', attributes.k: values are compared as they are here, and 'regex' is a matcher.",
+            "component 'a', attributes.k: must be a plain value, but 'regex' is a matcher.",
             id="a matcher",
         ),
         pytest.param({"": {"span": "x"}}, "components: the name of a component must be text, not ''.", id="no name"),
