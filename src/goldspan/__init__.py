@@ -1,4 +1,4 @@
-"""goldspan tells, for every request an LLM agent serves, whether the agent called the right tools."""
+"""goldspan evaluates, for every request an LLM agent serves, whether the agent called the right tools."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from goldspan.scoring import compare, evaluate
     from goldspan.scoring.metrics.registry import metric
 
-# Where each public name lives. They are imported on first use, so that `import goldspan` in an application costs next
-# to nothing: no pydantic, no protobuf.
+# The module of each public name. Names are imported on first use, so that `import goldspan` loads neither pydantic nor
+# protobuf.
 _NAMES_BY_MODULE = {
     "goldspan.capture.annotations": ("expect", "update_current_span"),
     "goldspan.capture.decorator": ("trace",),
@@ -155,8 +155,8 @@ __all__ = [
 
 
 _import_lock = ForkSafeLock()
-"""Held while a name is looked up: threads that import parts of one package in different orders wait for each other, and
-where Python finds that out, one of them gets a module that is only half there."""
+"""Held during the import of a name. If threads import parts of one package in different orders, they wait for each
+other, and Python resolves the deadlock by returning a partially initialized module to one of them."""
 
 
 def __getattr__(name: str) -> Any:

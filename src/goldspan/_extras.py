@@ -1,49 +1,42 @@
-"""The extra that asking a model over HTTP needs, and what is said where it is not installed."""
+"""Turns the import error of an optional package into an error that names the extra to install."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Literal, TypeAlias
 
 from goldspan.errors import MissingExtraError
 
-_SERVER_PACKAGES = frozenset(
-    {"grpc", "httptools", "opentelemetry.exporter.prometheus", "prometheus_client", "pydantic_settings", "starlette"}
-    | {"uvicorn", "uvloop", "zstandard"}
-)
+Extra: TypeAlias = Literal["server", "web", "judge", "zstd", "parquet"]
+"""The extras of the distribution: `pip install 'goldspan[server]'`."""
+
+_EXTRAS: Mapping[Extra, tuple[str, frozenset[str]]] = {
+    "server": (
+        "goldspan serve",
+        frozenset(
+            {"grpc", "httptools", "opentelemetry.exporter.prometheus", "prometheus_client", "pydantic_settings"}
+            | {"starlette", "uvicorn", "uvloop", "zstandard"}
+        ),
+    ),
+    "web": ("the page", frozenset({"jinja2", "markupsafe", "starlette", "uvicorn"})),
+    "judge": ("asking a model over HTTP", frozenset({"httpx2"})),
+    "zstd": ("reading zstd files", frozenset({"zstandard"})),
+    "parquet": ("writing Parquet", frozenset({"pyarrow", "pyarrow.parquet"})),
+}
+"""Each extra with the feature that needs it, as the error names it, and the modules that it installs."""
 
 
 @contextmanager
-def require_server_extra() -> Iterator[None]:
-    """Around the imports of the extra's packages: raises `MissingExtraError` where one of them is not installed."""
+def require_extra(extra: Extra) -> Iterator[None]:
+    """Raise `MissingExtraError` if an import inside the `with` block fails because the extra is not installed.
+
+    The import error of any other module passes unchanged.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name in _SERVER_PACKAGES:
-            raise MissingExtraError("goldspan serve", "server") from None
-        raise
-
-
-_WEB_PACKAGES = frozenset({"jinja2", "markupsafe", "starlette", "uvicorn"})
-
-
-@contextmanager
-def require_web_extra() -> Iterator[None]:
-    """Around the imports of the extra's packages: raises `MissingExtraError` where one of them is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name in _WEB_PACKAGES:
-            raise MissingExtraError("the page", "web") from None
-        raise
-
-
-@contextmanager
-def require_judge_extra() -> Iterator[None]:
-    """Around the import of the extra's package: raises `MissingExtraError` where it is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name == "httpx2":
-            raise MissingExtraError("asking a model over HTTP", "judge") from None
+        feature, modules = _EXTRAS[extra]
+        if error.name in modules:
+            raise MissingExtraError(feature, extra) from None
         raise

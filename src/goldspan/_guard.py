@@ -1,4 +1,4 @@
-"""One guard around everything goldspan does in somebody else's process."""
+"""Keeps goldspan's own errors out of the application: counts them and logs the first of each kind."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _log = logging.getLogger("goldspan")
 _lock = ForkSafeLock()
 
 failure_counts: Counter[str] = Counter()
-"""How often each guarded action failed, by what was being done. Published as `goldspan.internal_errors`."""
+"""The number of suppressed errors by action. Published as `goldspan.internal_errors`."""
 
 _logged: set[tuple[str, type[BaseException]]] = set()
 
 
-class suppress_errors:  # noqa: N801 - reads as a statement: `with guard("score a run"):`
-    """Let no `Exception` out of the block, `but` of that kind: count it, and log the first with its traceback.
+class suppress_errors:  # noqa: N801 - reads as a statement: `with suppress_errors("score a run"):`
+    """Suppress every `Exception` of the block except those of type `except_`. Count it, and log the first of its kind.
 
-    `KeyboardInterrupt`, `SystemExit` and the like pass. With `GOLDSPAN_STRICT=1` (goldspan's own tests) everything
-    passes, so that our bugs are loud at home and quiet abroad.
+    `KeyboardInterrupt` and `SystemExit` pass. With `GOLDSPAN_STRICT=1`, which goldspan's own tests set, every exception
+    passes.
     """
 
     __slots__ = ("_action", "_except")
@@ -44,16 +44,16 @@ class suppress_errors:  # noqa: N801 - reads as a statement: `with guard("score 
 
 
 def report_error(action: str, error: BaseException, *, with_traceback: bool = True) -> None:
-    """Count a failure of ours and log the first of its kind: in one line where no `traceback` is wanted."""
+    """Count an error of goldspan and log the first of its kind, in one line if `with_traceback` is false."""
     kind = type(error)
     with _lock:
         failure_counts[action] += 1
-        first = (action, kind) not in _logged
-        if first:
+        is_first = (action, kind) not in _logged
+        if is_first:
             _logged.add((action, kind))
-    if first:
-        why = "" if with_traceback else f": {' '.join(str(error).split()).rstrip('.')}"
-        shown = error if with_traceback else None
+    if is_first:
+        reason = "" if with_traceback else f": {' '.join(str(error).split()).rstrip('.')}"
+        exc_info = error if with_traceback else None
         _log.error(
-            "goldspan could not %s%s; your application goes on, this is logged once", action, why, exc_info=shown
+            "goldspan could not %s%s; your application goes on, this is logged once", action, reason, exc_info=exc_info
         )

@@ -1,17 +1,17 @@
-"""Locks of modules, which outlive a fork: in a child they are free, whoever held them in the parent."""
+"""Provides a module-level lock that is free in a forked child, whichever thread held it in the parent."""
 
 from __future__ import annotations
 
 import os
-from _thread import RLock  # what `threading` calls so, which takes a program that needs none of it longer to load
+from _thread import RLock  # the same class as `threading.RLock`, without the time to load `threading`
 from contextlib import suppress
 
 
 class ForkSafeLock:
-    """A lock that lives as long as the process, and that its owner may take again: `with lock:`.
+    """A reentrant lock for the lifetime of the process: `with lock:`.
 
-    Whoever waits `patience` seconds in vain goes on without it: to do something twice at once may go wrong, and to wait
-    for ever does.
+    A thread that waits longer than `timeout` seconds continues without the lock: concurrent access may fail, and a
+    deadlock always does.
     """
 
     __slots__ = ("_lock", "_timeout")
@@ -29,5 +29,5 @@ class ForkSafeLock:
         self._lock.acquire(timeout=self._timeout)
 
     def __exit__(self, *_: object) -> None:
-        with suppress(RuntimeError):  # it went on without it, or is in a child by now
+        with suppress(RuntimeError):  # the thread continued without the lock, or the process is a forked child
             self._lock.release()

@@ -1,24 +1,24 @@
-"""Everything that can go wrong because of what a person wrote.
+"""Defines the exceptions that goldspan raises, and its warning.
 
 GoldspanError
-├── TraceFileError       a trace file that is missing, unreadable or holds no trace
-├── GoldenError          a golden file with a misspelt key, a duplicate id, a wrong type
-├── StoreError           a store that is damaged, locked, full, read-only or of another version
-├── ConfigurationError   a wrong setting, an unknown metric, a wrongly made processor
-└── MissingExtraError    a feature whose extra is not installed
+├── TraceFileError       a trace file is missing, unreadable or contains no trace
+├── GoldenError          a golden file has a misspelt key, a duplicate id or a wrong type
+├── StoreError           a store is damaged, locked, full, read-only or of another version
+├── ConfigurationError   a setting is wrong, a metric is unknown or wrongly declared, a processor is misconfigured
+└── MissingExtraError    the extra of a feature is not installed
 
-GoldspanWarning          something was lost or ignored, and the work went on
+GoldspanWarning          something was lost or ignored, and the work continued
 """
 
 from __future__ import annotations
 
 
 class GoldspanError(Exception):
-    """Base of every error that goldspan raises on purpose. Its text is one sentence a person can act on."""
+    """The base class of goldspan's exceptions. The text is one sentence that says what to change."""
 
 
 class TraceFileError(GoldspanError):
-    """A trace file is missing, cannot be read, or holds no trace at all."""
+    """A trace file is missing, cannot be read, or contains no trace."""
 
 
 class GoldenError(GoldspanError):
@@ -30,7 +30,7 @@ class StoreError(GoldspanError):
 
 
 class ConfigurationError(GoldspanError):
-    """goldspan was set up wrongly: an unknown metric, a wrong setting, an unusable processor."""
+    """The configuration is wrong: an unknown or wrongly declared metric, a wrong setting, a misconfigured processor."""
 
 
 class MissingExtraError(GoldspanError):
@@ -41,4 +41,4 @@ class MissingExtraError(GoldspanError):
 
 
 class GoldspanWarning(UserWarning):
-    """Something was skipped or ignored, and the rest of the work went on."""
+    """Something was skipped or ignored, and the rest of the work continued."""

@@ -1,7 +1,7 @@
-"""Every attribute, event and metric name that goldspan writes, and those it reads from more than one place.
+"""Lists the attribute, event and metric names that goldspan writes or reads in several modules.
 
-Names that only one convention reads stand in that convention's file. *Standard* names are those of the OpenTelemetry
-semantic conventions for generative AI; *ours* begin with `goldspan.`.
+Names that only one convention reads are in that convention's module. *Standard* names are those of the OpenTelemetry
+semantic conventions for generative AI; goldspan's own names start with `goldspan.`.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ EVALUATION_VALUE = "gen_ai.evaluation.score.value"
 EVALUATION_LABEL = "gen_ai.evaluation.score.label"
 EVALUATION_EXPLANATION = "gen_ai.evaluation.explanation"
 
-# Standard in the making: names that test suites put on the span of a case.
+# Proposed standard: names that test suites set on the span of a case.
 TEST_CASE_NAME = "test.case.name"
 
-# Ours: what a person puts on a span, read back by the extractor.
+# Goldspan: attributes that a program sets on a span, and extraction reads.
 GOLDEN_ID = "goldspan.golden.id"
 COMPONENT_NAME = "goldspan.component.name"
 COMPONENT_INPUT = "goldspan.component.input"
 COMPONENT_OUTPUT = "goldspan.component.output"
 EXPECTED_TOOLS = "goldspan.expected_tools"
-"""The expected calls as JSON, in the words of a golden's `tools`."""
+"""The expected calls as JSON, in the format of a golden's `tools`."""
 METRICS = "goldspan.metrics"
-"""The names of the metrics that a run asks for."""
+"""The names of the metrics to measure for a run."""
 METADATA_PREFIX = "goldspan.metadata."
 INPUT = "goldspan.input"
-"""What was asked, where a program says so itself."""
+"""The text of the request, if the program sets it."""
 OUTPUT = "goldspan.output"
 ENVIRONMENT = "deployment.environment.name"
 DEPRECATED_ENVIRONMENT = "deployment.environment"
 
-# Ours: results on the run's span. `goldspan.score.` is followed by the metric's name.
+# Goldspan: results on the run's span. The metric's name follows `goldspan.score.`.
 TOOLS_USED = "goldspan.tools_used"
 GOLDEN_MATCH = "goldspan.golden.match"
 GOLDEN_ON_OTHER_SPAN = "goldspan.golden.elsewhere"
-"""True where another span of the run than this one named the golden, so that whoever reads this one asks that."""
+"""True if another span of the run names the golden."""
 GOLDEN_SIMILARITY = "goldspan.golden.similarity"
-"""How near a request's text is to that of its golden, 0 to 1, where it was found by nearness."""
+"""The similarity of the request and the input of its golden, 0 to 1, if the golden was found by similarity."""
 PASSED = "goldspan.passed"
 SCORE_PREFIX = "goldspan.score."
 REASON = "goldspan.reason"
@@ -62,15 +62,15 @@ REVISION = "goldspan.revision"
 RUN_ID = "goldspan.run.id"
 SCORING_VERSION = "goldspan.scoring.version"
 
-# Ours: the spans of `@goldspan.trace` functions.
+# Goldspan: the spans of `@goldspan.trace` functions.
 INSTRUMENTATION_SCOPE = "goldspan"
-"""Their instrumentation scope."""
+"""The instrumentation scope of these spans."""
 
-# Ours: evaluations as spans of their own, named `evaluate` and the unit.
+# Goldspan: evaluations as separate spans, named `evaluate` and the unit.
 IS_EVALUATION = "goldspan.evaluation"
-"""True on a span that is itself an evaluation, from when it starts: such spans are never part of a run."""
+"""True on a span that represents an evaluation, set at its start. Such spans are never part of a run."""
 
-# Ours: metrics and their labels.
+# Goldspan: metrics and their labels.
 SCORE_HISTOGRAM = "goldspan.score"
 EVALUATIONS_COUNTER = "goldspan.evaluations"
 REVISIONS_COUNTER = "goldspan.revisions"
@@ -83,7 +83,7 @@ TOOL_LABEL = "goldspan.tool"
 VERDICT_LABEL = "goldspan.verdict"
 UNIT_LABEL = "goldspan.unit"
 OTHER_LABEL_VALUE = "other"
-"""The value of a label whose own value is outside the bounded set."""
+"""The label value for all values outside the bounded set."""
 
 # Ours: pass rates over time, and the event that one has changed. Their labels are those above and of the run.
 PASS_RATE_GAUGE = "goldspan.pass_rate"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ import pytest
 from goldspan.errors import ConfigurationError, GoldspanWarning
 from goldspan.model import Comparison, ExpectedTool, Golden, Run
 from goldspan.scoring import evaluate
-from goldspan.scoring.metrics import DEFAULT_METRICS, METRICS, Metric, registry
+from goldspan.scoring.metrics import DEFAULT_METRICS, JUDGE_METRICS, METRICS, Metric, registry
 from goldspan.scoring.metrics.registry import find_metric, metric, registered_name, resolve_metrics
 from support.wheels import install, run_python
 
@@ -24,8 +27,16 @@ def _own_metrics_of_each_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     registry._installed_metrics.cache_clear()
 
 
-def few_calls(seen: Comparison) -> float:
-    return min(1.0, 3 / max(1, len(seen.calls)))
+def few_calls(comparison: Comparison) -> float:
+    return min(1.0, 3 / max(1, len(comparison.calls)))
+
+
+def no_parameter() -> float:
+    return 1.0
+
+
+def two_parameters(comparison: Comparison, limit: int) -> float:
+    return limit / len(comparison.calls)
 
 
 def test_a_registered_metric_is_asked_for_by_name() -> None:
@@ -40,8 +51,8 @@ def test_a_registered_metric_is_asked_for_by_name() -> None:
 
 def test_a_decorated_function_stays_a_function() -> None:
     @metric("any_call", needs_golden=False)
-    def any_call(seen: Comparison) -> float:
-        return float(bool(seen.calls))
+    def any_call(comparison: Comparison) -> float:
+        return float(bool(comparison.calls))
 
     assert callable(any_call)
     assert [score.value for score in evaluate(["a"], None, metrics=["any_call"]).scores] == [1.0]
@@ -68,43 +79,137 @@ def test_a_threshold_makes_a_registered_metric_one_that_is_measured() -> None:
 
 def test_a_name_means_one_metric() -> None:
     metric("few_calls")(few_calls)
-    with pytest.raises(ConfigurationError, match=r"there is a metric 'few_calls' already: .*few_calls"):
-        metric("few_calls")(lambda seen: 1.0)
-    with pytest.raises(ConfigurationError, match=r"there is a metric 'tool_f1' already: .*tool_f1"):
-        metric("tool_f1")(METRICS["tool_f1"].measure)
+    with pytest.raises(ConfigurationError, match=r"metric 'few_calls': name is already used by .*few_calls"):
+        metric("few_calls")(lambda comparison: 1.0)
+    for name, known in {**METRICS, **JUDGE_METRICS}.items():
+        with pytest.raises(ConfigurationError, match=f"metric '{name}': name is already used by a built-in metric"):
+            metric(name)(known.measure)
     assert find_metric("few_calls").measure is few_calls
 
 
 def test_a_module_or_a_cell_that_runs_again_means_the_same_metric() -> None:
     for share in (0.25, 0.5):
         space: dict[str, Any] = {"metric": metric, "share": share, "__name__": "notebook"}
-        exec("@metric('mine')\ndef mine(seen):\n    return share", space)
+        exec("@metric('mine')\ndef mine(comparison):\n    return share", space)
     assert [score.value for score in evaluate([], [], metrics=["mine"]).scores] == [0.5]
 
 
 def test_an_object_that_can_be_called_is_a_metric_too() -> None:
     class AtMost:
-        def __call__(self, seen: Comparison) -> float:
+        def __call__(self, comparison: Comparison) -> float:
             return 0.5
 
     metric("max_missing")(AtMost())
     assert find_metric("max_missing").measure(Comparison(None, ())) == 0.5
     with pytest.raises(ConfigurationError, match="AtMost"):
-        metric("max_missing")(lambda seen: 1.0)
+        metric("max_missing")(lambda comparison: 1.0)
 
 
 @pytest.mark.parametrize(
     ("name", "measure", "sentence"),
     [
         pytest.param("", few_calls, "the name of a metric must be text, not ''.", id="no name"),
+        pytest.param(" ", few_calls, "the name of a metric must be text, not ' '.", id="blank name"),
         pytest.param(few_calls, few_calls, "the name of a metric must be text, not <function few_calls", id="bare"),
-        pytest.param("x", 3, "metric 'x' must be a function of a comparison, not 3.", id="no function"),
+        pytest.param("x", 3, "metric 'x': measure must be a function of the comparison, not 3.", id="no function"),
+        pytest.param(
+            "x",
+            no_parameter,
+            "metric 'x': measure must take one argument, the comparison; no_parameter() -> 'float' does not.",
+            id="no parameter",
+        ),
+        pytest.param(
+            "x",
+            two_parameters,
+            "metric 'x': measure must take one argument, the comparison; "
+            "two_parameters(comparison: 'Comparison', limit: 'int') -> 'float' does not.",
+            id="two parameters",
+        ),
     ],
 )
 def test_a_wrong_registration_is_one_sentence(name: Any, measure: Any, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         metric(name)(measure)
     assert str(caught.value).startswith(sentence)
+    assert registry._registered == {}
+
+
+def test_a_function_with_further_optional_parameters_is_a_metric() -> None:
+    def up_to(comparison: Comparison, limit: int = 2, *, scale: float = 1.0) -> float:
+        return scale * min(1.0, limit / len(comparison.calls))
+
+    metric("up_to")(up_to)
+    assert [score.value for score in evaluate([*"abcd"], ["a"], metrics=["up_to"]).scores] == [0.5]
+
+
+WRONG_FIELDS = [
+    pytest.param(
+        {"threshold": value}, f"threshold must be a number from 0 to 1 or a function of the golden, not {text}."
+    )
+    for value, text in [(1.5, "1.5"), (-0.1, "-0.1"), (float("nan"), "nan"), (True, "True"), ("high", "'high'")]
+]
+WRONG_FIELDS += [
+    pytest.param(
+        {"threshold": no_parameter},
+        "threshold must take one argument, the golden; no_parameter() -> 'float' does not.",
+        id="a threshold that takes no golden",
+    ),
+    pytest.param({"needs_golden": "no"}, "needs_golden must be True or False, not 'no'."),
+    pytest.param({"treshold": 0.5}, "unknown field 'treshold'. Did you mean 'threshold'?"),
+    pytest.param({"needs_goldens": False}, "unknown field 'needs_goldens'. Did you mean 'needs_golden'?"),
+]
+
+
+@pytest.mark.parametrize(("fields", "sentence"), WRONG_FIELDS)
+def test_a_wrong_field_is_refused_before_the_function_is_there(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        metric("mine", **fields)
+    assert str(caught.value) == f"metric 'mine': {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        *WRONG_FIELDS,
+        pytest.param(
+            {"explain": 3}, "explain must be a function of the comparison, not 3.", id="an explanation that is none"
+        ),
+        pytest.param(
+            {"bounds": two_parameters},
+            "bounds must take one argument, the comparison; "
+            "two_parameters(comparison: 'Comparison', limit: 'int') -> 'float' does not.",
+            id="bounds of two things",
+        ),
+        pytest.param({"why_missing": None}, "why_missing must be a function of the comparison, not None."),
+    ],
+)
+def test_a_metric_with_a_wrong_field_is_refused_where_it_is_made(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Metric("mine", few_calls, **fields)
+    assert str(caught.value) == f"metric 'mine': {sentence}"
+
+
+def test_a_field_that_is_like_no_other_is_refused_with_the_fields_there_are() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"unknown field 'colour'\. The fields are threshold and needs_golden\.$"
+    ):
+        metric("mine", colour="red")  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigurationError, match=r"metric 'mine': unknown field 'colour'\. The fields are name, measure, "
+    ):
+        Metric("mine", few_calls, colour="red")  # type: ignore[call-arg]
+
+
+def test_a_metric_without_a_usable_name_is_refused() -> None:
+    for name in ("", " ", 3, None):
+        with pytest.raises(ConfigurationError, match="the name of a metric must be text, not "):
+            Metric(name, few_calls)  # type: ignore[arg-type]
+
+
+def test_a_metric_survives_copies_and_processes() -> None:
+    made = Metric("mine", few_calls, threshold=0.5)
+    assert copy.deepcopy(made) == made
+    assert pickle.loads(pickle.dumps(METRICS["tool_f1"].measure)) is METRICS["tool_f1"].measure
 
 
 @pytest.mark.parametrize(
@@ -122,19 +227,19 @@ def test_a_wrong_registration_is_one_sentence(name: Any, measure: Any, sentence:
             "unknown_tools, forbidden_tools, call_budget, tool_selection and few_calls.",
             id="unknown metric",
         ),
-        pytest.param(["tool_f1", "tool_f1"], None, "metric 'tool_f1' is there twice.", id="twice"),
+        pytest.param(["tool_f1", "tool_f1"], None, "metric 'tool_f1' is listed twice.", id="twice"),
         pytest.param("tool_f1", None, "metrics must be a list, not 'tool_f1'.", id="no list"),
-        pytest.param([3], None, "3 is no metric: neither a name nor a function of a comparison.", id="a number"),
+        pytest.param([3], None, "3 is not a metric: neither a name nor a function of a comparison.", id="a number"),
         pytest.param(
             [("mine", 3)],
             None,
-            "('mine', 3) is no metric: neither a name nor a function of a comparison.",
+            "('mine', 3) is not a metric: neither a name nor a function of a comparison.",
             id="a name without function",
         ),
         pytest.param(
             [("mine", 3, 4)],
             None,
-            "('mine', 3, 4) is no metric: neither a name nor a function of a comparison.",
+            "('mine', 3, 4) is not a metric: neither a name nor a function of a comparison.",
             id="too much",
         ),
         pytest.param(
@@ -170,11 +275,15 @@ def test_a_wrong_metric_is_one_sentence(metrics: Any, thresholds: Any, sentence:
 # --- packages ---------------------------------------------------------------------------------------------------------
 
 PACKAGE = "acme_metrics"
+MISSING_NAME = "module 'acme_metrics' has no attribute 'MISSING'"
 CODE = """
 from goldspan.scoring.metrics import Metric
 
-def calm(seen):
-    return 1.0 if len(seen.calls) < 3 else 0.0
+def calm(comparison):
+    return 1.0 if len(comparison.calls) < 3 else 0.0
+
+def crowded(comparison, limit):
+    return 0.0
 
 WHOLE = Metric("another name", calm, threshold=1.0, needs_golden=False)
 """
@@ -182,6 +291,7 @@ ENTRY_POINTS = f"""[goldspan.metrics]
 calm = {PACKAGE}:calm
 whole = {PACKAGE}:WHOLE
 broken = {PACKAGE}:MISSING
+crowded = {PACKAGE}:crowded
 wrong = {PACKAGE}:__name__
 tool_f1 = {PACKAGE}:calm
 """
@@ -207,11 +317,18 @@ print(json.dumps([[score.metric, score.value, score.passed] for score in result.
 
 
 def test_an_offer_that_cannot_be_used_is_named_and_left_out(installed_package: Path) -> None:
-    code = "from goldspan.scoring.metrics.registry import find; find('calm')"
+    code = """
+from goldspan.scoring.metrics.registry import find_metric
+assert find_metric("calm") is find_metric("calm")
+"""
     said = run_python(code, beside=installed_package, warnings="always").stderr
-    assert "the metric 'broken' cannot be loaded" in said
-    assert "the entry point 'wrong' of goldspan.metrics is no metric, but 'acme_metrics'" in said
-    assert "the entry point 'tool_f1' of goldspan.metrics has the name of a metric of goldspan's own" in said
+    lead = f"GoldspanWarning: goldspan leaves out a metric of the package {PACKAGE!r}: "
+    assert [line.split(lead)[1] for line in said.splitlines() if lead in line] == [
+        f"metric 'broken': loading acme_metrics:MISSING raised AttributeError: {MISSING_NAME}",
+        "metric 'crowded': measure must take one argument, the comparison; crowded(comparison, limit) does not",
+        "metric 'tool_f1': name is already used by a built-in metric",
+        "metric 'wrong': measure must be a function of the comparison, not 'acme_metrics'",
+    ]
 
 
 def test_packages_are_not_searched_for_what_is_at_hand(installed_package: Path) -> None:
@@ -226,31 +343,36 @@ print("acme_metrics" in sys.modules)
 
 def test_the_offers_of_packages_are_sorted_out_where_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     class Point:
-        def __init__(self, name: str, value: Any) -> None:
+        def __init__(self, name: str, loaded: Any, package: str | None = "acme") -> None:
             self.name = name
-            self.value = value
+            self.value = "acme.metrics"
+            self.loaded = loaded
+            self.dist = None if package is None else SimpleNamespace(name=package)
 
         def load(self) -> Any:
-            if isinstance(self.value, Exception):
-                raise self.value
-            return self.value
+            if isinstance(self.loaded, Exception):
+                raise self.loaded
+            return self.loaded
 
     offers = [
         Point("whole", Metric("other", few_calls)),
         Point("plain", few_calls),
+        Point("plain", no_parameter, "zenith"),
         Point("tool_f1", few_calls),
         Point("wrong", 3),
-        Point("broken", ImportError("no acme")),
+        Point("broken", ImportError("no acme"), None),
     ]
     monkeypatch.setattr(registry, "entry_points", lambda group: offers if group == "goldspan.metrics" else [])
     registry._installed_metrics.cache_clear()
     with pytest.warns(GoldspanWarning) as said:
         assert find_metric("whole").name == "whole"
     assert find_metric("plain").measure is few_calls
-    assert sorted(str(warning.message) for warning in said) == [
-        "the entry point 'tool_f1' of goldspan.metrics has the name of a metric of goldspan's own",
-        "the entry point 'wrong' of goldspan.metrics is no metric, but 3",
-        "the metric 'broken' cannot be loaded: no acme",
+    lead = "goldspan leaves out a metric of the package"
+    assert [str(warning.message) for warning in said] == [
+        f"{lead} 'acme.metrics': metric 'broken': loading acme.metrics raised ImportError: no acme",
+        f"{lead} 'zenith': metric 'plain': name is already used by the package 'acme'",
+        f"{lead} 'acme': metric 'tool_f1': name is already used by a built-in metric",
+        f"{lead} 'acme': metric 'wrong': measure must be a function of the comparison, not 3",
     ]
 
 
@@ -291,5 +413,5 @@ def test_a_metric_has_a_name_for_telemetry_where_it_is_registered() -> None:
     assert registered_name(find_metric("few_calls")) == "few_calls"
     assert registered_name(METRICS["tool_recall"]) == "tool_recall"
     for unregistered in (len, Metric("few_calls", len), ("few_calls", few_calls)):
-        with pytest.raises(ConfigurationError, match=r"no registered metric: put @goldspan\.metric"):
+        with pytest.raises(ConfigurationError, match=r"not a registered metric: decorate it with @goldspan\.metric"):
             registered_name(unregistered)

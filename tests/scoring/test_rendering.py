@@ -123,7 +123,9 @@ def test_what_was_not_asked_for_is_not_shown() -> None:
     ("row", "remark"),
     [
         pytest.param(ComparisonRow("paired", ExpectedTool("pay"), pay()), "", id="as expected"),
-        pytest.param(ComparisonRow("paired", ExpectedTool("pay"), pay(), in_order=False), "out of order", id="out of order"),
+        pytest.param(
+            ComparisonRow("paired", ExpectedTool("pay"), pay(), in_order=False), "out of order", id="out of order"
+        ),
         pytest.param(
             ComparisonRow("paired", ExpectedTool("pay"), pay(), agreement=Agreement(0, (Difference("", {}, 3),))),
             "differs in arguments",
@@ -149,8 +151,10 @@ def test_what_was_not_asked_for_is_not_shown() -> None:
         pytest.param(ComparisonRow("superseded", None, pay(error="no"), note="made good"), "failed", id="retried"),
         pytest.param(ComparisonRow("tolerated", None, pay(), note="denied"), "denied", id="denied"),
         pytest.param(ComparisonRow("tolerated", None, pay()), "does not count", id="tolerated"),
-        pytest.param(ComparisonRow("tolerated", ExpectedTool("pay"), note="optional, not called"), "optional, not called",
-                     id="optional"),
+        pytest.param(
+            ComparisonRow("tolerated", ExpectedTool("pay"), note="optional, not called"), "optional, not called",
+            id="optional",
+        ),
         pytest.param(ComparisonRow("forbidden", None, pay()), "forbidden", id="forbidden"),
     ],
 )  # fmt: skip

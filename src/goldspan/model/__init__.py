@@ -1,7 +1,15 @@
-"""The values that travel through goldspan: spans, tool calls, runs, goldens, comparisons, scores, evaluations.
+"""The values that all packages share: telemetry, runs, goldens, comparisons and evaluations.
 
-They are plain frozen dataclasses without behaviour beyond reading themselves. `None` always means "not known",
-never "nothing" and never zero. Times are nanoseconds since the Unix epoch.
+The values are frozen dataclasses. `None` means "not known", not "nothing" and not zero. Times are nanoseconds since the
+Unix epoch.
+
+`telemetry`: spans, span events and log records, and the selectors of components.
+`runs`: tool calls, and the runs that contain them.
+`goldens`: goldens, and the vocabulary of tools that they use.
+`value_matchers`: matchers of argument values, and values as text.
+`findings`: the rows of a comparison, scores, and the faults of agents.
+`evaluations`: the comparison of a run with a golden, and the evaluation.
+`rendering`: comparisons and evaluations as Markdown and HTML.
 """
 
 from goldspan.model.evaluations import EMPTY_RUN, Comparison, Evaluation, NotEvaluatedRun

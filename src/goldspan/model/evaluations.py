@@ -1,4 +1,4 @@
-"""What came out of laying a run beside its golden: the comparison, and the whole evaluation."""
+"""Defines the comparison of a run with its golden, and the evaluation that results from it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 
 class NotebookDisplay(ABC):
-    """Something that can be shown as a page of paragraphs and tables."""
+    """Renders a value as paragraphs and tables, in notebooks and elsewhere."""
 
     __slots__ = ()
 
     @abstractmethod
     def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
-        """The paragraphs and tables; values of arguments and results are in them only where `values` says so."""
+        """Returns the paragraphs and tables. They contain values of arguments and results only if `values` is true."""
 
     def to_markdown(self, *, values: bool = False, redact: Redaction | None = None) -> str:
-        """As Markdown with GitHub's tables.
+        """Returns Markdown with GitHub's tables.
 
-        Names are shown, and values of arguments and results only with `values=True`. `redact` is called with the path
-        of each value and the value before it is shown, and what it returns is shown instead.
+        The text contains names, and values of arguments and results only with `values=True`. `redact` receives the path
+        of each value and the value, and returns the value to show.
         """
-        from goldspan.model.rendering import render_markdown  # most processes never show anything
+        from goldspan.model.rendering import render_markdown  # most processes never render anything
 
         return render_markdown(self._display_blocks(values=values, redact=redact))
 
     def to_html(self, *, values: bool = False, redact: Redaction | None = None) -> str:
-        """As a fragment of HTML that needs no style sheet; `values` and `redact` as in `to_markdown`."""
+        """Returns a fragment of HTML that needs no style sheet. `values` and `redact` as in `to_markdown`."""
         from goldspan.model.rendering import render_html
 
         return render_html(self._display_blocks(values=values, redact=redact))
@@ -57,54 +57,54 @@ _RowTuple: TypeAlias = "tuple[ComparisonRow, ...]"
 
 @dataclass(frozen=True)
 class Comparison(NotebookDisplay):
-    """A run laid beside its golden, once. Every call and every expectation is in exactly one row.
+    """The comparison of a run with its golden. Each call and each expectation is in exactly one row.
 
-    The rows stand in the order of the calls; a missing expectation stands where it was due.
+    The rows have the order of the calls. A missing expectation has the position where its call was due.
     """
 
     golden: Golden | None
-    """`None`: nothing was expected of the run, and every call is tolerated."""
+    """`None`: the run has no golden, and every call is tolerated."""
     rows: tuple[ComparisonRow, ...]
     run: Run = EMPTY_RUN
-    """The run; calls that were given as a list are in one without an id."""
+    """The run. Calls that were passed as a list are in a run without an id."""
     approximation_reason: str | None = None
-    """Why a better pairing may exist, where the work had to be bounded; `None`: there is none better."""
+    """Why a better pairing may exist: the work was limited. `None`: the pairing is the best one."""
     wrong_agent_pairs: tuple[tuple[ComparisonRow, ComparisonRow], ...] = ()
-    """Missing expectations, each with the unexpected call of its tool that another agent made than the expected one."""
+    """Missing expectations, each with the unexpected call of the same tool by another agent than the expected one."""
 
-    # What follows is found once and kept in plain attributes, since every metric asks for it.
+    # These fields are computed once and stored, because every metric reads them.
     pairs: _RowTuple = field(default=(), init=False, repr=False, compare=False)
-    """Expectations that must be met and found their call."""
+    """Required expectations that were matched with a call."""
     missing: _RowTuple = field(default=(), init=False, repr=False, compare=False)
-    """Expectations that must be met and have no call."""
+    """Required expectations without a call."""
     unexpected: _RowTuple = field(default=(), init=False, repr=False, compare=False)
-    """Calls that nobody expected."""
+    """Calls that match no expectation."""
     superseded: _RowTuple = field(default=(), init=False, repr=False, compare=False)
     """Failed attempts that do not count, usually because the tool was called again."""
     tolerated: _RowTuple = field(default=(), init=False, repr=False, compare=False)
-    """What does not count either way: agents, hand-offs, denied calls; optional expectations, called or not; extra
+    """Rows that do not count: calls of agents, hand-offs and denied calls; optional expectations, called or not; extra
     calls that are allowed."""
     forbidden: _RowTuple = field(default=(), init=False, repr=False, compare=False)
-    """Calls the golden forbids."""
+    """Calls that the golden forbids."""
     calls: tuple[ToolCall, ...] = field(default=(), init=False, repr=False, compare=False)
-    """The tool calls that were made, whatever was expected: every attempt, but no agents, hand-offs and retrievals,
-    nothing that was only asked for, and with `depth: own` none of other agents."""
+    """The tool calls that were made, expected or not, with every attempt. It leaves out agents, hand-offs, retrievals
+    and calls that were only requested, and with `depth: own` the calls of other agents."""
 
     def __post_init__(self) -> None:
-        """Sort rows and calls."""
+        """Group the rows by verdict and collect the calls."""
         verdicts = {row.verdict for row in self.rows}
         for verdict in verdicts:
-            alike = self.rows if len(verdicts) == 1 else tuple([row for row in self.rows if row.verdict == verdict])
-            object.__setattr__(self, _FIELD_BY_VERDICT[verdict], alike)
+            rows = self.rows if len(verdicts) == 1 else tuple([row for row in self.rows if row.verdict == verdict])
+            object.__setattr__(self, _FIELD_BY_VERDICT[verdict], rows)
         called = [row.called for row in self.rows]
         made = [call for call in called if call is not None and call.kind in COUNTED_TOOL_KINDS and call.was_made]
-        own = self.run.agent if self.golden and self.golden.depth == "own" else None
-        calls = made if own is None else [call for call in made if call.agent in (None, own)]
+        own_agent = self.run.agent if self.golden and self.golden.depth == "own" else None
+        calls = made if own_agent is None else [call for call in made if call.agent in (None, own_agent)]
         object.__setattr__(self, "calls", tuple(calls))
 
     @cached_property
     def faults(self) -> tuple[Fault, ...]:
-        """What went wrong, one by one, each with the agent whose fault it is."""
+        """The faults of the run, each with the agent that is responsible."""
         from goldspan.model.findings import find_faults
 
         if self.golden is None:
@@ -114,9 +114,12 @@ class Comparison(NotebookDisplay):
     def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
         from goldspan.model import rendering
 
-        of_golden = self.golden is not None
         return rendering.comparison_blocks(
-            self.rows, has_golden=of_golden, approximate=self.approximation_reason, values=values, redact=redact
+            self.rows,
+            has_golden=self.golden is not None,
+            approximate=self.approximation_reason,
+            values=values,
+            redact=redact,
         )
 
 
@@ -132,7 +135,7 @@ _FIELD_BY_VERDICT: Mapping[RowVerdict, str] = {
 
 @dataclass(frozen=True)
 class Evaluation(NotebookDisplay):
-    """A comparison, its scores and the verdict: everything there is to say about one run and one golden."""
+    """The comparison of one run with its golden, the scores, and the verdict."""
 
     run: Run
     golden: Golden | None
@@ -140,65 +143,66 @@ class Evaluation(NotebookDisplay):
     comparison: Comparison
     scores: tuple[Score, ...]
     passed: bool | None
-    """Whether everything was kept that the golden states; `None`: not evaluated."""
+    """Whether the run meets every requirement of the golden; `None`: not evaluated."""
     reason: str
-    """One sentence for people."""
+    """The verdict in one sentence."""
     scoring_version: int
     revision: int = 1
-    """Counts changes of content of one run's evaluation, from 1."""
+    """The number of this version of the run's evaluation, from 1."""
     changes: tuple[str, ...] | None = None
-    """The metrics whose scores this revision adds or changes, where nothing else is new; `None`: all of it may be."""
+    """The metrics whose scores this revision adds or changes, if nothing else changed; `None`: anything can have
+    changed."""
     broken: tuple[RequirementResult, ...] = ()
-    """What the golden states and the run breaks: each of them fails it."""
+    """The requirements of the golden that the run breaks. Each of them makes the run fail."""
     undetermined: tuple[RequirementResult, ...] = ()
-    """What the golden states and the telemetry does not tell."""
+    """The requirements of the golden that the telemetry does not decide."""
     accepted_shares: tuple[str, ...] = ()
-    """The shares that a threshold accepts in place of everything: `0.8 of 0.8 wanted`."""
+    """The shares below 1 that a threshold accepts: `0.8 of 0.8 wanted`."""
 
     @cached_property
     def digest(self) -> str:
-        """Hash of calls, golden and scoring version: equal digests mean the same verdict."""
-        judged_by = [self.golden.digest if self.golden else None, self.scoring_version]
+        """A hash of calls, golden and scoring version: equal digests mean the same verdict."""
+        versions = [self.golden.digest if self.golden else None, self.scoring_version]
         try:
-            return content_digest([_digest_inputs(self.run, self.golden), *judged_by])
-        except Exception:  # noqa: BLE001 - values of the application may do anything when they are written down
-            # Values no hash can be made of (keys of several types, circles, thousands of levels): hash the verdict.
+            return content_digest([_digest_inputs(self.run, self.golden), *versions])
+        except Exception:  # noqa: BLE001 - values of the application can raise anything when they are serialized
+            # Some values have no hash (keys of several types, cycles, thousands of levels): hash the verdict instead.
             rows = self.comparison.rows
             shares = [[found and found.share for found in (row.agreement, row.result_agreement)] for row in rows]
             verdicts = [[row.verdict, row.expected_at, row.in_order] for row in rows]
-            return content_digest([verdicts, shares, *judged_by])
+            return content_digest([verdicts, shares, *versions])
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """What went wrong, one by one, each with the agent whose fault it is."""
+        """The faults of the run, each with the agent that is responsible."""
         return self.comparison.faults
 
     @property
     def health(self) -> Health:
-        """How well the run was captured."""
+        """How completely the run was captured."""
         return self.run.health
 
     @property
     def status(self) -> Literal["scored", "not_evaluated"]:
-        """`not_evaluated` where no golden applied, or what it states cannot be judged."""
+        """`not_evaluated` if no golden applies, or if a requirement of the golden cannot be evaluated."""
         return "scored" if self.passed is not None else "not_evaluated"
 
     def with_revision(self, revision: int) -> Evaluation:
-        """The same with another number. The digest stays, also where it is not that of what a redaction left."""
+        """Returns a copy with another revision. It keeps the digest, even if values were redacted since."""
         copy = replace(self, revision=revision)
         vars(copy)["digest"] = self.digest
         return copy
 
     def score(self, metric: str) -> Score | None:
-        """The score of that metric, or `None` where it was not asked for."""
+        """Returns the score of that metric; `None`: it was not measured."""
         return next((score for score in self.scores if score.metric == metric), None)
 
     @property
     def name(self) -> str:
-        """By what people know it: the golden, or what the run says of itself."""
+        """The name of the evaluation: the golden's id, else the run's golden, component, agent or id."""
         run = self.run
-        told = (run.golden_id, run.component, run.agent, run.run_id, "run")
-        return self.match.golden.id if self.match else next(filter(None, told))
+        names = (run.golden_id, run.component, run.agent, run.run_id, "run")
+        return self.match.golden.id if self.match else next(filter(None, names))
 
     def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
         from goldspan.model import rendering
@@ -213,7 +217,7 @@ class Evaluation(NotebookDisplay):
 
 
 class NotEvaluatedRun(NamedTuple):
-    """A run that a golden is for, and of which something stated cannot be judged."""
+    """A run that has a golden with a requirement that cannot be evaluated."""
 
     run_id: str
     golden_id: str
@@ -223,7 +227,7 @@ class NotEvaluatedRun(NamedTuple):
 
 
 def _digest_inputs(run: Run, golden: Golden | None) -> list[Any]:
-    """What a verdict on that run can depend on."""
+    """Returns the values of a run that a verdict can depend on."""
     results_matter = golden is not None and any(tool.result is not ABSENT for tool in golden.expected_calls)
     calls = [
         [

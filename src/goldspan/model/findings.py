@@ -1,4 +1,4 @@
-"""What went wrong in a run, and whose fault it is: read off the rows of a comparison."""
+"""Defines the rows of a comparison and the scores, and finds the faults in rows."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ RowVerdict = Literal["paired", "missing", "unexpected", "superseded", "tolerated
 ScoreLabel = Literal["pass", "fail", "not_evaluated"]
 
 NO_GOLDEN_NOTE = "no golden"
-"""The note beside a call of which nothing was expected."""
+"""The note of a call in a run without a golden."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One argument in which a call differs from what was expected. A missing side is `ABSENT`."""
+    """One argument whose called value differs from the expected one. A missing value is `ABSENT`."""
 
     key: str
     expected: Any
     called: Any
     note: str | None = None
-    """Why the two could not be compared; `None`: they were, and differ."""
+    """Why the values could not be compared; `None`: they were compared and differ."""
     hint: str | None = None
-    """What would have accepted the called value, where a matcher would have: `differs only in case: {folded: ...}
-    accepts it`. It holds no value."""
+    """The matcher that would accept the called value, if there is one: `differs only in case: {folded: ...}
+    accepts it`. It does not contain a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far the arguments, or the result, of a paired call agree with what was expected."""
+    """How far the arguments or the result of a paired call agree with the expected ones."""
 
     share: float
     """From 0 (nothing agrees) to 1 (all equal)."""
@@ -42,36 +42,36 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One line of a comparison: a call, an expectation, or both side by side."""
+    """One row of a comparison: a call, an expectation, or a pair of both."""
 
     verdict: RowVerdict
     expected: ExpectedTool | AnyOf | None = None
-    """Of alternative calls the one that was made; all of them where none was."""
+    """The expected call. Of alternative calls it is the one that was made, or all of them if none was made."""
     called: ToolCall | None = None
     expected_at: int | None = None
-    """The expectation's position among all of the golden; of alternative trajectories only the one that was taken
-    counts, and what is expected several times takes several positions."""
+    """The position of the expectation in the golden. Only the chosen one of alternative trajectories has positions, and
+    a call that is expected several times has several."""
     called_at: int | None = None
     """The call's position in the run."""
     agreement: Agreement | None = None
-    """For pairs whose arguments were judged; `None`: not stated by the golden, or not captured."""
+    """The agreement of a pair's arguments; `None`: the golden does not state arguments, or they were not captured."""
     result_agreement: Agreement | None = None
-    """The same for results."""
+    """The same for the result."""
     in_order: bool | None = None
-    """For pairs: whether the call came where the golden's order wants it."""
+    """For pairs: whether the call has the position that the golden's `order` requires."""
     note: str | None = None
-    """Why a call or an expectation was tolerated, or a call superseded."""
+    """Why a call or an expectation is tolerated, or a call is superseded."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequirementResult:
-    """One thing that a golden states, and why it is broken or cannot be judged. It holds names, and no values."""
+    """A requirement of a golden, and why it is broken or cannot be evaluated. It contains names and no values."""
 
     about: str
     """`missing`, `unexpected`, `times`, `order`, `arguments`, `result`, `agent`, `repeats`, `outcome`, `forbidden`,
-    `max_calls`; the name of a metric, for its threshold; `calls` where no call can be judged."""
+    `max_calls`; the name of a metric, for its threshold; `calls` if no call of the run could have been captured."""
     text: str
-    """What became of it, in words: `book was not called`."""
+    """The result as a clause: `book was not called`."""
     expected_at: int | None = None
     """The position of the expectation, as in the row."""
     called_at: int | None = None
@@ -85,23 +85,23 @@ FaultKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that went wrong, and whose it is. It holds names only, and never a value.
+    """One fault, and the agent that is responsible for it. It contains names and no values.
 
-    Each missing expectation and each unexpected call is in exactly one fault. An expected call that was made may be in
-    several: it may come too late, and with wrong arguments.
+    Each missing expectation and each unexpected call is in exactly one fault. An expected call that was made can be in
+    several, for example if it is out of order and has wrong arguments.
     """
 
     kind: FaultKind
-    """`wrong_tool`: an unexpected call stands where a missing one was due. `wrong_agent`: the right tool was called, by
-    another agent than the expected one. `extra`: any other unexpected call."""
+    """`wrong_tool`: an unexpected call was made in place of a missing one. `wrong_agent`: the expected tool was called
+    by another agent than the expected one. `extra`: any other unexpected call."""
     tool: str
-    """The tool that was expected; where nothing was, the one that was called."""
+    """The expected tool; for a call that was not expected, the called tool."""
     agent: str | None = None
     """The agent that made the call, or should have made it; `None`: not known."""
     instead: str | None = None
-    """The tool, or the agent, that stood in its place."""
+    """The tool that was called, or the agent that called, in place of the expected one."""
     detail: str | None = None
-    """The arguments, or the parts of the result, that differ: their names."""
+    """The names of the arguments, or of the parts of the result, that differ."""
     expected_at: int | None = None
     """The expectation's position, as in the row."""
     called_at: int | None = None
@@ -110,56 +110,56 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a model was asked for a score, and what it said."""
+    """How a model was asked for a score, and its reply."""
 
     model: str
-    """As the endpoint names it, else as it was asked for."""
+    """The name that the endpoint returns, else the requested name."""
     votes: tuple[float, ...] = ()
-    """What it said each time it was asked; the score is their median."""
+    """The number in each reply; the score is their median."""
     agreement: float | None = None
-    """The share of the votes that stand on the score's side of the threshold; `None`: there is only one."""
+    """The share of the votes on the same side of the threshold as the score; `None`: there is only one vote."""
     better_tool: str | None = None
-    """The tool that would have been better, in the run's own spelling; `None`: none."""
+    """The tool that the model prefers, as the run spells it; `None`: the model names none."""
     words: str | None = None
-    """Why, in the words of the model. They may repeat anything that is in the run."""
+    """The explanation by the model. It can repeat any content of the run."""
     temperature: float | None = None
-    """What it was asked with; `None`: the model's own."""
+    """The requested temperature; `None`: the model's default."""
     seed: int | None = None
-    """That of the first vote; the next one has the next number. `None`: none was sent."""
+    """The seed of the first vote; each further vote adds 1. `None`: no seed was sent."""
     rubric: int = 1
-    """The version of what was asked."""
+    """The version of the prompt."""
     cached: int = 0
-    """How many of the votes were known from before, and cost nothing."""
+    """The number of votes that were read from the cache and cost nothing."""
     input_tokens: int | None = None
-    """Tokens that it took; `None`: the endpoint does not say."""
+    """The tokens of the request; `None`: the endpoint does not report them."""
     output_tokens: int | None = None
     cost: float | None = None
-    """In US dollars; `None`: there are no prices, or the tokens are not known."""
+    """The cost in US dollars; `None`: no prices are configured, or the tokens are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One number that a metric read off a comparison."""
+    """The number that a metric computed from a comparison."""
 
     metric: str
     value: float | None = None
-    """Usually 0 to 1; `None` where it cannot be known, and `reason` says why."""
+    """A number, usually from 0 to 1; `None`: it could not be computed, and `reason` says why."""
     passed: bool | None = None
-    """Whether the threshold is met; `None` where there is no threshold or no value, or where what is not known would
-    decide it, which `reason` says."""
+    """Whether the value reaches the threshold; `None`: there is no threshold or no value, or values that were not
+    captured decide it, and `reason` says which."""
     threshold: float | None = None
     label: ScoreLabel | None = None
     reason: str | None = None
     error: str | None = None
-    """The metric itself failed: an exception, as text."""
+    """The exception that the metric raised, as text."""
     steps: tuple[str, ...] = ()
-    """How the value came about, where that was asked for."""
+    """The steps of the computation, if the evaluation was `verbose`."""
     judgement: Judgement | None = None
-    """Where a model gave the number: how it was asked, and what it said."""
+    """The request to the model and its reply, if a model gave the number."""
 
 
 WrongAgentPairs: TypeAlias = "Sequence[tuple[ComparisonRow, ComparisonRow]]"
-"""Missing expectations, each with the unexpected call of its tool that another agent made."""
+"""Missing expectations, each with the unexpected call of the same tool by another agent."""
 
 _ALL_ARGUMENTS_DETAIL = "all its arguments"
 
@@ -167,18 +167,18 @@ _ALL_ARGUMENTS_DETAIL = "all its arguments"
 def find_faults(
     rows: Sequence[ComparisonRow], run: Run, wrong_agent_pairs: WrongAgentPairs, *, is_ordered: bool
 ) -> tuple[Fault, ...]:
-    """Everything that went wrong, in the order of the rows. `ordered`: whether the golden wants an order.
+    """Returns the faults in the order of the rows. `is_ordered`: whether the golden requires an order.
 
-    A call that was missing beside one that was not expected is one fault: the wrong agent, or the wrong tool.
+    A missing call and an unexpected one in its place are one fault: the wrong agent or the wrong tool.
     """
-    only = _sole_agent(run)
+    sole_agent = _sole_agent(run)
     found = [
         (at, fault)
         for at, row in enumerate(rows)
         if _has_fault(row, is_ordered=is_ordered)
-        for fault in _call_faults(row, _calling_agent(row) or only, is_ordered=is_ordered)
+        for fault in _call_faults(row, _calling_agent(row) or sole_agent, is_ordered=is_ordered)
     ]
-    found += _unpaired_faults(rows, wrong_agent_pairs, only)
+    found += _unpaired_faults(rows, wrong_agent_pairs, sole_agent)
     return tuple([fault for _, fault in sorted(found, key=itemgetter(0))])
 
 
@@ -186,7 +186,7 @@ def find_faults(
 
 
 def _has_fault(row: ComparisonRow, *, is_ordered: bool) -> bool:
-    """Whether there is something wrong with a call that was expected, or is forbidden. Mostly there is not."""
+    """Whether a row is an expected call with a fault, or a forbidden call."""
     if row.expected is None or row.called is None:
         return row.verdict == "forbidden"
     arguments, result = row.agreement, row.result_agreement
@@ -199,7 +199,7 @@ def _has_fault(row: ComparisonRow, *, is_ordered: bool) -> bool:
 
 
 def _call_faults(row: ComparisonRow, agent: str | None, *, is_ordered: bool) -> Iterator[Fault]:
-    """What is wrong with a call that was expected, or is forbidden."""
+    """Yield the faults of an expected or a forbidden call."""
 
     def fault(kind: FaultKind, detail: str | None = None) -> Fault:
         return Fault(kind, _tool_name(row), agent, None, detail, row.expected_at, row.called_at)
@@ -225,24 +225,25 @@ def _call_faults(row: ComparisonRow, agent: str | None, *, is_ordered: bool) -> 
 def _unpaired_faults(
     rows: Sequence[ComparisonRow], wrong_agent_pairs: WrongAgentPairs, sole_agent: str | None
 ) -> Iterator[tuple[int, Fault]]:
-    """One fault for each of them, or for one of both together, with the place of its row."""
-    place = {_row_key(row): at for at, row in enumerate(rows)}
-    taken = {_row_key(row) for pair in wrong_agent_pairs for row in pair}
-    in_place = _substituted_calls([row for row in rows if _row_key(row) not in taken])
-    taken.update(_row_key(row) for pair in in_place for row in pair)
+    """Yield a fault for each missing expectation, unexpected call, or pair of both, with the position of its row."""
+    positions = {_row_key(row): at for at, row in enumerate(rows)}
+    used = {_row_key(row) for pair in wrong_agent_pairs for row in pair}
+    substituted = _substituted_calls([row for row in rows if _row_key(row) not in used])
+    used.update(_row_key(row) for pair in substituted for row in pair)
     for missing, call in wrong_agent_pairs:
         yield (
-            place[_row_key(missing)],
+            positions[_row_key(missing)],
             _substitution_fault("wrong_agent", missing, call, _expected_agent(missing), _calling_agent(call)),
         )
-    for missing, call in in_place:
+    for missing, call in substituted:
         agent = _calling_agent(call) or _expected_agent(missing) or sole_agent
-        yield place[_row_key(missing)], _substitution_fault("wrong_tool", missing, call, agent, _tool_name(call))
+        yield positions[_row_key(missing)], _substitution_fault("wrong_tool", missing, call, agent, _tool_name(call))
     for row in rows:
-        if row.verdict in ("missing", "unexpected") and _row_key(row) not in taken:
+        if row.verdict in ("missing", "unexpected") and _row_key(row) not in used:
             kind: FaultKind = "missing" if row.called is None else "extra"
             agent = _calling_agent(row) or _expected_agent(row) or sole_agent
-            yield place[_row_key(row)], Fault(kind, _tool_name(row), agent, None, None, row.expected_at, row.called_at)
+            fault = Fault(kind, _tool_name(row), agent, None, None, row.expected_at, row.called_at)
+            yield positions[_row_key(row)], fault
 
 
 def _substitution_fault(
@@ -252,7 +253,7 @@ def _substitution_fault(
 
 
 def _substituted_calls(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, ComparisonRow]]:
-    """Missing expectations, each with the unexpected call that stands between the same expected calls, in sequence."""
+    """Returns missing expectations, each with the unexpected call between the same two expected calls, in sequence."""
     found: list[tuple[ComparisonRow, ComparisonRow]] = []
     missing: list[ComparisonRow] = []
     unexpected: list[ComparisonRow] = []
@@ -268,7 +269,7 @@ def _substituted_calls(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRo
 
 
 def _row_key(row: ComparisonRow) -> tuple[int | None, int | None]:
-    """What tells rows apart."""
+    """Identifies a row within its comparison."""
     return row.expected_at, row.called_at
 
 
@@ -285,12 +286,12 @@ def _calling_agent(row: ComparisonRow) -> str | None:
 
 
 def _expected_agent(row: ComparisonRow) -> str | None:
-    """The agent that should have made the call, where one is expected."""
+    """Returns the agent that should have made the call, if the golden names exactly one."""
     agents = {tool.agent for tool in iter_expected_calls([row.expected] if row.expected else [])}
     return agents.pop() if len(agents) == 1 else None
 
 
 def _sole_agent(run: Run) -> str | None:
-    """The agent of a run in which there is no other."""
+    """Returns the agent of a run that has only one."""
     agents = {agent for agent in (run.agent, *[call.agent for call in run.tool_calls]) if agent is not None}
     return agents.pop() if len(agents) == 1 else None

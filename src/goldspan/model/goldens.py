@@ -1,4 +1,4 @@
-"""What was expected: goldens, and the vocabulary of tools that they are written in."""
+"""Defines goldens, the calls that they expect, and the vocabulary of tools."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ CallDepth = Literal["all", "own"]
 DuplicateCalls = Literal["count", "ignore"]
 ExtraCalls = Literal["penalize", "allow"]
 UnknownPolicy = Literal["not_evaluated", "ignore", "fail"]
-"""What becomes of a run of which something that the golden states cannot be judged."""
+"""The verdict on a run for which a requirement of the golden cannot be evaluated."""
 UNKNOWN_POLICIES: tuple[UnknownPolicy, ...] = get_args(UnknownPolicy)
 CorrectnessMode = Literal["recall", "precision", "f1", "exact", "set"]
-"""How `tool_correctness` makes one number of what was called and what was not."""
+"""How `tool_correctness` is computed."""
 ArgumentsMatch = Literal["exact", "subset"]
 ToolEffect = Literal["read", "write"]
 MatchMethod = Literal["given", "id", "when", "input", "near", "policy"]
-"""How the golden of a run was found, from the most to the least certain: `given` with the run itself, by its `id`, by a
-rule (`when`), by the same `input`, by an input that is `near`, or as the `policy` for everything else."""
+"""How the golden of a run was found, from the most to the least certain: `given` with the run, by its `id`, by a rule
+(`when`), by an equal `input`, by a similar input (`near`), or as the `policy` for all other runs."""
 
 
 class _Absent:
-    """The value of something that is not there at all."""
+    """The type of `ABSENT`."""
 
     __slots__ = ()
 
@@ -35,43 +35,43 @@ class _Absent:
         return "absent"
 
     def __reduce__(self) -> str:
-        return "ABSENT"  # there is but one, also after copying and pickling
+        return "ABSENT"  # a singleton, also after copying and pickling
 
 
 ABSENT = _Absent()
-"""Not there at all, where `None` is a value."""
+"""A missing value, where `None` is a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What a golden file declares of a tool, once for all its goldens."""
+    """A tool that a golden file declares for all its goldens."""
 
     name: str
-    """As written; it may wear any decoration, as `mcp__orders__add` does."""
+    """The name as written, with or without decoration such as `mcp__orders__add`."""
     aliases: tuple[str, ...] = ()
-    """Other names by which it is called."""
+    """Other names of the tool."""
     server: str | None = None
     """The MCP server that owns it."""
     effect: ToolEffect | None = None
-    """Whether a successful call of it changes the world."""
+    """`write`: a successful call changes the state of a system."""
     description: str | None = None
     parameters: Mapping[str, Any] | None = None
     """The JSON schema of the arguments."""
     ignore: tuple[str, ...] = ()
-    """Arguments that no golden looks at; the goldens of the file have them among their own."""
+    """Arguments that are not compared. The goldens of the file add them to their own."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What arguments are where a call leaves them out; the goldens of the file have them among their own."""
+    """The values of arguments that a call leaves out. The goldens of the file add them to their own."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of the golden file that are not goldspan's, kept as they were."""
+    """Keys of the golden file that goldspan does not define, unchanged."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tools and MCP servers that golden files declare. No name means two of its tools."""
+    """The tools and MCP servers that golden files declare. Each name belongs to one tool only."""
 
     tools: tuple[Tool, ...] = ()
     servers: tuple[str, ...] = ()
-    """Servers that may stand before the name of any tool, as in `orders_add`, in addition to those of the tools."""
+    """Servers that can precede the name of any tool, as in `orders_add`, in addition to the servers of the tools."""
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -84,23 +84,23 @@ class Vocabulary:
 
 
 NO_VOCABULARY = Vocabulary()
-"""Nothing is declared."""
+"""The vocabulary without declarations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How many calls an expectation stands for."""
+    """How many calls an expectation requires and allows."""
 
     least: int = 1
-    """So many must be made; 0: it is optional."""
+    """The number of calls that must be made; 0: the expectation is optional."""
     most: int | None = 1
-    """So many may be made; `None`: any number."""
+    """The number of calls that may be made; `None`: any number."""
     stated: bool = field(default=True, compare=False)
-    """Whether the golden states `most`: a call more is then one too many, else it is one that nobody expected."""
+    """Whether the golden states `most`. If it does, a further call breaks `times`; else it is an unexpected call."""
 
 
 ONCE = Times(stated=False)
-"""What is expected where nothing is said about times."""
+"""The default: one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,57 +109,57 @@ class ExpectedTool:
 
     name: str
     arguments: Mapping[str, Any] | None = None
-    """The arguments it must have, matchers among them (`goldspan.model.value_matchers`); `None`: any arguments will do."""
+    """The expected arguments; they can contain matchers (`goldspan.model.value_matchers`). `None`: any arguments."""
     server: str | None = None
-    """The MCP server whose tool it must be; `None`: the one that the name says, else any."""
+    """The MCP server that owns the tool; `None`: the server in the name, else any server."""
     result: Any = ABSENT
-    """What must come back, or a matcher; `ABSENT`: anything will do."""
+    """The expected result, or a matcher; `ABSENT`: any result."""
     times: Times = ONCE
     match: ArgumentsMatch = "exact"
-    """`subset`: arguments that the golden does not state cost nothing."""
+    """`subset`: arguments that the golden does not state are not compared."""
     ignore: tuple[str, ...] = ()
-    """Arguments that are not looked at on either side: dotted paths, such as `options.trace_id`."""
+    """Arguments that are not compared, as dotted paths such as `options.trace_id`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What an argument is, by dotted path, where either side leaves it out."""
+    """The values of arguments that either side leaves out, by dotted path."""
     agent: str | None = None
-    """The agent that must make the call; `None`: any."""
+    """The agent that must make the call; `None`: any agent."""
 
     @property
     def is_optional(self) -> bool:
-        """Whether it need not be called."""
+        """Whether the call may be left out."""
         return self.times.least == 0
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Alternatives, of which one is expected: calls, or whole trajectories."""
+    """Alternatives, one of which is expected: calls or trajectories."""
 
     options: tuple[tuple[ExpectedItem, ...], ...]
-    """Each a sequence of items; an alternative call is a sequence of one."""
+    """Each option is a sequence of items; a single call is a sequence of one."""
     times: Times = ONCE
-    """Anything but once or optional only where each alternative is a single call."""
+    """If an option has several calls, `times` can only be once or optional."""
 
     @property
     def is_optional(self) -> bool:
-        """Whether none of them need be called."""
+        """Whether all options may be left out."""
         return self.times.least == 0
 
     @property
     def name(self) -> str:
-        """What to call it in a sentence: `send_email or send_sms`."""
+        """The name in sentences: `send_email or send_sms`."""
         return " or ".join(" + ".join(item.name for item in option) for option in self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Items that are all expected, in any order among themselves."""
+    """Items that are all expected, in any order."""
 
     items: tuple[ExpectedTool | AnyOf, ...]
-    """The alternatives among them are single calls."""
+    """Alternatives in it are single calls."""
 
     @property
     def name(self) -> str:
-        """What to call it in a sentence: `log_event & notify`."""
+        """The name in sentences: `log_event & notify`."""
         return " & ".join(item.name for item in self.items)
 
 
@@ -169,9 +169,9 @@ ExpectedItem: TypeAlias = ExpectedTool | AnyOf | Parallel
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Which runs a golden is for, by what their telemetry says: everything that is said must hold.
+    """Selects the runs of a golden by their telemetry. All conditions must hold.
 
-    The names are glob patterns, compared without regard to case.
+    The names are glob patterns and ignore case.
     """
 
     agent: str | None = None
@@ -181,14 +181,14 @@ class When:
     span: str | None = None
     """The name of the run's span."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes of the run's span, each a plain value or a matcher."""
+    """Attributes of the run's span, each with a value or a matcher."""
     input: Any = None
-    """A plain text, which means the same text, or a matcher of the request's text; `None`: any."""
+    """The text of the request, or a matcher of it; `None`: any text."""
 
 
 @dataclass(frozen=True)
 class Golden:
-    """What was expected for a request, a component or a conversation."""
+    """The expected calls of a request, a component or a conversation."""
 
     id: str
     input: str | None = None
@@ -197,67 +197,67 @@ class Golden:
     forbid: tuple[str, ...] = ()
     """Glob patterns of tool names that must not be called."""
     max_calls: int | None = None
-    """How many calls the request may take."""
+    """The number of calls that the request may make."""
     depth: CallDepth = "all"
     """`own`: only the calls of the request's own agent count, not those of the agents that it calls."""
     attempts: CountedAttempts = "effective"
     duplicates: DuplicateCalls = "count"
-    """`ignore`: a call that was expected or made before, with the same arguments, counts no second time."""
+    """`ignore`: a call or an expectation with the same arguments as an earlier one does not count again."""
     extra: ExtraCalls | None = None
-    """`allow`: calls that nobody expected count in no metric. `penalize`: they do, and each of them fails the run.
-    `None`: they do, and fail no run that is required to call something."""
+    """`allow`: unexpected calls count in no metric. `penalize`: they count, and each of them makes the run fail.
+    `None`: they count, and make the run fail only if the golden requires no call."""
     mode: CorrectnessMode = "recall"
     threshold: float = 1.0
-    """The share of the calls, arguments and results that is accepted where `thresholds` does not say otherwise."""
+    """The accepted share of calls, arguments and results, for metrics that `thresholds` does not name."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
-    """What metrics must reach, by their names. Less of what such a metric measures is accepted, and no less."""
+    """The value that each metric must reach, by name. A threshold below 1 accepts that share of what it measures."""
     unknown: UnknownPolicy = "not_evaluated"
-    """What becomes of a run of which something stated cannot be judged, and nothing is broken. `not_evaluated`: it
-    neither passes nor fails; `ignore`: the rest decides; `fail`: it fails."""
+    """The verdict if nothing is broken and a requirement cannot be evaluated. `not_evaluated`: the run neither passes
+    nor fails; `ignore`: the other requirements decide; `fail`: the run fails."""
     metrics: tuple[str, ...] | None = None
-    """The metrics to measure; `None`: those that are asked for elsewhere."""
+    """The metrics to measure; `None`: the default metrics."""
     write_tools: tuple[str, ...] | None = None
-    """All tools that change the world; `None`: those of which the vocabulary, or the tool itself, says so."""
+    """All tools that change the state of a system; `None`: those that the vocabulary or `readOnlyHint` declares."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of the golden file that are not goldspan's, kept as they were."""
+    """Keys of the golden file that goldspan does not define, unchanged."""
     vocabulary: Vocabulary = NO_VOCABULARY
-    """What names mean here."""
+    """The tools and servers that the golden's file declares."""
     when: When | None = None
-    """Which runs it is for, where neither an id nor an input has to say so."""
+    """Selects runs by their telemetry instead of by id or input."""
     component: str | None = None
-    """The component it is for; `None`: it is for requests and conversations."""
+    """The component that the golden applies to; `None`: it applies to requests and conversations."""
     policy: bool = False
-    """It expects no calls in particular and forbids or limits some: for every run that no other golden is for."""
+    """Whether the golden expects no calls and only forbids or limits some, for every run without another golden."""
 
     def __hash__(self) -> int:
         return hash((self.id, self.digest))
 
     @cached_property
     def expected_calls(self) -> tuple[ExpectedTool, ...]:
-        """Every call that it speaks of, those of all alternatives among them, in the order of the file."""
+        """Every expected call, including those of all alternatives, in the order of the file."""
         return tuple(iter_expected_calls(self.tools))
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that can change a verdict: not the id, not the input, not the metadata.
+        """A hash of everything that can change a verdict: without id, input and metadata.
 
-        A golden that cannot be written down, because its arguments hold themselves or are nested without end, is like
-        no other.
+        A golden that cannot be serialized, because its arguments contain themselves or are nested too deeply, has a
+        digest that no other golden has.
         """
-        judged = [
+        content = [
             self.tools,
             [self.order, self.forbid, self.max_calls, self.depth, self.attempts, self.duplicates, self.extra],
             [self.mode, self.threshold, self.thresholds, self.metrics, self.vocabulary.digest],
             [self.write_tools, self.policy, self.unknown],
         ]
         try:
-            return content_digest(judged)
+            return content_digest(content)
         except (TypeError, ValueError, RecursionError):
             return f"object-{id(self):x}"
 
 
 def iter_expected_calls(items: Sequence[ExpectedItem]) -> Iterator[ExpectedTool]:
-    """Every call that some items speak of, those of all alternatives among them."""
+    """Yield every expected call, including those of all alternatives."""
     for item in items:
         if isinstance(item, AnyOf):
             for option in item.options:
@@ -269,7 +269,7 @@ def iter_expected_calls(items: Sequence[ExpectedItem]) -> Iterator[ExpectedTool]
 
 
 def with_arguments_match(items: Sequence[ExpectedItem], match: ArgumentsMatch) -> tuple[ExpectedItem, ...]:
-    """The items with that `match` in every call."""
+    """Returns the items with that `match` in every call."""
     return tuple([_item_with_arguments_match(item, match) for item in items])
 
 
@@ -283,9 +283,9 @@ def _item_with_arguments_match(item: Any, match: ArgumentsMatch) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The golden found for a run, and how."""
+    """The golden that was found for a run, and how it was found."""
 
     golden: Golden
     how: MatchMethod
     similarity: float = 1.0
-    """1.0 for an exact match."""
+    """The similarity of the inputs, 0 to 1; 1.0 for an exact match."""

@@ -1,7 +1,7 @@
-"""The rows of a comparison as people see them: names, a sign between them, and what there is to say about the two.
+"""Renders comparisons and evaluations as Markdown and HTML: names, a symbol between them, and notes.
 
-Terminal, Markdown and HTML all show these lines. No value is in them unless it is asked for, and then every value has
-gone through the redaction that is given.
+The terminal, Markdown and HTML show the same rows. They contain values only on request, and each value is redacted
+first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from goldspan.model.findings import NO_GOLDEN_NOTE, ComparisonRow, RowVerdict, S
 from goldspan.model.value_matchers import Redaction, format_value, join_path
 
 TextStyle = Literal["words", "name", "good", "odd", "bad", "alarm", "quiet"]
-"""`name`: an identifier from elsewhere, shown as code. The rest are words in a colour, where there are colours."""
+"""`name`: an identifier of the application, shown as code. The others are text with a colour."""
 
 
 class TextSpan(NamedTuple):
@@ -42,7 +42,7 @@ Block: TypeAlias = Table | tuple[TextSpan, ...]
 
 
 def escape_invisible(text: str) -> str:
-    """Text with everything that is invisible, or turns around what stands beside it, shown as an escape."""
+    """Returns text with escapes in place of invisible characters and of those that change the text direction."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
@@ -52,7 +52,7 @@ def escape_invisible(text: str) -> str:
 
 
 def render_markdown(blocks: Iterable[Block]) -> str:
-    """Blocks in GitHub's dialect of Markdown, which has tables."""
+    """Returns the blocks as GitHub Flavored Markdown, which has tables."""
     return "\n\n".join(
         _markdown_table(block) if isinstance(block, Table) else _markdown_paragraph(block) for block in blocks
     )
@@ -65,14 +65,14 @@ def _markdown_table(table: Table) -> str:
 
 
 def _markdown_paragraph(spans: Iterable[TextSpan]) -> str:
-    """A line that does not begin like a list or a heading."""
+    """Returns a line that does not start like a list or a heading."""
     return _LINE_START_SYNTAX.sub(r"\1\\\2", _markdown_spans(spans).lstrip())
 
 
 def _markdown_spans(spans: Iterable[TextSpan]) -> str:
     text = ""
     for span in spans:
-        # Two pieces of code side by side would be one, with backticks in it.
+        # Two adjacent code spans would be read as one that contains backticks.
         text += _escape_markdown(span.text) if span.style != "name" else _markdown_code(span.text, text.endswith("`"))
     return text
 
@@ -82,8 +82,8 @@ def _escape_markdown(text: str) -> str:
 
 
 _GITHUB_REFERENCE = re.compile(r"\\([@\#])(?=[A-Za-z0-9])")
-"""What GitHub takes for a mention, or a reference to an issue, though a backslash or an entity stands there: it looks
-for them once Markdown is HTML, but not inside of code (github/markup#1168, github/cmark-gfm#181)."""
+"""Mentions and issue references, which GitHub recognizes in the rendered HTML despite a backslash or an entity, but not
+inside code (github/markup#1168, github/cmark-gfm#181)."""
 _MARKDOWN_SYNTAX = re.compile(
     r"""[\\`*\[\]<>|~&\#!$@]    # code, emphasis, links, HTML, cells, struck out text, entities, formulas, mentions
     | (?<![^\W_])_ | _(?![^\W_])  # emphasis, but not inside a word, where it is none: search_hotels
@@ -95,7 +95,7 @@ _LINE_START_SYNTAX = re.compile(r"^(\d*)([-+=.)])")
 
 
 def _markdown_code(text: str, after_code: bool) -> str:
-    """Code, in which nothing has a meaning but the sign of its end and, in a table, that of the cell's."""
+    """Returns a code span, in which only its own end and, in a table, the end of the cell have a meaning."""
     text = escape_invisible(text)
     if text.strip(" ") == text != "" and "`" not in text and "|" not in text and not after_code:
         return f"`{text}`"
@@ -112,12 +112,12 @@ _STYLE_COLOURS: dict[TextStyle, str] = {
     "alarm": "#e5534b",
     "quiet": "#808080",
 }
-"""Readable on white and on black, because a notebook may be either."""
+"""Colours that are readable on white and on black, because notebooks can have either background."""
 _CELL_STYLE = "text-align:left;padding:1px 10px 1px 0"
 
 
 def render_html(blocks: Iterable[Block]) -> str:
-    """Blocks as a fragment of HTML that needs no style sheet."""
+    """Returns the blocks as a fragment of HTML that needs no style sheet."""
     inner = (_html_table(block) if isinstance(block, Table) else f"<p>{_html_spans(block)}</p>" for block in blocks)
     return f"<div>{''.join(inner)}</div>"
 
@@ -150,15 +150,15 @@ def _escape_html(text: str) -> str:
 _MAX_ROWS = 500
 _MAX_NAME_LENGTH = 80
 _MAX_REQUEST_LENGTH = 70
-"""So many rows of a comparison, characters of a name and characters of a request are shown."""
+"""The number of rows of a comparison, characters of a name, and characters of a request that are shown."""
 
 
 class Symbol(NamedTuple):
-    """A sign between what was expected and what was called."""
+    """The symbol between an expectation and a call."""
 
     sign: str
     plain: str
-    """For terminals that cannot show the other."""
+    """The ASCII sign, for terminals that cannot show `sign`."""
     tone: TextStyle
     meaning: str
 
@@ -175,50 +175,50 @@ _SYMBOL_BY_VERDICT: Mapping[RowVerdict, Symbol] = {
     "forbidden": Symbol("!", "!", "alarm", "forbidden"),
 }
 SYMBOLS: Sequence[Symbol] = (AGREES, DIFFERS, MISPLACED, *list(_SYMBOL_BY_VERDICT.values())[1:])
-"""Every mark, in the order in which a legend tells them."""
+"""Every symbol, in the order of a legend."""
 OUTCOME_SYMBOLS: Mapping[bool | None, Symbol] = {
     True: Symbol("✓", "+", "good", "passed"),
     False: Symbol("✗", "x", "bad", "failed"),
     None: Symbol("○", "o", "odd", "not evaluated"),
 }
-"""The mark of a whole evaluation."""
+"""The symbol of an evaluation, by `passed`."""
 
 
 class ValueDifference(NamedTuple):
     """One value that differs, as text on both sides."""
 
     path: str
-    """Which argument, or what of the result."""
+    """The path of the argument, or of the part of the result."""
     expected: str
     called: str
     note: str | None = None
-    """Why the two could not be compared; `None`: they were, and differ."""
+    """Why the values could not be compared; `None`: they were compared and differ."""
     hint: str | None = None
-    """What would have accepted the called value."""
+    """The matcher that would accept the called value."""
 
     def __str__(self) -> str:
-        said = self.note or self.hint
-        why = f" ({said})" if said else ""
-        return f"{self.path}: expected {self.expected}, called with {self.called}{why}"
+        comment = self.note or self.hint
+        suffix = f" ({comment})" if comment else ""
+        return f"{self.path}: expected {self.expected}, called with {self.called}{suffix}"
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedRow:
-    """One row, ready to be shown."""
+    """One row as text."""
 
     expected: str | None
     called: str | None
     mark: Symbol
     differing: tuple[str, ...] = ()
-    """Where the call differs: paths of arguments, and `result` with the paths in it."""
+    """The paths of the arguments that differ, and `result` with the paths in it."""
     notes: tuple[str, ...] = ()
-    """What else there is to say."""
+    """Further notes on the row."""
     differences: tuple[ValueDifference, ...] = ()
-    """How it differs there, where values are to be shown."""
+    """The values that differ, if values are shown."""
 
 
 def render_row(row: ComparisonRow, *, values: bool = False, redact: Redaction | None = None) -> RenderedRow:
-    """What there is to see of one row."""
+    """Returns a row as text."""
     differing, differences = render_differences(row, values=values, redact=redact)
     mark = symbol_for(row.verdict, differs=bool(differing), in_order=row.in_order)
     failed = row.called is not None and row.called.error is not None
@@ -235,7 +235,7 @@ def render_row(row: ComparisonRow, *, values: bool = False, redact: Redaction | 
 def render_differences(
     row: ComparisonRow, *, values: bool = False, redact: Redaction | None = None
 ) -> tuple[list[str], list[ValueDifference]]:
-    """Where the call of a row differs from what was expected and, where values are to be shown, how; see `Line`."""
+    """Returns the paths that differ and, if `values` is true, the values; see `RenderedRow`."""
     differing: list[str] = []
     differences: list[ValueDifference] = []
     for part, agreement in (("", row.agreement), ("result", row.result_agreement)):
@@ -252,14 +252,14 @@ def render_differences(
 
 
 def symbol_for(verdict: RowVerdict, *, differs: bool, in_order: bool | None) -> Symbol:
-    """The sign between the two sides of a row."""
+    """Returns the symbol between the two sides of a row."""
     if verdict == "paired" and differs:
         return DIFFERS
     return MISPLACED if verdict == "paired" and in_order is False else _SYMBOL_BY_VERDICT[verdict]
 
 
 def row_notes(mark: Symbol, *, in_order: bool | None, failed: bool, note: str | None) -> Iterator[str]:
-    """What there is to say of a row beside its mark."""
+    """Yield the notes on a row that its symbol does not express."""
     if mark is DIFFERS and in_order is False:
         yield MISPLACED.meaning
     if failed:
@@ -269,12 +269,12 @@ def row_notes(mark: Symbol, *, in_order: bool | None, failed: bool, note: str | 
 
 
 def shorten_request(request: str | None) -> str:
-    """The beginning of what was asked, in one line."""
+    """Returns the start of a request, in one line."""
     return truncate(" ".join((request or "").split()), _MAX_REQUEST_LENGTH)
 
 
 def truncate(text: str, length: int = _MAX_NAME_LENGTH) -> str:
-    """The beginning of a text that is longer than that."""
+    """Returns the text, or its start if it is longer than `length`."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
@@ -286,7 +286,7 @@ _EMPTY_CELL = (TextSpan("—", "quiet"),)
 def heading_block(
     mark: Symbol, name: str, request: str | None, redact: Redaction | None = None
 ) -> tuple[TextSpan, ...]:
-    """What a page is about: how it ended, by what name it is known, and what was asked."""
+    """Returns the heading of an evaluation: its symbol, name and request."""
     if redact is not None and request is not None:
         request = str(redact("input", request))
     title = (TextSpan(mark.sign, mark.tone), TextSpan(" "), TextSpan(truncate(name), "name"))
@@ -301,7 +301,7 @@ def comparison_blocks(
     values: bool = False,
     redact: Redaction | None = None,
 ) -> Iterator[Block]:
-    """Expected and called side by side; `of_golden`: whether anybody has said what was expected."""
+    """Yield the table of expected and called tools; `has_golden`: whether the run has a golden."""
     lines = [render_row(row, values=values, redact=redact) for row in rows[:_MAX_ROWS]]
     yield from table_blocks(lines, len(rows) - len(lines), has_golden=has_golden)
     if approximate:
@@ -309,7 +309,7 @@ def comparison_blocks(
 
 
 def table_blocks(lines: Sequence[RenderedRow], omitted: int = 0, *, has_golden: bool = True) -> Iterator[Block]:
-    """The lines of a comparison side by side, and how many more there are."""
+    """Yield the table of rendered rows, and the number of omitted rows."""
     if lines:
         yield Table(("expected", "", "called", ""), tuple(map(_row_cells, lines)))
     else:
@@ -319,7 +319,7 @@ def table_blocks(lines: Sequence[RenderedRow], omitted: int = 0, *, has_golden: 
 
 
 def score_blocks(scores: Iterable[Score]) -> Iterator[Block]:
-    """Each metric with its number, what it had to reach and whether it did, and below why others have no number."""
+    """Yield the table of scores with value, threshold and result, and the reasons of metrics without a value."""
     rows = []
     unknown: dict[str, list[str]] = {}
     for score in scores:
@@ -350,20 +350,20 @@ def _row_cells(line: RenderedRow) -> tuple[Cell, ...]:
 
 
 def _row_remarks(line: RenderedRow) -> Iterator[TextSpan]:
-    """What is odd about a line, in words: the sign alone says little to who sees it for the first time."""
-    told: list[list[TextSpan]] = []
+    """Yield the remarks on a row. They also explain the symbol, for readers who do not know it."""
+    remarks: list[list[TextSpan]] = []
     if line.differing:
         paths = [[TextSpan(path, "name")] for path in line.differing]
-        told.append(
+        remarks.append(
             [TextSpan("differs in "), *_join_spans(paths, ", ")]
             if not line.differences
             else [TextSpan(line.mark.meaning)]
         )
     elif line.mark is not AGREES and not (line.notes and line.mark.tone == "quiet"):
-        told.append([TextSpan(line.mark.meaning)])
-    told += [[TextSpan(note)] for note in line.notes]
-    told += [[TextSpan(str(difference))] for difference in line.differences]
-    return iter(_join_spans(told, "; "))
+        remarks.append([TextSpan(line.mark.meaning)])
+    remarks += [[TextSpan(note)] for note in line.notes]
+    remarks += [[TextSpan(str(difference))] for difference in line.differences]
+    return iter(_join_spans(remarks, "; "))
 
 
 def _join_spans(pieces: Iterable[Sequence[TextSpan]], separator: str) -> list[TextSpan]:

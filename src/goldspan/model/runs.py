@@ -1,4 +1,4 @@
-"""What was rebuilt from telemetry: tool calls, and the runs that they belong to."""
+"""Defines tool calls and runs, which extraction builds from telemetry."""
 
 from __future__ import annotations
 
@@ -8,62 +8,62 @@ from typing import Any, Literal
 
 RunUnit = Literal["request", "component", "conversation"]
 ToolKind = Literal["tool", "agent", "handoff", "hosted", "retrieval", "answer"]
-"""`hosted`: run by the model's provider. `answer`: the pseudo-tool by which a framework's agent hands in its answer."""
+"""`hosted`: executed by the model's provider. `answer`: the pseudo-tool with which an agent returns its answer."""
 CallEvidence = Literal["executed", "requested"]
 CallOutcome = Literal["ok", "error", "denied", "deferred"]
 
 COUNTED_TOOL_KINDS: frozenset[ToolKind] = frozenset({"tool", "hosted"})
-"""The kinds of call that count without being named by a golden."""
+"""The kinds of call that count even if the golden does not name them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool the agent could have called, as it was offered to the model."""
+    """A tool that was offered to the model."""
 
     name: str
     description: str | None = None
     parameters: Mapping[str, Any] | None = None
     """The JSON schema of the arguments."""
     kind: ToolKind = "tool"
-    """What a call of it is, where the telemetry says so when it offers the tool."""
+    """The kind of its calls, if the telemetry of the definition contains it."""
     deferred: bool = False
-    """Whether a call of it waits for a person's approval, or for a result from elsewhere."""
+    """Whether a call waits for a person's approval or for an external result."""
     read_only: bool | None = None
-    """Whether it changes nothing, as far as it says so itself: MCP's `readOnlyHint`. `None`: it does not say."""
+    """MCP's `readOnlyHint`: whether the tool changes nothing. `None`: there is no hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One attempt by the agent to use one tool."""
+    """One attempt of an agent to call a tool."""
 
     name: str
-    """The tool's own name, without decoration: what is compared (folded)."""
+    """The tool's name without decoration. Comparisons use it in folded form."""
     raw_name: str = ""
-    """The name as the instrumentation wrote it: what is shown when it differs."""
+    """The name as the instrumentation wrote it. It is shown if it differs."""
     server: str | None = None
     """The MCP server that owns the tool."""
     arguments: Any = None
-    """Usually a dictionary; whatever the agent passed. `None`: not captured or not readable."""
+    """The arguments, usually a dictionary. `None`: they were not captured or could not be parsed."""
     raw_arguments: str | None = None
-    """The text of arguments that could not be read."""
+    """The text of arguments that could not be parsed."""
     result: Any = None
     error: str | None = None
-    """What went wrong, where the telemetry says that something did."""
+    """The error that the telemetry reports."""
     error_guess: str | None = None
-    """A result that merely reads like an error. Whether the call failed is not known then."""
+    """A result whose text reads like an error. It is then not known whether the call failed."""
     outcome: CallOutcome | None = None
     call_id: str | None = None
     kind: ToolKind = "tool"
     evidence: CallEvidence = "executed"
-    """`requested`: only a model message shows the call, no span of its execution."""
+    """`requested`: a model message contains the call, and no span of its execution was captured."""
     agent: str | None = None
     """The agent that made the call."""
     span_id: str | None = None
     start_ns: int | None = None
     end_ns: int | None = None
     concurrent_with: tuple[int, ...] = ()
-    """Positions, among the run's tool calls, of the calls that overlap this one in time: of the 255 before and after it
-    in order, which is more than any agent runs at once."""
+    """The positions, in the run's tool calls, of the calls that overlap this one in time. Only the 255 calls before and
+    the 255 after this one are compared."""
 
     def __post_init__(self) -> None:
         if not self.raw_name:
@@ -71,13 +71,13 @@ class ToolCall:
 
     @property
     def was_made(self) -> bool:
-        """Whether the call was carried out: a denied or deferred one was only asked for."""
+        """Whether the call was executed: a denied or deferred call was only requested."""
         return self.outcome not in ("denied", "deferred")
 
     @property
     def succeeded(self) -> bool | None:
-        """Whether the call went well; `None`: not known. Its result may only read like an error, or nothing but the
-        request for it was captured."""
+        """Whether the call succeeded; `None`: not known, because only the text of its result reads like an error, or
+        because only the request for it was captured."""
         if self.error is not None or self.outcome == "error":
             return False
         if self.error_guess is not None or (self.evidence == "requested" and self.outcome is None):
@@ -90,75 +90,76 @@ class Health:
     """How well the telemetry of one run was captured."""
 
     orphan_spans: int = 0
-    """Spans whose parent never arrived."""
+    """Spans whose parent was not received."""
     missing_root: bool = False
-    """The request's own span is known only by its children."""
+    """The request's own span was not received; only its children were."""
     stitched: int = 0
-    """Further traces that were joined to the first one by what their messages repeat."""
+    """Further traces that were joined to the first one because their messages repeat its messages."""
     split: bool = False
-    """The trace holds further requests; only the user's words told them apart."""
+    """The trace contains further requests, which were separated by the user's messages only."""
     dropped_attributes: int = 0
-    """Attributes the SDK threw away because a span had too many."""
+    """Attributes that the SDK dropped because a span had too many."""
     arguments_absent: int = 0
     """Calls whose arguments were not captured."""
     arguments_unreadable: int = 0
-    """Calls whose arguments were cut off or are not in any known notation."""
+    """Calls whose arguments were truncated or are not in a known notation."""
     content_off: bool = False
-    """No argument, result or message was recorded at all: most instrumentations want to be told to."""
+    """No argument, result or message was recorded: most instrumentations record them only if they are configured to."""
     lookalikes: tuple[str, ...] = ()
-    """Names of spans that no convention knows, and that look like tools."""
+    """Names of spans that match no convention and look like tools."""
     merged: int = 0
-    """Further witnesses (spans or messages) of calls that were counted once."""
+    """Further spans or messages of calls that were counted once."""
     unended: int = 0
-    """Spans of it that had not ended when it was looked at: it may become more."""
+    """Spans of the run that had not ended when it was evaluated: the run can grow."""
     began_late: int = 0
-    """Spans that began when the run's own had ended: work left running, or a worker that keeps the run's context."""
+    """Spans that started after the run's own span had ended: background work, or a worker that keeps the context."""
     calls_invisible: bool = False
-    """No tool call was seen, and nothing shows that one would have been: neither a tool span, nor a model's message
-    with its content, nor an instrumentation that writes a span for every call. Of a conversation: so it is of some
-    request.
+    """No tool call was captured, and the telemetry would not show one: it contains no tool span, no model message with
+    content, and no instrumentation that writes a span for every call. For a conversation: this holds for one of its
+    requests.
     """
     unknown_spans: int = 0
-    """Spans inside the request that no convention knows, such as those of HTTP clients and databases."""
+    """Spans inside the request that match no convention, such as those of HTTP clients and databases."""
     fallback: tuple[str, ...] = ()
-    """The attributes that told what spans are which no convention knows: they were read by what names say."""
+    """The attributes by whose names spans were classified that match no convention."""
     calls_elsewhere: int = 0
-    """Calls that it asked for and another run of that time executed under the same id, or the other way round, and
-    those of an agent that then began a run of its own: the two may be one request."""
+    """Calls that this run requested and another run of that time executed under the same id, or the reverse, and calls
+    of an agent that then started its own run: the two runs may be one request."""
     calls_nested: int = 0
-    """Tools inside whose spans other tools were executed: each may be an agent that was called as a tool."""
+    """Tools whose spans contain executions of other tools: each may be an agent that was called as a tool."""
     calls_unpaired: int = 0
-    """Calls that were asked for and not executed, beside one of the same tool that was executed and not asked for: each
-    pair may be one call."""
+    """Calls that were requested and not executed, next to a call of the same tool that was executed and not requested:
+    each pair may be one call."""
     calls_unanswered: int = 0
-    """Calls that were asked for, and of which neither an execution nor a result is known: their spans are lost, or they
-    are no tools but the form of an answer."""
+    """Requested calls without an execution or a result: their spans were lost, or they are not tools but a format of
+    the answer."""
     results_unknown: int = 0
-    """Results that were handed to a model, of calls that are not known."""
+    """Results in model messages whose calls are not known."""
     merged_beside: int = 0
-    """Executions taken for one call though one instrumentation wrote both spans, each with a result."""
+    """Executions that were counted as one call although one instrumentation wrote both spans, each with a result."""
     root_shared: int = 0
-    """Further runs inside a span around this one that stands for a request, as far as is known: of a server, or of a
-    kind that no convention knows."""
+    """Further runs inside a span around this one that probably represents a request: a span of a server, or of a kind
+    that matches no convention."""
     without_content: tuple[str, ...] = ()
-    """Where arguments or messages are missing: the instrumentations of which no span shows any, by the convention whose
-    switch is theirs, else by their scope. Empty where each one records some content."""
+    """If arguments or messages are missing: the instrumentations whose spans contain none, by the convention that has
+    their setting, else by their scope. Empty if each one records some content."""
     unknown_families: tuple[str, ...] = ()
-    """Where no tool call could have been seen: how the attributes begin of the spans that no convention knows."""
+    """If no tool call could have been captured: the attribute prefixes of the spans that match no convention."""
     idle_agents: tuple[str, ...] = ()
-    """Agents that called no model and no tool, and of which no word is recorded: what they did was not captured."""
+    """Agents without a model call, a tool call or a message: their work was not captured."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The names of the fields that say that something is lost or guessed.
+        """The names of the fields that report lost or guessed telemetry.
 
-        Merged witnesses are normal, and so are spans of what is no work of an agent. What only says where is none.
+        Merged spans and messages are normal, and so are spans that match no convention. Fields that only locate a
+        problem are left out.
         """
         return tuple(name for name in _PROBLEM_FIELDS if getattr(self, name))
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is known to be lost or guessed."""
+        """Whether no telemetry is known to be lost or guessed."""
         return not self.problems
 
 
@@ -168,16 +169,16 @@ _PROBLEM_FIELDS = tuple(each.name for each in fields(Health) if each.name not in
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One unit that is scored: a request or a component, with its tool calls in order."""
+    """One unit that is evaluated: a request, a component or a conversation, with its tool calls in order."""
 
     run_id: str
-    """Trace id, a colon, and the id of the unit's span; for a component or a conversation a colon and that word behind
-    them, since a span may be a request as well. Never changes once given out."""
+    """The trace id, a colon, and the id of the unit's span. For a component or a conversation, a colon and that word
+    follow, because the span can be a request too. The id of a run never changes."""
     unit: RunUnit = "request"
     trace_ids: tuple[str, ...] = ()
     span_id: str | None = None
     input: str | None = None
-    """The last genuine text of the user, without the history."""
+    """The last message of the user, without the history."""
     output: str | None = None
     session_id: str | None = None
     agent: str | None = None
@@ -185,26 +186,27 @@ class Run:
     tool_calls: tuple[ToolCall, ...] = ()
     available_tools: tuple[ToolDefinition, ...] = ()
     golden_id: str | None = None
-    """The golden that the telemetry itself names for this run."""
+    """The golden that the run's telemetry names."""
     component: str | None = None
-    """The component's name, where the unit is a component."""
+    """The component's name, if the unit is a component."""
     conventions: tuple[str, ...] = ()
-    """The conventions by which its spans were read."""
+    """The conventions that its spans match."""
     health: Health = field(default_factory=Health)
     start_ns: int | None = None
     end_ns: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What a case, or the running program (`goldspan.metadata.*`), says of it beyond all this."""
+    """Further values from a case or from the running program (`goldspan.metadata.*`)."""
     expected_tools: tuple[Any, ...] | None = None
-    """What its own telemetry says is expected, in the words of a golden's `tools`; goes before every golden."""
+    """The expected calls that the run's telemetry states, in the format of a golden's `tools`. They take precedence
+    over every golden."""
     metrics: tuple[str, ...] | None = None
-    """The metrics that its own telemetry asks for; `None`: those that are asked for elsewhere."""
+    """The metrics that the run's telemetry names; `None`: it names none."""
     environment: str | None = None
     """The `deployment.environment.name` of the process: `production`, `test`."""
     span_name: str | None = None
     """The name of the run's span."""
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False, compare=False)
-    """The attributes of the run's span, for rules that look at them."""
+    """The attributes of the run's span, which `when` rules match."""
 
     @property
     def tools_used(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which spans of a foreign instrumentation are a component, as golden files declare it."""
+"""Defines decoded telemetry (spans, span events, log records) and the selectors of components."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 
 def content_digest(value: Any) -> str:
-    """A short stable hash of plain values and of dataclasses; the order of dictionary keys does not matter."""
+    """Returns a short stable hash of plain values and dataclasses. It ignores the order of dictionary keys."""
     return hashlib.blake2b(_canonical(value).encode(), digest_size=12).hexdigest()
 
 
@@ -28,24 +28,24 @@ T = TypeVar("T")
 
 
 def fast_constructor(frozen: type[T]) -> type[T]:
-    """A class that makes the values of a frozen, slotted dataclass in half the time.
+    """Returns a class that creates values of a frozen, slotted dataclass in half the time.
 
-    A frozen value is filled by way of `object.__setattr__`, one field after the other. A draft has the same slots, is
-    filled like any other object, and becomes a value of the frozen class as soon as it is complete.
+    A frozen dataclass sets each field with `object.__setattr__`. The returned class has the same slots, sets them by
+    plain assignment, and then changes the class of the object to the frozen one.
     """
-    settle = getattr(frozen, "__post_init__", None)
+    post_init = getattr(frozen, "__post_init__", None)
 
     def freeze(draft: Any) -> None:
         draft.__class__ = frozen
-        if settle is not None:
-            settle(draft)
+        if post_init is not None:
+            post_init(draft)
 
-    described: Any = frozen
-    copied = [
+    dataclass_type: Any = frozen
+    copied_fields = [
         (each.name, each.type, field(default=each.default, default_factory=each.default_factory))
-        for each in fields(described)
+        for each in fields(dataclass_type)
     ]
-    return make_dataclass(frozen.__name__, copied, namespace={"__post_init__": freeze}, slots=True, eq=False)
+    return make_dataclass(frozen.__name__, copied_fields, namespace={"__post_init__": freeze}, slots=True, eq=False)
 
 
 SpanStatus = Literal["unset", "ok", "error"]
@@ -62,9 +62,9 @@ class SpanEvent:
 
 @dataclass(slots=True, eq=False)
 class SpanRecord:
-    """One ended span, whatever SDK, wire format or file it came from. Nobody changes one that is made.
+    """One ended span of any SDK, wire format or file. It must not be changed.
 
-    Alone among these values it is not frozen: a process meets millions, and freezing one triples the time to make it.
+    Unlike the other values it is not frozen: a process creates millions, and a frozen one takes three times as long.
     """
 
     trace_id: str
@@ -94,15 +94,15 @@ class SpanRecord:
         return name if isinstance(name, str) else None
 
     def attribute_names(self) -> frozenset[str]:
-        """The names of its attributes. Of a span read off the wire, nothing is decoded to answer."""
+        """Returns the names of the attributes. A span in wire format decodes no value for this."""
         return frozenset(self.attributes)
 
     def decode_attributes(self, keys: Iterable[str]) -> Mapping[str, Any]:
-        """Attributes among which are these, all of which it has. Of a span read off the wire, no others are decoded."""
+        """Returns a mapping with these attributes, which must exist. A span in wire format decodes no others."""
         return self.attributes
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same, wherever they came from."""
+        """Whether all fields are equal, whatever the source of the spans."""
         if not isinstance(other, SpanRecord):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in SpanRecord.__dataclass_fields__)
@@ -110,10 +110,10 @@ class SpanRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One OTLP log record. Instrumentations report messages, and some agents whole tool calls, as log events."""
+    """One OTLP log record. Instrumentations write messages as log events, and some agents write tool calls."""
 
     name: str
-    """The event's name: the field of that name, else the attribute `event.name`, else empty."""
+    """The event name: the field `event_name`, else the attribute `event.name`, else empty."""
     attributes: Mapping[str, Any]
     """Plain Python values."""
     body: Any = None
@@ -130,21 +130,21 @@ class LogRecord:
 
 
 TelemetryRecord = SpanRecord | LogRecord
-"""What telemetry is made of here. Metrics tell nothing of single calls."""
+"""The telemetry that goldspan reads. Metrics contain no single calls."""
 
 
 @dataclass(frozen=True)
 class ComponentSelector:
-    """The spans that are the component of that name: everything that is said must hold."""
+    """Selects the spans that are the component of that name. All conditions must hold."""
 
     name: str
     span: str | None = None
-    """A glob pattern of the span's name, compared without regard to case; `None`: any name."""
+    """A glob pattern of the span's name, which ignores case; `None`: any name."""
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Attributes that the span must have, with these values."""
+    """Attributes that the span must have, with their values."""
 
     def matches(self, span_name: str, attributes: Mapping[str, Any]) -> bool:
-        """Whether a span of that name, with those attributes, is one of them."""
+        """Whether a span with that name and these attributes is selected."""
         if self.span is not None and not fnmatchcase(span_name.casefold(), self.span.casefold()):
             return False
         return all(
@@ -153,7 +153,7 @@ class ComponentSelector:
 
 
 def is_same_value(left: Any, right: Any) -> bool:
-    """Whether two values of an attribute are the same: 1 is 1.0 and no truth value, and a tuple is a list."""
+    """Whether two attribute values are equal: 1 equals 1.0 but not `True`, and a tuple equals a list."""
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(is_same_value, left, right))
     return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)

@@ -1,4 +1,4 @@
-"""Values of arguments and results as text for people: never long, never deep, and redacted where that is asked for."""
+"""Defines the matchers of argument values, and formats values of arguments and results as short text."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ JSON_TYPES: tuple[JsonType, ...] = get_args(JsonType)
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """`{any: true}`: whatever the value is, as long as it is there."""
+    """`{any: true}`: any value, if it is present."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approx:
-    """`{approx: 12.5, within: 0.01}`: a number that is near this one."""
+    """`{approx: 12.5, within: 0.01}`: a number close to this one."""
 
     value: float
     within: float | None = None
-    """The greatest difference; where neither this nor `relative` is given, a millionth of the value."""
+    """The greatest absolute difference; if neither this nor `relative` is set, a millionth of the value."""
     relative: float | None = None
-    """The greatest difference as a share of `value`. Where both are given, either will do."""
+    """The greatest difference as a share of `value`. If both are set, the greater one applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """`{contains: Paris}`: a text with this text in it, or a list with these items, or a mapping with these entries."""
+    """`{contains: Paris}`: a text that contains this text, a list with these items, or a mapping with these entries."""
 
     part: Any
-    """Text, one item, a list of items, or a mapping; items and entries may be matchers."""
+    """Text, one item, a list of items, or a mapping; items and entries can be matchers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """`{equal: {regex: x}}`: exactly this value, though it looks like a matcher."""
+    """`{equal: {regex: x}}`: exactly this value, which would otherwise be read as a matcher."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """`{folded: New York}`: the same text but for case, white space and Unicode composition."""
+    """`{folded: New York}`: the same text, ignoring case, white space and Unicode composition."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class OfType:
-    """`{type: integer}`: any value of this JSON type; 1.0 is an integer, `true` is no number."""
+    """`{type: integer}`: any value of this JSON type; 1.0 is an integer, `true` is not a number."""
 
     type: JsonType
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """`{one_of: [EUR, USD]}`: one of these values, which may be matchers."""
+    """`{one_of: [EUR, USD]}`: one of these values, which can be matchers."""
 
     options: tuple[Any, ...]
 
@@ -68,8 +68,7 @@ class OneOf:
 class Regex:
     r"""`{regex: "\\d+"}`: a text that the pattern matches as a whole, in the syntax of Rust's `regex`.
 
-    That engine takes time in proportion to the text whatever the pattern is; it knows no look-around and no
-    back-references.
+    The engine runs in time linear in the text for every pattern. It has no look-around and no back-references.
     """
 
     pattern: str
@@ -77,7 +76,7 @@ class Regex:
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """`{similar: Book a room, threshold: 0.9}`: a text that is nearly this one."""
+    """`{similar: Book a room, threshold: 0.9}`: a text that is similar to this one."""
 
     text: str
     threshold: float = 0.9
@@ -86,7 +85,7 @@ class Similar:
 
 @dataclass(frozen=True, slots=True)
 class Unordered:
-    """`{unordered: [a, b]}`: a list of these items in any order; items may be matchers."""
+    """`{unordered: [a, b]}`: a list of these items in any order; items can be matchers."""
 
     items: tuple[Any, ...]
 
@@ -97,18 +96,18 @@ MATCHERS: tuple[type[Matcher], ...] = get_args(Matcher)
 
 
 Redaction: TypeAlias = Callable[[str, Any], Any]
-"""Called with the path of a value and the value before it is shown, as in `("to.iban", "DE02")`; what it returns is
-shown instead. A container is asked about first and then each of its items, and paths in results begin with `result`.
-What it raises is not caught: nothing is shown that was not looked at."""
+"""Receives the path of a value and the value, as in `("to.iban", "DE02")`, and returns the value to show. It is called
+for a container first and then for each of its items. Paths in results start with `result`. Its exceptions are not
+caught, so that no value is shown without redaction."""
 
 _MAX_ITEMS = 6
 _MAX_LEVELS = 3
 _MAX_LENGTH = 200
-"""So many items, levels and characters of a value are shown."""
+"""The number of items, levels and characters of a value that are shown."""
 
 
 def format_value(value: Any, path: str = "", redact: Redaction | None = None) -> str:
-    """A value as Python writes it, never long or deep; a matcher as a golden writes it."""
+    """Returns a shortened `repr` of a value; a matcher has the notation of a golden file."""
     text = _format_nested(value, path, redact, _MAX_LEVELS)
     return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."
 
@@ -146,26 +145,26 @@ MATCHER_KEYS: Mapping[type[Matcher], str] = {
     Similar: "similar",
     Unordered: "unordered",
 }
-"""How a golden writes each kind of matcher: its first field is what the word says, the others are options."""
+"""The key of each matcher in a golden file. Its value is the matcher's first field; the other fields are options."""
 
 
 def _golden_notation(matcher: Matcher) -> dict[str, Any]:
-    """The mapping by which a golden asks for it: one word, and the options that are set."""
-    said = {field.name: getattr(matcher, field.name) for field in fields(matcher)}
-    word, *_ = said.values() or [True]
-    options = dict(islice(said.items(), 1, None))
-    return {MATCHER_KEYS[type(matcher)]: word} | {key: value for key, value in options.items() if value is not None}
+    """Returns the matcher as a golden file writes it: its key, and the options that are set."""
+    values = {field.name: getattr(matcher, field.name) for field in fields(matcher)}
+    argument, *_ = values.values() or [True]
+    options = dict(islice(values.items(), 1, None))
+    return {MATCHER_KEYS[type(matcher)]: argument} | {key: value for key, value in options.items() if value is not None}
 
 
 def join_path(path: str, key: str) -> str:
-    """The dotted path of what stands under a key."""
+    """Returns the dotted path of the value under a key."""
     return f"{path}.{key}" if path and key else path or key
 
 
 def _format_leaf(value: Any) -> str:
     try:
         return _short_repr.repr(value)
-    except ValueError:  # Python refuses to write integers of thousands of digits
+    except ValueError:  # Python refuses to format integers of thousands of digits
         return "an integer of thousands of digits"
 
 

@@ -1,4 +1,4 @@
-"""Calls and expectations as people write them, names and dictionaries among them, as the plain values of the model."""
+"""Converts calls and expectations of the caller (names, dictionaries) to `ToolCall` and `Golden`."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 CallLike: TypeAlias = "str | Mapping[str, Any] | ToolCall"
-"""A tool call: its name, the value, or a dictionary with `name` and perhaps `arguments` (or `args`,
+"""A tool call: its name, a `ToolCall`, or a dictionary with `name` and optionally `arguments` (or `args`,
 `input_parameters`), `result` (or `output`), `error`, `server`, `kind`, `outcome`, `call_id` (or `id`)."""
 
 ToolLike: TypeAlias = "str | Mapping[str, Any] | ExpectedItem"
-"""An expected tool: its name, the value, or a dictionary as a golden file has it."""
+"""An expected tool: its name, an `ExpectedTool`, or a dictionary in the format of a golden file."""
 
 
 class GoldenOverrides(TypedDict, total=False):
-    """What may be said beside a golden in place of what it says itself; `None` leaves it as it is.
+    """Values that replace those of a golden; `None` leaves the golden's value.
 
-    Every key of a golden file, but for `input`, `metrics` and `thresholds`, which `evaluate` has itself.
+    The keys are those of a golden file except `input`, `metrics` and `thresholds`, which are parameters of `evaluate`.
     """
 
     id: str | None
@@ -70,7 +70,7 @@ class GoldenOverrides(TypedDict, total=False):
 
 
 class GoldenFields(GoldenOverrides, total=False):
-    """Every key of a golden file, but for what it expects."""
+    """Every key of a golden file except the expected calls."""
 
     input: str | None
     metrics: Iterable[str] | None
@@ -78,28 +78,28 @@ class GoldenFields(GoldenOverrides, total=False):
 
 
 ANONYMOUS_ID = "given"
-"""The id of a golden that was given as a list of tools."""
+"""The id of a golden that was passed as a list of tools."""
 
 _Word = TypeVar("_Word")
 
 
 def as_run(called: Run | Iterable[CallLike]) -> Run:
-    """A run, or calls as a person wrote them in a run without an id."""
+    """Returns a run unchanged, or a run without an id that has these calls."""
     return called if isinstance(called, Run) else Run("", tool_calls=as_calls(called))
 
 
 def as_calls(called: Run | Iterable[CallLike]) -> tuple[ToolCall, ...]:
-    """The calls of a run, or calls as a person wrote them. Raises `GoldspanError`, naming the one that is wrong."""
+    """Returns the calls of a run, or the converted calls. Raises `GoldspanError`, naming the item that is wrong."""
     if isinstance(called, Run):
         return called.tool_calls
     return tuple([_tool_call(item, index) for index, item in enumerate(_require_iterable(called, "called"))])
 
 
 def as_golden(expected: Golden | Iterable[ToolLike], **rules: Unpack[GoldenFields]) -> Golden:
-    """A golden, or expected tools as a person wrote them, with these rules instead of the golden's own.
+    """Returns a golden, or a golden with these expected tools, with `rules` in place of its own.
 
-    `match` is that of every expected call of a golden, and of the calls in a list that do not say themselves. Raises
-    `GoldspanError` for tools that cannot be read and for rules that do not exist.
+    `match` applies to every expected call of a golden, and to the calls of a list that do not state it themselves.
+    Raises `GoldspanError` for tools that are wrong and for rules that do not exist.
     """
     given = {rule: value for rule, value in rules.items() if value is not None} if rules else {}
     match = _parse_rule("match", given.pop("match")) if "match" in given else None
@@ -110,7 +110,7 @@ def as_golden(expected: Golden | Iterable[ToolLike], **rules: Unpack[GoldenField
     if not given:
         return golden
     changed = replace(golden, **{rule: _parse_rule(rule, value) for rule, value in given.items()})
-    return golden if changed == golden else changed  # the golden that was there already knows its digest
+    return golden if changed == golden else changed  # the original golden has cached its digest
 
 
 def _require_iterable(given: Iterable[Any], what: str) -> Iterable[Any]:
@@ -202,7 +202,7 @@ _RULE_PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "thresholds": _parse_shares,
     "when": _parse_selector,
 }
-"""Every key of a golden but for what it expects, and how what is given for it is read."""
+"""The parser of each key of a golden except the expected calls."""
 
 
 def _require_one_of(words: tuple[str, ...], given: Any, what: str) -> Any:
@@ -221,13 +221,13 @@ _SCALAR_TYPES = frozenset({bool, float, int, str, type(None)})
 def _golden_from_tools(expected: Iterable[ToolLike], match: ArgumentsMatch) -> Golden:
     given = tuple(expected)
     if all(type(item) is str and item for item in given):
-        return _golden_from_names(given)  # they state no arguments
+        return _golden_from_names(given)
     return Golden(ANONYMOUS_ID, tools=_expected_items(given, match))
 
 
 @lru_cache(maxsize=2048)
 def _golden_from_names(names: tuple[str, ...]) -> Golden:
-    """Lists of names come again and again; the golden of one keeps what was once found out about it."""
+    """Returns a cached golden: callers often pass the same names, and the golden caches its digest and plans."""
     return Golden(ANONYMOUS_ID, tools=tuple(map(ExpectedTool, names)))
 
 
@@ -236,14 +236,14 @@ def _expected_items(given: Sequence[ToolLike], match: ArgumentsMatch) -> tuple[E
     if all(plain):
         return tuple(filter(None, plain))
     from goldspan.goldens.schema.golden_parser import (
-        parse_expected_tools,  # it loads pydantic, which names and plain calls need not pay for
+        parse_expected_tools,  # imported here because it loads pydantic, which names and plain calls do not need
     )
 
     return parse_expected_tools([_with_parsed_arguments(item) for item in given], "expected", match=match)
 
 
 def _plain_tool(item: ToolLike, match: ArgumentsMatch) -> ExpectedItem | None:
-    """What needs no reading: a value, a name, a name with arguments that hold nothing that could be a matcher."""
+    """Converts an item without pydantic: a value, a name, or a name with arguments that contain no matcher."""
     if isinstance(item, ExpectedTool | AnyOf | Parallel):
         return item
     if isinstance(item, str):
@@ -259,7 +259,7 @@ def _plain_tool(item: ToolLike, match: ArgumentsMatch) -> ExpectedItem | None:
 
 
 def _with_parsed_arguments(item: ToolLike) -> Any:
-    """The item, with arguments that are JSON text, as models write them, in the form of a dictionary."""
+    """Returns the item with its arguments parsed, if they are JSON text, as in messages of models."""
     if isinstance(item, Mapping):
         for key in ("arguments", "args"):
             if isinstance(text := item.get(key), str):
@@ -298,7 +298,7 @@ def _tool_call(item: CallLike, index: int) -> ToolCall:
         server=owner or server,
         arguments=arguments,
         raw_arguments=unread,
-        # Some record only that a call failed, as `true` or `false`.
+        # Some sources record only whether a call failed, as `true` or `false`.
         error=None if error is None or error is False else str(error),
         error_guess=guess_error(fields.get("result")) if error is None and outcome is None else None,
         agent=agent if isinstance(agent, str) else None,
@@ -313,7 +313,7 @@ def _call_from_name(raw_name: str) -> ToolCall:
 
 
 def _call_fields(item: Any, where: str) -> dict[str, Any]:
-    """The known keys of a dictionary, by our names; others are the author's own, unless they are a slip of the pen."""
+    """Returns the known keys of a dictionary, without synonyms. An unknown key that resembles a known one raises."""
     if not isinstance(item, Mapping):
         raise GoldspanError(
             f"{where}: must be the name of a tool or a dictionary with its name, not {short_repr(item)}."
@@ -333,7 +333,7 @@ def _call_fields(item: Any, where: str) -> dict[str, Any]:
 
 
 def _parse_arguments(arguments: Any) -> tuple[Any, str | None]:
-    """Arguments, read where they are JSON text, and the text where it could not be read."""
+    """Returns the arguments, parsed if they are JSON text, and the text if it could not be parsed."""
     if not isinstance(arguments, str):
         return arguments, None
     try:

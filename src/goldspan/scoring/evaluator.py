@@ -1,4 +1,4 @@
-"""Judge a run: find its golden, lay the two side by side, and let every metric read its number."""
+"""Evaluates a run: finds its golden, compares the two, measures metrics, determines the verdict."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from goldspan.scoring.coercion import GoldenOverrides
 
 SCORING_VERSION = 5
-"""Rises whenever any number or verdict can change."""
+"""The version of numbers and verdicts. It increases with every change that can alter one."""
 
 OUT_OF_TIME = "the time budget of the evaluation was used up"
-"""Why a metric was not evaluated, where there was a budget."""
+"""The reason of a metric that was not evaluated because of the budget."""
 
 Expectation: TypeAlias = "Goldens | Golden | Iterable[ToolLike] | None"
-"""Goldens to look the run up in, the golden it is to be judged by, or just the tools that were expected."""
+"""Goldens among which the run's golden is looked up, a golden, or a list of expected tools."""
 
 
 def evaluate(
@@ -51,64 +51,74 @@ def evaluate(
     budget: float | None = None,
     **rules: Unpack[GoldenOverrides],
 ) -> Evaluation:
-    """Judge a run, or a list of calls, by its golden, or by a list of expected tools.
+    """Evaluate a run, or a list of calls, against its golden, or against a list of expected tools.
 
-    `input` is the text of the request, where it is not the run's own. What is given here stands in for what the golden
-    says: `metrics`, `thresholds`, and as `rules` every other key of a golden, such as `order`, `match` or `forbid`.
-
-    The evaluation fails if anything is broken that the golden states, or a threshold is missed; it is not evaluated
-    (`passed` is `None`) if nothing is broken and something that is stated cannot be judged, unless `unknown` says
-    otherwise; else it passes. `strict` raises every threshold to 1 and makes 0 of a lower score. Without `reasons`
-    there are no sentences, which takes less time; `verbose` adds the steps that lead to each score, and gives every one
-    its reason. `budget` is in seconds: a metric that would begin after it is not evaluated, which its reason says.
-
-    Without `metrics`, those are measured that the run's own telemetry asks for, else those of the golden. A metric that
-    raises becomes a score with an `error`, and so does an unknown one that telemetry asks for. Raises `GoldspanError`
-    for a metric that does not exist otherwise, for lists that hold something else than tools, and for an input that is
-    no text.
+    The evaluation fails if the run breaks a requirement of the golden or misses a threshold. It is not evaluated
+    (`passed` is `None`) if nothing is broken and a requirement cannot be evaluated, unless `unknown` says otherwise.
+    Else it passes. A metric that raises becomes a score with an `error`, and so does an unknown metric that the run's
+    telemetry names.
 
         >>> evaluate(["search", "cancel"], ["search", "book"]).score("tool_correctness").value
         0.5
+
+    Args:
+        run: A run, or a list of calls: names, dictionaries or `ToolCall` values.
+        goldens: Goldens among which the run's golden is looked up, a golden, a list of expected tools, or `None`.
+        input: The text of the request, in place of the run's.
+        metrics: The metrics to measure. Default: those that the run's telemetry names, else those of the golden.
+        thresholds: The value that each metric must reach, by name, in place of the golden's.
+        strict: Raises every threshold to 1 and sets lower scores to 0.
+        reasons: If false, the evaluation and the scores have no reasons, which takes less time.
+        verbose: Adds a reason to every score, and the steps of its computation.
+        budget: A number of seconds. A metric that would start after it is not evaluated, and its reason says so.
+        **rules: Any other key of a golden, such as `order`, `match` or `forbid`, in place of the golden's.
+
+    Returns:
+        The evaluation with the comparison, the scores and the verdict.
+
+    Raises:
+        GoldspanError: `metrics` or the golden names an unknown metric, a list contains something other than tools, a
+            rule does not exist, or `input` is not text.
     """
     if not isinstance(input, str | None):
         raise ConfigurationError(f"input must be the text of the request, not {short_repr(input)}.")
     deadline = None if budget is None else perf_counter() + budget
-    asked = resolve_metrics(metrics, thresholds)
+    selected = resolve_metrics(metrics, thresholds)
     if not isinstance(run, Run):
         run = Run(run_id="", input=input, tool_calls=as_calls(run))
     elif input is not None:
         run = replace(run, input=input)
     match, no_golden_reason = _find_golden(run, goldens)
     golden = as_golden(match.golden, **rules) if match else None
-    seen = compare_run(run, golden) if golden is not None else compare(run, None)
+    comparison = compare_run(run, golden) if golden is not None else compare(run, None)
     if metrics is None and run.metrics is not None:
-        asked = metrics_of_run(run.metrics, golden, thresholds)
+        selected = metrics_of_run(run.metrics, golden, thresholds)
     elif metrics is None and golden is not None:
-        asked = metrics_of_golden(golden, thresholds)
-    gates = _metric_thresholds(asked, golden, thresholds, strict)
-    scores = tuple(_ScoreBuilder(seen, no_golden_reason, strict, reasons, verbose, deadline).scores(gates))
-    verdict = determine_verdict(seen, scores, _stated_thresholds(golden, thresholds), strict=strict)
+        selected = metrics_of_golden(golden, thresholds)
+    gates = _metric_thresholds(selected, golden, thresholds, strict)
+    scores = tuple(_ScoreBuilder(comparison, no_golden_reason, strict, reasons, verbose, deadline).scores(gates))
+    verdict = determine_verdict(comparison, scores, _stated_thresholds(golden, thresholds), strict=strict)
     return Evaluation(
         run=run,
         golden=golden,
         match=match,
-        comparison=seen,
+        comparison=comparison,
         scores=scores,
-        passed=passes(verdict.broken, verdict.unjudged, golden.unknown) if golden and verdict else None,
-        reason=_evaluation_reason(seen, verdict, no_golden_reason) if reasons else "",
+        passed=passes(verdict.broken, verdict.undetermined, golden.unknown) if golden and verdict else None,
+        reason=_evaluation_reason(comparison, verdict, no_golden_reason) if reasons else "",
         scoring_version=SCORING_VERSION,
         broken=verdict.broken if verdict else (),
-        undetermined=verdict.unjudged if verdict else (),
+        undetermined=verdict.undetermined if verdict else (),
         accepted_shares=verdict.accepted if verdict else (),
     )
 
 
 def _find_golden(run: Run, goldens: Expectation) -> tuple[Match | None, str]:
-    """The golden and how it was found, or why there is none."""
+    """Returns the golden and how it was found, or why there is none."""
     if goldens is None:
         if run.expected_tools is None:
             return None, "none was given"
-        goldens = _NO_GOLDENS  # the run says itself what is expected
+        goldens = _NO_GOLDENS  # the run's telemetry states the expected tools
     if isinstance(goldens, Goldens):
         return goldens.find_with_reason(run)
     return Match(as_golden(goldens), how="given"), ""
@@ -117,14 +127,14 @@ def _find_golden(run: Run, goldens: Expectation) -> tuple[Match | None, str]:
 _NO_GOLDENS = Goldens()
 
 
-def _evaluation_reason(seen: Comparison, verdict: RunVerdict | None, no_golden_reason: str) -> str:
-    if seen.golden is None:
-        return f"{explain_evaluation(seen).rstrip('.')}: {no_golden_reason}."
-    return explain_evaluation(seen, seen.run.available_tools, verdict)
+def _evaluation_reason(comparison: Comparison, verdict: RunVerdict | None, no_golden_reason: str) -> str:
+    if comparison.golden is None:
+        return f"{explain_evaluation(comparison).rstrip('.')}: {no_golden_reason}."
+    return explain_evaluation(comparison, comparison.run.available_tools, verdict)
 
 
 def _stated_thresholds(golden: Golden | None, thresholds: Mapping[str, float] | None) -> Mapping[str, float]:
-    """What single metrics must reach: what the golden says, and what goes before it."""
+    """Returns the thresholds of single metrics: the golden's, replaced by those of the caller."""
     if golden is None or not (golden.thresholds or thresholds):
         return _NO_THRESHOLDS
     return {**golden.thresholds, **(thresholds or {})}
@@ -136,20 +146,20 @@ _NO_THRESHOLDS: Mapping[str, float] = {}
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 _MetricThresholds: TypeAlias = "Sequence[tuple[Metric, float | None]]"
-"""Metrics, each with what it must reach; `None`: nothing."""
+"""Metrics, each with its threshold or `None`."""
 
 
 def _metric_thresholds(
-    asked: Sequence[Metric], golden: Golden | None, thresholds: Mapping[str, float] | None, strict: bool
+    metrics: Sequence[Metric], golden: Golden | None, thresholds: Mapping[str, float] | None, strict: bool
 ) -> _MetricThresholds:
-    """What metrics must reach, as said beside the goldens, in the golden, or of the metrics themselves."""
+    """Returns the threshold of each metric: the caller's, else the golden's, else the metric's own."""
     if golden is None:
-        return [(metric, None) for metric in asked]
-    if asked is BUILTIN_METRICS and not thresholds:
+        return [(metric, None) for metric in metrics]
+    if metrics is BUILTIN_METRICS and not thresholds:
         return _builtin_thresholds(golden.threshold, effect_threshold(golden) is not None, strict)
     limits = _stated_thresholds(golden, thresholds)
     gates = [
-        (metric, _resolve_threshold(limits.get(metric.name, metric.threshold), golden, strict)) for metric in asked
+        (metric, _resolve_threshold(limits.get(metric.name, metric.threshold), golden, strict)) for metric in metrics
     ]
     if strict or not relaxes_tool_correctness(golden, limits):
         return gates
@@ -158,7 +168,7 @@ def _metric_thresholds(
 
 @lru_cache(maxsize=256)
 def _builtin_thresholds(threshold: float, declares_effects: bool, strict: bool) -> _MetricThresholds:
-    """Those of goldspan's own metrics, which look at nothing else in a golden."""
+    """Returns the thresholds of the built-in metrics, which depend on these fields of a golden only."""
     golden = Golden("", threshold=threshold, write_tools=() if declares_effects else None)
     return [(metric, _resolve_threshold(metric.threshold, golden, strict)) for metric in BUILTIN_METRICS]
 
@@ -170,7 +180,7 @@ def _resolve_threshold(threshold: Threshold, golden: Golden, strict: bool) -> fl
 
 @dataclass(slots=True)
 class _ScoreBuilder:
-    """Makes scores of what metrics read off one comparison."""
+    """Measures metrics on one comparison and builds their scores."""
 
     comparison: Comparison
     no_golden_reason: str
@@ -180,12 +190,12 @@ class _ScoreBuilder:
     deadline: float | None = None
 
     def scores(self, gates: _MetricThresholds) -> Iterator[Score]:
-        """The score of each metric."""
-        seen, strict, reasons = self.comparison, self.strict, self.reasons
-        policy = seen.golden is not None and seen.golden.policy
-        invisible = has_invisible_calls(seen)
+        """Yield the score of each metric."""
+        comparison, strict, reasons = self.comparison, self.strict, self.reasons
+        policy = comparison.golden is not None and comparison.golden.policy
+        invisible = has_invisible_calls(comparison)
         for metric, threshold in gates:
-            if seen.golden is None and metric.needs_golden:
+            if comparison.golden is None and metric.needs_golden:
                 yield _not_evaluated_score(metric.name, None, self.no_golden_reason if reasons else None)
                 continue
             if policy and metric.needs_expectations:
@@ -198,23 +208,25 @@ class _ScoreBuilder:
                 yield _not_evaluated_score(metric.name, threshold, OUT_OF_TIME)
                 continue
             try:
-                value = metric.measure(seen)
+                value = metric.measure(comparison)
                 if value is None:
-                    yield _not_evaluated_score(metric.name, threshold, metric.why_missing(seen) if reasons else None)
+                    yield _not_evaluated_score(
+                        metric.name, threshold, metric.why_missing(comparison) if reasons else None
+                    )
                     continue
-                if threshold is not None and metric.is_undecided(seen, threshold):
+                if threshold is not None and metric.is_undecided(comparison, threshold):
                     yield self._undecided(metric, float(value), threshold)
                     continue
                 score = _make_score(metric.name, float(value), threshold, strict)
-                # Of a number that decides nothing, the sentence about the whole evaluation says enough.
-                explained = reasons and threshold is not None and value < 1
-                yield self._with_explanation(score, metric) if explained or self.verbose else score
-            except Exception as error:  # noqa: BLE001 - a failure is a value; the other metrics still run
+                # A score without a threshold needs no reason: the evaluation's reason covers it.
+                needs_reason = reasons and threshold is not None and value < 1
+                yield self._with_explanation(score, metric) if needs_reason or self.verbose else score
+            except Exception as error:  # noqa: BLE001 - the error becomes a score; the other metrics still run
                 text = f"{type(error).__name__}: {error}"
                 yield Score(metric.name, threshold=threshold, label="not_evaluated", error=text)
 
     def _undecided(self, metric: Metric, value: float, threshold: float) -> Score:
-        """The score of what is known, where what is not known decides if the threshold is reached."""
+        """Returns a score without a verdict: calls that were not captured decide if it reaches the threshold."""
         parts = tuple(metric.explain(self.comparison)) if metric.explain and self.verbose else ()
         steps = (
             (*[_sentence(str(part)) for part in parts], f"The score is {value:.4g} of what is known.") if parts else ()
@@ -223,7 +235,7 @@ class _ScoreBuilder:
         return Score(metric.name, value, None, threshold, "not_evaluated", why, steps=steps)
 
     def _with_explanation(self, score: Score, metric: Metric) -> Score:
-        """The score with what keeps it below 1, and where that was asked for with every step to it."""
+        """Returns the score with the faults that keep it below 1, and with its steps if `verbose` is set."""
         parts = metric.explain(self.comparison) if metric.explain else ()
         if self.verbose:
             parts = tuple(parts)
@@ -231,13 +243,13 @@ class _ScoreBuilder:
         else:
             steps = ()
         faults = [str(part) for part in parts if part.is_fault and part.items] if self.reasons else ()
-        told = _sentence("; ".join(faults)) if faults else None
-        return Score(score.metric, score.value, score.passed, score.threshold, score.label, told, steps=steps)
+        reason = _sentence("; ".join(faults)) if faults else None
+        return Score(score.metric, score.value, score.passed, score.threshold, score.label, reason, steps=steps)
 
 
 _POLICY_HAS_NO_EXPECTATIONS = "a policy expects no calls in particular"
 
-# Most scores of most runs are the same few: looking one up takes a quarter of the time of making it.
+# Most runs have the same few scores: a lookup takes a quarter of the time of the constructor.
 
 
 @lru_cache(maxsize=4096)

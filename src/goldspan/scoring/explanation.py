@@ -1,4 +1,4 @@
-"""A comparison in one sentence for people. It names tools and arguments, and never shows a value."""
+"""Writes the reason of an evaluation: one sentence with names of tools and arguments, no values."""
 
 from __future__ import annotations
 
@@ -17,48 +17,52 @@ _MAX_NAME_CHARACTERS = 60
 
 
 def explain_evaluation(
-    seen: Comparison, available_tools: Sequence[ToolDefinition] = (), verdict: RunVerdict | None = None
+    comparison: Comparison, available_tools: Sequence[ToolDefinition] = (), verdict: RunVerdict | None = None
 ) -> str:
-    """What is missing, unexpected, forbidden, out of order, over budget or failed, and what differs.
+    """Returns one sentence about a comparison and its verdict.
 
-    Of the `verdict` it tells which thresholds are missed, what a threshold accepts, and what cannot be judged, with
-    what to switch on.
-
-    "Expected book_hotel was not called; cancel_trip was called but not expected." Names that nearly match are told as
-    well: `available` are the tools that the agent was offered, where that is known, and one of them may nearly have
-    the name of a missing one.
+    The sentence lists missing, unexpected, forbidden, failed and out-of-order calls, and differing arguments:
+    "Expected book_hotel was not called; cancel_trip was called but not expected." From the `verdict` it adds missed
+    thresholds, accepted shares, and requirements that cannot be evaluated, with the setting that would capture more.
+    `available_tools` are the tools that the agent was offered: one of them may have a similar name to a missing one.
     """
-    if seen.golden is None:
+    if comparison.golden is None:
         return "No golden applies to this run."
-    if verdict is not None and not verdict.broken and any(each.about == ABOUT_CALLS for each in verdict.unjudged):
-        return _finish_sentence(_verdict_clauses(seen.golden, verdict), seen.run)
-    if seen.golden.policy:
-        clauses = [f"Policy {_shorten(seen.golden.id)}: {'; '.join(_policy_clauses(seen, seen.golden))}"]
-        return _full_sentence(clauses, seen, verdict)
-    clauses = [_expected_clause(seen)]
-    if verdict is not ALL_MET or any(row.called and row.called.server for row in seen.rows):
-        clauses += [*_additional_call_clauses(seen, _over_limit_positions(verdict)), *_defect_clauses(seen)]
-        clauses += map(_near_miss_clause, find_near_misses(seen, available_tools))
-        clauses += map(_collision_clause, find_collisions(seen))
-    if seen.golden.max_calls is not None and len(seen.calls) > seen.golden.max_calls:
-        clauses.append(_over_budget_clause(len(seen.calls), seen.golden.max_calls))
-    if seen.approximation_reason:
-        clauses.append(f"there may be a better pairing, with {seen.approximation_reason}")
-    return f"{clauses[0]}." if verdict is ALL_MET and len(clauses) == 1 else _full_sentence(clauses, seen, verdict)
+    if verdict is not None and not verdict.broken and any(each.about == ABOUT_CALLS for each in verdict.undetermined):
+        return _finish_sentence(_verdict_clauses(comparison.golden, verdict), comparison.run)
+    if comparison.golden.policy:
+        clauses = [
+            f"Policy {_shorten(comparison.golden.id)}: {'; '.join(_policy_clauses(comparison, comparison.golden))}"
+        ]
+        return _full_sentence(clauses, comparison, verdict)
+    clauses = [_expected_clause(comparison)]
+    if verdict is not ALL_MET or any(row.called and row.called.server for row in comparison.rows):
+        clauses += [*_additional_call_clauses(comparison, _over_limit_positions(verdict)), *_defect_clauses(comparison)]
+        clauses += map(_near_miss_clause, find_near_misses(comparison, available_tools))
+        clauses += map(_collision_clause, find_collisions(comparison))
+    if comparison.golden.max_calls is not None and len(comparison.calls) > comparison.golden.max_calls:
+        clauses.append(_over_budget_clause(len(comparison.calls), comparison.golden.max_calls))
+    if comparison.approximation_reason:
+        clauses.append(f"there may be a better pairing, with {comparison.approximation_reason}")
+    return (
+        f"{clauses[0]}." if verdict is ALL_MET and len(clauses) == 1 else _full_sentence(clauses, comparison, verdict)
+    )
 
 
-def _full_sentence(clauses: Sequence[str], seen: Comparison, verdict: RunVerdict | None) -> str:
-    """The sentence with what the verdict says beyond the rows."""
-    if seen.golden is None or verdict is None:
+def _full_sentence(clauses: Sequence[str], comparison: Comparison, verdict: RunVerdict | None) -> str:
+    """Returns the sentence with the clauses of the verdict."""
+    if comparison.golden is None or verdict is None:
         return _finish_sentence(clauses, None)
-    is_in_content = not verdict.broken and any(each.about not in _NOT_CONTENT for each in verdict.unjudged)
-    return _finish_sentence([*clauses, *_verdict_clauses(seen.golden, verdict)], seen.run if is_in_content else None)
+    is_in_content = not verdict.broken and any(each.about not in _NOT_CONTENT for each in verdict.undetermined)
+    return _finish_sentence(
+        [*clauses, *_verdict_clauses(comparison.golden, verdict)], comparison.run if is_in_content else None
+    )
 
 
 def _finish_sentence(clauses: Iterable[str], run: Run | None) -> str:
-    """The clauses as a sentence, and where it is about a run that was not captured whole what to switch on."""
-    told = "; ".join(clauses)
-    sentence = f"{told[:1].upper()}{told[1:]}."
+    """Returns the clauses as a sentence; for a run that was not captured completely, with the setting to change."""
+    text = "; ".join(clauses)
+    sentence = f"{text[:1].upper()}{text[1:]}."
     advice = "" if run is None or not run.conventions else _capture_advice(run)
     return f"{sentence} {advice}".rstrip()
 
@@ -72,67 +76,71 @@ def _capture_advice(run: Run) -> str:
 
 
 def _verdict_clauses(golden: Golden, verdict: RunVerdict) -> Iterator[str]:
-    """What the verdict says beyond the rows: thresholds, calls too many, and what cannot be judged."""
+    """Yield the clauses that do not follow from rows: thresholds, call limits, and what cannot be evaluated."""
     beyond = [each.text for each in verdict.broken if each.about not in _ABOUT_ROWS]
     yield from list(dict.fromkeys(beyond))[:_MAX_SHOWN]
     if verdict.accepted and not verdict.broken:
         yield f"accepted: {', '.join(verdict.accepted)}"
-    if verdict.unjudged and not verdict.broken:
-        lead = {"not_evaluated": "not evaluated", "ignore": "not judged", "fail": "cannot be judged, and so it fails"}
-        texts = list(dict.fromkeys(each.text for each in verdict.unjudged))
+    if verdict.undetermined and not verdict.broken:
+        lead = {
+            "not_evaluated": "not evaluated",
+            "ignore": "ignored",
+            "fail": "cannot be evaluated, so the run fails",
+        }
+        texts = list(dict.fromkeys(each.text for each in verdict.undetermined))
         more = f", and {len(texts) - _MAX_SHOWN} more" if len(texts) > _MAX_SHOWN else ""
         yield f"{lead[golden.unknown]}: {', '.join(texts[:_MAX_SHOWN])}{more}"
 
 
 _NOT_CONTENT = frozenset({"agent", "server"})
-"""What an instrumentation tells or does not, whether or not it records content."""
+"""Requirements that do not depend on whether an instrumentation records content."""
 
 _ABOUT_ROWS = frozenset({"missing", "unexpected", "order", "arguments", "result", "forbidden", "max_calls"})
-"""What the rest of the sentence tells."""
+"""Requirements that the other clauses of the sentence cover."""
 
 
-def _policy_clauses(seen: Comparison, policy: Golden) -> Iterator[str]:
-    """What it forbids or limits and was done all the same, else what was kept."""
-    over = policy.max_calls is not None and len(seen.calls) > policy.max_calls
-    if seen.forbidden:
-        names = list(dict.fromkeys(map(_name, seen.forbidden)))
+def _policy_clauses(comparison: Comparison, policy: Golden) -> Iterator[str]:
+    """Yield the rules of a policy that the run breaks, else those that it keeps."""
+    over = policy.max_calls is not None and len(comparison.calls) > policy.max_calls
+    if comparison.forbidden:
+        names = list(dict.fromkeys(map(_name, comparison.forbidden)))
         yield f"{_join_counted(names)} {'is' if len(names) == 1 else 'are'} forbidden"
     elif policy.forbid and not over:
         yield "nothing forbidden was called"
-    if policy.max_calls is not None and (over or not seen.forbidden):
-        yield _over_budget_clause(len(seen.calls), policy.max_calls)
+    if policy.max_calls is not None and (over or not comparison.forbidden):
+        yield _over_budget_clause(len(comparison.calls), policy.max_calls)
     elif not policy.forbid:
         yield "it forbids and limits nothing"
 
 
-def _expected_clause(seen: Comparison) -> str:
-    if seen.missing:
-        return f"Expected {_missing_clause(seen)}"
-    if len(seen.pairs) > 1:
-        ordered = "" if False in [pair.in_order for pair in seen.pairs] else ", in order"
-        return f"All {len(seen.pairs)} expected tools were called{ordered}"
-    if seen.pairs:
-        return f"Expected {_names(seen.pairs)} was called"
-    if seen.tolerated and any(row.expected for row in seen.tolerated):
+def _expected_clause(comparison: Comparison) -> str:
+    if comparison.missing:
+        return f"Expected {_missing_clause(comparison)}"
+    if len(comparison.pairs) > 1:
+        ordered = "" if False in [pair.in_order for pair in comparison.pairs] else ", in order"
+        return f"All {len(comparison.pairs)} expected tools were called{ordered}"
+    if comparison.pairs:
+        return f"Expected {_names(comparison.pairs)} was called"
+    if comparison.tolerated and any(row.expected for row in comparison.tolerated):
         return "No tool had to be called"
-    if seen.unexpected or seen.forbidden or _rows_with_note(seen, EXTRA):
+    if comparison.unexpected or comparison.forbidden or _rows_with_note(comparison, EXTRA):
         return "No tool was expected"
-    return f"No tool was expected and none {'that counts ' if seen.rows else ''}was called"
+    return f"No tool was expected and none {'that counts ' if comparison.rows else ''}was called"
 
 
-def _missing_clause(seen: Comparison) -> str:
-    """`book_hotel was not called; search was called 1 of 3 times; refund was called by billing, not by support`."""
-    by_others = {row.expected_at for row, _ in seen.wrong_agent_pairs}
-    missing = [row for row in seen.missing if row.expected_at not in by_others]
-    called = {_name(pair) for pair in seen.pairs}
+def _missing_clause(comparison: Comparison) -> str:
+    """Returns `book_hotel was not called; search was called 1 of 3 times; refund was called by billing, ...`."""
+    wrong_agent_at = {row.expected_at for row, _ in comparison.wrong_agent_pairs}
+    missing = [row for row in comparison.missing if row.expected_at not in wrong_agent_at]
+    called = {_name(pair) for pair in comparison.pairs}
     never = [row for row in missing if _name(row) not in called]
     clauses = [f"{_names(never)} {_was_or_were(never)} not called"] if never else []
     if len(never) < len(missing):
-        clauses += _too_few_calls_clauses(seen, missing)
-    clauses += starmap(_wrong_agent_clause, seen.wrong_agent_pairs[:_MAX_SHOWN])
-    if len(seen.wrong_agent_pairs) > _MAX_SHOWN:
+        clauses += _too_few_calls_clauses(comparison, missing)
+    clauses += starmap(_wrong_agent_clause, comparison.wrong_agent_pairs[:_MAX_SHOWN])
+    if len(comparison.wrong_agent_pairs) > _MAX_SHOWN:
         clauses.append(
-            f"{len(seen.wrong_agent_pairs) - _MAX_SHOWN} more calls were made by another agent than expected"
+            f"{len(comparison.wrong_agent_pairs) - _MAX_SHOWN} more calls were made by another agent than expected"
         )
     return "; ".join(clauses)
 
@@ -140,52 +148,53 @@ def _missing_clause(seen: Comparison) -> str:
 def _wrong_agent_clause(missing: ComparisonRow, call: ComparisonRow) -> str:
     agents = [tool.agent for tool in alternative_calls(missing.expected) if tool.agent] if missing.expected else []
     made_by = call.called.agent if call.called else None
-    return f"{_name(call)} was called by {_shorten(made_by or '')}, not by {' or '.join(map(_shorten, dict.fromkeys(agents)))}"
+    expected = " or ".join(map(_shorten, dict.fromkeys(agents)))
+    return f"{_name(call)} was called by {_shorten(made_by or '')}, not by {expected}"
 
 
-def _too_few_calls_clauses(seen: Comparison, rows: Sequence[ComparisonRow]) -> Iterator[str]:
-    called = Counter(map(_name, seen.pairs))
+def _too_few_calls_clauses(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Iterator[str]:
+    called = Counter(map(_name, comparison.pairs))
     missing = Counter(name for row in rows if (name := _name(row)) in called)
     for name, count in list(missing.items())[:_MAX_SHOWN]:
         yield f"{_shorten(name)} was called {called[name]} of {called[name] + count} times"
 
 
 def _over_limit_positions(verdict: RunVerdict | None) -> set[int | None]:
-    """The calls beyond what `times` allows, of which the verdict tells."""
+    """Returns the positions of the calls beyond what `times` allows, which the verdict lists."""
     return {each.called_at for each in verdict.broken if each.about == "times"} if verdict else set()
 
 
-def _additional_call_clauses(seen: Comparison, elsewhere: Collection[int | None] = ()) -> Iterator[str]:
-    """What was called besides the expected calls, without the calls that are told of elsewhere."""
-    told = {call.called_at for _, call in seen.wrong_agent_pairs}.union(elsewhere)
-    if unexpected := [row for row in seen.unexpected if row.called_at not in told]:
-        but = " but not expected" if seen.pairs or seen.missing else ""
+def _additional_call_clauses(comparison: Comparison, elsewhere: Collection[int | None] = ()) -> Iterator[str]:
+    """Yield clauses about additional calls, except those that other clauses mention."""
+    mentioned = {call.called_at for _, call in comparison.wrong_agent_pairs}.union(elsewhere)
+    if unexpected := [row for row in comparison.unexpected if row.called_at not in mentioned]:
+        but = " but not expected" if comparison.pairs or comparison.missing else ""
         yield f"{_names(unexpected)} {_was_or_were(unexpected)} called{but}"
-    if seen.forbidden:
-        yield f"{_names(seen.forbidden)} {_was_or_were(seen.forbidden)} called but forbidden"
-    if not seen.tolerated:
+    if comparison.forbidden:
+        yield f"{_names(comparison.forbidden)} {_was_or_were(comparison.forbidden)} called but forbidden"
+    if not comparison.tolerated:
         return
-    if (optional := [row for row in seen.tolerated if row.expected and row.called]) and not seen.pairs:
+    if (optional := [row for row in comparison.tolerated if row.expected and row.called]) and not comparison.pairs:
         yield f"optional {_names(optional)} {_was_or_were(optional)} called"
-    if extra := [row for row in _rows_with_note(seen, EXTRA) if row.called_at not in told]:
+    if extra := [row for row in _rows_with_note(comparison, EXTRA) if row.called_at not in mentioned]:
         yield f"{_names(extra)} {_was_or_were(extra)} called besides, which is allowed"
-    if repeated := _rows_with_note(seen, DUPLICATE):
+    if repeated := _rows_with_note(comparison, DUPLICATE):
         yield f"{_names(repeated)} {_was_or_were(repeated)} called again, which does not count"
 
 
-def _rows_with_note(seen: Comparison, note: str) -> list[ComparisonRow]:
-    return [row for row in seen.tolerated if row.called and row.note == note]
+def _rows_with_note(comparison: Comparison, note: str) -> list[ComparisonRow]:
+    return [row for row in comparison.tolerated if row.called and row.note == note]
 
 
-def _defect_clauses(seen: Comparison) -> Iterator[str]:
-    """What is wrong with expected calls that were made."""
-    answers = [row for row in seen.rows if row.expected and row.called]
-    misplaced = [row for row in answers if row.in_order is False]
-    if misplaced and seen.golden and seen.golden.order != "any":
+def _defect_clauses(comparison: Comparison) -> Iterator[str]:
+    """Yield clauses about expected calls that were made with defects."""
+    matched = [row for row in comparison.rows if row.expected and row.called]
+    misplaced = [row for row in matched if row.in_order is False]
+    if misplaced and comparison.golden and comparison.golden.order != "any":
         yield f"{_names(misplaced)} {_was_or_were(misplaced)} called out of order"
-    if failed := [row for row in answers if row.called and row.called.error is not None]:
+    if failed := [row for row in matched if row.called and row.called.error is not None]:
         yield f"{_names(failed)} failed"
-    differing = [(row, paths) for row in answers if (paths := _difference_paths(row))]
+    differing = [(row, paths) for row in matched if (paths := _difference_paths(row))]
     for row, paths in differing[:_MAX_SHOWN]:
         yield f"{_names([row])} differs in {_join_counted(paths)}"
         yield from _hint_clauses(row)
@@ -194,15 +203,15 @@ def _defect_clauses(seen: Comparison) -> Iterator[str]:
 
 
 def _hint_clauses(row: ComparisonRow) -> Iterator[str]:
-    """Which matchers would have accepted what differs: `city differs only in case: {folded: ...} accepts it`."""
-    for agreement, whole in ((row.agreement, "the arguments"), (row.result_agreement, "the result")):
+    """Yield the matchers that accept a difference: `city differs only in case: {folded: ...} accepts it`."""
+    for agreement, subject in ((row.agreement, "the arguments"), (row.result_agreement, "the result")):
         for difference in agreement.differences[:_MAX_SHOWN] if agreement else ():
             if difference.hint:
-                yield f"{_shorten(difference.key or whole)} {difference.hint}"
+                yield f"{_shorten(difference.key or subject)} {difference.hint}"
 
 
 def _difference_paths(row: ComparisonRow) -> list[str]:
-    """Where a call differs: in which arguments, and where in its result."""
+    """Returns the paths of the arguments, and of the parts of the result, that differ."""
     paths: list[str] = []
     if row.agreement and row.agreement.differences:
         keys = [difference.key for difference in row.agreement.differences]
@@ -214,7 +223,7 @@ def _difference_paths(row: ComparisonRow) -> list[str]:
 
 
 def _over_budget_clause(made: int, allowed: int) -> str:
-    """`12 calls were made and 8 are allowed`."""
+    """Returns `12 calls were made and 8 are allowed`."""
     calls_were = "call was" if made == 1 else "calls were"
     are = "is" if allowed <= 1 else "are"
     return f"{made} {calls_were} made and {allowed or 'none'} {are} allowed"
@@ -231,13 +240,13 @@ def _near_miss_clause(near: NearMiss) -> str:
 
 
 def _collision_clause(shared: NameCollision) -> str:
-    """`add is a tool of orders and stock; name the one that is meant, as in orders_add`."""
+    """Returns `add is a tool of orders and stock; name the one you mean, as in orders_add`."""
     name, example = _shorten(shared.name), _shorten(f"{shared.servers[0]}_{shared.name}")
     return f"{name} is a tool of {_join_counted(shared.servers)}; name the one you mean, as in {example}"
 
 
 def _names(rows: Sequence[ComparisonRow]) -> str:
-    """The tools of some rows, each once: `search x2, book and either send_email or send_sms`."""
+    """Returns the tools of rows with their counts: `search x2, book and either send_email or send_sms`."""
     words = list(map(_name, rows))
     if len(set(words)) > 1:
         words = [

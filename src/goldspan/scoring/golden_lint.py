@@ -1,4 +1,4 @@
-"""What is odd about goldens: by themselves, and beside the runs that they are for. Nothing here changes a verdict."""
+"""Finds mistakes in goldens, alone and compared with runs. The findings do not change a verdict."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ FindingKind = Literal[
 ]
 
 _MAX_SHOWN = 3
-"""So many goldens are named in one sentence."""
+"""The number of goldens that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """Something that its author should look at."""
+    """A probable mistake in goldens, for their author."""
 
     kind: FindingKind
     sentence: str
     goldens: tuple[str, ...] = ()
-    """The ids of the goldens that it is about."""
+    """The ids of the goldens concerned."""
 
 
 def lint_goldens(entries: Sequence[LocatedGolden]) -> Iterator[LintFinding]:
-    """Goldens for the same runs that disagree or repeat each other, that contradict themselves, and unknown metrics."""
+    """Yield findings about goldens for the same runs, about contradictions in a golden, and about unknown metrics."""
     sharing: dict[Hashable, list[Golden]] = {}
     for entry in entries:
         if (key := _target_key(entry.golden)) is not None:
@@ -59,7 +59,7 @@ def lint_goldens(entries: Sequence[LocatedGolden]) -> Iterator[LintFinding]:
 
 
 def _target_key(golden: Golden) -> Hashable:
-    """What two goldens have in common that are for the same runs; `None` for one that is found by its id only."""
+    """Returns a key that goldens for the same runs share; `None` for a golden that is found by its id only."""
     text = "" if golden.policy else normalize_text(golden.input)
     component = None if golden.component is None else fold_name(golden.component)
     when = None if golden.when is None else content_digest(_normalized_selector(golden.when))
@@ -67,10 +67,10 @@ def _target_key(golden: Golden) -> Hashable:
 
 
 def _normalized_selector(when: When) -> When:
-    """Conditions in the form in which they are compared with runs."""
+    """Returns the conditions in the form in which they are compared with runs."""
     agent, service, span = (None if name is None else name.casefold() for name in (when.agent, when.service, when.span))
-    asked = normalize_text(when.input) if isinstance(when.input, str) else when.input
-    return replace(when, agent=agent, service=service, span=span, input=asked)
+    text = normalize_text(when.input) if isinstance(when.input, str) else when.input
+    return replace(when, agent=agent, service=service, span=span, input=text)
 
 
 def _overlap_finding(same: Sequence[Golden]) -> LintFinding:
@@ -104,27 +104,27 @@ def _contradictions(entry: LocatedGolden) -> Iterator[LintFinding]:
     for tool in dict.fromkeys((tool.name, tool.server) for tool in golden.expected_calls) if golden.forbid else ():
         call = ToolCall(tool[0], server=tool[1])
         if pattern := next((one for one in golden.forbid if is_forbidden(call, (one,), names)), None):
-            told = f"{entry.file}, golden {golden.id!r}: {tool[0]!r} is expected, and forbidden by {pattern!r}."
-            yield LintFinding("contradiction", told, (golden.id,))
+            sentence = f"{entry.file}, golden {golden.id!r}: {tool[0]!r} is expected, and forbidden by {pattern!r}."
+            yield LintFinding("contradiction", sentence, (golden.id,))
 
 
 def _unknown_metrics(goldens: Iterable[Golden]) -> Iterator[LintFinding]:
-    asking: dict[str, list[str]] = {}
+    ids_by_name: dict[str, list[str]] = {}
     for golden in goldens:
         for name in dict.fromkeys((*(golden.metrics or ()), *golden.thresholds)):
-            asking.setdefault(name, []).append(golden.id)
-    for name, ids in asking.items():
+            ids_by_name.setdefault(name, []).append(golden.id)
+    for name, ids in ids_by_name.items():
         try:
             find_metric(name)
         except ConfigurationError as error:
             yield LintFinding("unknown_metric", f"{_format_ids(ids)}: {error}", tuple(ids))
 
 
-# --- beside runs ------------------------------------------------------------------------------------------------------
+# --- compared with runs -----------------------------------------------------------------------------------------------
 
 
 class RunCoverage:
-    """Goldens beside runs, which are looked at one at a time and not kept."""
+    """Compares goldens with runs, one run at a time, without storing the runs."""
 
     def __init__(self, entries: Sequence[LocatedGolden], vocabulary: Vocabulary) -> None:
         self._goldens = [entry.golden for entry in entries]
@@ -136,11 +136,11 @@ class RunCoverage:
 
     @property
     def all_matched(self) -> bool:
-        """Whether every golden belongs to one of the runs so far."""
+        """Whether every golden matches one of the runs so far."""
         return not self._unmatched
 
     def add_run(self, run: Run) -> None:
-        """Take in which tools a run called or was offered, and which golden it belongs to."""
+        """Record the tools that a run called or was offered, and its golden."""
         for call in (*run.tool_calls, *(ToolCall(tool.name) for tool in run.available_tools)):
             key = (call.name, call.raw_name, call.server)
             if key not in self._known:
@@ -150,27 +150,27 @@ class RunCoverage:
             self._unmatched.pop(golden.id, None)
 
     def findings(self) -> Iterator[LintFinding]:
-        """What no run knows: tools, forbidden patterns, aliases and goldens."""
+        """Yield the tools, forbidden patterns, aliases and goldens that no run uses."""
         yield from self._unknown_tools()
         yield from self._idle_patterns()
         yield from self._idle_aliases()
         for golden_id, golden in self._unmatched.items():
-            told = f"golden {golden_id!r} belongs to none of these runs"
+            sentence = f"golden {golden_id!r} belongs to none of these runs"
             ways = "" if golden.when or golden.component or golden.policy else ", neither by id nor by input"
-            yield LintFinding("unmatched", f"{told}{ways}.", (golden_id,))
+            yield LintFinding("unmatched", f"{sentence}{ways}.", (golden_id,))
 
     def _unknown_tools(self) -> Iterator[LintFinding]:
         known: NameKeys = frozenset[str]().union(*map(self._names.called_keys, self._known.values()))
-        asking: dict[str, list[str]] = {}
+        ids_by_name: dict[str, list[str]] = {}
         for golden in self._goldens:
             for name in dict.fromkeys(tool.name for tool in golden.expected_calls if self._is_unknown(tool, known)):
-                asking.setdefault(name, []).append(golden.id)
+                ids_by_name.setdefault(name, []).append(golden.id)
         names = sorted({call.name for call in self._known.values()})
-        for name, ids in asking.items():
-            meant = _nearest_tool(name, names)
-            hint = f" Did you mean {meant!r}?" if meant else ""
-            told = f"{_format_ids(ids)}: the tool {name!r} was neither called nor offered in any run.{hint}"
-            yield LintFinding("unknown_tool", told, tuple(ids))
+        for name, ids in ids_by_name.items():
+            nearest = _nearest_tool(name, names)
+            hint = f" Did you mean {nearest!r}?" if nearest else ""
+            sentence = f"{_format_ids(ids)}: the tool {name!r} was neither called nor offered in any run.{hint}"
+            yield LintFinding("unknown_tool", sentence, tuple(ids))
 
     def _is_unknown(self, tool: ExpectedTool, known: NameKeys) -> bool:
         return self._names.expected_keys(tool).isdisjoint(known)
@@ -178,14 +178,14 @@ class RunCoverage:
     def _idle_patterns(self) -> Iterator[LintFinding]:
         declared = [ToolCall(tool.name, server=tool.server) for tool in self._vocabulary.tools]
         calls = [*self._known.values(), *declared]
-        asking: dict[str, list[str]] = {}
+        ids_by_name: dict[str, list[str]] = {}
         for golden in self._goldens:
             for pattern in dict.fromkeys(golden.forbid):
-                asking.setdefault(pattern, []).append(golden.id)
-        for pattern, ids in asking.items():
+                ids_by_name.setdefault(pattern, []).append(golden.id)
+        for pattern, ids in ids_by_name.items():
             if not any(is_forbidden(call, (pattern,), self._names) for call in calls):
-                told = f"{_format_ids(ids)}: {pattern!r} is forbidden, and no known tool has a name like that."
-                yield LintFinding("idle_pattern", told, tuple(ids))
+                sentence = f"{_format_ids(ids)}: {pattern!r} is forbidden, and no known tool has a name like that."
+                yield LintFinding("idle_pattern", sentence, tuple(ids))
 
     def _idle_aliases(self) -> Iterator[LintFinding]:
         written = [tool.name for golden in self._goldens for tool in golden.expected_calls]
@@ -199,7 +199,7 @@ class RunCoverage:
 
 
 def _nearest_tool(name: str, known: Sequence[str]) -> str | None:
-    """The known name that may mean the same tool."""
+    """Returns the known name that probably means the same tool."""
     near = [(found, other) for other in known if (found := name_difference(name, other)) is not None]
     return min(near)[1] if near else nearest_word(name, known)
 

@@ -1,6 +1,6 @@
-"""What a person may have meant: names that nearly match, and names that two servers share.
+"""Finds tool names that nearly match an expected one, and names that two servers share.
 
-Only told, never applied: nothing here changes a verdict.
+The suggestions are only shown. They do not change a verdict.
 """
 
 from __future__ import annotations
@@ -18,54 +18,56 @@ from goldspan.scoring.matching.slot_plan import is_call_of
 from goldspan.scoring.metrics.metric import alternative_calls
 
 _MAX_COMPARED, _MAX_SHOWN = 30, 5
-"""So many names are compared with so many, and so many near misses told: enough for people, and bounded."""
+"""The number of names that are compared on each side, and the number of near misses that are shown."""
 _MAX_NAME_CHARACTERS = 100
 _VERSION = re.compile(r"v\d+")
 _ENDINGS = ("s", "es", "d", "ed", "ing")
 
 
 class NearMiss(NamedTuple):
-    """A missing tool and the name it may go by."""
+    """A missing tool, and the similar name that probably means it."""
 
     expected: str
     name: str
     was_called: bool
-    """Whether it was called; else it is a tool that the agent was offered."""
+    """Whether a tool of that name was called; else the agent was offered one."""
     prefix: str | None = None
-    """What one of the names has before the other, where that is all that differs: perhaps its server."""
+    """The prefix of one name, if it is the only difference: probably the server."""
     server: str | None = None
-    """The server of the call, where both have the same name and only their servers differ."""
+    """The server of the call, if the names are equal and only the servers differ."""
 
 
 class NameCollision(NamedTuple):
-    """An expected name by which tools of several servers were called."""
+    """An expected name that matches called tools of several servers."""
 
     name: str
     servers: tuple[str, ...]
 
 
-def find_near_misses(seen: Comparison, available: Sequence[ToolDefinition] = ()) -> list[NearMiss]:
-    """For each missing tool the call that is probably the same by another name; where there is none, the offered tool.
+def find_near_misses(comparison: Comparison, available: Sequence[ToolDefinition] = ()) -> list[NearMiss]:
+    """Returns, for each missing tool, a call or else an offered tool that probably has another name for it.
 
-    Nothing is suggested for a tool that the agent was offered under the expected name, nor a tool that the golden or
-    its vocabulary names besides: those are known to be different.
+    A tool that the agent was offered under the expected name gets no suggestion. A tool that the golden or its
+    vocabulary names itself is not suggested: it is known to be different.
     """
-    if seen.golden is None or not seen.missing or not (seen.unexpected or available):
+    if comparison.golden is None or not comparison.missing or not (comparison.unexpected or available):
         return []
-    missing = {tool.name: tool for tool in islice(_missing_tools(seen), _MAX_COMPARED)}
-    called = {row.called.name: row.called for row in seen.unexpected[:_MAX_COMPARED] if row.called}
+    missing = {tool.name: tool for tool in islice(_missing_tools(comparison), _MAX_COMPARED)}
+    called = {row.called.name: row.called for row in comparison.unexpected[:_MAX_COMPARED] if row.called}
     offered = {tool.name: ToolCall(tool.name) for tool in available[:_MAX_COMPARED]}
     found: dict[str, NearMiss] = {}
     for calls in (called, offered):
         for name, other in _near_names(tuple(missing), tuple(calls)):
-            if name not in found and (near := _near_miss_or_none(missing[name], calls[other], seen.golden, offered)):
+            if name not in found and (
+                near := _near_miss_or_none(missing[name], calls[other], comparison.golden, offered)
+            ):
                 found[name] = near
     return [found[name] for name in missing if name in found][:_MAX_SHOWN]
 
 
-def _missing_tools(seen: Comparison) -> Iterator[ExpectedTool]:
-    """The tools that were expected and not called; of alternatives each."""
-    for row in seen.missing:
+def _missing_tools(comparison: Comparison) -> Iterator[ExpectedTool]:
+    """Yield the expected tools that were not called, including each alternative."""
+    for row in comparison.missing:
         if isinstance(row.expected, ExpectedTool):
             yield row.expected
         elif row.expected is not None:
@@ -75,7 +77,7 @@ def _missing_tools(seen: Comparison) -> Iterator[ExpectedTool]:
 def _near_miss_or_none(
     tool: ExpectedTool, call: ToolCall, golden: Golden, offered: Mapping[str, ToolCall]
 ) -> NearMiss | None:
-    """A near miss, unless the two are known to be different tools."""
+    """Returns a near miss, unless the two are known to be different tools."""
     names = tool_name_matcher(golden.vocabulary)
     if _is_known_tool(call, golden, names):
         return None
@@ -84,14 +86,14 @@ def _near_miss_or_none(
     return near if near.server or not known else None
 
 
-def find_collisions(seen: Comparison) -> list[NameCollision]:
-    """The expected names that do not say which of the called tools is meant, because several servers have one."""
-    calls = [row.called for row in (*seen.pairs, *seen.unexpected) if row.called and row.called.server]
-    if len(calls) < 2 or seen.golden is None or len({call.server for call in calls}) < 2:
+def find_collisions(comparison: Comparison) -> list[NameCollision]:
+    """Returns the expected names that match called tools of several servers."""
+    calls = [row.called for row in (*comparison.pairs, *comparison.unexpected) if row.called and row.called.server]
+    if len(calls) < 2 or comparison.golden is None or len({call.server for call in calls}) < 2:
         return []
-    names = tool_name_matcher(seen.golden.vocabulary)
+    names = tool_name_matcher(comparison.golden.vocabulary)
     found = {}
-    for tool in seen.golden.expected_calls:
+    for tool in comparison.golden.expected_calls:
         servers = {
             fold_name(call.server): call.server for call in calls if call.server and is_call_of(tool, call, names)
         }
@@ -101,7 +103,7 @@ def find_collisions(seen: Comparison) -> list[NameCollision]:
 
 
 def _is_known_tool(call: ToolCall, golden: Golden, names: ToolNameMatcher) -> bool:
-    """Whether a call is known as one of a tool of its own."""
+    """Whether the golden or its vocabulary names the tool of a call."""
     return names.is_declared(call) or any(is_call_of(tool, call, names) for tool in golden.expected_calls)
 
 
@@ -119,7 +121,7 @@ _ORDER, _ENDING, _TYPO, _PREFIX = range(4)
 
 @lru_cache(maxsize=4096)
 def _near_names(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Each name with each of the others that may mean the same tool, the nearest first."""
+    """Returns pairs of names that may mean the same tool, the nearest first."""
     near = (
         (distance, at, name, other)
         for name in names
@@ -130,11 +132,11 @@ def _near_names(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[tuple[
 
 
 def name_difference(one: str, other: str) -> int | None:
-    """How much two names differ that may mean the same tool; `None` where they hardly can.
+    """Returns how much two names differ that may mean the same tool; `None`: they probably do not.
 
-    0: the order of the words, or a version; 1: an ending, as of a plural; 2: a slip of the pen; 3: words before the
-    whole other name. Names are compared word by word, because `get_user` and `set_user` are alike in all letters but
-    one, and do the opposite.
+    0: the order of the words, or a version; 1: an ending, such as a plural; 2: a typing mistake; 3: additional words
+    before the whole other name. Names are compared word by word, because `get_user` and `set_user` differ in one letter
+    and mean the opposite.
     """
     if max(len(one), len(other)) > _MAX_NAME_CHARACTERS:
         return None
@@ -144,7 +146,7 @@ def name_difference(one: str, other: str) -> int | None:
         return _difference_of_words(sorted(ours), sorted(theirs))
     if longer[-len(shorter) :] == shorter:
         return _PREFIX
-    # `searchhotels` may be two words written as one.
+    # `searchhotels` may be two words without a separator.
     return _difference_of_word("".join(ours), "".join(theirs)) if len(shorter) == 1 else None
 
 
@@ -154,7 +156,7 @@ def _significant_words(name: str) -> tuple[str, ...]:
 
 
 def _difference_of_words(ours: list[str], theirs: list[str]) -> int | None:
-    """The greatest difference of a word and the one left that is most like it."""
+    """Returns the greatest difference between a word and the nearest remaining one."""
     greatest = _ORDER
     for word in ours:
         differences = {at: _difference_of_word(word, other) for at, other in enumerate(theirs)}
@@ -175,14 +177,14 @@ def _difference_of_word(one: str, other: str) -> int | None:
         return None
     if long in _inflected(short):
         return _ENDING
-    slips = 1 if len(short) < 9 else 2
-    # Who mistypes a word hardly does so in its first letter, where `lock` and `unlock`, `import` and `export` differ.
-    if len(short) < 5 or short[0] != long[0] or len(long) - len(short) > slips:
+    max_edits = 1 if len(short) < 9 else 2
+    # Typing mistakes rarely affect the first letter, and opposites do: `lock` and `unlock`, `import` and `export`.
+    if len(short) < 5 or short[0] != long[0] or len(long) - len(short) > max_edits:
         return None
-    # Only mistakes come here, and loading rapidfuzz takes longer than all of goldspan's core.
+    # Imported here because rapidfuzz takes longer to load than goldspan's core, and only mistakes need it.
     from rapidfuzz.distance import OSA
 
-    return _TYPO if OSA.distance(short, long, score_cutoff=slips) <= slips else None
+    return _TYPO if OSA.distance(short, long, score_cutoff=max_edits) <= max_edits else None
 
 
 def _inflected(word: str) -> set[str]:

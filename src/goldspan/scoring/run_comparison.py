@@ -1,4 +1,4 @@
-"""Calls that may have failed: nothing but the text of their results reads like an error."""
+"""Compares the calls of a run with the expected calls of a golden, row by row."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ if TYPE_CHECKING:
 def calls_by_other_agents(
     rows: Sequence[ComparisonRow], names: ToolNameMatcher
 ) -> tuple[tuple[ComparisonRow, ComparisonRow], ...]:
-    """Missing expectations, each with an unexpected call of the tool by another agent than the expected one.
+    """Returns missing expectations, each with an unexpected call of the tool by another agent than the expected one.
 
-    Each call is that of one expectation, the first that it could have answered.
+    Each call belongs to one expectation, the first that it would match.
     """
     missing = [row for row in rows if row.verdict == "missing"]
     unexpected = [row for row in rows if row.verdict == "unexpected"]
-    by_key: dict[str, list[ComparisonRow]] = {}  # the first last, where it is soon taken
+    by_key: dict[str, list[ComparisonRow]] = {}  # in reverse order, so that the first row is popped first
     for row in reversed(unexpected):
         for key in names.called_keys(row.called) if row.called else ():
             by_key.setdefault(key, []).append(row)
-    taken: set[int] = set()
+    used: set[int] = set()
     found = []
     for row in missing:
         calls = [
-            _first_by_other_agent(by_key.get(key, []), tool, taken)
+            _first_by_other_agent(by_key.get(key, []), tool, used)
             for tool in _expected_tools(row)
             for key in names.expected_keys(tool)
         ]
         if free := [call for call in calls if call is not None]:
             call = min(free, key=lambda call: call.called_at or 0)
-            taken.add(id(call))
+            used.add(id(call))
             found.append((row, call))
     return tuple(found)
 
 
-def _first_by_other_agent(rows: list[ComparisonRow], tool: ExpectedTool, taken: Container[int]) -> ComparisonRow | None:
-    """The last of some rows that is not taken, if its call was made by another agent than the tool wants."""
-    while rows and id(rows[-1]) in taken:
+def _first_by_other_agent(rows: list[ComparisonRow], tool: ExpectedTool, used: Container[int]) -> ComparisonRow | None:
+    """Returns the last unused row, if its call was made by another agent than the expected one."""
+    while rows and id(rows[-1]) in used:
         rows.pop()
     return rows[-1] if rows and rows[-1].called and not matches_agent(tool, rows[-1].called) else None
 
@@ -76,119 +76,120 @@ def _expected_tools(row: ComparisonRow) -> Sequence[ExpectedTool]:
 
 
 SUB_AGENT = "sub-agent"
-"""The note beside the call of another agent than the run's own, where only its own count."""
+"""The note of a call by another agent than the run's own, with `depth: own`."""
 
 FAILED = "failed"
-"""The note beside a failure where failures never count."""
+"""The note of a failed call, with `attempts: succeeded`."""
 
 RECOVERED = "made good by a later call"
-"""The note beside a failure after which the tool was called with success."""
+"""The note of a failed call after which a call of the tool succeeded."""
 
 RETRIED = "tried again"
-"""The note beside a failure after which the tool failed again, and no more."""
+"""The note of a failed call after which the tool was called again without success."""
 
 _Row = fast_constructor(ComparisonRow)
 
 
 class Eligibility(NamedTuple):
-    """The calls that take no part, and what is known of those that do and failed; all by position."""
+    """The calls that are not matched with expectations, and the failed ones among the others; all by position."""
 
     excluded: Mapping[int, ComparisonRow]
-    """The rows of the calls that take no part."""
+    """The rows of the calls that are not matched."""
     failures: FailedCalls = NO_FAILED_CALLS
-    """The calls that take part and failed, where a success is preferred to them."""
+    """The failed calls that are matched only if no successful call is available."""
     ignored_if_unmatched: Mapping[int, str] = MappingProxyType({})
-    """Those of them that do not count where they answer nothing, each with the note that says why."""
+    """The failed calls that do not count if they match no expectation, each with the note of its row."""
 
 
 def select_eligible_calls(
     run: Run, golden: Golden, plans: GoldenPlans, assume_equal: bool | None = None
 ) -> Eligibility:
-    """Tell which calls of a run take part; `alike` is that of a `Reading`.
+    """Decide which calls of a run are matched; `assume_equal` is `MissingArgumentsAssumption.are_retries`.
 
-    Denied and deferred calls were never made. What is forbidden is forbidden whoever calls it, and however it ends.
+    Denied and deferred calls were never made. A forbidden call is forbidden for every agent and with every outcome.
     """
-    aside: dict[int, ComparisonRow] = {}
+    excluded: dict[int, ComparisonRow] = {}
     failed: list[int] = []
-    own = run.agent if golden.depth == "own" else None
+    own_agent = run.agent if golden.depth == "own" else None
     for at, call in enumerate(run.tool_calls):
         if not call.was_made:
-            aside[at] = unmatched_row("tolerated", at, call, call.outcome)
+            excluded[at] = unmatched_row("tolerated", at, call, call.outcome)
         elif golden.forbid and is_forbidden(call, golden.forbid, plans.names):
-            aside[at] = unmatched_row("forbidden", at, call)
-        elif own is not None and call.agent is not None and call.agent != own:
-            aside[at] = unmatched_row("tolerated", at, call, SUB_AGENT)
+            excluded[at] = unmatched_row("forbidden", at, call)
+        elif own_agent is not None and call.agent is not None and call.agent != own_agent:
+            excluded[at] = unmatched_row("tolerated", at, call, SUB_AGENT)
         elif call.kind not in COUNTED_TOOL_KINDS and not plans.mentions_call(call):
-            aside[at] = unmatched_row("tolerated", at, call, call.kind)
+            excluded[at] = unmatched_row("tolerated", at, call, call.kind)
         elif call.error is not None:
             failed.append(at)
     if not failed or golden.attempts == "all":
-        return Eligibility(aside)
+        return Eligibility(excluded)
     if golden.attempts == "effective":
-        return _select_effective_attempts(run.tool_calls, failed, aside, plans.names, assume_equal)
+        return _select_effective_attempts(run.tool_calls, failed, excluded, plans.names, assume_equal)
     for at in failed:
-        aside[at] = unmatched_row("superseded", at, run.tool_calls[at], FAILED)
-    return Eligibility(aside)
+        excluded[at] = unmatched_row("superseded", at, run.tool_calls[at], FAILED)
+    return Eligibility(excluded)
 
 
 def unmatched_row(verdict: RowVerdict, at: int, call: ToolCall, note: str | None = None) -> ComparisonRow:
-    """The row of a call that nothing stands beside."""
+    """Returns the row of a call without an expectation."""
     return _Row(verdict, None, call, None, at, None, None, None, note)
 
 
 def _select_effective_attempts(
     calls: Sequence[ToolCall],
     failed: Iterable[int],
-    aside: Mapping[int, ComparisonRow],
+    excluded: Mapping[int, ComparisonRow],
     names: ToolNameMatcher,
     assume_equal: bool | None,
 ) -> Eligibility:
     attempts: dict[Hashable, list[int]] = {names.tool_identity(calls[at]): [] for at in failed}
     for at, call in enumerate(calls):
-        if at not in aside and (tool := names.tool_identity(call)) in attempts:
+        if at not in excluded and (tool := names.tool_identity(call)) in attempts:
             attempts[tool].append(at)
     superseded: dict[int, ComparisonRow] = {}
-    standing: set[int] = set()
-    excused: dict[int, str] = {}
-    for of_tool in attempts.values():
-        keys = equality_keys([calls[at].arguments for at in of_tool])
-        made: set[Hashable] = set()
-        later, unknown = None, False
-        for at, key in zip(reversed(of_tool), reversed(keys), strict=True):
-            same = ("no other", at) if key is None else key
+    remaining: set[int] = set()
+    notes: dict[int, str] = {}
+    for positions in attempts.values():
+        keys = equality_keys([calls[at].arguments for at in positions])
+        later_keys: set[Hashable] = set()
+        note, has_unknown = None, False
+        for at, key in zip(reversed(positions), reversed(keys), strict=True):
+            own_key = ("no other", at) if key is None else key
+            is_unknown = has_unknown or calls[at].arguments is None
             if calls[at].error is None:
-                later = RECOVERED
-            elif later is not None and _is_retry(same in made, unknown or calls[at].arguments is None, assume_equal):
-                superseded[at] = unmatched_row("superseded", at, calls[at], later)
+                note = RECOVERED
+            elif note is not None and _is_retry(own_key in later_keys, is_unknown, assume_equal):
+                superseded[at] = unmatched_row("superseded", at, calls[at], note)
             else:
-                standing.add(at)
-                if later is not None:
-                    excused[at] = later
-                later = later or RETRIED
-            made.add(same)
-            unknown = unknown or calls[at].arguments is None
-    made_good = frozenset([at for at, why in excused.items() if why == RECOVERED])
-    return Eligibility({**aside, **superseded}, FailedCalls(frozenset(standing), made_good), excused)
+                remaining.add(at)
+                if note is not None:
+                    notes[at] = note
+                note = note or RETRIED
+            later_keys.add(own_key)
+            has_unknown = is_unknown
+    recovered = frozenset([at for at, note in notes.items() if note == RECOVERED])
+    return Eligibility({**excluded, **superseded}, FailedCalls(frozenset(remaining), recovered), notes)
 
 
 def _is_retry(is_equal: bool, is_unknown: bool, assume_equal: bool | None) -> bool:
-    """Whether a later call repeats a failed one; `is_unknown`: arguments of either were not captured."""
+    """Whether a later call retries a failed one; `is_unknown`: arguments of either were not captured."""
     return is_equal if assume_equal is None or not is_unknown else assume_equal
 
 
 _StatedValues: TypeAlias = list[tuple[Any, Any]]
-"""The arguments and the result of each of the tools of a slot."""
+"""The expected arguments and result of each tool of a slot."""
 
 DUPLICATE = "repeat"
-"""The note beside a call or an expectation that was there before."""
+"""The note of a call or an expectation that repeats an earlier one."""
 
 
 def tolerate_duplicates(
     rows: Sequence[ComparisonRow], plan: SlotPlan, names: ToolNameMatcher, assume_equal: bool | None = None
 ) -> Iterator[ComparisonRow]:
-    """The rows; unexpected calls and missing expectations that equal one that counts are tolerated.
+    """Yield the rows. An unexpected call or a missing expectation is tolerated if it equals one that counts.
 
-    `alike` is that of a `Reading`.
+    `assume_equal` is `MissingArgumentsAssumption.are_repeats`.
     """
     calls = _CountedCalls(names, assume_equal)
     expected = _CountedSlots(names)
@@ -206,21 +207,21 @@ def tolerate_duplicates(
 
 
 class _CountedCalls:
-    """Calls that count."""
+    """The calls that count, without duplicates."""
 
-    def __init__(self, names: ToolNameMatcher, alike: bool | None) -> None:
+    def __init__(self, names: ToolNameMatcher, assume_equal: bool | None) -> None:
         self._names = names
-        self._alike = alike
+        self._assume_equal = assume_equal
         self._seen: set[Hashable] = set()
         self._arguments: dict[Hashable, list[Any]] = {}
 
     def add_if_new(self, call: ToolCall) -> bool:
-        """Whether no call of the tool had these arguments before; then it is one from now on."""
+        """Add a call unless an earlier call of the tool has equal arguments. Returns whether it was added."""
         tool = self._names.tool_identity(call)
         known = self._arguments.setdefault(tool, [])
-        if self._alike is not None and known and (call.arguments is None or None in known):
+        if self._assume_equal is not None and known and (call.arguments is None or None in known):
             known.append(call.arguments)
-            return not self._alike
+            return not self._assume_equal
         key = tool, content_key(call.arguments)
         if key in self._seen:
             return False
@@ -232,7 +233,7 @@ class _CountedCalls:
 
 
 class _CountedSlots:
-    """Expectations that count."""
+    """The expectations that count, without duplicates."""
 
     def __init__(self, names: ToolNameMatcher) -> None:
         self._names = names
@@ -240,46 +241,53 @@ class _CountedSlots:
         self._stated: dict[Hashable, list[_StatedValues]] = {}
 
     def add_if_new(self, slot: Slot) -> bool:
-        """Whether no slot before asked for the same; then it is one from now on."""
+        """Add a slot unless an earlier one expects the same. Returns whether it was added."""
         stated = [(tool.arguments, tool.result) for tool in slot.tools]
-        asked = tuple([self._tool_key(tool) for tool in slot.tools])
-        key = asked, tuple([(content_key(arguments), content_key(result)) for arguments, result in stated])
+        tools = tuple([self._tool_key(tool) for tool in slot.tools])
+        key = tools, tuple([(content_key(arguments), content_key(result)) for arguments, result in stated])
         if key in self._seen:
             return False
         self._seen.add(key)
-        known = self._stated.setdefault(asked, [])
-        if any(equal(those, stated) for those in known):
+        known = self._stated.setdefault(tools, [])
+        if any(equal(earlier, stated) for earlier in known):
             return False
         known.append(stated)
         return True
 
     def _tool_key(self, tool: ExpectedTool) -> Hashable:
-        """Which tool it is, of which agent, and whether it states arguments and a result."""
+        """Identifies the tool and agent, and whether arguments and a result are stated."""
         return self._names.expected_keys(tool), tool.agent, tool.arguments is None, tool.result is ABSENT
 
 
 EXTRA = "extra"
-"""The note beside an unexpected call that is allowed."""
+"""The note of an unexpected call that is allowed."""
 
 NOT_IN_POLICY = "policy"
-"""The note beside a call of which a policy says nothing."""
+"""The note of a call that a policy does not mention."""
 
 NOT_CALLED = "optional, not called"
-"""The note beside an expectation that need not be met and was not."""
+"""The note of an optional expectation without a call."""
 
 
 def compare(
     called: Run | Iterable[CallLike], expected: Golden | Iterable[ToolLike] | None, **rules: Unpack[GoldenFields]
 ) -> Comparison:
-    """Lay calls beside expectations: lists of names, dictionaries, `ToolCall` / `ExpectedTool`, a run, a golden.
-
-    `rules` stand in for what the golden says, and may be any key of a golden, such as `order`, `match` or `forbid`;
-    where there is only a list of tools they are what a golden has where it says nothing. Without expectations (`None`)
-    every call is tolerated. Raises `GoldspanError` for what is neither call nor tool, and for a rule that does not
-    exist.
+    """Compare calls with expected calls.
 
         >>> compare(["search", "cancel"], ["search", "book"]).missing[0].expected.name
         'book'
+
+    Args:
+        called: A run, or a list of names, dictionaries or `ToolCall` values.
+        expected: A golden, or a list of names, dictionaries or `ExpectedTool` values. With `None` every call is
+            tolerated.
+        **rules: Any key of a golden, such as `order`, `match` or `forbid`, in place of the golden's.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        GoldspanError: An item is neither a call nor a tool, or a rule does not exist.
     """
     run = as_run(called)
     if expected is None:
@@ -289,64 +297,64 @@ def compare(
 
 
 class MissingArgumentsAssumption(NamedTuple):
-    """How calls are read whose arguments were not captured: `True` as like another call of the tool, `False` as like
-    none, `None` as like those without arguments."""
+    """What is assumed of calls whose arguments were not captured. `True`: they equal those of every call of the tool;
+    `False`: they equal those of no call; `None`: they equal those of calls without arguments."""
 
     are_retries: bool | None = None
-    """Of a failed call and a later one, which then repeats it."""
+    """The assumption that decides whether a later call retries a failed one."""
     are_repeats: bool | None = None
-    """Of any two calls, where the golden ignores duplicates."""
+    """The assumption that decides whether a call is a duplicate, with `duplicates: ignore`."""
 
 
 NO_ASSUMPTION = MissingArgumentsAssumption()
 
 
 def compare_run(run: Run, golden: Golden, assumption: MissingArgumentsAssumption = NO_ASSUMPTION) -> Comparison:
-    """Lay the calls of a run beside a golden."""
-    asked = golden_plans(golden)
-    present = select_eligible_calls(run, golden, asked, assumption.are_retries)
-    found = _pair_eligible_calls(run, golden, asked, present)
-    rows: Iterable[ComparisonRow] = _comparison_rows(run, golden, present, found)
+    """Compare the calls of a run with a golden."""
+    plans = golden_plans(golden)
+    eligibility = select_eligible_calls(run, golden, plans, assumption.are_retries)
+    pairing = _pair_eligible_calls(run, golden, plans, eligibility)
+    rows: Iterable[ComparisonRow] = _comparison_rows(run, golden, eligibility, pairing)
     if golden.duplicates == "ignore":
-        rows = tolerate_duplicates(tuple(rows), found.plan, asked.names, assumption.are_repeats)
+        rows = tolerate_duplicates(tuple(rows), pairing.plan, plans.names, assumption.are_repeats)
     rows = tuple(rows)
-    by_others = calls_by_other_agents(rows, asked.names) if found.plan.names_agents else ()
-    return Comparison(golden, rows, run, found.approximate, by_others)
+    wrong_agent_pairs = calls_by_other_agents(rows, plans.names) if pairing.plan.names_agents else ()
+    return Comparison(golden, rows, run, pairing.approximate, wrong_agent_pairs)
 
 
-def _pair_eligible_calls(run: Run, golden: Golden, asked: GoldenPlans, present: Eligibility) -> Pairing:
-    """The best pairing; failures that were made good take part in it only where something else would be missing."""
-    made_good = present.failures.recovered
-    calls = [each for each in enumerate(run.tool_calls) if each[0] not in present.excluded]
-    schemas = schema_lookup(run, golden, asked.names)
-    if not made_good:
-        return best_pairing(asked, calls, order=golden.order, schemas=schemas, failures=present.failures)
-    lasting = [each for each in calls if each[0] not in made_good]
-    without = best_pairing(asked, lasting, order=golden.order, schemas=schemas, failures=present.failures.unrecovered)
+def _pair_eligible_calls(run: Run, golden: Golden, plans: GoldenPlans, eligibility: Eligibility) -> Pairing:
+    """Returns the best pairing. It uses recovered failures only if a required expectation is missing without them."""
+    failures = eligibility.failures
+    calls = [each for each in enumerate(run.tool_calls) if each[0] not in eligibility.excluded]
+    schemas = schema_lookup(run, golden, plans.names)
+    if not failures.recovered:
+        return best_pairing(plans, calls, order=golden.order, schemas=schemas, failures=failures)
+    others = [each for each in calls if each[0] not in failures.recovered]
+    without = best_pairing(plans, others, order=golden.order, schemas=schemas, failures=failures.unrecovered)
     if not without.lacks_required_calls:
         return without
-    found = best_pairing(asked, calls, order=golden.order, schemas=schemas, failures=present.failures)
-    return without if made_good.isdisjoint(found.rows) else found
+    pairing = best_pairing(plans, calls, order=golden.order, schemas=schemas, failures=failures)
+    return without if failures.recovered.isdisjoint(pairing.rows) else pairing
 
 
-def _comparison_rows(run: Run, golden: Golden, present: Eligibility, found: Pairing) -> list[ComparisonRow]:
-    pairs = found.rows
-    due = _unanswered_rows(found) if len(pairs) < len(found.plan.slots) else {}
-    rows = due.get(-1, [])
+def _comparison_rows(run: Run, golden: Golden, eligibility: Eligibility, pairing: Pairing) -> list[ComparisonRow]:
+    pairs = pairing.rows
+    unanswered = _unanswered_rows(pairing) if len(pairs) < len(pairing.plan.slots) else {}
+    rows = unanswered.get(-1, [])
     for at, call in enumerate(run.tool_calls):
-        row = pairs.get(at) or present.excluded.get(at)
-        if row is None and at in present.ignored_if_unmatched:
-            row = unmatched_row("superseded", at, call, present.ignored_if_unmatched[at])
+        row = pairs.get(at) or eligibility.excluded.get(at)
+        if row is None and at in eligibility.ignored_if_unmatched:
+            row = unmatched_row("superseded", at, call, eligibility.ignored_if_unmatched[at])
         elif row is None:
             row = _unexpected_row(at, call, golden)
         rows.append(row)
-        if at in due:
-            rows.extend(due[at])
+        if at in unanswered:
+            rows.extend(unanswered[at])
     return rows
 
 
 def _unexpected_row(at: int, call: ToolCall, golden: Golden) -> ComparisonRow:
-    """The row of a call that nobody expected."""
+    """Returns the row of a call that matches no expectation."""
     if golden.policy:
         return unmatched_row("tolerated", at, call, NOT_IN_POLICY)
     return (
@@ -356,35 +364,38 @@ def _unexpected_row(at: int, call: ToolCall, golden: Golden) -> ComparisonRow:
     )
 
 
-def _unanswered_rows(found: Pairing) -> dict[int, list[ComparisonRow]]:
-    """The rows of the slots that nobody answers, each under the call that answers the slot before it; -1: none."""
-    call_of = {row.expected_at: call for call, row in found.rows.items()}
-    due: dict[int, list[ComparisonRow]] = {}
+def _unanswered_rows(pairing: Pairing) -> dict[int, list[ComparisonRow]]:
+    """Returns the rows of the slots without a call, by the call of the slot before; -1: no slot before has a call."""
+    call_of = {row.expected_at: call for call, row in pairing.rows.items()}
+    rows: dict[int, list[ComparisonRow]] = {}
     after = -1
-    for at, slot in enumerate(found.plan.slots):
+    for at, slot in enumerate(pairing.plan.slots):
         if at in call_of:
             after = call_of[at]
         elif slot.required:
-            due.setdefault(after, []).append(ComparisonRow("missing", slot.display, expected_at=at))
+            rows.setdefault(after, []).append(ComparisonRow("missing", slot.display, expected_at=at))
         else:
-            due.setdefault(after, []).append(ComparisonRow("tolerated", slot.display, expected_at=at, note=NOT_CALLED))
-    return due
+            rows.setdefault(after, []).append(ComparisonRow("tolerated", slot.display, expected_at=at, note=NOT_CALLED))
+    return rows
 
 
-def assuming_suspected_failures(seen: Comparison) -> Comparison | None:
-    """The comparison as it would be if all calls that may have failed had; `None`: there are none, or no golden."""
-    if seen.golden is None or not any(map(_may_have_failed, seen.run.tool_calls)):
+# --- calls that may have failed: only the text of their results reads like an error -----------------------------------
+
+
+def assuming_suspected_failures(comparison: Comparison) -> Comparison | None:
+    """Returns the comparison if all calls that may have failed had failed; `None`: there are none, or no golden."""
+    if comparison.golden is None or not any(map(_may_have_failed, comparison.run.tool_calls)):
         return None
     calls = [
         replace(call, error=call.error_guess, outcome="error") if _may_have_failed(call) else call
-        for call in seen.run.tool_calls
+        for call in comparison.run.tool_calls
     ]
-    return compare_run(replace(seen.run, tool_calls=tuple(calls)), seen.golden)
+    return compare_run(replace(comparison.run, tool_calls=tuple(calls)), comparison.golden)
 
 
-def suspected_failure_statements(seen: Comparison) -> Iterator[RequirementResult]:
-    """That the verdict depends on whether calls failed, one statement for each of them."""
-    for at, call in enumerate(seen.run.tool_calls):
+def suspected_failure_statements(comparison: Comparison) -> Iterator[RequirementResult]:
+    """Yield a result for each call that may have failed, for a verdict that depends on them."""
+    for at, call in enumerate(comparison.run.tool_calls):
         if _may_have_failed(call):
             yield RequirementResult("outcome", f"whether {call.name} failed is not known", called_at=at)
 

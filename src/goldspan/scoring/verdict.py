@@ -1,8 +1,7 @@
-"""The verdict: a run fails where anything that its golden states is broken.
+"""Determines the verdict: a run fails if it breaks a requirement of its golden.
 
-It is not evaluated where nothing is broken and something that is stated cannot be judged, and passes otherwise. A
-threshold that is stated accepts a share instead of everything. Metrics decide nothing else: they are numbers beside the
-verdict.
+The run is not evaluated if nothing is broken and a requirement cannot be evaluated; else it passes. A threshold below 1
+accepts that share of a requirement. Metrics do not influence the verdict in any other way.
 """
 
 from __future__ import annotations
@@ -47,120 +46,121 @@ _METRICS_BY_STATEMENT: Mapping[str, tuple[str, ...]] = {
     "forbidden": ("forbidden_tools",),
     "max_calls": ("call_budget",),
 }
-"""The metrics that measure what a statement is about. A threshold of theirs says which share of it is accepted."""
+"""The metrics that measure each kind of requirement. Their thresholds set the share of it that is accepted."""
 
 _USES_GOLDEN_THRESHOLD = frozenset({"tool_correctness", "argument_correctness", "result_correctness"})
-"""The metrics whose threshold is the golden's `threshold` where `thresholds` does not name them. That they reach 1 says
-nothing beyond that each of the calls, arguments and results is as stated."""
+"""The metrics that use the golden's `threshold` unless `thresholds` names them. A value below 1 always means that a
+call, an argument or a result breaks a requirement."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """What became of everything that a golden states."""
+    """The requirements of a golden that are broken or undetermined, and the shares that are accepted."""
 
     broken: tuple[RequirementResult, ...] = ()
-    unjudged: tuple[RequirementResult, ...] = ()
+    undetermined: tuple[RequirementResult, ...] = ()
     accepted: tuple[str, ...] = ()
-    """The shares that a threshold accepts in place of everything: `0.8 of 0.8 wanted`."""
+    """The shares below 1 that a threshold accepts: `0.8 of 0.8 wanted`."""
 
 
 ALL_MET = RunVerdict()
-"""Each row is an expected call, made as it is stated, as in most runs."""
+"""The verdict if each row is an expected call that meets all requirements, as in most runs."""
 
 
 def passes(
-    broken: Sequence[RequirementResult], unjudged: Sequence[RequirementResult], unknown: UnknownPolicy
+    broken: Sequence[RequirementResult], undetermined: Sequence[RequirementResult], unknown: UnknownPolicy
 ) -> bool | None:
-    """Whether a run passes, by what is broken and what cannot be judged; `None`: it is not evaluated."""
+    """Whether a run passes; `None`: it is not evaluated."""
     if broken:
         return False
-    if not unjudged:
+    if not undetermined:
         return True
-    if unknown == "ignore" and not any(each.about == ABOUT_CALLS for each in unjudged):
+    if unknown == "ignore" and not any(each.about == ABOUT_CALLS for each in undetermined):
         return True
     return False if unknown == "fail" else None
 
 
 ABOUT_CALLS = "calls"
-"""What a statement is about that concerns all calls of a run: nothing at all can be judged."""
+"""`RequirementResult.about` if no call of the run could have been captured, so that nothing can be evaluated."""
 
 
 def determine_verdict(
-    seen: Comparison, scores: Iterable[Score], stated: Mapping[str, float], *, strict: bool
+    comparison: Comparison, scores: Iterable[Score], stated: Mapping[str, float], *, strict: bool
 ) -> RunVerdict | None:
-    """The verdict on a comparison; `None` where nothing is stated.
+    """Returns the verdict on a comparison; `None`: the golden has no requirements.
 
-    `stated` are the thresholds of single metrics, those of the golden and those that go before them; `strict` accepts
-    no share of anything.
+    `stated` are the thresholds of single metrics; `strict` accepts no share below 1.
     """
-    golden = seen.golden
+    golden = comparison.golden
     if golden is None:
         return None
-    if has_invisible_calls(seen):
-        done = [each for each in find_violations(seen, golden) if each.about != "missing"]
-        return RunVerdict(tuple(done), (RequirementResult(ABOUT_CALLS, CALLS_NOT_VISIBLE),))
+    if has_invisible_calls(comparison):
+        certain = [each for each in find_violations(comparison, golden) if each.about != "missing"]
+        return RunVerdict(tuple(certain), (RequirementResult(ABOUT_CALLS, CALLS_NOT_VISIBLE),))
     below = [
         score
         for score in scores
         if score.threshold is not None
         and score.passed is not True
-        and (score.value is not None or _requires_value(score, seen, stated))
+        and (score.value is not None or _requires_value(score, comparison, stated))
     ]
-    if not below and not stated and golden.max_calls is None and all(map(_is_fully_met, seen.rows)):
+    if not below and not stated and golden.max_calls is None and all(map(_is_fully_met, comparison.rows)):
         return None if golden.policy and not golden.forbid else ALL_MET
     if golden.policy and not (golden.forbid or golden.max_calls is not None or stated or below):
         return None
     limits = {} if strict else _partial_thresholds(golden, stated)
-    broken, accepted = _find_unaccepted_violations(seen, golden, limits)
-    doubt = _unknown_repeats(seen, golden, limits)
-    doubts = [*([] if doubt is None else [doubt]), *_unknown_failures(seen, golden, limits)]
-    if doubts:
+    broken, accepted = _find_unaccepted_violations(comparison, golden, limits)
+    repeats = _unknown_repeats(comparison, golden, limits)
+    decisive = [*([] if repeats is None else [repeats]), *_unknown_failures(comparison, golden, limits)]
+    if decisive:
         broken = []
-    left = [each for each in find_unknowns(seen, golden) if not _accepts_anything(each.about, limits)]
-    left += doubts
-    left += [_undecided_statement(score) for score in below if score.passed is None]
+    undetermined = [each for each in find_unknowns(comparison, golden) if not _accepts_anything(each.about, limits)]
+    undetermined += decisive
+    undetermined += [_undecided_statement(score) for score in below if score.passed is None]
     unmeasured = _unmeasured_thresholds(golden, stated, scores, strict=strict)
-    left += _undecided_unmeasured_thresholds(unmeasured, seen)
-    broken += _missed_thresholds([score for score in below if score.passed is False], unmeasured, broken, seen)
-    return RunVerdict(tuple(broken), tuple(left), tuple(accepted))
+    undetermined += _undecided_unmeasured_thresholds(unmeasured, comparison)
+    broken += _missed_thresholds([score for score in below if score.passed is False], unmeasured, broken, comparison)
+    return RunVerdict(tuple(broken), tuple(undetermined), tuple(accepted))
 
 
 def _find_unaccepted_violations(
-    seen: Comparison, golden: Golden, limits: Mapping[str, float]
+    comparison: Comparison, golden: Golden, limits: Mapping[str, float]
 ) -> tuple[list[RequirementResult], Iterable[str]]:
-    """What is broken, and the shares that are accepted of what else would be."""
+    """Returns the requirements that are broken, and the shares that thresholds accept of the others."""
     broken: list[RequirementResult] = []
     accepted: dict[str, None] = {}
-    for each in find_violations(seen, golden):
-        told = _accepted_shares(each.about, seen, limits)
-        if told is None:
+    for each in find_violations(comparison, golden):
+        shares = _accepted_shares(each.about, comparison, limits)
+        if shares is None:
             broken.append(each)
         else:
-            accepted.update(dict.fromkeys(told))
+            accepted.update(dict.fromkeys(shares))
     return broken, accepted
 
 
-def _unknown_repeats(seen: Comparison, golden: Golden, limits: Mapping[str, float]) -> RequirementResult | None:
-    """What has to be known of arguments that were not captured, where the verdict depends on it."""
-    tool = tool_with_unknown_repeats(seen, golden)
+def _unknown_repeats(comparison: Comparison, golden: Golden, limits: Mapping[str, float]) -> RequirementResult | None:
+    """Returns the result for calls without captured arguments that may be repeats, if the verdict depends on them."""
+    tool = tool_with_unknown_repeats(comparison, golden)
     if tool is None:
         return None
-    strictly, mildly = (compare_run(seen.run, golden, reading) for reading in (_ASSUME_RETRIES, _ASSUME_REPEATS))
-    return unknown_repeats_statement(tool) if _changes_outcome(strictly, mildly, golden, limits) else None
+    one, other = (compare_run(comparison.run, golden, each) for each in (_ASSUME_RETRIES, _ASSUME_REPEATS))
+    return unknown_repeats_statement(tool) if _changes_outcome(one, other, golden, limits) else None
 
 
-def _unknown_failures(seen: Comparison, golden: Golden, limits: Mapping[str, float]) -> Iterable[RequirementResult]:
-    """What has to be known of calls that may have failed, where the verdict depends on it."""
-    failed = None if golden.policy else assuming_suspected_failures(seen)
+def _unknown_failures(
+    comparison: Comparison, golden: Golden, limits: Mapping[str, float]
+) -> Iterable[RequirementResult]:
+    """Returns the results for calls that may have failed, if the verdict depends on them."""
+    failed = None if golden.policy else assuming_suspected_failures(comparison)
     return (
-        suspected_failure_statements(seen)
-        if failed is not None and _changes_outcome(seen, failed, golden, limits)
+        suspected_failure_statements(comparison)
+        if failed is not None and _changes_outcome(comparison, failed, golden, limits)
         else ()
     )
 
 
 def _changes_outcome(one: Comparison, other: Comparison, golden: Golden, limits: Mapping[str, float]) -> bool:
-    """Whether anything is broken by one reading of a run, and nothing by the other."""
+    """Whether one of two comparisons of a run breaks a requirement and the other does not."""
     return bool(_find_unaccepted_violations(one, golden, limits)[0]) is not bool(
         _find_unaccepted_violations(other, golden, limits)[0]
     )
@@ -170,11 +170,12 @@ _ASSUME_RETRIES, _ASSUME_REPEATS = (
     MissingArgumentsAssumption(are_retries=True, are_repeats=False),
     MissingArgumentsAssumption(are_retries=False, are_repeats=True),
 )
-"""A failure that is made once more counts for nothing, and a call that is made once more counts again; and neither."""
+"""The two assumptions about calls without captured arguments: a later call of the tool is a retry of a failed one, and
+no repeat of a successful one; and the reverse."""
 
 
 def _is_fully_met(row: ComparisonRow) -> bool:
-    """Whether a row is an expected call of which nothing is broken or unknown, as most are."""
+    """Whether a row is an expected call without a broken or unknown requirement."""
     expected, called = row.expected, row.called
     return (
         row.verdict == "paired"
@@ -191,7 +192,7 @@ def _is_fully_met(row: ComparisonRow) -> bool:
 
 
 def relaxes_tool_correctness(golden: Golden, stated: Mapping[str, float]) -> bool:
-    """Whether a golden accepts by the threshold of another metric what `tool_correctness` would want whole."""
+    """Whether the threshold of another metric accepts a share of what `tool_correctness` measures."""
     names = ("tool_recall", "tool_f1", "tool_order")
     is_default = golden.threshold == 1 and "tool_correctness" not in stated
     return is_default and any(stated.get(name, 1) < 1 for name in names)
@@ -201,15 +202,15 @@ def relaxes_tool_correctness(golden: Golden, stated: Mapping[str, float]) -> boo
 
 
 def _partial_thresholds(golden: Golden, stated: Mapping[str, float]) -> Mapping[str, float]:
-    """What metrics must reach where that is less than everything."""
+    """Returns the thresholds below 1."""
     limits = dict.fromkeys(_USES_GOLDEN_THRESHOLD, golden.threshold) | dict(stated)
     return {name: limit for name, limit in limits.items() if limit < 1}
 
 
-def _accepted_shares(about: str, seen: Comparison, limits: Mapping[str, float]) -> list[str] | None:
-    """The shares that are accepted of what a statement is about; `None`: it has to be kept."""
+def _accepted_shares(about: str, comparison: Comparison, limits: Mapping[str, float]) -> list[str] | None:
+    """Returns the shares of a requirement that thresholds accept; `None`: it must be met completely."""
     shares = [
-        (name, _measured_share(name, about, seen), limits[name])
+        (name, _measured_share(name, about, comparison), limits[name])
         for name in _METRICS_BY_STATEMENT[about]
         if name in limits
     ]
@@ -219,16 +220,16 @@ def _accepted_shares(about: str, seen: Comparison, limits: Mapping[str, float]) 
     return [_share_text(*each) for each in known]
 
 
-def _measured_share(name: str, about: str, seen: Comparison) -> float | None:
-    """The number that a threshold is laid beside."""
-    golden = seen.golden
-    if name == "tool_correctness" and golden is not None and (seen.pairs or seen.missing):
-        # What the mode does not measure is measured as the mode does that measures it.
+def _measured_share(name: str, about: str, comparison: Comparison) -> float | None:
+    """Returns the number that is compared with a threshold."""
+    golden = comparison.golden
+    if name == "tool_correctness" and golden is not None and (comparison.pairs or comparison.missing):
+        # If the golden's mode does not measure this kind of requirement, use the number of a mode that does.
         if about in ("missing", "order") and golden.mode in ("precision", "set"):
-            return call_correctness.met_share(seen)
+            return call_correctness.met_share(comparison)
         if about in ("unexpected", "times") and golden.mode in ("recall", "set") and golden.order != "exact":
-            return call_correctness.tool_precision(seen)
-    return METRICS[name].measure(seen)
+            return call_correctness.tool_precision(comparison)
+    return METRICS[name].measure(comparison)
 
 
 def _accepts_anything(about: str, limits: Mapping[str, float]) -> bool:
@@ -238,7 +239,7 @@ def _accepts_anything(about: str, limits: Mapping[str, float]) -> bool:
 def _unmeasured_thresholds(
     golden: Golden, stated: Mapping[str, float], scores: Iterable[Score], *, strict: bool
 ) -> Mapping[str, float]:
-    """What metrics must reach of which there is no score: a threshold counts, whichever metrics were asked for."""
+    """Returns the thresholds of metrics without a score: a threshold counts even if its metric was not measured."""
     limits = dict(stated)
     if behaviour.effect_threshold(golden) is not None:
         limits.setdefault(_EFFECT_METRIC, 1.0)
@@ -247,13 +248,13 @@ def _unmeasured_thresholds(
 
 
 def _missed_thresholds(
-    below: Iterable[Score], unmeasured: Mapping[str, float], broken: Iterable[RequirementResult], seen: Comparison
+    below: Iterable[Score], unmeasured: Mapping[str, float], broken: Iterable[RequirementResult], comparison: Comparison
 ) -> list[RequirementResult]:
-    """The thresholds that are not reached, but for those that say once more what is broken already."""
-    told = {name for each in broken for name in _METRICS_BY_STATEMENT.get(each.about, ())}
+    """Returns the thresholds that are missed, except those that repeat a broken requirement."""
+    reported = {name for each in broken for name in _METRICS_BY_STATEMENT.get(each.about, ())}
     found = [(score.metric, score.value or 0.0, score.threshold or 0.0) for score in below]
-    known = {name: limit for name, limit in unmeasured.items() if not METRICS[name].is_undecided(seen, limit)}
-    values = [(name, METRICS[name].measure(seen), limit) for name, limit in known.items()]
+    known = {name: limit for name, limit in unmeasured.items() if not METRICS[name].is_undecided(comparison, limit)}
+    values = [(name, METRICS[name].measure(comparison), limit) for name, limit in known.items()]
     found += [
         (name, value, limit)
         for name, value, limit in values
@@ -262,41 +263,43 @@ def _missed_thresholds(
     return [
         RequirementResult(name, _share_text(name, value, limit, missed=True))
         for name, value, limit in found
-        if (limit < 1 or (name not in told and name not in _USES_GOLDEN_THRESHOLD))
-        and not (name == _EFFECT_METRIC and behaviour.declared_effect_share(seen) in (None, 1.0))
+        if (limit < 1 or (name not in reported and name not in _USES_GOLDEN_THRESHOLD))
+        and not (name == _EFFECT_METRIC and behaviour.declared_effect_share(comparison) in (None, 1.0))
     ]
 
 
 _EFFECT_METRIC = "effect_correctness"
-"""What the telemetry alone says of what tools change is a number, and nothing that the golden states."""
+"""A metric that also uses effects from telemetry. The verdict uses only those that the golden or its file declares."""
 
 
-def _requires_value(score: Score, seen: Comparison, stated: Mapping[str, float]) -> bool:
-    """Whether a gate without a number leaves something unjudged, and not merely has nothing to measure."""
+def _requires_value(score: Score, comparison: Comparison, stated: Mapping[str, float]) -> bool:
+    """Whether a score without a value leaves its threshold undetermined, because a value was not captured."""
     if score.metric not in METRICS:
         return True
     is_stated = score.metric in stated or score.metric == _EFFECT_METRIC
-    return is_stated and _is_value_unknown(METRICS[score.metric], seen, score.threshold or 0.0)
+    return is_stated and _is_value_unknown(METRICS[score.metric], comparison, score.threshold or 0.0)
 
 
-def _is_value_unknown(metric: Metric, seen: Comparison, limit: float) -> bool:
-    """Whether what is not known keeps a metric without a number, and decides if its threshold is reached."""
+def _is_value_unknown(metric: Metric, comparison: Comparison, limit: float) -> bool:
+    """Whether a metric has no value because something was not captured that decides if it reaches its threshold."""
     if metric.name == _EFFECT_METRIC:
-        return behaviour.declared_effect_share(seen) is None
-    return metric.has_unknowns(seen) and (metric.bounds is None or metric.is_undecided(seen, limit))
+        return behaviour.declared_effect_share(comparison) is None
+    return metric.has_unknowns(comparison) and (metric.bounds is None or metric.is_undecided(comparison, limit))
 
 
-def _undecided_unmeasured_thresholds(unmeasured: Mapping[str, float], seen: Comparison) -> Iterator[RequirementResult]:
-    """The thresholds of which it is not known whether they are reached, among those of which there is no score."""
+def _undecided_unmeasured_thresholds(
+    unmeasured: Mapping[str, float], comparison: Comparison
+) -> Iterator[RequirementResult]:
+    """Yield the undecided thresholds among those of metrics without a score."""
     for name, limit in unmeasured.items():
         metric = METRICS[name]
-        value = metric.measure(seen)
-        if metric.is_undecided(seen, limit) or (value is None and _is_value_unknown(metric, seen, limit)):
-            yield _undecided_statement(Score(name, value, threshold=limit, reason=metric.why_missing(seen)))
+        value = metric.measure(comparison)
+        if metric.is_undecided(comparison, limit) or (value is None and _is_value_unknown(metric, comparison, limit)):
+            yield _undecided_statement(Score(name, value, threshold=limit, reason=metric.why_missing(comparison)))
 
 
 def _undecided_statement(score: Score) -> RequirementResult:
-    """That it is not known whether a score reaches its threshold."""
+    """Returns the result for a score of which it is not known whether it reaches its threshold."""
     why = score.error or score.reason or "no number"
     if score.value is None:
         return RequirementResult(score.metric, f"{score.metric} could not be measured: {why}")
@@ -304,6 +307,6 @@ def _undecided_statement(score: Score) -> RequirementResult:
 
 
 def _share_text(name: str, value: float, limit: float, *, missed: bool = False) -> str:
-    """`0.8 of 0.8 wanted`: the share itself for what `threshold` speaks of, and with its name for any other metric."""
+    """Returns `0.8 of 0.8 wanted`, preceded by the metric's name unless it is an accepted `tool_correctness`."""
     text = f"{value:.4g} of {limit:g} wanted"
     return text if name == "tool_correctness" and not missed else f"{name} {text}"

@@ -1,4 +1,4 @@
-"""What of a golden cannot be judged of a run, because the telemetry does not show it."""
+"""Finds the requirements of a golden that a run breaks, and those that its telemetry does not decide."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ from goldspan.scoring.metrics.metric import alternative_calls
 from goldspan.scoring.run_comparison import EXTRA
 
 
-def find_violations(seen: Comparison, golden: Golden) -> Iterator[RequirementResult]:
-    """Each thing that the golden states and the run breaks."""
-    for row in seen.forbidden:
+def find_violations(comparison: Comparison, golden: Golden) -> Iterator[RequirementResult]:
+    """Yield each requirement of the golden that the run breaks."""
+    for row in comparison.forbidden:
         yield row_statement("forbidden", row, "was called but forbidden")
-    if golden.max_calls is not None and len(seen.calls) > golden.max_calls:
-        yield RequirementResult("max_calls", f"{len(seen.calls)} calls were made and {golden.max_calls} are allowed")
+    if golden.max_calls is not None and len(comparison.calls) > golden.max_calls:
+        yield RequirementResult(
+            "max_calls", f"{len(comparison.calls)} calls were made and {golden.max_calls} are allowed"
+        )
     if golden.policy:
         return
-    for row in seen.missing:
+    for row in comparison.missing:
         yield row_statement("missing", row, "was not called")
-    for row in penalized_calls(seen, golden):
+    for row in penalized_calls(comparison, golden):
         yield row_statement("unexpected", row, "was called but not expected")
-    for row, allowed in calls_over_limit(seen, golden):
+    for row, allowed in calls_over_limit(comparison, golden):
         if allowed is not None:
             yield row_statement("times", row, f"was called more than {'once' if allowed == 1 else f'{allowed} times'}")
-    for row in call_correctness.matched_rows(seen):
+    for row in call_correctness.matched_rows(comparison):
         if row.in_order is False and golden.order != "any":
             yield row_statement("order", row, "was called out of order")
         if has_differences(row.agreement):
@@ -52,62 +54,62 @@ def find_violations(seen: Comparison, golden: Golden) -> Iterator[RequirementRes
 
 
 def row_statement(about: str, row: ComparisonRow, what: str) -> RequirementResult:
-    """A statement about the expectation or the call of a row."""
+    """Returns a result about the expectation or the call of a row."""
     tool = row.expected or row.called
     return RequirementResult(about, f"{tool.name if tool else ''} {what}", row.expected_at, row.called_at)
 
 
 def has_differences(agreement: Agreement | None) -> bool:
-    """Whether anything differs that could be compared."""
+    """Whether values differ that could be compared."""
     return agreement is not None and any(difference.note is None for difference in agreement.differences)
 
 
 def has_result(row: ComparisonRow) -> bool:
-    """Whether the result of a call was captured: of a failed one it may not have been, though it had one."""
+    """Whether the result of a call was captured. The result of a failed call is often missing."""
     return row.called is not None and row.called.result is not None
 
 
-def penalized_calls(seen: Comparison, golden: Golden) -> Sequence[ComparisonRow]:
-    """The calls that nobody expected, where the golden asks for none: where it requires no call, or says so."""
-    if not seen.unexpected:
+def penalized_calls(comparison: Comparison, golden: Golden) -> Sequence[ComparisonRow]:
+    """Returns the unexpected calls that make the run fail: all, if the golden requires no call or penalizes them."""
+    if not comparison.unexpected:
         return ()
-    if golden.extra == "penalize" or golden.order == "exact" or not (seen.pairs or seen.missing):
-        return seen.unexpected
+    if golden.extra == "penalize" or golden.order == "exact" or not (comparison.pairs or comparison.missing):
+        return comparison.unexpected
     if golden.mode == "set":
-        return call_correctness.calls_of_other_tools(seen)
-    return seen.unexpected if golden.mode != "recall" else ()
+        return call_correctness.calls_of_other_tools(comparison)
+    return comparison.unexpected if golden.mode != "recall" else ()
 
 
 # --- times ------------------------------------------------------------------------------------------------------------
 
 
-def calls_over_limit(seen: Comparison, golden: Golden) -> Iterator[tuple[ComparisonRow, int | None]]:
-    """The calls beyond what `times` allows, each with what is allowed.
+def calls_over_limit(comparison: Comparison, golden: Golden) -> Iterator[tuple[ComparisonRow, int | None]]:
+    """Yield the calls beyond the number that `times` allows, each with that number.
 
-    A call is one too many where every expectation that it would meet states how often it may be met. `None` stands
-    where arguments or results that were not captured would tell.
+    A call exceeds the limit if every expectation that it meets states a limit. The number is `None` if arguments or
+    results that were not captured decide it.
     """
     if not _has_call_limits(golden):
         return
     names = tool_name_matcher(golden.vocabulary)
-    schemas = schema_lookup(seen.run, golden, names)
-    unknown = [row.expected for row in call_correctness.matched_rows(seen) if has_unknown_content(row)]
-    for row in seen.rows:
+    schemas = schema_lookup(comparison.run, golden, names)
+    unknown = [row.expected for row in call_correctness.matched_rows(comparison) if has_unknown_content(row)]
+    for row in comparison.rows:
         call = row.called
         if call is None or not (row.verdict == "unexpected" or row.note == EXTRA):
             continue
         would_meet = [(item, _satisfies(item, call, names, schemas)) for item in _repeatable_items(golden.tools)]
-        surely = [item for item, meets in would_meet if meets is True]
-        perhaps = [item for item, meets in would_meet if meets is None]
-        if not all(map(_has_call_limit, surely)) or not any(map(_has_call_limit, surely + perhaps)):
+        met = [item for item, meets in would_meet if meets is True]
+        maybe_met = [item for item, meets in would_meet if meets is None]
+        if not all(map(_has_call_limit, met)) or not any(map(_has_call_limit, met + maybe_met)):
             continue
-        tools_meant = [tool for item in surely for tool in alternative_calls(item)]
-        known = surely and all(map(_has_call_limit, perhaps)) and not any(tool in tools_meant for tool in unknown)
-        yield row, sum(item.times.most or 0 for item in surely) if known else None
+        met_tools = [tool for item in met for tool in alternative_calls(item)]
+        is_known = met and all(map(_has_call_limit, maybe_met)) and not any(tool in met_tools for tool in unknown)
+        yield row, sum(item.times.most or 0 for item in met) if is_known else None
 
 
 def has_unknown_content(row: ComparisonRow) -> bool:
-    """Whether arguments or a result that the golden states were not captured of the call that answers it."""
+    """Whether the golden states arguments or a result that were not captured for the matched call."""
     expected = row.expected
     return isinstance(expected, ExpectedTool) and (
         (expected.arguments is not None and row.agreement is None)
@@ -122,9 +124,9 @@ def _has_call_limit(item: ExpectedTool | AnyOf) -> bool:
 def _satisfies(
     item: ExpectedTool | AnyOf, call: ToolCall, names: ToolNameMatcher, schemas: SchemaLookup
 ) -> bool | None:
-    """Whether a call would meet an expectation with all that this states; `None`: not known."""
-    meant = [tool for tool in alternative_calls(item) if is_call_of(tool, call, names) and matches_agent(tool, call)]
-    found = [_satisfies_tool(tool, call, schemas) for tool in meant]
+    """Whether a call meets an expectation completely; `None`: not known."""
+    tools = [tool for tool in alternative_calls(item) if is_call_of(tool, call, names) and matches_agent(tool, call)]
+    found = [_satisfies_tool(tool, call, schemas) for tool in tools]
     return True if True in found else None if None in found else False
 
 
@@ -145,7 +147,7 @@ def _has_call_limits(golden: Golden) -> bool:
 
 
 def _repeatable_items(items: Sequence[ExpectedItem]) -> Iterator[ExpectedTool | AnyOf]:
-    """Every item that may state how often it is expected; of alternatives, those inside that stand for themselves."""
+    """Yield every item that can state `times`, including the items inside alternatives without `times`."""
     for item in items:
         if isinstance(item, Parallel):
             yield from _repeatable_items(item.items)
@@ -157,21 +159,21 @@ def _repeatable_items(items: Sequence[ExpectedItem]) -> Iterator[ExpectedTool | 
 
 
 CALLS_NOT_VISIBLE = "no tool call was seen, and nothing shows that one would have been"
-"""Why nothing can be said of a run whose telemetry would show no call."""
+"""The reason of a run whose telemetry would not show a tool call."""
 
 _REPEATS_UNKNOWN = "whether {tool} was called again with the same arguments is not known"
 
 
-def has_invisible_calls(seen: Comparison) -> bool:
-    """Whether the telemetry of the run, or of a request of a conversation, does not tell no call from calls unseen."""
-    return seen.run.health.calls_invisible
+def has_invisible_calls(comparison: Comparison) -> bool:
+    """Whether the telemetry of the run, or of a request of a conversation, would not show a tool call."""
+    return comparison.run.health.calls_invisible
 
 
-def find_unknowns(seen: Comparison, golden: Golden) -> Iterator[RequirementResult]:
-    """Each thing that the golden states and the telemetry does not tell."""
+def find_unknowns(comparison: Comparison, golden: Golden) -> Iterator[RequirementResult]:
+    """Yield each requirement of the golden that the telemetry does not decide."""
     if golden.policy:
         return
-    answers, names = call_correctness.matched_rows(seen), tool_name_matcher(golden.vocabulary)
+    answers, names = call_correctness.matched_rows(comparison), tool_name_matcher(golden.vocabulary)
     for row in answers:
         expected, called = row.expected, row.called
         if called is None or not isinstance(expected, ExpectedTool):
@@ -187,21 +189,20 @@ def find_unknowns(seen: Comparison, golden: Golden) -> Iterator[RequirementResul
         if explicit_server(expected) is not None and not names.is_server_known(expected, called):
             why = f"the server of {called.name} is not known; declare it under tools, or expect it of any server"
             yield RequirementResult("server", why, row.expected_at, row.called_at)
-    for row, allowed in calls_over_limit(seen, golden):
+    for row, allowed in calls_over_limit(comparison, golden):
         if allowed is None:
             yield _unknown_statement("times", row, _REPEATS_UNKNOWN)
 
 
-def tool_with_unknown_repeats(seen: Comparison, golden: Golden) -> str | None:
-    """A tool of which it matters, and is not known, whether two calls of it had the same arguments; `None`: there is
-    none.
+def tool_with_unknown_repeats(comparison: Comparison, golden: Golden) -> str | None:
+    """Returns a tool for which it is relevant, and not known, whether two calls had the same arguments; else `None`.
 
-    Under `attempts: effective` a failed call that is made once more does not count, and under `duplicates: ignore` no
-    call that was made before.
+    With `attempts: effective` a failed call does not count if it is retried, and with `duplicates: ignore` a call does
+    not count if it repeats an earlier one.
     """
     if golden.policy or not (golden.attempts == "effective" or golden.duplicates == "ignore"):
         return None
-    calls = [row.called for row in seen.rows if row.called is not None and row.called.was_made]
+    calls = [row.called for row in comparison.rows if row.called is not None and row.called.was_made]
     if golden.duplicates != "ignore" and all(call.error is None for call in calls):
         return None
     names = tool_name_matcher(golden.vocabulary)
@@ -216,7 +217,7 @@ def tool_with_unknown_repeats(seen: Comparison, golden: Golden) -> str | None:
 
 
 def unknown_repeats_statement(tool: str) -> RequirementResult:
-    """That the verdict depends on whether two calls of a tool had the same arguments."""
+    """Returns the result for a verdict that depends on whether two calls of a tool had the same arguments."""
     return RequirementResult("repeats", f"whether {tool} was called again with the same arguments is not known")
 
 
@@ -226,7 +227,7 @@ def _unknown_statement(about: str, row: ComparisonRow, why: str) -> RequirementR
 
 
 def _why_not_compared(agreement: Agreement | None, what: str, unread: bool = False) -> str | None:
-    """Why what is stated of a call could not be judged; `None`: it was."""
+    """Returns why arguments or a result could not be compared; `None`: they were compared."""
     was = "was" if what == "result" else "were"
     if agreement is None:
         return f"the {what} of {{tool}} {was} not {'readable' if unread else 'captured'}"

@@ -1,1 +1,8 @@
-"""How far what was called agrees with what was expected: values, arguments, results."""
+"""Compares called values with expected ones.
+
+`agreement`: compares arguments and results, and returns how far they agree.
+`equality`: decides whether two plain values are equal.
+`matcher_evaluation`: decides whether a value is accepted by a matcher.
+`multisets`: matches the items of lists whose order does not matter.
+`schema_coercion`: converts values to the types that a tool's JSON schema declares.
+"""

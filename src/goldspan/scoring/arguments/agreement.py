@@ -1,4 +1,4 @@
-"""How far the arguments, and the result, of a call agree with the expected ones."""
+"""Computes how far the arguments and the result of a call agree with the expected ones."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from goldspan.scoring.arguments.multisets import can_assign_all
 from goldspan.scoring.arguments.schema_coercion import SchemaShape, schema_shape
 
 _MAX_TEXT_CHARACTERS = 10_000
-"""Characters of a text that is looked at."""
+"""The characters of the longest text that gets a hint."""
 _MAX_LIST_ITEMS = 1_000
-"""Items of a list that is looked at."""
+"""The items of the longest list that gets a hint."""
 _MAX_COMPARISONS = 20_000
-"""Pairs of items that are laid beside each other."""
+"""The pairs of items that are compared for a hint."""
 
 
 def matcher_hint(expected: Any, called: Any) -> str | None:
-    """What would have accepted a called value that differs from a stated plain one; `None` where nothing simple would.
+    """Returns the matcher that would accept a called value that differs from the expected one; `None`: no simple one.
 
     It never raises, and takes milliseconds at worst.
     """
@@ -48,16 +48,16 @@ def matcher_hint(expected: Any, called: Any) -> str | None:
 
 
 def _find_hint(expected: Any, called: Any) -> str | None:
-    kind, its = type(expected), type(called)
-    if max(_relative_length(expected, kind), _relative_length(called, its)) > 1:
+    expected_type, called_type = type(expected), type(called)
+    if max(_relative_length(expected, expected_type), _relative_length(called, called_type)) > 1:
         return None
-    if kind is str and its is str:
+    if expected_type is str and called_type is str:
         return _text_hint(expected, called)
-    if kind in _LISTS and its in _LISTS:
+    if expected_type in _LISTS and called_type in _LISTS:
         return _list_hint(expected, called)
-    if kind in _NUMBERS and its in _NUMBERS:
+    if expected_type in _NUMBERS and called_type in _NUMBERS:
         return _number_hint(expected, called)
-    if kind is str or its is str:
+    if expected_type is str or called_type is str:
         return _type_hint(expected, called)
     return None
 
@@ -67,7 +67,7 @@ _NUMBERS = frozenset({int, float})
 
 
 def _relative_length(value: Any, kind: type) -> float:
-    """How long a value is, as a share of what is looked at."""
+    """Returns the length of a value as a share of the limit."""
     if kind is str:
         return len(value) / _MAX_TEXT_CHARACTERS
     return len(value) / _MAX_LIST_ITEMS if kind in _LISTS else 0.0
@@ -87,7 +87,7 @@ def _text_hint(expected: str, called: str) -> str | None:
 
 
 _MIN_CONTAINED_CHARACTERS = 3
-"""Characters of a text that is not in others by chance."""
+"""The characters of the shortest text for which `contains` is suggested."""
 
 
 def _folded_difference(expected: str, called: str) -> str:
@@ -106,7 +106,7 @@ def _is_same_date(expected: str, called: str) -> bool:
 
 
 def _parse_date(text: str) -> datetime | None:
-    """A date, or a date and a time, in ISO 8601."""
+    """Parse a date, or a date and a time, in ISO 8601."""
     found = _ISO_8601.fullmatch(text.strip()) if len(text) <= _MAX_DATE_CHARACTERS else None
     if found is None:
         return None
@@ -130,7 +130,7 @@ _ISO_8601 = re.compile(
     r"([0-9]{4})-?([0-9]{2})-?([0-9]{2})"
     r"(?:[Tt ]([0-9]{2}):?([0-9]{2})(?::?([0-9]{2})(?:[.,]([0-9]{1,9}))?)?\s?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
-"""What Python 3.10 cannot read itself."""
+"""ISO 8601, of which `datetime.fromisoformat` of Python 3.10 parses only a part."""
 
 
 # --- numbers and types ------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ _ISO_8601 = re.compile(
 
 def _number_hint(expected: float, called: float) -> str | None:
     if type(expected) is int and type(called) is int:
-        return None  # numbers that count or name something are not nearly right
+        return None  # integers count or identify something, so that a close one is not nearly right
     if is_close(expected, called, _MILLIONTH):
         return "differs by less than a millionth: {approx: ...} accepts it"
     if is_close(expected, called, _THOUSANDTH):
@@ -146,12 +146,12 @@ def _number_hint(expected: float, called: float) -> str | None:
     return None
 
 
-# A bit less than what the matcher allows, which is relative to the expected number and not to the greater one.
+# Slightly below the matcher's limits, which are relative to the expected number and not to the greater one.
 _MILLIONTH, _THOUSANDTH = 0.99e-6, 0.99e-3
 
 
 def _type_hint(expected: Any, called: Any) -> str | None:
-    """For a text and a value of another type: whether a schema of that type reads the text as that value."""
+    """Returns a hint if a JSON schema of the value's type would convert the text to the value."""
     text, value = (expected, called) if type(expected) is str else (called, expected)
     shape = _SHAPE_BY_TYPE.get(type(value))
     if shape is None or not equal(shape.coerce(text), value):
@@ -176,15 +176,15 @@ _SHAPE_BY_TYPE: Mapping[type, SchemaShape | None] = {
 
 
 def _list_hint(expected: Sequence[Any], called: Sequence[Any]) -> str | None:
-    left = _MAX_COMPARISONS
+    remaining = _MAX_COMPARISONS
 
-    def look() -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
+    def count_comparison() -> None:
+        nonlocal remaining
+        remaining -= 1
+        if remaining < 0:
             raise TimeoutError
 
-    if not expected or not can_assign_all(expected, called, equal, on_comparison=look):
+    if not expected or not can_assign_all(expected, called, equal, on_comparison=count_comparison):
         return None
     if len(expected) == len(called):
         return "differs only in the order of its items: {unordered: [...]} accepts it"
@@ -193,45 +193,45 @@ def _list_hint(expected: Sequence[Any], called: Sequence[Any]) -> str | None:
 
 _DifferenceFields: TypeAlias = "tuple[str, Any, Any, str | None]"
 _RawAgreement: TypeAlias = tuple[float, Sequence[_DifferenceFields]]
-"""How far two values agree, from 0 to 1, and what each `Difference` is made of: most are only counted."""
+"""How far two values agree, from 0 to 1, and the fields of each `Difference`."""
 
 _RAW_FULL_AGREEMENT: _RawAgreement = 1.0, ()
 FULL_AGREEMENT = Agreement(1.0)
-"""What agrees in everything."""
+"""The agreement of equal values."""
 
 
 def argument_agreement(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None = None) -> Agreement | None:
-    """Compare arguments key by key. `None` where the golden does not state them or the call's were not captured.
+    """Compare arguments key by key. Returns `None` if the golden does not state them or they were not captured.
 
-    Each key of either side has an equal share, with `match: subset` each key of the golden; a dictionary on both sides
-    divides its share among its own keys. Everything else agrees or not as a whole, lists too. What the golden ignores
-    is dropped from both sides first. Where one side leaves an argument out, its default stands for it: the one that the
-    golden declares, else that of the tool's JSON `schema`. A value that does not agree as written may agree as the
-    schema reads it: 5 and the text `5` are the same integer.
+    Each key of either side has an equal share, or with `match: subset` each key of the golden; if both sides have a
+    dictionary, its share is divided among its keys. All other values, including lists, agree completely or not at all.
+    Arguments that the golden ignores are removed from both sides first. An argument that one side leaves out has its
+    default: the one that the golden declares, else that of the tool's JSON `schema`. Values that differ as written are
+    converted to the type in the schema and compared again: 5 and the text `5` are the same integer.
 
-    Differences name the key as a dotted path, `payment.amount`; the key is empty where the arguments are no dictionary.
+    Differences have the key as a dotted path, `payment.amount`; it is empty if the arguments are not a dictionary.
     """
     return _build_agreement(_compare_arguments(tool, call, schema))
 
 
 def argument_share(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None = None) -> float | None:
-    """The share of `agreement` alone, in less time."""
+    """Returns only the share of `argument_agreement`, in less time."""
     found = _compare_arguments(tool, call, schema)
     return found and found[0]
 
 
 def result_agreement(tool: ExpectedTool, call: ToolCall) -> Agreement | None:
-    """Compare a result with the expected one: dictionaries by shares, as arguments are, everything else as a whole.
+    """Compare a result with the expected one: dictionaries by shares, like arguments, and all other values completely.
 
-    A result that is text may say in JSON what the golden expects. `None` where the golden expects nothing of it, or the
-    result was not captured: telemetry does not tell that from a tool that returned nothing, so that a result that is
-    not there can agree with a golden, and can differ from it only where the call failed.
+    A result that is text can contain the expected value as JSON. Returns `None` if the golden does not state a result,
+    or the result was not captured. Telemetry does not distinguish a result that was not captured from a tool that
+    returned nothing. A missing result can therefore agree with the golden, and differs from it only if the call failed.
     """
     return _build_agreement(_compare_result(tool, call))
 
 
 def result_share(tool: ExpectedTool, call: ToolCall) -> float | None:
-    """The share of `result_agreement` alone, in less time."""
+    """Returns only the share of `result_agreement`, in less time."""
     found = _compare_result(tool, call)
     return found and found[0]
 
@@ -242,17 +242,17 @@ def _build_agreement(found: _RawAgreement | None) -> Agreement | None:
     share, differences = found
     if not differences:
         return FULL_AGREEMENT
-    told = [Difference(*each, _difference_hint(*each)) for each in islice(differences, _MAX_HINTS)]
-    told += [Difference(*each) for each in islice(differences, _MAX_HINTS, None)]
-    return Agreement(share, tuple(told))
+    found_differences = [Difference(*each, _difference_hint(*each)) for each in islice(differences, _MAX_HINTS)]
+    found_differences += [Difference(*each) for each in islice(differences, _MAX_HINTS, None)]
+    return Agreement(share, tuple(found_differences))
 
 
 _MAX_HINTS = 20
-"""So many differences of a call come with a hint: nobody reads more of them."""
+"""The number of differences of a call that get a hint."""
 
 
 def _difference_hint(key: str, expected: Any, called: Any, note: str | None) -> str | None:
-    """What would have accepted the value; nothing where the two could not be compared."""
+    """Returns the hint of a difference; `None` if the values could not be compared."""
     return matcher_hint(expected, called) if note is None else None
 
 
@@ -261,13 +261,13 @@ def _compare_arguments(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, 
     if wanted is None or given is None:
         return None
     try:
-        if _are_shallowly_equal(wanted, given):  # and so they are whatever is ignored, left out or read otherwise
+        if _are_shallowly_equal(wanted, given):  # then ignored keys, defaults and schemas make no difference
             return _RAW_FULL_AGREEMENT
         if tool.ignore:
             wanted, given = _without_ignored(wanted, tool.ignore), _without_ignored(given, tool.ignore)
         comparing = _KeywiseComparison(tool.match == "subset", tool.defaults)
         return comparing.compare(wanted, given, schema_shape(schema) if schema else None)
-    except Exception:  # even keys may be of a user's own type, and refuse to be looked up or shown
+    except Exception:  # even keys can have types of the application that raise when they are looked up or shown
         with suppress_errors("compare the arguments of a call"):
             raise
         return 0.0, [("", wanted, given, None)]
@@ -291,7 +291,7 @@ def _compare_result(tool: ExpectedTool, call: ToolCall) -> _RawAgreement | None:
 
 
 def _are_shallowly_equal(wanted: Any, given: Any) -> bool:
-    """Whether both are the same dictionary of simple values and a few more inside, as most are that agree at all."""
+    """Whether both are equal dictionaries of scalars and small containers of scalars, as most equal arguments are."""
     if type(wanted) is not dict or type(given) is not dict or len(wanted) != len(given):
         return False
     for key, one in wanted.items():
@@ -307,7 +307,7 @@ def _are_shallowly_equal(wanted: Any, given: Any) -> bool:
 
 
 def _are_small_containers_equal(one: Any, other: Any) -> bool:
-    """Whether two values of one type are the same short list, or small dictionary, of simple values."""
+    """Whether two values of one type are equal short lists, or small dictionaries, of scalars."""
     if (type(one) is not list and type(one) is not dict) or not len(one) == len(other) <= _MAX_SHALLOW_ITEMS:
         return False
     values, others = (one, other) if isinstance(one, list) else (one.values(), [other.get(key, ABSENT) for key in one])
@@ -318,8 +318,8 @@ def _are_small_containers_equal(one: Any, other: Any) -> bool:
 
 
 _MAX_SHALLOW_ITEMS = 32
-"""So many values inside are looked at: one long list may stand in many places, and only the whole comparison remembers
-what it has met before."""
+"""The number of values in a small container. A long list can occur many times, and only the full comparison remembers
+which values it has compared."""
 
 
 def _compare_text_or_parsed_json(wanted: Any, given: Any) -> _RawAgreement:
@@ -334,7 +334,7 @@ def _compare_text_or_parsed_json(wanted: Any, given: Any) -> _RawAgreement:
 
 
 _MAX_RESULT_CHARACTERS = 1_000_000
-"""Characters of a result that are read: more than any model is given."""
+"""The characters of the longest result that is parsed: more than any model receives."""
 
 
 # --- by shares --------------------------------------------------------------------------------------------------------
@@ -343,37 +343,37 @@ _MAX_RESULT_CHARACTERS = 1_000_000
 _NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
 _MAX_DEPTH = 100
 _MAX_DICTIONARIES = 10_000
-"""What lies deeper, or comes after so many, agrees or not as a whole: dictionaries that hold one another several times
-are as good as endless."""
+"""Dictionaries that are nested deeper, or exceed this number, are compared completely instead of key by key: mutually
+nested dictionaries can be practically endless."""
 _PendingDictionaries: TypeAlias = tuple[str, dict[Any, Any], dict[Any, Any], int, SchemaShape | None, int]
-"""Two dictionaries: the path to what is inside of them, both, their share as one of so many, shape and depth."""
+"""Two dictionaries to compare: the path prefix, both, the divisor of their share, the shape, and the depth."""
 
 
 class _KeywiseComparison:
-    """One comparison by shares, key by key."""
+    """Compares two values by shares, key by key."""
 
-    __slots__ = ("_agreeing", "_defaults", "_differences", "_judge", "_met", "_subset", "_waiting")
+    __slots__ = ("_agreeing", "_defaults", "_dictionary_count", "_differences", "_evaluator", "_pending", "_subset")
 
     def __init__(self, subset: bool = False, defaults: Mapping[str, Any] = _NO_DEFAULTS) -> None:
         self._subset = subset
         self._defaults = defaults
-        self._judge = MatcherEvaluator()
-        self._agreeing: dict[int, int] = {}  # by share: how many keys agree that have one of so many equal shares
+        self._evaluator = MatcherEvaluator()
+        self._agreeing: dict[int, int] = {}  # the number of agreeing keys by the divisor of their share
         self._differences: list[_DifferenceFields] = []
-        self._waiting: list[_PendingDictionaries] = []
-        self._met = 0
+        self._pending: list[_PendingDictionaries] = []
+        self._dictionary_count = 0
 
     def compare(self, wanted: Any, given: Any, shape: SchemaShape | None) -> _RawAgreement:
-        """How far the two agree: as a whole, where they are not both dictionaries."""
+        """Returns how far two values agree: completely or not at all, if they are not both dictionaries."""
         one = wanted if type(wanted) is dict else as_dictionary(wanted)
         other = given if type(given) is dict else as_dictionary(given)
         if one is None or other is None:
-            if self._judge.agrees(wanted, given, shape):
+            if self._evaluator.agrees(wanted, given, shape):
                 return _RAW_FULL_AGREEMENT
-            return 0.0, [("", wanted, given, self._judge.note)]
+            return 0.0, [("", wanted, given, self._evaluator.note)]
         self._compare_keys("", one, other, 1, shape, 0)
-        while self._waiting:
-            self._compare_keys(*self._waiting.pop())
+        while self._pending:
+            self._compare_keys(*self._pending.pop())
         if not self._differences:
             return _RAW_FULL_AGREEMENT
         if not self._agreeing:
@@ -396,7 +396,7 @@ class _KeywiseComparison:
         for key in keys:
             one, other = wanted.get(key, ABSENT), given.get(key, ABSENT)
             simple = type(one) in SCALAR_TYPES and type(other) in SCALAR_TYPES
-            if simple and leaf_equal(one, other):  # the quickest way first
+            if simple and leaf_equal(one, other):  # the fastest comparison first
                 agreeing += 1
                 continue
             path = f"{start}{key}"
@@ -409,35 +409,35 @@ class _KeywiseComparison:
                 one, other = fill_default(one, other, default)
             if type(other) not in SCALAR_TYPES and self._enqueue_nested(path, one, other, shares, inner, depth + 1):
                 continue
-            if self._judge.agrees(one, other, inner):
+            if self._evaluator.agrees(one, other, inner):
                 agreeing += 1
             else:
-                self._differences.append((path, one, other, self._judge.note))
+                self._differences.append((path, one, other, self._evaluator.note))
         if agreeing:
             self._agreeing[shares] = self._agreeing.get(shares, 0) + agreeing
 
     def _enqueue_nested(
         self, path: str, wanted: Any, given: Any, shares: int, shape: SchemaShape | None, depth: int
     ) -> bool:
-        """Whether both are dictionaries, which are then compared key by key in their turn."""
-        if type(wanted) in SCALAR_TYPES or depth > _MAX_DEPTH or self._met > _MAX_DICTIONARIES:
+        """Add two dictionaries to those that are compared key by key. Returns false for all other values."""
+        if type(wanted) in SCALAR_TYPES or depth > _MAX_DEPTH or self._dictionary_count > _MAX_DICTIONARIES:
             return False
         one, other = as_dictionary(wanted), as_dictionary(given)
         if one is None or other is None:
             if not any(name.startswith(f"{path}.") for name in self._defaults):
                 return False
-            # Where a dictionary is left out, the declared defaults in it stand for it.
+            # A dictionary that is left out consists of the defaults that are declared for its keys.
             one = {} if is_none_or_absent(wanted) else one
             other = {} if is_none_or_absent(given) else other
         if one is None or other is None:
             return False
-        self._met += 1
-        self._waiting.append((f"{path}.", one, other, shares, shape, depth))
+        self._dictionary_count += 1
+        self._pending.append((f"{path}.", one, other, shares, shape, depth))
         return True
 
 
 def _without_ignored(value: Any, paths: Sequence[str], depth: int = 0) -> Any:
-    """The value without what lies at these dotted paths, in dictionaries and in lists of them."""
+    """Returns the value without the entries at these dotted paths, in dictionaries and in lists of dictionaries."""
     if not paths or depth == _MAX_DEPTH:
         return value
     items = as_list(value)

@@ -1,8 +1,7 @@
-"""Whether a called value is what a golden asks for: equal to a plain value, or accepted by a matcher.
+"""Decides whether a called value equals an expected plain value, or is accepted by a matcher.
 
-What each matcher means is told beside it in `goldspan.model.value_matchers`; here stands the function that judges by it. The
-work is bounded whatever the values are. A value that cannot be judged within the bounds does not agree, and the judge
-notes why.
+`goldspan.model.value_matchers` documents the matchers; this module implements them. The work is bounded for all values.
+A value that cannot be compared within the limits does not agree, and the evaluator notes the reason.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from goldspan.scoring.arguments.schema_coercion import SchemaShape
 
 
 def agrees(expected: Any, called: Any) -> bool:
-    """Whether a called value is the expected one, which may be or hold matchers at any depth."""
+    """Whether a called value is the expected one, which can contain matchers at any depth."""
     return MatcherEvaluator().agrees(expected, called)
 
 
 class MatcherEvaluator:
-    """Judges the values of one call, with work for about half a second at worst."""
+    """Compares the values of one call. The work is limited to about half a second."""
 
     __slots__ = ("_depth", "_left", "note")
 
@@ -53,13 +52,13 @@ class MatcherEvaluator:
         self._left = _MAX_WORK
         self._depth = 0
         self.note: str | None = None
-        """Why the last value that did not agree could not be judged; `None`: it was."""
+        """Why the last value that did not agree could not be compared; `None`: it was compared."""
 
     def agrees(self, expected: Any, called: Any, shape: SchemaShape | None = None) -> bool:
         """Whether a called value is the expected one, as written or as the tool's JSON schema reads it."""
         self.note = None
         try:
-            if shape is None and type(called) in SCALAR_TYPES:  # there is nothing to walk through
+            if shape is None and type(called) in SCALAR_TYPES:  # the value has no parts
                 return self._evaluate_leaf(expected, called, None)
             return self.accepts_nested(expected, called, shape)
         except _WorkLimitError:
@@ -67,20 +66,20 @@ class MatcherEvaluator:
             return False
 
     def accepts_nested(self, expected: Any, called: Any, shape: SchemaShape | None) -> bool:
-        """The same for the parts of a matcher, whose work is that of the whole."""
+        """Whether a part of a matcher accepts a value. The work counts for the whole matcher."""
         return structurally_equal(expected, called, self._evaluate_leaf, shape)
 
     def spend_work(self, work: int = 1) -> None:
-        """Count work, in microseconds at worst, and stop all of it once there was too much."""
+        """Count work, in microseconds at worst. Raises an error above the limit, which ends the comparison."""
         self._left -= work
         if self._left < 0:
             raise _WorkLimitError
 
     def _evaluate_leaf(self, wanted: Any, given: Any, shape: SchemaShape | None) -> bool:
-        judged = _MATCHER_FUNCTIONS.get(type(wanted))
-        if judged is None:
+        accepts = _MATCHER_FUNCTIONS.get(type(wanted))
+        if accepts is None:
             return leaf_equal(wanted, given)
-        self._left -= 1  # as `spend` does it: for every matcher of every pair, a call less is felt
+        self._left -= 1  # inlined `spend_work`, because this runs for every matcher of every pair
         if self._left < 0:
             raise _WorkLimitError
         if self._depth == _MAX_DEPTH:
@@ -88,10 +87,10 @@ class MatcherEvaluator:
             return False
         self._depth += 1
         try:
-            return judged(self, wanted, given, shape)
+            return accepts(self, wanted, given, shape)
         except _WorkLimitError:
             raise
-        except Exception:  # noqa: BLE001 - values of a user's own types may do as they like
+        except Exception:  # noqa: BLE001 - values of the application's types can raise anything
             return False
         finally:
             self._depth -= 1
@@ -100,13 +99,13 @@ class MatcherEvaluator:
 _MAX_WORK = 500_000
 _MAX_DEPTH = 100
 _MAX_FOLDED_CHARACTERS = 100_000
-"""Characters of a text that is folded."""
+"""The characters of a text that is folded."""
 _MAX_SIMILAR_CHARACTERS = 10_000
-"""Characters of a text that is measured against a similar one, which takes time in proportion to their square."""
+"""The characters of a text that is compared by similarity, which takes quadratic time."""
 
 
 class _WorkLimitError(Exception):
-    """Nothing more may be tried."""
+    """The limit of work is reached."""
 
 
 def _anything(evaluator: MatcherEvaluator, wanted: Anything, given: Any, shape: SchemaShape | None) -> bool:
@@ -120,14 +119,14 @@ def _approx(evaluator: MatcherEvaluator, wanted: Approx, given: Any, shape: Sche
         return True
     try:
         value, found = float(wanted.value), float(given)
-    except OverflowError:  # an integer beyond all that a golden can say
+    except OverflowError:  # an integer outside the range of floats
         return False
     if not (isfinite(value) and isfinite(found)):
         return False
     allowed = [] if wanted.within is None else [wanted.within]
     if wanted.relative is not None or not allowed:
         allowed.append(abs(value) * (_MILLIONTH if wanted.relative is None else wanted.relative))
-    # The difference of 1.1 and 1.0 is a bit more than 0.1 in binary, and no person would say so.
+    # In binary, the difference of 1.1 and 1.0 is slightly more than 0.1; allow for this rounding.
     return abs(found - value) <= max(allowed) + 4 * ulp(max(abs(value), abs(found)))
 
 
@@ -170,7 +169,7 @@ def _folded(evaluator: MatcherEvaluator, wanted: Folded, given: Any, shape: Sche
 
 
 _CHARACTERS_PER_STEP = 20
-"""Characters that are folded in a microsecond at worst."""
+"""The characters that are folded in a microsecond at worst."""
 
 
 def _of_type(evaluator: MatcherEvaluator, wanted: OfType, given: Any, shape: SchemaShape | None) -> bool:
@@ -208,9 +207,9 @@ def _similar(evaluator: MatcherEvaluator, wanted: Similar, given: Any, shape: Sc
 
 
 _CHARACTER_PAIRS_PER_STEP = 50_000
-"""Pairs of characters that rapidfuzz compares in a microsecond."""
+"""The pairs of characters that rapidfuzz compares in a microsecond."""
 _CHEAP_CHARACTERS = 200
-"""Characters of a text that costs no more than any other value."""
+"""The characters of a text that takes no more time than any other value."""
 _ROUNDING = 1e-9
 
 
@@ -244,13 +243,13 @@ _MATCHER_FUNCTIONS: Mapping[type, Callable[[MatcherEvaluator, Any, Any, SchemaSh
 }
 
 
-# --- what they have in common -----------------------------------------------------------------------------------------
+# --- shared helpers ---------------------------------------------------------------------------------------------------
 
 
 def _each_part_has_item(
     evaluator: MatcherEvaluator, wanted: Sequence[Any], items: Sequence[Any], shape: SchemaShape | None
 ) -> bool:
-    """Whether each wanted item has an item of its own."""
+    """Whether each wanted item can be assigned a different item that it accepts."""
     inner = shape and shape.item(0)
     return can_assign_all(
         wanted,
@@ -268,7 +267,7 @@ def _items(value: Any) -> Sequence[Any] | None:
 def _is_too_long(evaluator: MatcherEvaluator, length: int, longest: int) -> bool:
     if length <= longest:
         return False
-    evaluator.note = f"a text of {length:,} characters is too long to be judged: {longest:,} at most"
+    evaluator.note = f"a text of {length:,} characters is too long to be compared: {longest:,} at most"
     return True
 
 

@@ -1,4 +1,4 @@
-"""Lists whose order does not matter: whether each wanted item can be given an item of its own."""
+"""Decides whether the expected items of a list can be assigned to different called items."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from goldspan.model import ABSENT
 from goldspan.scoring.arguments.equality import NUMBER_TOLERANCE, equal, is_close, leaf_equal
 
 ItemPredicate = Callable[[Any, Any], bool]
-"""Whether a given item will do for a wanted one. What will do for one of two equal items will do for the other."""
+"""Returns whether a called item is accepted for an expected one. It treats equal items equally."""
 OnComparison = Callable[[], None]
-"""Called for each pair that is looked at; may raise to put an end to it."""
+"""Called for each pair that is compared; it can raise to end the comparison."""
 
 
 def can_assign_all(
@@ -26,10 +26,10 @@ def can_assign_all(
     on_comparison: OnComparison,
     coerce: Callable[[Any], Any] | None = None,
 ) -> bool:
-    """Whether there is an assignment in which every wanted item has a given item that fits, and no two share one.
+    """Whether every expected item can be assigned a different called item that fits.
 
-    Exact. Equal items find each other by hashing; only what is left is tried pair by pair. `read` gives items the form
-    in which they are equal.
+    The result is exact. Equal items are matched by hash; only the remaining ones are compared in pairs. `coerce`
+    converts items to the form in which they are compared.
     """
     if len(wanted) > len(given):
         return False
@@ -40,9 +40,9 @@ def can_assign_all(
 def _remove_equal_items(
     wanted: Sequence[Any], given: Sequence[Any], coerce: Callable[[Any], Any] | None
 ) -> tuple[list[Any], list[Any]] | None:
-    """The items of both sides that found no equal, or `None` where one is wanted that nothing else can be.
+    """Returns the items of both sides without an equal one; `None` if an expected item can match no other item.
 
-    Of the wanted items the plain ones come first: they fail fastest.
+    Plain expected items come first, because they fail fastest.
     """
     wanted_read, given_read = (list(map(coerce, items)) if coerce else items for items in (wanted, given))
     wanted_keys, given_keys = _comparison_keys(wanted_read, given_read)
@@ -65,9 +65,9 @@ def _remove_equal_items(
 def _comparison_keys(
     wanted: Sequence[Any], given: Sequence[Any]
 ) -> tuple[Sequence[Hashable | None], Sequence[Hashable | None]]:
-    """The `equality_keys` of two sides; `None` also for what must be compared pair by pair."""
+    """Returns the `equality_keys` of two sides, with `None` also for items that must be compared in pairs."""
     keys = equality_keys([*wanted, *given])
-    if None in keys[: len(wanted)]:  # matchers, it may be, and they tell apart what is equal
+    if None in keys[: len(wanted)]:  # these may be matchers, which can distinguish equal values
         keys = equality_keys([*wanted, *given], as_written=True)
     apart = [None if type(key) is ToleranceKey else key for key in keys]
     return apart[: len(wanted)], apart[len(wanted) :]
@@ -76,7 +76,7 @@ def _comparison_keys(
 def _has_complete_assignment(
     wanted: Sequence[Any], given: Sequence[Any], fits: ItemPredicate, on_comparison: OnComparison
 ) -> bool:
-    """Augmenting paths, breadth first: an item whose place is taken gets it if the holder finds another."""
+    """Whether augmenting paths, found breadth first, assign every expected item a place."""
     holder: dict[int, int] = {}
     place_of: dict[int, int] = {}
     known: dict[tuple[int, int], bool] = {}
@@ -93,7 +93,7 @@ def _has_complete_assignment(
         place = _find_free_place(newcomer, len(given), fitting, holder, asked_by)
         if place is None:
             return False
-        while place is not None:  # everybody who asked along the way moves on by one place
+        while place is not None:  # the items along the path each move to the next place
             item = asked_by[place]
             before = place_of.get(item)
             holder[place], place_of[item] = item, place
@@ -105,8 +105,8 @@ def _find_free_place(
     newcomer: int, places: int, fitting: Callable[[int, int], bool], holder: dict[int, int], asked_by: dict[int, int]
 ) -> int | None:
     askers = [newcomer]
-    for item in askers:  # grows by the holders of the places that are asked for
-        for place in chain(range(item, places), range(item)):  # lists are often in the same order after all
+    for item in askers:  # the loop appends the holders of occupied places
+        for place in chain(range(item, places), range(item)):  # lists are often in the same order
             if place not in asked_by and fitting(item, place):
                 asked_by[place] = item
                 if place not in holder:
@@ -116,7 +116,7 @@ def _find_free_place(
 
 
 _EXACT_KEY_TYPES = frozenset({str, int, float})
-"""Keys of values that nothing inside of them can make equal to another."""
+"""The types of keys whose values equal only values with the same key."""
 
 # --- keys -------------------------------------------------------------------------------------------------------------
 
@@ -124,16 +124,16 @@ _MAX_DEPTH = 32
 _TEXT_AND_NUMBER_TYPES = frozenset({str, int, float})
 _CONTAINER_TYPES = frozenset({list, tuple, dict})
 _MAX_VALUES = 400_000
-"""Values within values. Lists that hold one another several times have more of them than there is time."""
+"""The number of nested values. Lists that contain each other several times can have too many of them."""
 _NULL_KEY = ("nothing",)
 _NAN_KEY = ("not a number",)
 _NO_CLASSES: Mapping[float, Hashable] = MappingProxyType({})
 
 
 class ToleranceKey:
-    """The key of a value with a float in it that equals numbers which are not all equal to one another.
+    """The key of a value with a float that equals several numbers, which are not all equal to each other.
 
-    Two of these keys are equal where their values are.
+    Two of these keys are equal if their values are.
     """
 
     __slots__ = ("_common", "_value")
@@ -150,10 +150,10 @@ class ToleranceKey:
 
 
 def equality_keys(values: Iterable[Any], *, as_written: bool = False) -> list[Hashable | None]:
-    """For each value a key that equal values share and no others have. The keys hold among these values only.
+    """Returns a key for each value, equal for equal values only. The keys are valid among these values only.
 
-    `None` where a value is not made of plain JSON values alone, is nested too deeply or comes after too many; with
-    `as_written` also where a matcher may tell it from a value that it equals, as `None` from `{}`.
+    The key is `None` if a value contains more than plain JSON values, is nested too deeply, or exceeds the number of
+    values; with `as_written` also if a matcher can distinguish it from an equal value, such as `None` from `{}`.
     """
     values = list(values)
     keys = _KeyBuilder(as_written)
@@ -164,7 +164,7 @@ def equality_keys(values: Iterable[Any], *, as_written: bool = False) -> list[Ha
 
 
 class _KeyBuilder:
-    """Makes the keys of values. The first time it finds what the second time must know, where there has to be one."""
+    """Builds the keys of values. A first pass collects the floats and texts that a second pass may need."""
 
     __slots__ = ("_as_written", "_classes", "_near", "_own_key", "_respelled", "_room", "floats", "respelled")
 
@@ -180,10 +180,10 @@ class _KeyBuilder:
         self.floats: set[float] = set()
         """The floats that may equal other numbers."""
         self.respelled: set[str] = set()
-        """The texts that were written in another form than the normal one; here they are in the normal one."""
+        """The texts that were not in Unicode normal form, converted to it."""
 
     def build(self, values: Iterable[Any]) -> list[Hashable | None]:
-        """The key of each value."""
+        """Returns the key of each value."""
         return [self._top_level_key(value) for value in values]
 
     def _top_level_key(self, value: Any) -> Hashable | None:
@@ -244,9 +244,9 @@ class _KeyBuilder:
 
 
 def certainly_differ(one: Any, other: Any) -> bool:
-    """Whether two dictionaries differ in a text or a number, so that there is no need to make their keys.
+    """Whether two dictionaries certainly differ in a text or a number, so that their keys are not needed.
 
-    It takes a tenth of the time of making them. `False` says nothing: the two may differ all the same.
+    It takes a tenth of the time of the keys. If it is false, the two can still differ.
     """
     if type(one) is not dict or type(other) is not dict:
         return False
@@ -260,25 +260,25 @@ def certainly_differ(one: Any, other: Any) -> bool:
     return False
 
 
-# --- numbers that are nearly the same ---------------------------------------------------------------------------------
+# --- numbers within the tolerance -------------------------------------------------------------------------------------
 
 
 def _tolerance_classes(floats: Set[float], exact: Set[float]) -> Mapping[float, Hashable]:
-    """For numbers that may equal others among these the key that they share; a tuple where not all of them are equal.
+    """Returns the shared keys of numbers that can equal others among these; a tuple if not all of them are equal.
 
-    Where the tolerance begins and ends may depend on rounding. So numbers count as near from twice the tolerance, and
-    as certainly equal up to half of it: between the two there are only keys that have the values compared.
+    Rounding can move the limit of the tolerance. Numbers are therefore grouped within twice the tolerance, and count as
+    certainly equal within half of it; otherwise the keys compare the values.
     """
     classes: dict[float, Hashable] = {}
     for run in _group_close_numbers(sorted(floats | exact)):
         if len(run) > 1 and not floats.isdisjoint(run):
-            alike = is_close(run[0], run[-1], NUMBER_TOLERANCE / 2) and sum(number in exact for number in run) <= 1
-            classes |= dict.fromkeys(run, run[0] if alike else ("about", run[0]))
+            are_equal = is_close(run[0], run[-1], NUMBER_TOLERANCE / 2) and sum(number in exact for number in run) <= 1
+            classes |= dict.fromkeys(run, run[0] if are_equal else ("about", run[0]))
     return classes
 
 
 def _group_close_numbers(ascending: Iterable[float]) -> list[list[float]]:
-    """The numbers in groups in which each is near the next one."""
+    """Returns the numbers in groups in which each is close to the next one."""
     runs: list[list[float]] = []
     for number in ascending:
         if runs and is_close(runs[-1][-1], number, 2 * NUMBER_TOLERANCE):
@@ -289,16 +289,16 @@ def _group_close_numbers(ascending: Iterable[float]) -> list[list[float]]:
 
 
 def _is_exact(number: float) -> bool:
-    """Whether it equals no other number that is one of these too; all integers are."""
+    """Whether a number equals no other exact number. All integers are exact."""
     return abs(number) == inf or (number.is_integer() and abs(number) < _MAX_EXACT)
 
 
 _MAX_EXACT = 0.4 / NUMBER_TOLERANCE
-"""Whole numbers below it are further apart than twice the tolerance."""
+"""Integers below this number differ by more than twice the tolerance."""
 
 
 def _exact_numbers(values: Iterable[Any]) -> Set[float]:
-    """The integers, and the floats that are as exact, at any depth."""
+    """Returns the integers, and the exact floats, at any depth."""
     found: set[float] = set()
     waiting = list(values)
     met: set[int] = set()

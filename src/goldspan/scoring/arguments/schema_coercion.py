@@ -1,9 +1,9 @@
-"""What the JSON schema of a tool says of its arguments, as far as it bears on whether two of them are the same.
+"""Converts arguments to the types in a tool's JSON schema, and returns the schema's defaults.
 
-Where the schema leaves one type only, values are read as that type: the text `5` as 5 for an integer, 20 as the text
-`20` for a string. Where it leaves several, as `["string", "integer"]` does, what was written stays. Nothing is
-validated. A schema may be any value at all: what makes no sense in it is passed over, references may go round in
-circles, and the work is bounded by the parts of it that values touch.
+If the schema allows a single type, values are converted to it: the text `5` to 5 for an integer, 20 to the text `20`
+for a string. If it allows several, such as `["string", "integer"]`, the value is not changed. Nothing is validated. A
+schema can be any value: invalid parts are ignored, references can be cyclic, and only the parts that values use are
+evaluated.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from goldspan.model.value_matchers import JSON_TYPES
 
 
 def schema_shape(schema: Mapping[str, Any] | None) -> SchemaShape | None:
-    """What a schema says of the values it describes; a bare dictionary of properties is a schema too.
+    """Returns the shape of the values that a schema describes. A dictionary of properties is accepted as a schema too.
 
-    The last few are remembered, by identity: a schema must not be changed after it was first used.
+    Shapes are cached by the identity of the schema, which must not be changed after its first use.
     """
     if not isinstance(schema, Mapping) or not schema:
         return None
@@ -43,7 +43,7 @@ def _as_object_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class SchemaShape:
-    """What some schemas, all of which hold, say of one value."""
+    """The type, default and parts of one value, from schemas that all apply to it."""
 
     __slots__ = ("_arrays", "_document", "_objects", "_properties", "_schemas", "_type", "default")
 
@@ -56,10 +56,10 @@ class SchemaShape:
         self._properties: dict[Any, SchemaShape | None] = {}
         stated = (part["default"] for part in document.applicable_subschemas(schemas) if "default" in part)
         self.default: Any = next(stated, ABSENT)
-        """The value where none is given; `ABSENT` where the schema does not say."""
+        """The default value; `ABSENT`: the schema has none."""
 
     def property(self, name: Any) -> SchemaShape | None:
-        """The shape of one entry of a dictionary; `None` where nothing is known of it."""
+        """Returns the shape of one entry of a dictionary; `None`: the schema does not describe it."""
         if name in self._properties:
             return self._properties[name]
         if self._objects is None:
@@ -68,12 +68,12 @@ class SchemaShape:
                 (_mapping_or_empty(part.get("properties")), part.get("additionalProperties")) for part in parts
             ]
         found = self._document.shape([named.get(name, others) for named, others in self._objects])
-        if len(self._properties) < _MAX_CACHED:  # the names are those that are called, as many as a model likes
+        if len(self._properties) < _MAX_CACHED:  # the names come from calls, so their number is not limited
             self._properties[name] = found
         return found
 
     def item(self, position: int) -> SchemaShape | None:
-        """The shape of one item of a list; `None` where nothing is known of it."""
+        """Returns the shape of one item of a list; `None`: the schema does not describe it."""
         if self._arrays is None:
             parts = self._document.applicable_subschemas(self._schemas, "array")
             self._arrays = [(_positional_items(part), part.get("items")) for part in parts]
@@ -82,12 +82,12 @@ class SchemaShape:
         )
 
     def coerce(self, value: Any) -> Any:
-        """The value, read as the one type that the schema leaves; else the value itself. What is inside stays."""
+        """Returns the value, converted to the single type that the schema allows. Nested values are not changed."""
         return _COERCIONS[self._type](value) if self._type in _COERCIONS else value
 
 
 def _positional_items(part: Mapping[str, Any]) -> list[Any]:
-    """The schemas of single items: `prefixItems` in JSON schema 2020, before that a list under `items`."""
+    """Returns the schemas of single items: `prefixItems` in JSON Schema 2020-12, a list under `items` before."""
     return _list_or_empty(part.get("prefixItems")) or _list_or_empty(part.get("items"))
 
 
@@ -99,7 +99,7 @@ _Types = frozenset[str]
 
 
 class _SchemaDocument:
-    """A JSON schema with its definitions: it finds what is referred to and which types are left."""
+    """A JSON schema with its definitions. It resolves references and determines the allowed types."""
 
     __slots__ = ("_root", "_shapes", "_types")
 
@@ -109,7 +109,7 @@ class _SchemaDocument:
         self._types: dict[int, _Types | None] = {}
 
     def shape(self, schemas: Iterable[Any]) -> SchemaShape | None:
-        """The shape that some schemas give together; the same one for the same schemas, so that circles close."""
+        """Returns the shape of schemas that all apply. It is the same for the same schemas, so that cycles end."""
         stating = [schema for schema in schemas if isinstance(schema, Mapping) and schema]
         if not stating:
             return None
@@ -120,11 +120,11 @@ class _SchemaDocument:
         return known
 
     def applicable_subschemas(self, schemas: Iterable[Any], kind: str | None = None) -> list[Mapping[str, Any]]:
-        """The schemas and all that hold with them: what they refer to, their `allOf`, and of alternatives the only one
-        that a value of that type can be."""
+        """Returns the schemas and all that apply with them: references, `allOf`, and a single alternative that allows
+        values of that type."""
         found: dict[int, Mapping[str, Any]] = {}
         waiting = list(schemas)
-        for part in waiting:  # grows as it goes
+        for part in waiting:  # the loop appends to it
             if not isinstance(part, Mapping) or id(part) in found or len(found) == _MAX_SUBSCHEMAS:
                 continue
             found[id(part)] = part
@@ -135,7 +135,7 @@ class _SchemaDocument:
         return list(found.values())
 
     def single_type(self, schemas: Iterable[Any]) -> str | None:
-        """The only JSON type that is left, null aside."""
+        """Returns the JSON type, if exactly one is allowed apart from null."""
         left = _intersection(self._types_of(schema) for schema in schemas)
         left = left - {"null"} if left else frozenset()
         return "number" if left == _NUMBERS else next(iter(left)) if len(left) == 1 else None
@@ -145,11 +145,11 @@ class _SchemaDocument:
         return types is None or (kind in types if kind else types != {"null"})
 
     def _types_of(self, schema: Any, depth: int = 0) -> _Types | None:
-        """The types that a schema leaves; `None` where it does not say."""
+        """Returns the types that a schema allows; `None`: all."""
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
             return None
         if id(schema) not in self._types:
-            self._types[id(schema)] = None  # a schema that refers to itself learns nothing from that
+            self._types[id(schema)] = None  # a reference to itself adds no constraint
             self._types[id(schema)] = _intersection(self._type_constraints(schema, depth + 1))
         return self._types[id(schema)]
 
@@ -164,7 +164,7 @@ class _SchemaDocument:
             yield frozenset().union(*stated) if len(stated) == len(options) else None
 
     def _resolve_ref(self, schema: Mapping[str, Any]) -> Any:
-        """What `$ref` points at inside the document; `None` where there is nothing."""
+        """Returns the target of `$ref` inside the document; `None`: there is none."""
         pointer = schema.get("$ref")
         if not isinstance(pointer, str) or not pointer.startswith("#"):
             return None
@@ -183,11 +183,11 @@ def _alternatives(schema: Mapping[str, Any]) -> list[list[Any]]:
 
 
 _NUMBERS = frozenset({"integer", "number"})
-"""What the type `number` means: an integer is a number too."""
+"""The types that `number` allows: an integer is a number too."""
 
 
 def _declared_types(schema: Mapping[str, Any]) -> _Types | None:
-    """What a schema itself says of the type, by `type`, `enum` or `const`."""
+    """Returns the types that a schema declares by `type`, `enum` or `const`."""
     stated = schema.get("type")
     names = [stated] if isinstance(stated, str) else _list_or_empty(stated)
     if not names:
@@ -221,11 +221,11 @@ def _list_or_empty(value: Any) -> list[Any]:
     return value if isinstance(value, list) else list(value) if isinstance(value, tuple) else []
 
 
-# --- values, read as a type -------------------------------------------------------------------------------------------
+# --- conversions ------------------------------------------------------------------------------------------------------
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _MAX_NUMBER_CHARACTERS = 400
-"""Characters; also the digits of an integer that is written as text."""
+"""The characters of a number in text, and the digits of an integer that is converted to text."""
 
 
 def _coerce_number(value: Any) -> Any:
@@ -259,13 +259,13 @@ _MAX_INTEGER = 10**_MAX_NUMBER_CHARACTERS
 
 
 def _parse_as(kind: type) -> Callable[[Any], Any]:
-    """Lists and dictionaries that arrive as text, which is how some models write them."""
+    """Returns a function that parses lists or dictionaries in text, as some models write them."""
 
-    def read(value: Any) -> Any:
+    def parse(value: Any) -> Any:
         found = parse_literal(value) if type(value) is str and value else ABSENT
         return found if type(found) is kind else value
 
-    return read
+    return parse
 
 
 _COERCIONS: Mapping[str | None, Callable[[Any], Any]] = {

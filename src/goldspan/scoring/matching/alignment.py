@@ -1,8 +1,7 @@
-"""Order: the best way to lay calls beside slots without going back.
+"""Finds the most valuable pairs of slots and calls that are in order.
 
-Slots stand in *stages* that follow one another, calls on a timeline on which some overlap. Two pairs are in order
-unless they are strictly reversed: the slot of the one is due before the other's, and its call began when the other's
-had ended.
+Slots are in *stages* that follow one another, and calls can overlap in time. Two pairs are in order unless they are
+strictly reversed: the slot of one is due before the slot of the other, and its call started after the other call ended.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from goldspan.scoring.matching.assignment import WorkBudget, assign, prefix_gain
 
 @dataclass(frozen=True)
 class CallIntervals:
-    """Calls in the order in which they began."""
+    """Calls in the order of their start."""
 
     calls: Sequence[int]
-    """Their positions in the run, ascending."""
+    """The positions in the run, ascending."""
     first_after_end: Sequence[int]
-    """For each of them the index of the first later one that began when it had ended; those in between overlap it."""
+    """For each call, the index of the first call that started after its end. The calls in between overlap it."""
 
     @property
     def has_overlaps(self) -> bool:
@@ -34,9 +33,9 @@ class CallIntervals:
 
     @cached_property
     def concurrent_groups(self) -> list[list[int]] | None:
-        """The calls cut into groups that each ran at the same time, one group after the other.
+        """Successive groups of calls that ran at the same time.
 
-        `None` where calls overlap in another way: a long one beside two that follow one another.
+        `None` if calls overlap in another way, for example a long call with two successive ones.
         """
         groups, begin = [], 0
         while begin < len(self.calls):
@@ -48,7 +47,7 @@ class CallIntervals:
         return groups
 
     def restrict_to(self, calls: Iterable[int]) -> CallIntervals:
-        """The same of some of the calls."""
+        """Returns the intervals of some of the calls."""
         kept = sorted(calls)
         if len(kept) == len(self.calls):
             return self
@@ -60,9 +59,9 @@ class CallIntervals:
         return CallIntervals(kept, ended)
 
     def is_in_order(self, pairs: Mapping[int, int], stages: Mapping[int, int] | Sequence[int]) -> bool:
-        """Whether no two pairs (slot to call) are strictly reversed: one slot due before the other, its call after."""
+        """Whether no two pairs (slot to call) are strictly reversed."""
         index = {call: at for at, call in enumerate(self.calls)}
-        latest = at_stage = -1  # the last beginning of a call of an earlier stage, and of one up to this stage
+        latest = at_stage = -1  # the latest start of a call of an earlier stage, and of one up to this stage
         stage_now = None
         for slot in sorted(pairs, key=stages.__getitem__):
             if stages[slot] != stage_now:
@@ -75,45 +74,45 @@ class CallIntervals:
 
 
 def call_intervals(calls: Sequence[tuple[int, ToolCall]]) -> CallIntervals:
-    """When some calls ran, which come with their positions in the run, in order."""
+    """Returns the intervals of calls with their positions in the run, in order."""
     positions = [position for position, _ in calls]
     ended = []
     for at, (_, call) in enumerate(calls):
         end = at + 1
         if call.concurrent_with:
-            beside = set(call.concurrent_with)
-            while end < len(positions) and positions[end] in beside:
+            concurrent = set(call.concurrent_with)
+            while end < len(positions) and positions[end] in concurrent:
                 end += 1
         ended.append(end)
     return CallIntervals(positions, ended)
 
 
-_STEPS_PER_STATE = 12  # what following one way by one pair costs, in steps of `Effort`
-_MIN_STATES = 4  # following fewer ways than these is not worth while
+_STEPS_PER_STATE = 12  # the steps of `WorkBudget` for extending one state by one pair
+_MIN_STATES = 4  # with fewer states the sweep is not attempted
 
 
 class _SweepState(NamedTuple):
-    """What is still open."""
+    """The constraints on later calls of a partial alignment."""
 
     floor: int
-    """The stage that no later call may go before."""
+    """The earliest stage that later calls can match."""
     running: tuple[tuple[int, int], ...]
-    """Of calls that may overlap later ones: the index of the call from which on they count as ended, and their stage.
-    Ascending in both; what an earlier ended call of a later stage makes needless is left out."""
+    """For calls that can overlap later ones: the index of the first call after their end, and their stage. Ascending in
+    both, without entries that an earlier ended call of a later stage makes redundant."""
     taken: int
-    """The slots that are taken, as bits; only those that matter from here on."""
+    """The slots in use, as bits; only those that later calls could match."""
 
 
 _PartialAlignment: TypeAlias = "tuple[int, _PartialAlignment | None, int, int]"
-"""What it is worth, what came before, and the last pair: its slot and its call."""
+"""The gain, the previous alignment, and the last pair: slot and call."""
 
 
 def sweep_alignment(
     gains: Sequence[Mapping[int, int]], stages: Sequence[int], intervals: CallIntervals, budget: WorkBudget
 ) -> tuple[dict[int, int], bool]:
-    """The most valuable pairs (slot to call) that are in order, and whether they are certainly that.
+    """Returns the most valuable pairs (slot to call) that are in order, and whether this is certain.
 
-    Where there are more ways than `effort` covers, only the most valuable ones are followed.
+    If there are more states than `budget` covers, only the most valuable ones are extended.
     """
     offers = _candidate_slots(gains, intervals)
     most = budget.remaining // (2 * _STEPS_PER_STATE * (sum(map(len, offers)) + len(offers)) + 1)
@@ -140,9 +139,9 @@ def sweep_alignment(
     return _backtrack(max(ways.values(), key=lambda way: way[0])), whole
 
 
-def _candidate_slots(gains: Sequence[Mapping[int, int]], line: CallIntervals) -> list[list[tuple[int, int]]]:
-    """For each call the slots that it may answer, with what that is worth."""
-    offers: dict[int, list[tuple[int, int]]] = {call: [] for call in line.calls}
+def _candidate_slots(gains: Sequence[Mapping[int, int]], intervals: CallIntervals) -> list[list[tuple[int, int]]]:
+    """Returns, for each call, the slots that it can match, with their gains."""
+    offers: dict[int, list[tuple[int, int]]] = {call: [] for call in intervals.calls}
     for slot, row in enumerate(gains):
         for call, gain in row.items():
             offers[call].append((slot, gain))
@@ -150,7 +149,7 @@ def _candidate_slots(gains: Sequence[Mapping[int, int]], line: CallIntervals) ->
 
 
 def _slots_open_later(offers: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
-    """For each call the slots, as bits, that calls after it may answer."""
+    """Returns, for each call, the slots that later calls can match, as bits."""
     found, so_far = [], 0
     for offered in reversed(offers):
         found.append(so_far)
@@ -160,7 +159,7 @@ def _slots_open_later(offers: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
 
 
 def _slots_by_stage(stages: Sequence[int]) -> list[int]:
-    """For each stage its slots, as bits."""
+    """Returns the slots of each stage, as bits."""
     found = [0] * (max(stages, default=0) + 1)
     for slot, stage in enumerate(stages):
         found[stage] |= 1 << slot
@@ -168,7 +167,7 @@ def _slots_by_stage(stages: Sequence[int]) -> list[int]:
 
 
 def _begin_call(state: _SweepState, at: int) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """The floor and the running calls when the call of that index begins."""
+    """Returns the floor and the running calls at the start of the call with that index."""
     floor, running = state.floor, state.running
     while running and running[0][0] <= at:
         floor, running = max(floor, running[0][1]), running[1:]
@@ -187,7 +186,7 @@ def _with_running_call(
 def _normalized_state(
     floor: int, running: tuple[tuple[int, int], ...], taken: int, open_later: int, in_stage: Sequence[int]
 ) -> _SweepState:
-    """The state without what no longer matters: ways that differ in nothing else are one."""
+    """Returns the state without irrelevant constraints, so that equivalent states are equal."""
     while floor < len(in_stage) and not in_stage[floor] & open_later & ~taken:
         floor += 1
     below = in_stage[floor] & -in_stage[floor] if floor < len(in_stage) else 0
@@ -204,9 +203,9 @@ def _keep_best(ways: dict[_SweepState, _PartialAlignment], state: _SweepState, w
 def _prune(
     ways: dict[_SweepState, _PartialAlignment], most: int, whole: bool
 ) -> tuple[dict[_SweepState, _PartialAlignment], bool]:
-    """The ways that may still be the best, and whether they are all of those."""
+    """Returns the states that can still be the best, and whether none of those was dropped."""
     kept: dict[_SweepState, _PartialAlignment] = {}
-    lowest = None  # the floor of a way that is worth no less and leaves everything from there on open
+    lowest = None  # the floor of a kept state with at least this gain and without other constraints
     for state, way in sorted(ways.items(), key=lambda item: (-item[1][0], item[0])):
         if lowest is not None and state.floor >= lowest and state not in kept:
             continue
@@ -229,7 +228,7 @@ def _backtrack(way: _PartialAlignment) -> dict[int, int]:
 
 
 Gains = Mapping[int, Mapping[int, int]]
-"""For slots the calls that may answer them, each with what that pair is worth: more than 0."""
+"""For slots, the candidate calls, each with the gain of the pair: more than 0."""
 
 TOO_MANY_TO_ALIGN = "so many calls overlap, or slots stand side by side, that not all of their orders were tried"
 
@@ -237,7 +236,7 @@ TOO_MANY_TO_ALIGN = "so many calls overlap, or slots stand side by side, that no
 def longest_chain(
     pairs: Mapping[int, int], stages: Sequence[int], intervals: CallIntervals, budget: WorkBudget
 ) -> dict[int, int]:
-    """The largest part of some pairs (slot to call) in which both sides are in order."""
+    """Returns the largest subset of pairs (slot to call) in which both sides are in order."""
     if intervals.is_in_order(pairs, stages):
         return dict(pairs)
     intervals = intervals.restrict_to(pairs.values())
@@ -254,10 +253,10 @@ def align(
     *,
     unordered: Mapping[int, int] | None = None,
 ) -> dict[int, int]:
-    """The most valuable pairs (slot to call) of which both sides are in order.
+    """Returns the most valuable pairs (slot to call) in which both sides are in order.
 
-    Exact where all slots stand one after the other, or all calls do, and where few of both overlap; otherwise as good
-    as `effort` allows. `unordered` are the most valuable pairs if order did not matter: nothing can be better.
+    The result is exact if all slots or all calls are sequential, or if few overlap; otherwise it is limited by
+    `budget`. `unordered` are the most valuable pairs without an order, whose gain is an upper bound.
     """
     slots = sorted(gains)
     rows, stages = [gains[slot] for slot in slots], [stages[slot] for slot in slots]
@@ -268,49 +267,49 @@ def align(
 
 
 def _best_alignment(
-    rows: GainRows, stages: Sequence[int], line: CallIntervals, effort: WorkBudget, most: int | None
+    rows: GainRows, stages: Sequence[int], intervals: CallIntervals, budget: WorkBudget, most: int | None
 ) -> dict[int, int]:
-    # As if nothing overlapped and all slots followed one another: right, fast, and perhaps too strict.
-    in_line = _align_as_sequence(rows, line, effort)
-    if in_line is not None and (_is_sequential(stages, line) or _total_gain(in_line, rows) == most):
+    # Assume that no calls overlap and that all slots are sequential: a valid and fast result, possibly too strict.
+    in_line = _align_as_sequence(rows, intervals, budget)
+    if in_line is not None and (_is_sequential(stages, intervals) or _total_gain(in_line, rows) == most):
         return in_line
-    exact = _align_with_sequence(rows, stages, line, effort)
+    exact = _align_with_sequence(rows, stages, intervals, budget)
     if exact is not None:
         return exact
-    swept, whole = sweep_alignment(rows, stages, line, effort)
+    swept, whole = sweep_alignment(rows, stages, intervals, budget)
     best = max(swept, in_line or {}, key=lambda pairs: _total_gain(pairs, rows))
     if not whole and _total_gain(best, rows) != most:
-        effort.mark_incomplete(TOO_MANY_TO_ALIGN)
+        budget.mark_incomplete(TOO_MANY_TO_ALIGN)
     return best
 
 
-def _is_sequential(stages: Sequence[int], line: CallIntervals) -> bool:
-    return not line.has_overlaps and len(set(stages)) == len(stages)
+def _is_sequential(stages: Sequence[int], intervals: CallIntervals) -> bool:
+    return not intervals.has_overlaps and len(set(stages)) == len(stages)
 
 
 def _total_gain(pairs: Mapping[int, int], rows: GainRows) -> int:
     return sum(rows[row][call] for row, call in pairs.items())
 
 
-# --- a plain sequence on one side at least: each group of the other side takes a stretch of it ------------------------
+# --- a sequence on one side at least: each group of the other side is matched with a range of it ----------------------
 
 GainRows = Sequence[Mapping[int, int]]
-"""Gains of slots in the order of their stages."""
+"""The gains of slots in the order of their stages."""
 
 
 def _align_with_sequence(
-    rows: GainRows, stages: Sequence[int], line: CallIntervals, effort: WorkBudget
+    rows: GainRows, stages: Sequence[int], intervals: CallIntervals, budget: WorkBudget
 ) -> dict[int, int] | None:
-    """The best pairs; `None` where neither side is a plain sequence, or the work too much."""
-    if len(set(stages)) == len(stages) and line.concurrent_groups is not None:
+    """Returns the best pairs; `None` if neither side is a sequence, or the budget does not cover the work."""
+    if len(set(stages)) == len(stages) and intervals.concurrent_groups is not None:
         return (
-            _align_groups(rows, line.concurrent_groups)
-            if effort.try_spend(_estimate_steps(rows, line.concurrent_groups))
+            _align_groups(rows, intervals.concurrent_groups)
+            if budget.try_spend(_estimate_steps(rows, intervals.concurrent_groups))
             else None
         )
-    if line.has_overlaps:
+    if intervals.has_overlaps:
         return None
-    offers: dict[int, dict[int, int]] = {call: {} for call in line.calls}
+    offers: dict[int, dict[int, int]] = {call: {} for call in intervals.calls}
     for row, gains in enumerate(rows):
         for call, gain in gains.items():
             offers[call][row] = gain
@@ -318,33 +317,33 @@ def _align_with_sequence(
     for row, stage in enumerate(stages):
         by_stage.setdefault(stage, []).append(row)
     mirrored, groups = list(offers.values()), list(by_stage.values())
-    if not effort.try_spend(_estimate_steps(mirrored, groups)):
+    if not budget.try_spend(_estimate_steps(mirrored, groups)):
         return None
-    return {row: line.calls[at] for at, row in _align_groups(mirrored, groups).items()}
+    return {row: intervals.calls[at] for at, row in _align_groups(mirrored, groups).items()}
 
 
-def _align_as_sequence(rows: GainRows, line: CallIntervals, effort: WorkBudget) -> dict[int, int] | None:
-    groups = [[call] for call in line.calls]
-    return _align_groups(rows, groups) if effort.try_spend(_estimate_steps(rows, groups)) else None
+def _align_as_sequence(rows: GainRows, intervals: CallIntervals, budget: WorkBudget) -> dict[int, int] | None:
+    groups = [[call] for call in intervals.calls]
+    return _align_groups(rows, groups) if budget.try_spend(_estimate_steps(rows, groups)) else None
 
 
 def _estimate_steps(rows: GainRows, groups: Sequence[Sequence[int]]) -> int:
-    """About how many steps of `Effort` the alignment takes."""
-    asked: dict[int, int] = {}
+    """Returns about how many steps of `WorkBudget` the alignment takes."""
+    slot_counts: dict[int, int] = {}
     if any(len(group) > 1 for group in groups):
         for call in chain.from_iterable(rows):
-            asked[call] = asked.get(call, 0) + 1
+            slot_counts[call] = slot_counts.get(call, 0) + 1
     steps = len(groups) * len(rows) * 3
     for group in groups:
         if len(group) > 1:
-            asking = min(len(rows), sum(asked.get(call, 0) for call in group))
-            steps += asking**2 * (15 + len(group))
+            candidates = min(len(rows), sum(slot_counts.get(call, 0) for call in group))
+            steps += candidates**2 * (15 + len(group))
     return steps
 
 
 def _align_groups(rows: GainRows, groups: Sequence[Sequence[int]]) -> dict[int, int]:
     best = [0] * (len(rows) + 1)  # the greatest gain of the first n slots with the groups so far
-    starts: list[list[int]] = []  # for each group and n: where the stretch of slots begins that the group takes
+    starts: list[list[int]] = []  # for each group and n: the start of the range of slots of the group
     for group in groups:
         best, start = _extend_by_call(rows, group[0], best) if len(group) == 1 else _extend_by_group(rows, group, best)
         starts.append(start)
@@ -365,7 +364,7 @@ def _extend_by_call(rows: GainRows, call: int, best: list[int]) -> tuple[list[in
         if gain and taken > best[end] and taken > better[-1]:
             better.append(taken)
             start.append(end - 1)
-        elif better[-1] > best[end]:  # the call has answered an earlier slot
+        elif better[-1] > best[end]:  # the call matches an earlier slot
             better.append(better[-1])
             start.append(start[-1])
         else:
@@ -376,35 +375,35 @@ def _extend_by_call(rows: GainRows, call: int, best: list[int]) -> tuple[list[in
 
 def _extend_by_group(rows: GainRows, group: Sequence[int], best: list[int]) -> tuple[list[int], list[int]]:
     better, start = list(best), list(range(len(best)))
-    asking = [at for at, gain in enumerate(rows) if not gain.keys().isdisjoint(group)]
-    table = [[rows[at].get(call, 0) for call in group] for at in asking]
-    for first, begin in enumerate(asking):
-        for at, gain in zip(asking[first:], prefix_gains(table[first:]), strict=True):
+    candidates = [at for at, gain in enumerate(rows) if not gain.keys().isdisjoint(group)]
+    table = [[rows[at].get(call, 0) for call in group] for at in candidates]
+    for first, begin in enumerate(candidates):
+        for at, gain in zip(candidates[first:], prefix_gains(table[first:]), strict=True):
             if best[begin] + gain > better[at + 1]:
                 better[at + 1] = best[begin] + gain
                 start[at + 1] = begin
-    for end in range(1, len(better)):  # what the group has taken before this slot
+    for end in range(1, len(better)):  # the group matches only slots before this one
         if better[end - 1] > better[end]:
             better[end], start[end] = better[end - 1], start[end - 1]
     return better, start
 
 
 def _assign_group(rows: GainRows, group: Sequence[int], stretch: range) -> dict[int, int]:
-    """Which call of a group answers which slot of its stretch."""
+    """Returns the best pairs of the calls of a group with the slots of its range."""
     costs = [[-rows[row][call] if call in rows[row] else None for call in group] for row in stretch]
     return {stretch[row]: group[column] for row, column in assign(costs)}
 
 
-# --- pairs that are given ---------------------------------------------------------------------------------------------
+# --- the order of fixed pairs -----------------------------------------------------------------------------------------
 
 
 def _longest_increasing_run(
     pairs: Mapping[int, int], stages: Sequence[int], groups: Sequence[Sequence[int]]
 ) -> dict[int, int]:
-    """The largest part of some pairs in which neither stages nor groups go back."""
+    """Returns the largest subset of pairs in which neither stages nor groups decrease."""
     group_of = {call: number for number, group in enumerate(groups) for call in group}
-    # Patience, from the last call to the first, so that of equal chains the one of the earliest calls is found:
-    # `heads[n]` is the latest stage, negated, at which a chain of n + 1 can begin so far, and `begins[n]` its slot.
+    # Patience sorting, from the last call to the first, so that of equal chains the one of the earliest calls is found:
+    # `heads[n]` is the latest stage, negated, at which a chain of n + 1 can start so far, and `begins[n]` its slot.
     heads: list[int] = []
     begins: list[int] = []
     after: dict[int, int | None] = {}

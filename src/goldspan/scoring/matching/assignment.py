@@ -1,6 +1,6 @@
-"""The cheapest assignment: successive shortest paths with potentials, exact on integers of any size.
+"""Solves the minimum-cost assignment by successive shortest paths, with exact integers.
 
-Rows and columns may each stand for several equal ones, so that a thousand equal calls cost no more than one.
+A row or a column can represent several equal ones, so that a thousand equal calls take no more time than one.
 """
 
 from __future__ import annotations
@@ -9,45 +9,45 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, repeat
 
 MAX_STEPS = 20_000_000
-"""A step is one turn of an innermost loop, about a tenth of a microsecond."""
+"""The default limit. A step is one iteration of an innermost loop, about a tenth of a microsecond."""
 
 
 class WorkBudget:
-    """The work that is left, and what had to be given up for want of it.
+    """The remaining work of a comparison, and the first step that was not exact because of the limit.
 
-    It counts steps and not time, so that the same comparison comes out the same on every machine.
+    It counts steps and not time, so that a comparison has the same result on every machine.
     """
 
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self.remaining = steps
         self.incomplete_reason: str | None = None
-        """What could not be done as well as possible; `None`: nothing."""
+        """Why the result may not be optimal; `None`: it is optimal."""
 
     def try_spend(self, steps: int) -> bool:
-        """Whether so many steps may be done; if so, they are spent."""
+        """Spend this number of steps, if it remains. Returns whether it did."""
         if steps > self.remaining:
             return False
         self.remaining -= steps
         return True
 
     def mark_incomplete(self, reason: str) -> None:
-        """Remember that something was not done as well as possible; the first thing is what is told."""
+        """Record why the result may not be optimal. The first reason is kept."""
         self.incomplete_reason = self.incomplete_reason or reason
 
 
 Costs = Sequence[Sequence[int | None]]
-"""What each row (an expectation) would pay for each column (a call); `None`: they cannot be paired."""
+"""The cost of each row (an expectation) with each column (a call); `None`: they cannot be paired."""
 
 Flow = tuple[int, int, int]
-"""A row, a column, and how many of the one go to how many of the other."""
+"""A row, a column, and the number of pairs of the two."""
 
 TOO_MANY_TO_ASSIGN = "so many different calls of one tool that only the first expectations got the best calls left"
 
 
 def assign(costs: Costs) -> list[tuple[int, int]]:
-    """As many pairs of row and column as can be, and of those choices the cheapest. Sorted by row.
+    """Returns the cheapest of the largest sets of pairs of row and column, sorted by row.
 
-    Takes time in proportion to the longer side and the square of the shorter one.
+    The time is proportional to the longer side and to the square of the shorter one.
     """
     if not costs:
         return []
@@ -56,9 +56,9 @@ def assign(costs: Costs) -> list[tuple[int, int]]:
 
 
 def assign_multiset(costs: Costs, rows: Sequence[int], columns: Sequence[int], budget: WorkBudget) -> list[Flow]:
-    """The same where each row and each column stands for so many equal ones.
+    """Returns the cheapest assignment in which each row and each column represents a number of equal ones.
 
-    Where `effort` does not cover the work, the rows that are left take the cheapest columns that are left.
+    If `budget` does not cover the work, the remaining rows are assigned the cheapest remaining columns.
     """
     if not costs or not costs[0]:
         return []
@@ -77,7 +77,7 @@ def assign_multiset(costs: Costs, rows: Sequence[int], columns: Sequence[int], b
 
 
 def _cheapest_first(costs: Sequence[int | None], amount: int, columns: Sequence[int]) -> list[Flow]:
-    """What the only row takes."""
+    """Returns the columns of a single row."""
     flows = []
     for _, column in sorted((cost, column) for column, cost in enumerate(costs) if cost is not None):
         taken = min(amount, columns[column])
@@ -89,24 +89,24 @@ def _cheapest_first(costs: Sequence[int | None], amount: int, columns: Sequence[
 
 
 def prefix_gains(gains: Sequence[Sequence[int]]) -> Iterator[int]:
-    """The greatest gain that the first row can make, the first two rows, and so on; no row has to be paired."""
-    alone = len(gains[0])  # a column worth nothing, with room for every row that stays alone
-    matrix = [[*(-gain for gain in row), 0] for row in gains]
-    for owners in _successive_shortest_paths(matrix, [1] * len(gains), [*repeat(1, alone), len(gains)], WorkBudget()):
+    """Yield the greatest gain of the first row, of the first two rows, and so on. Rows can remain unpaired."""
+    width = len(gains[0])
+    matrix = [[*(-gain for gain in row), 0] for row in gains]  # the last column has room for all unpaired rows
+    for owners in _successive_shortest_paths(matrix, [1] * len(gains), [*repeat(1, width), len(gains)], WorkBudget()):
         yield -sum(matrix[row][column] for column, shares in enumerate(owners) for row in shares)
 
 
 _ColumnOwners = list[dict[int, int]]
-"""For every column the rows that own it, each with how much of it they own."""
+"""The rows that are assigned to each column, each with its amount."""
 
 
 def _successive_shortest_paths(
     costs: Sequence[Sequence[int]], rows: Sequence[int], columns: Sequence[int], budget: WorkBudget
 ) -> Iterator[_ColumnOwners]:
-    """After each row, the best assignment of the rows so far. There must be room for all rows.
+    """Yield, after each row, the best assignment of the rows so far. There must be room for all rows.
 
-    Each row goes to a column along the shortest path through the columns that are full; potentials keep the costs on
-    that path from being negative.
+    Each row reaches a column by the shortest path through full columns. Potentials keep the costs on that path from
+    being negative.
     """
     owners: _ColumnOwners = [{} for _ in columns]
     room = list(columns)
@@ -126,7 +126,7 @@ def _shortest_path(
     potentials: tuple[list[int], list[int]],
     budget: WorkBudget,
 ) -> list[tuple[int, int]]:
-    """The way from a row to a column with room: each row on it with the column that it goes to, the last one first."""
+    """Returns the path from a row to a column with room: each row on it with its new column, the last one first."""
     row_potential, column_potential = potentials
     distance = [cost - potential for cost, potential in zip(costs[row], column_potential, strict=True)]
     ahead = list(range(len(room)))
@@ -134,7 +134,7 @@ def _shortest_path(
         budget.mark_incomplete(TOO_MANY_TO_ASSIGN)
         ahead = [column for column in ahead if room[column]]
     reached_by = [row] * len(room)
-    entered: dict[int, int] = {row: -1}  # rows on the way, each with the column whose owner it is
+    entered: dict[int, int] = {row: -1}  # rows on the path, each with the column that it owns
     passed: list[int] = []
     while not room[column := min(ahead, key=distance.__getitem__)]:
         ahead.remove(column)
@@ -163,7 +163,7 @@ def _shortest_path(
 
 
 def _augment(most: int, path: Sequence[tuple[int, int]], owners: _ColumnOwners, room: list[int]) -> int:
-    """Let everybody along a path move on by one column, as many as can; how many."""
+    """Move the rows along a path to their new columns. Returns the number of moved units."""
     last = path[0][1]
     moves = [(row, came, column) for (row, column), (_, came) in pairwise(path)]
     amount = min(most, room[last], *(owners[came][row] for row, came, _ in moves))

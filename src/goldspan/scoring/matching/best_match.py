@@ -1,4 +1,4 @@
-"""Which of alternative trajectories a run took: those that it met best."""
+"""Finds the best pairing of calls and slots, and chooses among alternative trajectories."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ _Calls: TypeAlias = Sequence[tuple[int, ToolCall]]
 
 
 def trivial_match(plan: SlotPlan, calls: _Calls) -> SlotPairs | None:
-    """The pairs where each call answers the only slot it may, or one that states just what it holds, all in order.
+    """Returns the pairs if each call has a single candidate slot, or one with equal content, and all are in order.
 
-    `None` elsewhere. No other pairs are better: every call that may answer has its slot, and where there was a choice
-    nothing speaks against it.
+    Else `None`. No other pairs are better: every call with a candidate has a slot, and a chosen slot has no mismatch.
     """
     chosen: dict[int, int] = {}
     last = -1
@@ -59,7 +58,7 @@ def trivial_match(plan: SlotPlan, calls: _Calls) -> SlotPairs | None:
 
 
 def _next_exact_slot(plan: SlotPlan, slots: _Slots, call: ToolCall, last: int) -> int:
-    """The first of some slots after the last one that states just what a call holds; -1 where there is none."""
+    """Returns the first slot after `last` whose content equals that of a call; -1: there is none."""
     if call.error is not None or not plan.is_single_tool(call):
         return -1
     stated = plan.stated_content(slots)
@@ -72,19 +71,19 @@ def _next_exact_slot(plan: SlotPlan, slots: _Slots, call: ToolCall, last: int) -
 def grouped_match(
     plan: SlotPlan, calls: _Calls, order: CallOrder, schemas: SchemaLookup, budget: WorkBudget
 ) -> SlotPairs | None:
-    """The pairs where every family can be settled; `None` elsewhere.
+    """Returns the pairs if each group of calls with the same candidate slots can be matched alone; else `None`.
 
-    They must be in order, unless there are no others that are as good, or nothing but the order tells them apart.
+    The pairs must be in order, unless no others are equally good, or only the order distinguishes them.
     """
-    families: dict[_Slots, list[tuple[int, ToolCall]]] = {}
+    groups: dict[_Slots, list[tuple[int, ToolCall]]] = {}
     for each in calls:
         if asked := plan.candidate_slots(each[1]):
-            families.setdefault(asked, []).append(each)
-    if not _are_disjoint(families):
+            groups.setdefault(asked, []).append(each)
+    if not _are_disjoint(groups):
         return None
     chosen: dict[int, int] = {}
     no_others = True
-    for slots, members in families.items():
+    for slots, members in groups.items():
         if len(slots) == len(members) == 1:
             chosen[slots[0]] = members[0][0]
         elif settled := _match_group(plan, slots, members, schemas):
@@ -96,20 +95,18 @@ def grouped_match(
     if in_sequence == sorted(in_sequence):
         return chosen, chosen
     chain = longest_chain(chosen, plan.stages, call_intervals(calls), budget)
-    if len(chain) == len(chosen) or (order == "any" and no_others and _are_calls_distinct(plan, families)):
+    if len(chain) == len(chosen) or (order == "any" and no_others and _are_calls_distinct(plan, groups)):
         return chosen, chain
     if any(
-        call.error is not None or not plan.accepts_any_call(call)
-        for members in families.values()
-        for _, call in members
+        call.error is not None or not plan.accepts_any_call(call) for members in groups.values() for _, call in members
     ):
         return None
-    return _align_equal_pairs(plan, calls, families, chosen, budget)
+    return _align_equal_pairs(plan, calls, groups, chosen, budget)
 
 
-def _are_calls_distinct(plan: SlotPlan, families: Mapping[_Slots, _Calls]) -> bool:
-    """Whether no two calls of a family hold the same in what is stated, however they write it."""
-    for slots, members in families.items():
+def _are_calls_distinct(plan: SlotPlan, groups: Mapping[_Slots, _Calls]) -> bool:
+    """Whether no two calls of a group are equal in the stated parts."""
+    for slots, members in groups.items():
         stated = plan.stated_content(slots) if len(members) > 1 else None
         if stated is None:
             continue
@@ -120,22 +117,22 @@ def _are_calls_distinct(plan: SlotPlan, families: Mapping[_Slots, _Calls]) -> bo
     return True
 
 
-def _are_disjoint(families: Iterable[_Slots]) -> bool:
-    """Whether no slot is in two of them."""
-    slots = [slot for family in families for slot in family]
+def _are_disjoint(groups: Iterable[_Slots]) -> bool:
+    """Whether no slot is in two groups."""
+    slots = [slot for group in groups for slot in group]
     return len(slots) == len(set(slots))
 
 
 class _GroupMatch(NamedTuple):
-    """The best pairs of a family, slot to call."""
+    """The best pairs of a group, slot to call."""
 
     pairs: Mapping[int, int]
     is_unique: bool
-    """Whether no others are as good."""
+    """Whether no others are equally good."""
 
 
 def _match_group(plan: SlotPlan, slots: _Slots, calls: _Calls, schemas: SchemaLookup) -> _GroupMatch | None:
-    """The best pairs of a family; `None` where it takes more to find them."""
+    """Returns the best pairs of a group; `None` if finding them takes a weighted match."""
     for _, call in calls:
         if call.error is not None or not plan.is_single_tool(call):
             return None
@@ -151,13 +148,10 @@ def _match_group(plan: SlotPlan, slots: _Slots, calls: _Calls, schemas: SchemaLo
 def _exact_pairs(
     stated: StatedContent, slots: _Slots, calls: _Calls, contents: Sequence[ContentKey]
 ) -> _GroupMatch | None:
-    """The pairs of calls that hold exactly what is expected, where as many pairs as there can be are such.
-
-    Then nothing speaks against any of them.
-    """
+    """Returns the pairs with equal content, if they are as many as possible. They then have no mismatch."""
     pairs: dict[int, int] = {}
     free: dict[ContentKey, Iterator[int]] = {}
-    only = len(slots) <= len(calls)  # else a slot that is left over may agree as well without holding the same
+    only = len(slots) <= len(calls)  # else a remaining slot may agree too, without equal content
     for (position, _), held in zip(calls, contents, strict=True):
         if held in free:
             only = False
@@ -172,13 +166,13 @@ def _exact_pairs(
 
 
 _MAX_EXHAUSTIVE, _MAX_EXHAUSTIVE_BYTES = 3, 4096
-"""So many slots, or calls, with one more of the others, and so many bytes in each call: all can be tried."""
+"""The number of slots or calls (with one more of the other side), and the bytes in each call, for exhaustive search."""
 
 
 def _exhaustive_pairs(
     plan: SlotPlan, slots: _Slots, calls: _Calls, contents: Iterable[ContentKey], schemas: SchemaLookup
 ) -> _GroupMatch | None:
-    """The best pairs of a few slots and calls, of all that there can be."""
+    """Returns the best pairs of a few slots and calls by exhaustive search."""
     if min(len(slots), len(calls)) > _MAX_EXHAUSTIVE or max(len(slots), len(calls)) > _MAX_EXHAUSTIVE + 1:
         return None
     if any(isinstance(part, str | bytes) and len(part) > _MAX_EXHAUSTIVE_BYTES for held in contents for part in held):
@@ -199,7 +193,7 @@ def _exhaustive_pairs(
 
 
 def _pair_penalty(tool: ExpectedTool, call: ToolCall, schemas: SchemaLookup) -> int:
-    """What speaks against a pair, as digits of one number that no sum over a few pairs mixes up."""
+    """Returns the mismatch of a pair as digits of one number, with room for sums over a few pairs."""
     found = mismatch_of_pair(tool, call, schemas)
     much, many = 10 * SHARE_UNITS, 10
     disagreed = found.disagreement * many + found.unknown
@@ -207,12 +201,12 @@ def _pair_penalty(tool: ExpectedTool, call: ToolCall, schemas: SchemaLookup) -> 
 
 
 def _align_equal_pairs(
-    plan: SlotPlan, calls: _Calls, families: Mapping[_Slots, _Calls], chosen: Mapping[int, int], budget: WorkBudget
+    plan: SlotPlan, calls: _Calls, groups: Mapping[_Slots, _Calls], chosen: Mapping[int, int], budget: WorkBudget
 ) -> SlotPairs:
-    """The pairs of which as many as can be are in order."""
-    # An optional slot is worth 1, so that no number of them makes up for a required one.
+    """Returns the pairs with the greatest number in order."""
+    # The gain of an optional slot is 1, so that all optional slots together gain less than a required one.
     worth = [1 + slot.required * len(plan.slots) for slot in plan.slots]
-    positions = {slots: [position for position, _ in members] for slots, members in families.items()}
+    positions = {slots: [position for position, _ in members] for slots, members in groups.items()}
     gains = {slot: dict.fromkeys(positions[slots], worth[slot]) for slots in positions for slot in slots}
     aligned = align(gains, plan.stages, call_intervals(calls), budget, unordered=chosen)
     pairs = dict(aligned)
@@ -224,24 +218,24 @@ def _align_equal_pairs(
 
 
 OPTIONAL = "optional"
-"""The note beside a call that was expected and need not have been made."""
+"""The note of an expected call that was optional."""
 
 PositionedCalls: TypeAlias = Sequence[tuple[int, ToolCall]]
 """Calls with their positions in the run, ascending."""
 
 
 class Pairing(NamedTuple):
-    """The slots of a plan with the calls that answer them."""
+    """The slots of a plan with their calls."""
 
     plan: SlotPlan
     rows: Mapping[int, ComparisonRow]
-    """One for each pair, by the position of its call in the run."""
+    """One row for each pair, by the position of its call in the run."""
     approximate: str | None = None
-    """Why a better one may exist; `None`: there is none better."""
+    """Why a better pairing may exist; `None`: the pairing is the best one."""
 
     @property
     def lacks_required_calls(self) -> bool:
-        """Whether nobody answers some required slot."""
+        """Whether a required slot has no call."""
         answered = {row.expected_at for row in self.rows.values()}
         return any(slot.required and at not in answered for at, slot in enumerate(self.plan.slots))
 
@@ -256,7 +250,7 @@ def pair_calls(
     budget: WorkBudget,
     failures: FailedCalls = NO_FAILED_CALLS,
 ) -> Pairing:
-    """Find the calls that answer the slots of a plan best."""
+    """Find the calls that match the slots of a plan best."""
     if plan.has_open_slots:
         plan = plan.expand_open_slots([call for at, call in calls if at not in failures.recovered])
     chosen, in_order = (
@@ -288,24 +282,24 @@ _OPTIONAL_VERDICT: tuple[RowVerdict, str] = ("tolerated", OPTIONAL)
 TOO_MANY_PLANS = "so many alternatives that not all of their combinations were tried"
 
 _MIN_PLANS, _MAX_PLACES = 16, 20_000
-"""So many plans are always tried, and more as long as all of them together have no more slots and calls than this."""
+"""The number of plans that are always tried, and the total of slots and calls up to which further ones are."""
 
 
 class _PlanScore(NamedTuple):
-    """How well a plan is met: the greater, the better."""
+    """How well the calls match a plan: greater is better."""
 
     met_share: Fraction
-    """The share of the required slots that are answered, in order where order matters."""
+    """The share of the required slots with a call, in order if the golden requires an order."""
     unexpected: int
-    """The calls that answer nothing, negated."""
+    """The number of calls without a slot, negated."""
     required: int
-    """The required slots that are answered."""
+    """The number of required slots with a call."""
     faults: tuple[int, ...]
-    """What speaks against the pairs, negated: all of them, and those of required slots."""
+    """The mismatch of the pairs, negated: of all pairs, and of those of required slots."""
 
 
 _PlanChoice: TypeAlias = tuple[int, ...]
-"""Of each item of the golden the way that is taken, by position."""
+"""The position of the chosen trajectory of each item."""
 
 _TryPlan: TypeAlias = Callable[[_PlanChoice], tuple[_PlanScore, Pairing]]
 
@@ -318,12 +312,12 @@ def best_pairing(
     schemas: SchemaLookup,
     failures: FailedCalls = NO_FAILED_CALLS,
 ) -> Pairing:
-    """Pair calls with the slots of the plan that they meet best; of equally good plans the first."""
-    effort = WorkBudget()
+    """Pair calls with the slots of the plan that they match best; of equally good plans, the first one."""
+    budget = WorkBudget()
 
     def paired(plan: SlotPlan) -> Pairing:
         return pair_calls(
-            plan, calls, order=order, names=plans.names, schemas=schemas, budget=effort, failures=failures
+            plan, calls, order=order, names=plans.names, schemas=schemas, budget=budget, failures=failures
         )
 
     if plans.plan_count == 1:
@@ -338,15 +332,15 @@ def best_pairing(
     if plans.plan_count <= most:
         _, best = max(map(tried, product(*choices)), key=lambda found: found[0])
     else:
-        effort.mark_incomplete(TOO_MANY_PLANS)
+        budget.mark_incomplete(TOO_MANY_PLANS)
         best = _hill_climb(tried, choices, most)
     if not plans.is_complete:
-        effort.mark_incomplete(TOO_MANY_PLANS)
-    return best._replace(approximate=effort.incomplete_reason)
+        budget.mark_incomplete(TOO_MANY_PLANS)
+    return best._replace(approximate=budget.incomplete_reason)
 
 
 def _hill_climb(try_plan: _TryPlan, choices: Sequence[Sequence[int]], most: int) -> Pairing:
-    """Choose a way for one item after the other, with the others as they are so far."""
+    """Choose a trajectory for one item after the other, with the current choice of the others."""
     ways = tuple(choice[0] for choice in choices)
     merit, best = try_plan(ways)
     others = ((at, way) for at, choice in enumerate(choices) for way in choice[1:])
@@ -367,7 +361,7 @@ def _plan_score(pairing: Pairing, calls: PositionedCalls, order: CallOrder) -> _
         met_share=Fraction(met, asked) if asked else Fraction(1),
         unexpected=len(pairing.rows) - len(calls),
         required=len(required),
-        # As for the pairs of one plan, what disagrees weighs more than what could not be judged.
+        # As for the pairs of one plan, disagreement has more weight than values that could not be compared.
         faults=tuple(-one[at] for at in range(len(against[0])) for one in against),
     )
 

@@ -1,4 +1,4 @@
-"""What is known of the tool that was called: the JSON schema of its arguments."""
+"""Computes the cost of pairing a slot with a call."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from goldspan.scoring.matching.slot_plan import (
 )
 
 SHARE_UNITS = 10**9
-"""Disagreement is counted in whole billionths, so that sums are exact and ties are ties."""
+"""Disagreement is counted in integer billionths, so that sums and ties are exact."""
 
 _STEPS_PER_PAIR, _BYTES_PER_STEP, _SQUARED_BYTES_PER_STEP = 70, 100, 15_000
-"""What it takes to judge a pair, in steps of `Effort`: so many, and more with the size of what the call holds. Where
-the golden has matchers, `similar` among them, work may grow with the square of that."""
+"""The steps of `WorkBudget` for comparing a pair: a constant, and more with the size of the call's content. With
+matchers such as `similar`, the work can grow with the square of that size."""
 
 _MAX_UNKNOWN = 4
-"""Arguments, result, agent and server: what may be stated of a call and not known."""
+"""The number of stated parts of a call that may not be captured: arguments, result, agent and server."""
 
 SchemaLookup: TypeAlias = "Callable[[ToolCall], Mapping[str, Any] | None]"
-"""The JSON schema of the arguments of the tool that was called, where it is known."""
+"""Returns the JSON schema of the called tool's arguments, or `None`."""
 
 
 ComparedPair: TypeAlias = "tuple[ExpectedTool, Agreement | None, Agreement | None]"
-"""The expected tool that a call is one of, and how far its arguments and its result agree; `None` where they are not
-stated or not captured."""
+"""The expected tool of a pair, and the agreement of its arguments and of its result; `None`: not stated or not
+captured."""
 
 
 class FailedCalls(NamedTuple):
-    """Calls that failed, by position, where a success is preferred to them whatever either was called with."""
+    """The positions of failed calls. A successful call is preferred to them, whatever the arguments."""
 
     all: frozenset[int] = frozenset()
     recovered: frozenset[int] = frozenset()
-    """Those of them after which the tool was called with success. They answer none but required slots."""
+    """The failed calls after which a call of the tool succeeded. They match only required slots."""
 
     @property
     def unrecovered(self) -> FailedCalls:
-        """The others."""
+        """The failed calls that are not recovered."""
         return FailedCalls(self.all - self.recovered)
 
 
@@ -57,26 +57,27 @@ NO_FAILED_CALLS = FailedCalls()
 
 
 class Mismatch(NamedTuple):
-    """What speaks against a pair, or several, by arguments and results; what comes first weighs most."""
+    """The mismatch of arguments and results of one or several pairs. The first field has the greatest weight."""
 
     disagreement: int
-    """How far arguments and results disagree together, in billionths."""
+    """The disagreement of arguments and results together, in billionths."""
     unknown: int
-    """How many arguments and results could not be judged."""
+    """The number of arguments and results that could not be compared."""
     arguments_disagreement: int
-    """The part of the arguments in that. Without these two, equally good pairings could differ in a score."""
+    """The disagreement of arguments only. Without the last two fields, equally good pairings could have different
+    scores."""
     arguments_unknown: int
 
 
 def mismatch_of_shares(arguments: float | None, result: float | None) -> Mismatch:
-    """What speaks against a pair whose arguments and result agree so far: each a share, `None` where not judged."""
+    """Returns the mismatch of a pair with these shares of agreement; `None`: not compared."""
     one = 0 if arguments is None else round((1 - arguments) * SHARE_UNITS)
     other = 0 if result is None else round((1 - result) * SHARE_UNITS)
     return Mismatch(one + other, (arguments is None) + (result is None), one, arguments is None)
 
 
 def compare_pair(slot: Slot, call: ToolCall, names: ToolNameMatcher, schemas: SchemaLookup) -> ComparedPair:
-    """Lay a call beside a slot that it may answer; of alternative calls beside the one that agrees best."""
+    """Compare a call with a slot that it can match; of alternative calls, with the one that agrees best."""
     tool = slot.tools[0] if len(slot.tools) == 1 else _best_candidate(slot, call, names, schemas)[3]
     arguments = None if tool.arguments is None else argument_agreement(tool, call, schemas(call))
     return tool, arguments, None if tool.result is ABSENT else result_agreement(tool, call)
@@ -85,8 +86,7 @@ def compare_pair(slot: Slot, call: ToolCall, names: ToolNameMatcher, schemas: Sc
 def _best_candidate(
     slot: Slot, call: ToolCall, names: ToolNameMatcher, schemas: SchemaLookup
 ) -> tuple[Mismatch, int, int, ExpectedTool]:
-    """What speaks against a pair, how much that is stated stays open, how strange the name is, and which tool of the
-    slot the call is."""
+    """Returns the mismatch, the number of unknown parts and the name distance of the best alternative, and its tool."""
     tools = candidate_tools(slot, call, names) if len(slot.tools) > 1 else slot.tools
     found = [
         (
@@ -101,8 +101,8 @@ def _best_candidate(
 
 
 def _unknown_count(tool: ExpectedTool, call: ToolCall, names: ToolNameMatcher) -> int:
-    """How many of the things that are stated of a call are not known of it. A call that leaves nothing open, and agrees
-    as well, is the better answer: the run then passes for certain."""
+    """Returns the number of stated parts that were not captured for a call. Of two calls that agree equally well, the
+    one with fewer unknown parts is preferred: the run then passes for certain."""
     return (
         (tool.arguments is not None and call.arguments is None)
         + (tool.result is not ABSENT and call.result is None)
@@ -112,23 +112,23 @@ def _unknown_count(tool: ExpectedTool, call: ToolCall, names: ToolNameMatcher) -
 
 
 def candidate_tools(slot: Slot, call: ToolCall, names: ToolNameMatcher) -> list[ExpectedTool]:
-    """The tools of a slot that a call may be one of."""
+    """Returns the tools of a slot that a call can match."""
     return [tool for tool in slot.tools if is_call_of(tool, call, names) and matches_agent(tool, call)]
 
 
 def mismatch_of_pair(tool: ExpectedTool, call: ToolCall, schemas: SchemaLookup) -> Mismatch:
-    """What speaks against a pair."""
+    """Returns the mismatch of a pair."""
     arguments = None if tool.arguments is None else argument_share(tool, call, schemas(call))
     return mismatch_of_shares(arguments, None if tool.result is ABSENT else result_share(tool, call))
 
 
 class PairCosts:
-    """Judges pairs, all against one measure: digits of one number, of which the first weighs most.
+    """Computes the costs of pairs as integers whose digits are criteria. The first digit has the greatest weight.
 
-    The digits of a cost are: whether the slot is optional; whether the call is one of the `Failures`; how far arguments
-    and results disagree, and how many could not be judged; the same of arguments only and of required slots only; how
-    much that is stated is not known of the call; how strange the name is; whether the call failed.
-    Without `judging` arguments and results count for nothing.
+    The digits are: whether the slot is optional; whether the call is one of the `FailedCalls`; the disagreement of
+    arguments and results, and how many could not be compared; the same for arguments only and for required slots only;
+    the number of stated parts that are not known; the name distance; whether the call failed.
+    Without `compare_values`, arguments and results are not compared.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class PairCosts:
 
     @cached_property
     def candidate_kinds(self) -> Mapping[int, Sequence[int]]:
-        """For each kind of slot the kinds of call that may answer it."""
+        """The kinds of call that can match each kind of slot."""
         found: dict[int, list[int]] = {}
         for slot_kinds, call_kinds in self._groups:
             for kind in slot_kinds:
@@ -173,7 +173,7 @@ class PairCosts:
 
     @cached_property
     def independent_blocks(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
-        """For kinds of slot and for kinds of call a number: no call answers a slot of another number."""
+        """The block number of each kind of slot and of call: a call can match only slots of its block."""
         of_slots: dict[int, int] = {}
         of_calls: dict[int, int] = {}
         for number, (slot_kinds, call_kinds) in enumerate(self._groups):
@@ -187,25 +187,25 @@ class PairCosts:
 
     @property
     def has_alternatives(self) -> bool:
-        """Whether any slot may be answered by more than one call, or any call answer more than one slot."""
+        """Whether any slot can match several calls, or any call several slots."""
         of_slots, of_calls = self.independent_blocks
         slots = [of_slots[kind] for kind in self.slot_kinds if kind in of_slots]
         calls = [of_calls[kind] for kind in self.call_kinds.values() if kind in of_calls]
         return not len(slots) == len(calls) == len(set(slots))
 
     def estimate_steps(self, slots: Iterable[int]) -> int:
-        """What it takes to judge all calls that may answer these slots, in steps of `Effort`."""
+        """Returns the steps of `WorkBudget` for comparing these slots with all calls that can match them."""
         if not self._plan.compares_values:
             return 0
-        judged = {self.slot_kinds[slot] for slot in slots} & self.candidate_kinds.keys() - self._costs.keys()
-        known: dict[tuple[int, bool], int] = {}  # many kinds of slot share the calls that may answer them
+        kinds = {self.slot_kinds[slot] for slot in slots} & self.candidate_kinds.keys() - self._costs.keys()
+        known: dict[tuple[int, bool], int] = {}  # many kinds of slot share their candidates
         steps = 0
-        for kind in judged:
-            answers = self.candidate_kinds[kind]
+        for kind in kinds:
+            candidates = self.candidate_kinds[kind]
             plain = self._plan.is_plain[self._slot_of[kind]]
-            if (id(answers), plain) not in known:
-                known[id(answers), plain] = sum(self._steps(answer, plain=plain) for answer in answers)
-            steps += known[id(answers), plain]
+            if (id(candidates), plain) not in known:
+                known[id(candidates), plain] = sum(self._steps(candidate, plain=plain) for candidate in candidates)
+            steps += known[id(candidates), plain]
         return steps
 
     def _steps(self, call_kind: int, *, plain: bool) -> int:
@@ -213,7 +213,7 @@ class PairCosts:
         return _STEPS_PER_PAIR + size // _BYTES_PER_STEP + (0 if plain else size**2 // _SQUARED_BYTES_PER_STEP)
 
     def costs(self, slot_kind: int) -> Mapping[int, int]:
-        """What speaks against answering slots of that kind, for each kind of call that may."""
+        """Returns the cost of pairing slots of that kind, by kind of candidate call."""
         if slot_kind not in self._costs:
             slot = self._plan.slots[self._slot_of[slot_kind]]
             self._costs[slot_kind] = {
@@ -222,9 +222,9 @@ class PairCosts:
         return self._costs[slot_kind]
 
     def gains(self, slot: int) -> Mapping[int, int]:
-        """What speaks for answering a slot, for each call that may, by position.
+        """Returns the gain of pairing a slot, by position of candidate call.
 
-        A required slot more is worth more than any optional ones, and an optional one more than any better pairs.
+        One more required slot gains more than all optional ones, and one more optional slot more than better pairs.
         """
         kind = self.slot_kinds[slot]
         if kind not in self._gains:
@@ -234,27 +234,27 @@ class PairCosts:
         return self._gains[kind]
 
     def cost(self, slot: int, call: int) -> int:
-        """What speaks against a pair."""
+        """Returns the cost of a pair."""
         return self.costs(self.slot_kinds[slot])[self.call_kinds[call]]
 
     def total(self, pairs: Mapping[int, int]) -> tuple[int, int]:
-        """How many pairs there are, and what speaks against all of them together."""
+        """Returns the number of pairs and the sum of their costs."""
         return len(pairs), sum(self.cost(slot, call) for slot, call in pairs.items())
 
     def _cost(self, slot: Slot, position: int) -> int:
         call = self._calls[position]
         few, many = self._few, self._many
         if self._compares_values:
-            against, left_open, strange, _ = _best_candidate(slot, call, self._names, self._schemas)
+            mismatch, unknown, distance, _ = _best_candidate(slot, call, self._names, self._schemas)
         else:
-            against, left_open = Mismatch(0, 0, 0, 0), 0
-            strange = min(name_distance(tool, call, self._names) for tool in candidate_tools(slot, call, self._names))
-        cost = against.disagreement * few + against.unknown
-        cost = cost * many**3 + against.arguments_disagreement * many**2
-        cost = (cost + slot.required * (against.disagreement * many + against.arguments_disagreement)) * few**3
-        cost += against.arguments_unknown * few**2
-        cost += slot.required * (against.unknown * few + against.arguments_unknown)
-        cost = ((cost * few + left_open) * few + strange) * few + (call.error is not None)
+            mismatch, unknown = Mismatch(0, 0, 0, 0), 0
+            distance = min(name_distance(tool, call, self._names) for tool in candidate_tools(slot, call, self._names))
+        cost = mismatch.disagreement * few + mismatch.unknown
+        cost = cost * many**3 + mismatch.arguments_disagreement * many**2
+        cost = (cost + slot.required * (mismatch.disagreement * many + mismatch.arguments_disagreement)) * few**3
+        cost += mismatch.arguments_unknown * few**2
+        cost += slot.required * (mismatch.unknown * few + mismatch.arguments_unknown)
+        cost = ((cost * few + unknown) * few + distance) * few + (call.error is not None)
         cost += self._failed * (position in self._failures.all)
         return cost if slot.required else cost + self._optional
 
@@ -264,29 +264,32 @@ class PairCosts:
         numbers: dict[Hashable, int] = {}
         kinds = {}
         for position, call in self._calls.items():
-            judged = arguments and content_key(call.arguments), results and content_key(call.result)
+            contents = arguments and content_key(call.arguments), results and content_key(call.result)
             failed = call.error is not None, position in self._failures.recovered
             agent = call.agent if self._plan.names_agents else None
-            key = (call.name, call.raw_name, call.server, agent, failed, judged)
+            key = (call.name, call.raw_name, call.server, agent, failed, contents)
             kinds[position] = numbers.setdefault(key, len(numbers))
             if len(numbers) > len(self._sizes):
-                self._sizes.append(sum(len(part) for part in judged if isinstance(part, str | bytes)))
+                self._sizes.append(sum(len(part) for part in contents if isinstance(part, str | bytes)))
         return kinds
 
     def _candidate_groups(self) -> list[tuple[list[int], list[int]]]:
-        """Kinds of slot with the kinds of call that may answer all of them, and no others; none of them twice."""
-        asked: dict[tuple[int, ...], list[int]] = {}
+        """Returns sets of kinds of slot, each with the kinds of call that can match exactly these."""
+        calls_by_slots: dict[tuple[int, ...], list[int]] = {}
         for kind, call in self._call_of.items():
             slots = self._plan.candidate_slots(self._calls[call])
             if call in self._failures.recovered:
                 slots = tuple([slot for slot in slots if self._plan.slots[slot].required])
             if slots:
-                asked.setdefault(slots, []).append(kind)
-        return [(sorted({self.slot_kinds[slot] for slot in slots}), kinds) for slots, kinds in asked.items()]
+                calls_by_slots.setdefault(slots, []).append(kind)
+        return [(sorted({self.slot_kinds[slot] for slot in slots}), kinds) for slots, kinds in calls_by_slots.items()]
+
+
+# --- JSON schemas of called tools -------------------------------------------------------------------------------------
 
 
 def schema_lookup(run: Run, golden: Golden, names: ToolNameMatcher) -> SchemaLookup:
-    """Looks schemas up: what the vocabulary of the golden declares, else what the agent was offered."""
+    """Returns a lookup of schemas: those that the golden's vocabulary declares, else those of the offered tools."""
     if not golden.vocabulary.tools and not run.available_tools:
         return _no_schema
     declared = any(tool.parameters is not None for tool in golden.vocabulary.tools)
@@ -304,10 +307,10 @@ def schema_lookup(run: Run, golden: Golden, names: ToolNameMatcher) -> SchemaLoo
 
 
 def _offered_schemas(run: Run) -> dict[str, Mapping[str, Any]]:
-    """The schemas of the tools that the agent was offered, by their names as written and folded."""
+    """Returns the schemas of the offered tools, by name as written and by folded name."""
     known = [(tool.name, tool.parameters) for tool in run.available_tools if tool.parameters is not None]
     return {**{fold_name(name): schema for name, schema in known}, **dict(known)}
 
 
 def _no_schema(call: ToolCall) -> None:
-    """Nothing is known of any tool."""
+    """The lookup for runs without schemas."""

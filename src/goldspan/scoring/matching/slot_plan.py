@@ -1,4 +1,4 @@
-"""What a golden asks for, laid out once: slots that one call each may answer, in stages that follow one another.
+"""Expands a golden to slots, each for one call, in stages that follow one another.
 
     tools:                                                slots                      stage
       - search_hotels                                     search_hotels              0
@@ -7,7 +7,7 @@
       - {name: close_ticket, times: {min: 1, max: 2}}     close_ticket               3
                                                           close_ticket, optional     4
 
-Alternatives that are single calls share a slot. Alternatives that are whole trajectories make several plans.
+Alternatives that are single calls share a slot. Alternatives that are trajectories make several plans.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from goldspan.scoring.arguments.equality import content_key, expectation_key, is
 _WILDCARD = re.compile(r"[*?\[]")
 
 DEFAULT_NAMING = ToolNameMatcher(NO_VOCABULARY)
-"""How names are read where nothing is declared."""
+"""Matches tool names without a vocabulary."""
 
 
 MAX_NAME_DISTANCE = 3
 
 
 def name_distance(expected: ExpectedTool, call: ToolCall, naming: ToolNameMatcher = DEFAULT_NAMING) -> int:
-    """How far the name of a call is from the expected one, where both mean the same tool.
+    """Returns how much the name of a call differs from the expected name of the same tool.
 
-    0: written alike; 1: alike when folded, as `WebSearch` and `web_search`; 2: alike without decoration or server;
-    3: by an alias only.
+    0: equal; 1: equal when folded, like `WebSearch` and `web_search`; 2: equal without decoration or server; 3: an
+    alias.
     """
     if has_same_spelling(expected, call):
         return 0
@@ -51,22 +51,22 @@ def name_distance(expected: ExpectedTool, call: ToolCall, naming: ToolNameMatche
 
 
 def has_same_spelling(expected: ExpectedTool, call: ToolCall) -> bool:
-    """Whether the name of a call is written as the expected one."""
+    """Whether the name of a call equals the expected name."""
     return expected.name in (call.name, call.raw_name)
 
 
 def is_call_of(tool: ExpectedTool, call: ToolCall, naming: ToolNameMatcher = DEFAULT_NAMING) -> bool:
-    """Whether a call is one of that tool."""
+    """Whether a call is a call of that tool."""
     return not naming.expected_keys(tool).isdisjoint(naming.called_keys(call))
 
 
 def matches_agent(tool: ExpectedTool, call: ToolCall) -> bool:
-    """Whether the agent that is expected may have made a call. Who made it is not always known, and anybody may do."""
+    """Whether the expected agent made a call, or either agent is not known."""
     return tool.agent is None or call.agent is None or fold_name(tool.agent) == fold_name(call.agent)
 
 
 def is_forbidden(call: ToolCall, patterns: Iterable[str], naming: ToolNameMatcher = DEFAULT_NAMING) -> bool:
-    """Whether the tool that was called has a name like one of these globs; case and separators do not matter."""
+    """Whether the name of the called tool matches one of these globs. Case and separators are ignored."""
     return any(_matches_pattern(pattern, call.name, call.raw_name, call.server, naming) for pattern in patterns)
 
 
@@ -75,7 +75,7 @@ def _matches_pattern(pattern: str, name: str, raw_name: str, server: str | None,
     call = ToolCall(name, raw_name, server)
     if not _WILDCARD.search(pattern):
         return is_call_of(ExpectedTool(pattern), call, naming)
-    # Word by word and not folded: `delete_*` means deleteUser, but not deleted_items.
+    # Compare word by word and not folded: `delete_*` matches deleteUser, but not deleted_items.
     by_letter, by_word = _compile_glob(pattern.casefold()).match, _compile_glob(_word_form(pattern)).match
     return any(by_letter(form.casefold()) or by_word(_word_form(form)) for form in naming.name_variants(call))
 
@@ -90,62 +90,62 @@ def _word_form(name: str) -> str:
 
 
 MAX_SLOTS = 10_000
-"""So many calls a golden may expect."""
+"""The number of calls that a golden can expect."""
 
 MAX_TRAJECTORIES = 1_000
-"""So many ways to meet one item of a golden are known; alternatives inside alternatives can make more."""
+"""The number of trajectories of one item that are considered; nested alternatives can have more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One call that is expected."""
+    """One expected call."""
 
     tools: tuple[ExpectedTool, ...]
-    """Any of these will do."""
+    """The alternative calls that match the slot."""
     display: ExpectedTool | AnyOf
-    """What to call it where nobody answered."""
+    """The expectation that is shown if no call matches."""
     required: bool = True
     max_calls: int | None = 1
-    """How many calls may answer it (`None`: any number), until `Plan.opened` makes a slot for each."""
+    """The number of calls that can match (`None`: any), until `expand_open_slots` creates a slot for each."""
     required_before: int = 0
-    """So many calls of the same are required before this optional one."""
+    """The number of required slots of the same item before this optional one."""
 
 
 Stage: TypeAlias = tuple[Slot, ...]
-"""Slots that may be answered in any order among themselves."""
+"""Slots whose order does not matter."""
 
 Trajectory: TypeAlias = tuple[Stage, ...]
 """Stages that follow one another."""
 
 
 SlotPairs: TypeAlias = "tuple[dict[int, int], Container[int]]"
-"""Pairs of slot and call, by position, and the slots among them that are answered in order."""
+"""Pairs of slot and call, by position, and the slots among them that are in order."""
 
 
 ContentKey: TypeAlias = tuple[Hashable, Hashable]
-"""What arguments and a result hold."""
+"""The content keys of arguments and of a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatedContent:
-    """What some slots state, all of them the same parts."""
+    """The content of slots that all state the same parts: arguments, a result, or both."""
 
     arguments: bool
     result: bool
     slots: Mapping[ContentKey, Sequence[int]]
-    """The slots by what they hold."""
+    """The slots by their content."""
 
     def content_key(self, arguments: Any, result: Any) -> ContentKey:
-        """What is looked at of arguments and result."""
+        """Returns the keys of the stated parts."""
         return content_key(arguments) if self.arguments else None, content_key(result) if self.result else None
 
     def values(self, arguments: Any, result: Any) -> tuple[Any, Any]:
-        """What is looked at of arguments and result, itself."""
+        """Returns the values of the stated parts."""
         return arguments if self.arguments else None, result if self.result else None
 
 
 class SlotPlan:
-    """Slots, each with the number of its stage, and which of them a call may answer."""
+    """The slots of a golden with their stages, and the slots that each call can match."""
 
     names_agents = False
     """Whether it matters which agent made a call."""
@@ -169,59 +169,59 @@ class SlotPlan:
         self._cached_candidate_slots = lru_cache(maxsize=1024)(self._find_candidate_slots)
         self._cached_is_single_tool = lru_cache(maxsize=1024)(self._find_is_single_tool)
         self.stated_content = lru_cache(maxsize=1024)(self._find_stated_content)
-        """What some slots state, by position; `None` where some state less than others, or have alternatives."""
+        """The content of slots, by position; `None` if the slots state different parts, or have alternatives."""
 
     def candidate_slots(self, call: ToolCall) -> tuple[int, ...]:
-        """The slots that a call may answer, by position, ascending."""
+        """Returns the positions of the slots that a call can match, ascending."""
         return self._cached_candidate_slots(call.name, call.raw_name, call.server)
 
     def is_single_tool(self, call: ToolCall) -> bool:
-        """Whether all slots that a call may answer are of one tool, whose name they write as the call does."""
+        """Whether all slots that a call can match expect one tool, with the same spelling as the call."""
         return self._cached_is_single_tool(call.name, call.raw_name, call.server)
 
     def accepts_any_call(self, call: ToolCall) -> bool:
-        """Whether any other call of that name would answer the same slots, and each of them equally well."""
+        """Whether every other call of that name matches the same slots equally well."""
         return self._cached_is_single_tool(call.name, call.raw_name, call.server) and self._stating.isdisjoint(
             self.candidate_slots(call)
         )
 
     @cached_property
     def kinds(self) -> Sequence[int]:
-        """For each slot a number, the same for slots that the same calls answer equally well."""
+        """A number for each slot, equal for slots that the same calls match equally well."""
         return _number_keys(
             (slot.required, *[(expectation_key(tool), tool.agent) for tool in slot.tools]) for slot in self.slots
         )
 
     @cached_property
     def rough_kinds(self) -> Sequence[int]:
-        """For each slot a number, the same for slots that the same calls may answer, well or not."""
+        """A number for each slot, equal for slots that the same calls can match, whatever their content."""
         return _number_keys(
             (slot.required, *[(tool.name, tool.server, tool.agent) for tool in slot.tools]) for slot in self.slots
         )
 
     @cached_property
     def plain_arguments(self) -> Sequence[Hashable]:
-        """For each slot what its arguments hold, where they are plain data and all that it states; `None` elsewhere."""
+        """The content key of each slot's arguments, if they are plain data and the slot states nothing else."""
         stated = [slot.tools[0].arguments if _states_only_arguments(slot) else None for slot in self.slots]
-        return [held if isinstance(held := content_key(arguments), bytes | str) else None for arguments in stated]
+        return [key if isinstance(key := content_key(arguments), bytes | str) else None for arguments in stated]
 
     @cached_property
     def is_plain(self) -> Sequence[bool]:
-        """For each slot whether it states nothing but plain data, which is quickly compared."""
+        """Whether each slot states only plain data, which is fast to compare."""
         return [all(map(is_plain_expectation, slot.tools)) for slot in self.slots]
 
     def expand_open_slots(self, calls: Iterable[ToolCall]) -> SlotPlan:
-        """The plan with as many optional slots as these calls could answer, where their number was left open."""
+        """Returns the plan with an optional slot for each call that can match a slot with an open number of calls."""
         if not self.has_open_slots:
             return self
-        answers = [0] * len(self.slots)
+        candidate_counts = [0] * len(self.slots)
         for call in calls:
             for at in self.candidate_slots(call):
-                answers[at] += 1
+                candidate_counts[at] += 1
         stages: dict[int, list[Stage]] = {}
-        for slot, number, possible in zip(self.slots, self.stages, answers, strict=True):
-            left = max(possible - slot.required_before, 0 if slot.required_before else 1)
-            amount = left if slot.max_calls is None else min(left, slot.max_calls)
+        for slot, number, candidates in zip(self.slots, self.stages, candidate_counts, strict=True):
+            needed = max(candidates - slot.required_before, 0 if slot.required_before else 1)
+            amount = needed if slot.max_calls is None else min(needed, slot.max_calls)
             stages.setdefault(number, []).append((replace(slot, max_calls=1, required_before=0),) * amount)
         return type(self)(chain.from_iterable(map(_merge_repeated_stages, stages.values())), self._names)
 
@@ -233,11 +233,11 @@ class SlotPlan:
     def _find_is_single_tool(self, name: str, raw_name: str, server: str | None) -> bool:
         return self._is_same_tool(self._cached_candidate_slots(name, raw_name, server), name, raw_name)
 
-    def _is_same_tool(self, asked: tuple[int, ...], name: str, raw_name: str) -> bool:
-        tools = [tool for at in asked for tool in self.slots[at].tools]
+    def _is_same_tool(self, slots: tuple[int, ...], name: str, raw_name: str) -> bool:
+        tools = [tool for at in slots for tool in self.slots[at].tools]
         return (
-            len(tools) == len(asked)
-            and len({self.rough_kinds[at] for at in asked}) == 1
+            len(tools) == len(slots)
+            and len({self.rough_kinds[at] for at in slots}) == 1
             and all(tool.name in (name, raw_name) for tool in tools)
         )
 
@@ -254,7 +254,7 @@ class SlotPlan:
 
 
 class AgentSlotPlan(SlotPlan):
-    """A plan in which some slots want the call of a certain agent."""
+    """A plan in which some slots require the call of a certain agent."""
 
     names_agents = True
 
@@ -268,11 +268,11 @@ class AgentSlotPlan(SlotPlan):
         return self._cached_agent_slots(call.name, call.raw_name, call.server, call.agent)
 
     def is_single_tool(self, call: ToolCall) -> bool:
-        """Whether all slots that a call may answer are of one tool and agent, with a name written as the call's."""
+        """Whether all slots that a call can match expect one tool and agent, with the same spelling as the call."""
         return self._cached_is_single_agent_tool(call.name, call.raw_name, call.server, call.agent)
 
     def accepts_any_call(self, call: ToolCall) -> bool:
-        """Whether any other call of that name and agent would answer the same slots, and each of them equally well."""
+        """Whether every other call of that name and agent matches the same slots equally well."""
         return self.is_single_tool(call) and self._stating.isdisjoint(self.candidate_slots(call))
 
     def _find_agent_slots(self, name: str, raw_name: str, server: str | None, agent: str | None) -> tuple[int, ...]:
@@ -308,14 +308,14 @@ def _number_keys(keys: Iterable[Hashable]) -> Sequence[int]:
 
 
 def _merge_repeated_stages(slots: Sequence[Stage]) -> Iterator[Stage]:
-    """Repeated slots of one stage: one after the other if they are all that is in it, else side by side."""
+    """Yield the repeated slots of one stage: as successive stages if it has no others, else in one stage."""
     if len(slots) == 1:
         return ((slot,) for slot in slots[0])
     return iter([tuple(chain.from_iterable(slots))])
 
 
 class GoldenPlans:
-    """Everything that a golden asks for: the ways to meet each of its items, and the plans that they make."""
+    """The trajectories of each item of a golden, and the plans that combine them."""
 
     def __init__(self, golden: Golden) -> None:
         if golden.order == "exact" and golden.extra == "allow":
@@ -326,9 +326,9 @@ class GoldenPlans:
         found = [list(islice(_item_trajectories(item), MAX_TRAJECTORIES + 1)) for item in golden.tools]
         self.trajectories = [ways[:MAX_TRAJECTORIES] for ways in found]
         self.is_complete = all(len(ways) <= MAX_TRAJECTORIES for ways in found)
-        """Whether there are no more."""
+        """Whether `trajectories` contains all of them."""
         self.plan_count = prod(map(len, self.trajectories))
-        """How many plans they make."""
+        """The number of plans."""
         if sum(max(sum(map(len, way)) for way in ways) for ways in self.trajectories) > MAX_SLOTS:
             raise GoldspanError(f"golden {short_repr(golden.id)} expects more than {MAX_SLOTS} calls.")
         self._keys = frozenset[str]().union(*map(self.names.expected_keys, golden.expected_calls))
@@ -336,18 +336,18 @@ class GoldenPlans:
         self.first_plan = self._make_plan((0,) * len(self.trajectories))
 
     def mentions_call(self, call: ToolCall) -> bool:
-        """Whether the golden or its vocabulary speaks of the tool that was called."""
+        """Whether the golden or its vocabulary names the called tool."""
         return not self._keys.isdisjoint(self.names.called_keys(call)) or self.names.is_declared(call)
 
-    def _make_plan(self, taken: tuple[int, ...]) -> SlotPlan:
-        """The plan in which of every item that way is taken."""
-        stages = (ways[at] for ways, at in zip(self.trajectories, taken, strict=True))
+    def _make_plan(self, choice: tuple[int, ...]) -> SlotPlan:
+        """Returns the plan with the chosen trajectory of each item."""
+        stages = (ways[at] for ways, at in zip(self.trajectories, choice, strict=True))
         return _make_slot_plan(chain.from_iterable(stages), self.names)
 
 
 @lru_cache(maxsize=2048)
 def golden_plans(golden: Golden) -> GoldenPlans:
-    """What a golden asks for. Raises `GoldspanError` where it asks for what cannot be laid out."""
+    """Returns the plans of a golden. Raises `GoldspanError` if it cannot be expanded to plans."""
     try:
         return GoldenPlans(golden)
     except RecursionError:
@@ -358,7 +358,7 @@ def golden_plans(golden: Golden) -> GoldenPlans:
 
 
 def _item_trajectories(item: ExpectedItem) -> Iterator[Trajectory]:
-    """The ways to meet an item: one, unless it has alternatives that are whole trajectories."""
+    """Yield the trajectories of an item: one, unless it has alternatives with several calls."""
     if isinstance(item, Parallel):
         yield (tuple(chain.from_iterable(map(_parallel_slots, item.items))),)
     elif isinstance(item, AnyOf) and _single_calls(item) is None:
@@ -381,7 +381,7 @@ def _parallel_slots(item: ExpectedTool | AnyOf) -> Iterator[Slot]:
 
 
 def _slots_of_item(item: ExpectedTool | AnyOf) -> Iterator[Slot]:
-    """The slots of a call, or of alternatives of one call each: one for each time it is expected."""
+    """Yield the slots of a call, or of alternatives of one call each: one for each time it is expected."""
     tools = (_single_calls(item) or ()) if isinstance(item, AnyOf) else (item,)
     least, most = item.times.least, item.times.most
     if least > MAX_SLOTS:
@@ -392,7 +392,7 @@ def _slots_of_item(item: ExpectedTool | AnyOf) -> Iterator[Slot]:
 
 
 def _single_calls(item: AnyOf) -> tuple[ExpectedTool, ...] | None:
-    """The alternatives, where each is one call made once; `None` where one of them is more than that."""
+    """Returns the alternatives if each is a single call, made once; else `None`."""
     found: list[ExpectedTool] = []
     for option in item.options:
         only = option[0] if len(option) == 1 else None

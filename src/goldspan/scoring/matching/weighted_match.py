@@ -1,4 +1,4 @@
-"""The best pairs where they have to be weighed against each other."""
+"""Finds the best pairs of slots and calls by cost, where several pairs compete."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NO_PAIRS: Mapping[int, int] = {}
 
 
 class _EqualGroup(NamedTuple):
-    """What several slots, or several calls, have in common."""
+    """The key of equal slots or equal calls."""
 
     kind: int
     preferred_slot: int | None
-    """The slot of the favoured pair that it is part of."""
+    """The slot of the preferred pair that contains it."""
 
 
 def match_unordered(
@@ -34,12 +34,12 @@ def match_unordered(
     *,
     preferred: Mapping[int, int] = _NO_PAIRS,
 ) -> dict[int, int]:
-    """As many pairs (slot to call) as can be, and of those the best; of equally good ones those that are `favoured`."""
+    """Returns the best of the largest sets of pairs (slot to call); of equally good ones, the `preferred` pairs."""
     partner = {call: slot for slot, call in preferred.items()}
     rows: dict[_EqualGroup, list[int]] = {}
     for slot in slots:
-        alike = _EqualGroup(costs.slot_kinds[slot], slot if slot in preferred else None)
-        rows.setdefault(alike, []).append(slot)
+        group = _EqualGroup(costs.slot_kinds[slot], slot if slot in preferred else None)
+        rows.setdefault(group, []).append(slot)
     columns: dict[_EqualGroup, list[int]] = {}
     for call in calls:
         columns.setdefault(_EqualGroup(costs.call_kinds[call], partner.get(call)), []).append(call)
@@ -47,7 +47,7 @@ def match_unordered(
     for block_rows, block_columns in _independent_blocks(costs, rows, columns):
         of_rows, of_columns = [rows[row] for row in block_rows], [columns[column] for column in block_columns]
         if len(block_rows) == len(block_columns) == 1:
-            # What joined the two may have been a slot or a call that is not among these.
+            # The two may be in one block only because of a slot or a call that is not among these.
             if block_columns[0].kind in costs.candidate_kinds[block_rows[0].kind]:
                 pairs.update(zip(of_rows[0], of_columns[0], strict=False))
             continue
@@ -60,7 +60,7 @@ def match_unordered(
 def _independent_blocks(
     costs: PairCosts, rows: Iterable[_EqualGroup], columns: Iterable[_EqualGroup]
 ) -> list[tuple[list[_EqualGroup], list[_EqualGroup]]]:
-    """Cut slots and calls into blocks such that no call of one may answer a slot of another."""
+    """Divide slots and calls into blocks, so that a call can match only slots of its own block."""
     of_slots, of_calls = costs.independent_blocks
     blocks: dict[int, tuple[list[_EqualGroup], list[_EqualGroup]]] = {}
     for row in rows:
@@ -78,34 +78,34 @@ def _cost_row(
     costs = pair_costs.costs(row.kind)
     if not prefers_pairs:
         return [costs.get(column.kind) for column in columns]
-    # A digit more, the last one: whether the pair is none of the favoured.
+    # Append a last digit: whether the pair is not preferred.
     radix = len(pair_costs.slot_kinds) + 1
     found: list[int | None] = []
     for column in columns:
         cost = costs.get(column.kind)
-        is_favoured = row.preferred_slot is not None and row.preferred_slot == column.preferred_slot
-        found.append(None if cost is None else cost * radix + (not is_favoured))
+        is_preferred = row.preferred_slot is not None and row.preferred_slot == column.preferred_slot
+        found.append(None if cost is None else cost * radix + (not is_preferred))
     return found
 
 
 def _single_pairs(flows: Sequence[Flow], rows: list[list[int]], columns: list[list[int]]) -> Iterator[tuple[int, int]]:
-    """The single pairs. Of each kind the calls and slots that come first are taken, and dealt in sequence."""
-    left = [iter(calls) for calls in columns]
-    dealt: dict[int, list[int]] = {}
+    """Yield the single pairs of flows. The first calls and slots of each kind are used, in sequence."""
+    unused = [iter(calls) for calls in columns]
+    assigned: dict[int, list[int]] = {}
     for row, column, amount in sorted(flows, key=lambda flow: rows[flow[0]][0]):
-        dealt.setdefault(row, []).extend(islice(left[column], amount))
-    for row, calls in dealt.items():
+        assigned.setdefault(row, []).extend(islice(unused[column], amount))
+    for row, calls in assigned.items():
         yield from zip(rows[row], sorted(calls), strict=False)
 
 
 ExactMatches: TypeAlias = Mapping[int, Sequence[int]]
-"""For slots the calls that agree with all they state, by position, ascending."""
+"""The calls that agree completely with each slot, by position, ascending."""
 
 _CallsByContent: TypeAlias = Mapping[tuple[Hashable, Hashable], Sequence[tuple[int, ToolCall]]]
 
 
 def find_exact_matches(plan: SlotPlan, calls: Sequence[tuple[int, ToolCall]], names: ToolNameMatcher) -> ExactMatches:
-    """The calls that hold what a slot states; a slot that states nothing has none."""
+    """Returns the calls with the content that a slot states; a slot that states nothing has none."""
     by_content: dict[tuple[Hashable, Hashable], list[tuple[int, ToolCall]]] = {}
     for position, call in calls:
         arguments = content_key(call.arguments) if plan.states_arguments else None
@@ -120,14 +120,14 @@ def find_exact_matches(plan: SlotPlan, calls: Sequence[tuple[int, ToolCall]], na
 
 
 def assign_exact_matches(found: ExactMatches, chosen: Mapping[int, int]) -> dict[int, int]:
-    """Slots that are not among the chosen pairs (slot to call), each with its first twin that is still free."""
-    taken = set(chosen.values())
+    """Returns the slots that are not in the chosen pairs (slot to call), each with its first unused exact match."""
+    used = set(chosen.values())
     pairs: dict[int, int] = {}
     for slot, calls in found.items():
-        free = next((call for call in calls if call not in taken), None)
-        if slot not in chosen and free is not None:
-            pairs[slot] = free
-            taken.add(free)
+        call = next((call for call in calls if call not in used), None)
+        if slot not in chosen and call is not None:
+            pairs[slot] = call
+            used.add(call)
     return pairs
 
 
@@ -136,9 +136,11 @@ def _exact_matches_of(slot: Slot, by_content: _CallsByContent, names: ToolNameMa
     for tool in slot.tools:
         if tool.arguments is not None or tool.result is not ABSENT:
             key = content_key(tool.arguments), ABSENT if tool.result is ABSENT else content_key(tool.result)
-            alike = by_content.get(key, ())
+            equal_calls = by_content.get(key, ())
             found.update(
-                position for position, call in alike if is_call_of(tool, call, names) and matches_agent(tool, call)
+                position
+                for position, call in equal_calls
+                if is_call_of(tool, call, names) and matches_agent(tool, call)
             )
     return sorted(found)
 
@@ -147,7 +149,7 @@ TOO_MANY_TO_ORDER = "so many calls of one tool that more of them may be in order
 TOO_MANY_TO_COMPARE = "so many different calls of one tool that not all of them were told apart"
 
 _MAX_PREFERRED = 300
-"""So many pairs that are in order may be told apart from others that are as good."""
+"""The number of pairs in order up to which they are preferred to equally good pairs."""
 
 
 def weighted_match(
@@ -159,34 +161,35 @@ def weighted_match(
     budget: WorkBudget,
     failures: FailedCalls = NO_FAILED_CALLS,
 ) -> SlotPairs:
-    """The best pairs, and which of them are in order."""
-    merits = PairCosts(plan, calls, names, schemas, failures)
-    line = call_intervals(calls)
-    if budget.try_spend(merits.estimate_steps(range(len(plan.slots)))):
-        problem = _MatchProblem(merits, plan.stages, line, budget)
+    """Returns the best pairs, and which of them are in order."""
+    costs = PairCosts(plan, calls, names, schemas, failures)
+    intervals = call_intervals(calls)
+    if budget.try_spend(costs.estimate_steps(range(len(plan.slots)))):
+        problem = _MatchProblem(costs, plan.stages, intervals, budget)
     else:
         budget.mark_incomplete(TOO_MANY_TO_COMPARE)
-        rough = PairCosts(plan, calls, names, schemas, failures, compare_values=False)
-        lasting = [(at, call) for at, call in calls if at not in failures.recovered]
-        problem = _MatchProblem(merits, plan.stages, line, budget, find_exact_matches(plan, lasting, names), rough)
+        rough_costs = PairCosts(plan, calls, names, schemas, failures, compare_values=False)
+        others = [(at, call) for at, call in calls if at not in failures.recovered]
+        exact_matches = find_exact_matches(plan, others, names)
+        problem = _MatchProblem(costs, plan.stages, intervals, budget, exact_matches, rough_costs)
     return _match_any_order(problem) if order == "any" else _match_in_order(problem)
 
 
 @dataclass(frozen=True, slots=True)
 class _MatchProblem:
-    """What there is to choose from."""
+    """The slots and calls to match, with their costs."""
 
     costs: PairCosts
     stages: Sequence[int]
     intervals: CallIntervals
     budget: WorkBudget
     exact_matches: ExactMatches = field(default_factory=dict)
-    """Where there are too many pairs to judge: slots with the calls that certainly agree with them."""
+    """If there are too many pairs to compare: slots with the calls that certainly agree with them."""
     rough_costs: PairCosts | None = None
-    """What there is to go by where even without those there are too many."""
+    """The costs without comparison of values, if even the remaining pairs are too many."""
 
     def costs_for(self, slots: Sequence[int]) -> PairCosts:
-        """Judges these slots, as well as can be afforded."""
+        """Returns the costs of these slots, with compared values if the budget covers them."""
         return (
             self.costs
             if self.rough_costs is None or self.budget.try_spend(self.costs.estimate_steps(slots))
@@ -195,22 +198,22 @@ class _MatchProblem:
 
 
 def _match_any_order(problem: _MatchProblem) -> SlotPairs:
-    stages, line, effort = problem.stages, problem.intervals, problem.budget
+    stages, intervals, budget = problem.stages, problem.intervals, problem.budget
     chosen = _with_remaining_pairs({}, problem)
-    chain = longest_chain(chosen, stages, line, effort)
+    chain = longest_chain(chosen, stages, intervals, budget)
     if len(chain) == len(chosen) or not problem.costs.has_alternatives or problem.rough_costs:
         return chosen, chain
-    # Equally good pairs may be there to choose from: prefer those that are in order.
-    merits = problem.costs
+    # Of equally good pairs, prefer those that are in order.
+    costs = problem.costs
     aligned = _align_problem(problem, chosen)
     other = _with_remaining_pairs(aligned, problem)
-    if merits.total(other) == merits.total(chosen):
+    if costs.total(other) == costs.total(chosen):
         return other, aligned
     if len(aligned) > _MAX_PREFERRED:
-        effort.mark_incomplete(TOO_MANY_TO_ORDER)
+        budget.mark_incomplete(TOO_MANY_TO_ORDER)
         return chosen, chain
-    other = match_unordered(merits, range(len(stages)), line.calls, effort, preferred=aligned)
-    return other, longest_chain(other, stages, line, effort)
+    other = match_unordered(costs, range(len(stages)), intervals.calls, budget, preferred=aligned)
+    return other, longest_chain(other, stages, intervals, budget)
 
 
 def _match_in_order(problem: _MatchProblem) -> SlotPairs:
@@ -223,22 +226,22 @@ def _match_in_order(problem: _MatchProblem) -> SlotPairs:
 
 
 def _align_problem(problem: _MatchProblem, unordered: Mapping[int, int]) -> dict[int, int]:
-    """The best pairs that are all in order."""
+    """Returns the best pairs that are all in order."""
     slots = [slot for slot, kind in enumerate(problem.costs.slot_kinds) if kind in problem.costs.candidate_kinds]
-    merits = problem.costs_for([slot for slot in slots if slot not in problem.exact_matches])
-    gains = {slot: merits.gains(slot) for slot in slots if slot not in problem.exact_matches}
+    costs = problem.costs_for([slot for slot in slots if slot not in problem.exact_matches])
+    gains = {slot: costs.gains(slot) for slot in slots if slot not in problem.exact_matches}
     if problem.rough_costs:
         for slot, calls in problem.exact_matches.items():
-            worth = problem.rough_costs.gains(slot)
-            gains[slot] = {call: worth[call] for call in calls}
+            rough_gains = problem.rough_costs.gains(slot)
+            gains[slot] = {call: rough_gains[call] for call in calls}
     known = None if problem.rough_costs else unordered
     return align(gains, problem.stages, problem.intervals, problem.budget, unordered=known)
 
 
 def _with_remaining_pairs(chosen: Mapping[int, int], problem: _MatchProblem) -> dict[int, int]:
-    """The chosen pairs, and the best pairs of what they leave."""
+    """Returns the chosen pairs and the best pairs of the remaining slots and calls."""
     pairs = {**chosen, **assign_exact_matches(problem.exact_matches, chosen)}
-    taken = set(pairs.values())
+    used = set(pairs.values())
     slots = [slot for slot in range(len(problem.stages)) if slot not in pairs]
-    calls = [call for call in problem.intervals.calls if call not in taken]
+    calls = [call for call in problem.intervals.calls if call not in used]
     return {**pairs, **match_unordered(problem.costs_for(slots), slots, calls, problem.budget)}

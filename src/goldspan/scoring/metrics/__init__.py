@@ -1,4 +1,10 @@
-"""The metrics: each reads one number off a comparison, and 1 is always good. None of them compares anything itself."""
+"""Computes numbers from a comparison, from 0 to 1, where 1 is good.
+
+`metric`: what a metric is, and the checks of its declaration.
+`registry`: every metric by name: built-in, registered and installed ones.
+`call_correctness`: metrics of the expected calls, their order, arguments and results.
+`behaviour`: metrics of failures, repeated and unknown calls, limits and side effects.
+"""
 
 from __future__ import annotations
 

@@ -1,53 +1,63 @@
-"""Metrics by name: goldspan's, those that a program registers, and those of packages that are installed.
+"""Finds metrics by name: built-in ones, those of the program, and those of installed packages.
 
     @goldspan.metric("few_calls", threshold=0.8, needs_golden=False)
-    def few_calls(seen: goldspan.Comparison) -> float:
-        return min(1.0, 3 / max(1, len(seen.calls)))
+    def few_calls(comparison: goldspan.Comparison) -> float:
+        return min(1.0, 3 / max(1, len(comparison.calls)))
 
-A package offers one under an entry point of the group `goldspan.metrics`: a function of a comparison, or a `Metric`. A
-name is then good wherever a metric is asked for: in `evaluate(metrics=...)`, on the command line, in golden files.
+A package offers a metric under an entry point of the group `goldspan.metrics`: a function of a comparison, or a
+`Metric`. The name is then valid wherever a metric can be named: in `evaluate(metrics=...)`, on the command line, in
+golden files.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NoReturn, TypeVar
 
 from goldspan.errors import ConfigurationError, GoldspanWarning
 from goldspan.goldens.spelling import did_you_mean, join_words, short_repr
 from goldspan.model import Comparison, Golden
 from goldspan.scoring.metrics import behaviour, call_correctness
-from goldspan.scoring.metrics.metric import Measure, Metric, MetricLike
+from goldspan.scoring.metrics.metric import (
+    Measure,
+    Metric,
+    MetricLike,
+    check_boolean,
+    check_name,
+    check_threshold,
+    unknown_field_error,
+)
 
 
 def correctness(*, idle: float | None = 1.0, uncalled_for: float | None = 0.0) -> Metric:
-    """`tool_correctness` that says something else where nothing is expected.
+    """Returns `tool_correctness` with other values for goldens that expect no call.
 
-    `idle` is its value where nothing was called, `uncalled_for` where something was; `None` makes no score of it.
+    `idle` is the value where nothing was called, `uncalled_for` the value where something was; with `None` the metric
+    is not evaluated.
     """
 
-    def measure(seen: Comparison) -> float | None:
-        if seen.pairs or seen.missing:
-            return call_correctness.tool_correctness(seen)
-        return uncalled_for if seen.unexpected or seen.forbidden else idle
+    def measure(comparison: Comparison) -> float | None:
+        if comparison.pairs or comparison.missing:
+            return call_correctness.tool_correctness(comparison)
+        return uncalled_for if comparison.unexpected or comparison.forbidden else idle
 
     return replace(METRICS["tool_correctness"], measure=measure, why_missing=_constant_reason("nothing was expected"))
 
 
 def _constant_reason(why: str) -> Callable[[Comparison], str]:
-    return lambda seen: why
+    return lambda comparison: why
 
 
 def _golden_threshold(golden: Golden) -> float:
     return golden.threshold
 
 
-def _never_has_unknowns(seen: Comparison) -> bool:
-    """That a metric has no value because there is nothing to measure."""
+def _never_has_unknowns(comparison: Comparison) -> bool:
+    """Without a value there is nothing to measure: nothing is unknown."""
     return False
 
 
@@ -98,7 +108,7 @@ METRICS: Mapping[str, Metric] = {
             call_correctness.argument_correctness,
             threshold=_golden_threshold,
             why_missing=call_correctness.why_missing_arguments,
-            has_unknowns=_never_has_unknowns,  # what was not captured is known of each call by itself
+            has_unknowns=_never_has_unknowns,  # a call without captured arguments is unknown in itself
             explain=call_correctness.explain_arguments,
             needs_expectations=True,
         ),
@@ -165,7 +175,7 @@ METRICS: Mapping[str, Metric] = {
 """Every metric of goldspan by its name."""
 
 DEFAULT_METRICS: tuple[str, ...] = tuple(METRICS)
-"""What is measured where nothing else is asked for."""
+"""The metrics that `evaluate` measures if none are named."""
 
 JUDGE_METRICS: Mapping[str, Metric] = {
     "tool_selection": Metric(
@@ -175,13 +185,13 @@ JUDGE_METRICS: Mapping[str, Metric] = {
         why_missing=_constant_reason("no judge was asked about it"),
     )
 }
-"""Metrics that a model is asked for, so that their number comes later, and only where a judge is set up."""
+"""Metrics whose number a model gives later, if a judge is set up."""
 
 
 ENTRY_POINT_GROUP = "goldspan.metrics"
 
 BUILTIN_METRICS = tuple(METRICS.values())
-"""What is measured where nothing else is asked for."""
+"""The metrics of `DEFAULT_METRICS`."""
 
 _M = TypeVar("_M", bound=Measure)
 
@@ -193,32 +203,49 @@ def metric(
     *,
     threshold: float | Callable[[Golden], float] | None = None,
     needs_golden: bool = True,
+    **unknown: NoReturn,
 ) -> Callable[[_M], _M]:
-    """Register a function of a comparison as a metric. The function stays what it was.
+    """Register a function of a comparison as a metric. The decorator returns the function unchanged.
 
-    With a `threshold` it is a gate wherever it is measured; with `needs_golden=False` it is also measured of runs that
-    have no golden. Raises `ConfigurationError` for a name that another metric has.
+    Args:
+        name: The name by which the metric can be measured anywhere.
+        threshold: The evaluation fails if the value is below this number, from 0 to 1, or below what this function
+            returns for the golden.
+        needs_golden: If false, the metric is also measured for runs that have no golden.
+        **unknown: Refused; the error names the nearest field.
+
+    Raises:
+        ConfigurationError: A field is unknown or wrong, the function does not take exactly one argument, or another
+            metric has the name.
     """
-    if not isinstance(name, str) or not name.strip():  # type: ignore[redundant-expr]
-        raise ConfigurationError(f"the name of a metric must be text, not {short_repr(name)}.")
+    check_name(name)
+    for field in unknown:
+        raise unknown_field_error(name, field, ("threshold", "needs_golden"))
+    check_threshold(name, threshold)
+    check_boolean(name, "needs_golden", needs_golden)
+    if name in METRICS or name in JUDGE_METRICS:
+        raise _taken_name_error(name, METRICS.get(name) or JUDGE_METRICS[name])
 
     def register(measure: _M) -> _M:
-        if not callable(measure):
-            raise ConfigurationError(f"metric {name!r} must be a function of a comparison, not {short_repr(measure)}.")
-        known = METRICS.get(name) or JUDGE_METRICS.get(name) or _registered.get(name)
-        # A cell of a notebook that runs again, or a module that is loaded again, means the same metric.
-        if known and (
-            name in METRICS or name in JUDGE_METRICS or _qualified_name(known.measure) != _qualified_name(measure)
-        ):
-            raise ConfigurationError(f"there is a metric {name!r} already: {_qualified_name(known.measure)}.")
-        _registered[name] = Metric(name, measure, threshold, needs_golden)
+        declared = Metric(name, measure, threshold, needs_golden)
+        known = _registered.get(name)
+        # A notebook cell or a module that runs a second time declares the same metric again.
+        if known and _qualified_name(known.measure) != _qualified_name(measure):
+            raise _taken_name_error(name, known)
+        _registered[name] = declared
         return measure
 
     return register
 
 
+def _taken_name_error(name: str, known: Metric) -> ConfigurationError:
+    is_builtin = name in METRICS or name in JUDGE_METRICS
+    owner = "a built-in metric" if is_builtin else _qualified_name(known.measure)
+    return ConfigurationError(f"metric {name!r}: name is already used by {owner}; choose another one.")
+
+
 def find_metric(name: str) -> Metric:
-    """The metric of that name. Raises `ConfigurationError`, with the nearest name, where there is none."""
+    """Returns the metric of that name. Raises `ConfigurationError`, with the nearest name, if there is none."""
     found = _lookup_metric(name)
     if found is None:
         known = (*METRICS, *JUDGE_METRICS, *_registered, *_installed_metrics())
@@ -229,19 +256,19 @@ def find_metric(name: str) -> Metric:
 def resolve_metrics(
     metrics: Iterable[MetricLike] | None = None, thresholds: Mapping[str, float] | None = None
 ) -> tuple[Metric, ...]:
-    """The metrics that are meant: those of `metrics`, else goldspan's own and what else has one of these thresholds.
+    """Returns the metrics of a list; without a list, the default ones and those that have one of these thresholds.
 
-    Raises `ConfigurationError` for a name that is unknown or there twice, for a threshold of a metric that is not
-    measured, and for one that is no number.
+    Raises `ConfigurationError` for a name that is unknown or listed twice, for a threshold of a metric that is not
+    measured, and for a threshold that is not a number.
     """
     if metrics is None and not thresholds:
         return BUILTIN_METRICS
     found: dict[str, Metric] = {}
-    for given in METRICS if metrics is None else _require_iterable(metrics):
-        chosen = _as_metric(given)
-        if chosen.name in found:
-            raise ConfigurationError(f"metric {chosen.name!r} is there twice.")
-        found[chosen.name] = chosen
+    for item in METRICS if metrics is None else _require_iterable(metrics):
+        resolved = _as_metric(item)
+        if resolved.name in found:
+            raise ConfigurationError(f"metric {resolved.name!r} is listed twice.")
+        found[resolved.name] = resolved
     for name, threshold in (thresholds or {}).items():
         if not isinstance(threshold, int | float) or threshold != threshold:  # type: ignore[redundant-expr]
             raise ConfigurationError(
@@ -257,16 +284,16 @@ def resolve_metrics(
 
 
 def metrics_of_golden(golden: Golden, thresholds: Mapping[str, float] | None = None) -> tuple[Metric, ...]:
-    """The metrics that a golden wants measured: those it lists, else the default ones, and those it has thresholds for.
+    """Returns the metrics that a golden lists, else the default ones, and those that have thresholds.
 
     Raises `ConfigurationError`, naming the golden, for a name that is unknown.
     """
     if golden.metrics is None and not golden.thresholds:
         return resolve_metrics(None, thresholds)
-    asked = METRICS if golden.metrics is None else golden.metrics
-    wanted = dict.fromkeys((*asked, *golden.thresholds, *(thresholds or ())))
+    listed = METRICS if golden.metrics is None else golden.metrics
+    names = dict.fromkeys((*listed, *golden.thresholds, *(thresholds or ())))
     try:
-        return tuple([find_metric(name) for name in wanted])
+        return tuple([find_metric(name) for name in names])
     except ConfigurationError as error:
         raise ConfigurationError(f"golden {golden.id!r}: {error}") from None
 
@@ -274,28 +301,29 @@ def metrics_of_golden(golden: Golden, thresholds: Mapping[str, float] | None = N
 def metrics_of_run(
     names: Iterable[str], golden: Golden | None = None, thresholds: Mapping[str, float] | None = None
 ) -> tuple[Metric, ...]:
-    """The metrics that a run's own telemetry asks for, and those that have thresholds: nothing said there ends a gate.
+    """Returns the metrics that a run's telemetry names, and those that have thresholds.
 
-    An unknown name is a metric that fails when it is measured, since no person is there to be told.
+    Telemetry cannot remove a threshold. An unknown name becomes a metric that raises when it is measured, so that the
+    mistake appears in a score: no caller could handle an exception.
     """
-    asked = [_lookup_metric(name) or _missing_metric(name) for name in dict.fromkeys(names)]
+    named = [_lookup_metric(name) or _missing_metric(name) for name in dict.fromkeys(names)]
     limits = dict.fromkeys((*(golden.thresholds if golden is not None else ()), *(thresholds or ())))
-    return (*asked, *[find_metric(name) for name in limits if name not in names])
+    return (*named, *[find_metric(name) for name in limits if name not in names])
 
 
-def registered_name(given: MetricLike) -> str:
-    """The name by which a metric can be asked for anywhere: a name itself, or that of a registered function.
+def registered_name(metric_like: MetricLike) -> str:
+    """Returns the name under which a metric is registered; a name is returned unchanged.
 
-    Raises `ConfigurationError` for what has no name in the registry.
+    Raises `ConfigurationError` for a metric that is not registered.
     """
-    if isinstance(given, str):
-        return given
-    measure = given.measure if isinstance(given, Metric) else given
+    if isinstance(metric_like, str):
+        return metric_like
+    measure = metric_like.measure if isinstance(metric_like, Metric) else metric_like
     for name, known in (*METRICS.items(), *_registered.items(), *_installed_metrics().items()):
-        if known is given or known.measure is measure:
+        if known is metric_like or known.measure is measure:
             return name
     raise ConfigurationError(
-        f"{short_repr(given)} is no registered metric: put @goldspan.metric(NAME) on it, and it is found by its name."
+        f"{short_repr(metric_like)} is not a registered metric: decorate it with @goldspan.metric(NAME)."
     )
 
 
@@ -304,20 +332,25 @@ def _lookup_metric(name: str) -> Metric | None:
 
 
 def _missing_metric(name: str) -> Metric:
-    def measure(seen: Comparison) -> float | None:
-        return find_metric(name).measure(seen)
+    def measure(comparison: Comparison) -> float | None:
+        return find_metric(name).measure(comparison)
 
-    return Metric(name, measure, needs_golden=False)
+    return Metric(name if name.strip() else "unnamed", measure, needs_golden=False)
 
 
-def _as_metric(given: MetricLike) -> Metric:
-    if isinstance(given, Metric):
-        return given
-    if isinstance(given, str):
-        return find_metric(given)
-    name, measure = given if isinstance(given, tuple) and len(given) == 2 else (getattr(given, "__name__", ""), given)
-    if not name or not isinstance(name, str) or not callable(measure):
-        raise ConfigurationError(f"{short_repr(given)} is no metric: neither a name nor a function of a comparison.")
+def _as_metric(metric_like: MetricLike) -> Metric:
+    if isinstance(metric_like, Metric):
+        return metric_like
+    if isinstance(metric_like, str):
+        return find_metric(metric_like)
+    if isinstance(metric_like, tuple) and len(metric_like) == 2:
+        name, measure = metric_like
+    else:
+        name, measure = getattr(metric_like, "__name__", ""), metric_like
+    if not isinstance(name, str) or not name or not callable(measure):  # type: ignore[redundant-expr]
+        raise ConfigurationError(
+            f"{short_repr(metric_like)} is not a metric: neither a name nor a function of a comparison."
+        )
     return Metric(name, measure)
 
 
@@ -328,9 +361,9 @@ def _require_iterable(metrics: Iterable[MetricLike]) -> Iterable[MetricLike]:
 
 
 def _qualified_name(measure: Any) -> str:
-    """Where a function was written: `shop.metrics.few_calls`."""
-    written = measure if hasattr(measure, "__qualname__") else type(measure)
-    return f"{written.__module__}.{written.__qualname__}"
+    """Returns where a function is defined: `shop.metrics.few_calls`."""
+    definition = measure if hasattr(measure, "__qualname__") else type(measure)
+    return f"{definition.__module__}.{definition.__qualname__}"
 
 
 def _name_hint(name: str, known: tuple[str, ...]) -> str:
@@ -342,26 +375,40 @@ def _name_hint(name: str, known: tuple[str, ...]) -> str:
 
 @cache
 def _installed_metrics() -> Mapping[str, Metric]:
-    """The metrics of installed packages; what cannot be used is named in a warning and left out."""
-    return dict(_load_entry_points())
-
-
-def _load_entry_points() -> Iterator[tuple[str, Metric]]:
+    """Returns the metrics of installed packages. A broken one is left out with a warning that names its package."""
+    found: dict[str, Metric] = {}
+    packages: dict[str, str] = {}
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
+        package = _package_of(point)
         try:
-            loaded = point.load()
-        except Exception as error:  # noqa: BLE001 - it is not our code
-            _warn(f"the metric {point.name!r} cannot be loaded: {error}")
-            continue
-        if point.name in METRICS or point.name in JUDGE_METRICS:
-            _warn(f"the entry point {point.name!r} of {ENTRY_POINT_GROUP} has the name of a metric of goldspan's own")
-        elif isinstance(loaded, Metric):
-            yield point.name, replace(loaded, name=point.name)
-        elif callable(loaded):
-            yield point.name, Metric(point.name, loaded)
-        else:
-            _warn(f"the entry point {point.name!r} of {ENTRY_POINT_GROUP} is no metric, but {short_repr(loaded)}")
+            if point.name in packages:
+                raise ConfigurationError(
+                    f"metric {point.name!r}: name is already used by the package {packages[point.name]!r}."
+                )
+            found[point.name] = _load_entry_point(point)
+            packages[point.name] = package
+        except ConfigurationError as error:
+            _warn(package, str(error))
+        except Exception as error:  # noqa: BLE001 - the package's own code failed
+            _warn(package, f"metric {point.name!r}: loading {point.value} raised {type(error).__name__}: {error}")
+    return found
 
 
-def _warn(what: str) -> None:
-    warnings.warn(what, GoldspanWarning, stacklevel=2)
+def _load_entry_point(point: EntryPoint) -> Metric:
+    """Raises `ConfigurationError` for an entry point that is not a metric, and whatever importing it raises."""
+    check_name(point.name)
+    if point.name in METRICS or point.name in JUDGE_METRICS:
+        raise ConfigurationError(f"metric {point.name!r}: name is already used by a built-in metric.")
+    loaded = point.load()
+    return replace(loaded, name=point.name) if isinstance(loaded, Metric) else Metric(point.name, loaded)
+
+
+def _package_of(point: EntryPoint) -> str:
+    """Returns the name of the distribution that declares an entry point."""
+    return point.dist.name if point.dist is not None else point.value
+
+
+def _warn(package: str, problem: str) -> None:
+    warnings.warn(
+        f"goldspan leaves out a metric of the package {package!r}: {problem.rstrip('.')}", GoldspanWarning, stacklevel=2
+    )

@@ -419,26 +419,26 @@ def noted(expected: Any, called: Any) -> str | None:
         pytest.param(
             Regex("a+"),
             LONG,
-            "a text of 100,001 characters is too long to be judged: 100,000 at most",
+            "a text of 100,001 characters is too long to be compared: 100,000 at most",
             id="a long text",
         ),
         pytest.param(
             Regex("(?:a{0,300}){200}[bc]"),
             "a" * 100,
-            "a text of 100 characters is too long to be judged: 33 at most",
+            "a text of 100 characters is too long to be compared: 33 at most",
             id="a heavy pattern",
         ),
         pytest.param(Regex("("), "a", "the pattern cannot be used: unclosed group", id="no pattern"),
         pytest.param(
             Folded("a"),
             LONG,
-            "a text of 100,001 characters is too long to be judged: 100,000 at most",
+            "a text of 100,001 characters is too long to be compared: 100,000 at most",
             id="a long text to fold",
         ),
         pytest.param(
             Similar("a"),
             "a" * 10_001,
-            "a text of 10,001 characters is too long to be judged: 10,000 at most",
+            "a text of 10,001 characters is too long to be compared: 10,000 at most",
             id="a long text to compare",
         ),
         pytest.param(

@@ -147,7 +147,7 @@ def test_arguments_that_are_no_dictionary_differ_as_a_whole() -> None:
 def test_a_difference_says_when_the_two_could_not_be_compared() -> None:
     text = "a" * 200_000
     found = agreed({"q": Regex("a+"), "n": 1}, {"q": text, "n": 2})
-    note = "a text of 200,000 characters is too long to be judged: 100,000 at most"
+    note = "a text of 200,000 characters is too long to be compared: 100,000 at most"
     assert found.differences == (Difference("q", Regex("a+"), text, note), Difference("n", 1, 2))
 
 
