@@ -252,7 +252,7 @@ def test_a_new_consumer_begins_with_what_is_kept_or_after_it(journal: Journal) -
 
 def test_nothing_is_pruned_before_it_is_known_who_reads(open_journal) -> None:
     journal = open_journal()
-    journal.consumers(["a"], starts_at_end=lambda _: True)
+    journal.register_consumers(["a"], starts_at_end=lambda _: True)
     add(journal)
     journal.advance({"a": 1})
     journal.close()
@@ -260,15 +260,15 @@ def test_nothing_is_pruned_before_it_is_known_who_reads(open_journal) -> None:
     journal = open_journal()
     add(journal)
     journal.advance({"a": 2})
-    until(lambda: not journal._advanced)  # the file was put in order
+    until(lambda: not journal._pending_cursors)  # the file was put in order
     assert journal.size == ENTRY_OVERHEAD_BYTES + 4
-    journal.consumers([], starts_at_end=lambda _: True)
+    journal.register_consumers([], starts_at_end=lambda _: True)
     until(lambda: journal.size == 0)
 
 
 def test_no_key_is_given_twice_though_all_entries_are_pruned(open_journal) -> None:
     journal = open_journal()
-    journal.consumers([], starts_at_end=lambda _: True)
+    journal.register_consumers([], starts_at_end=lambda _: True)
     assert [add(journal) for _ in range(3)] == [1, 2, 3]
     until(lambda: journal.size == 0)
     assert journal.last_key == 3
@@ -297,27 +297,27 @@ def test_entries_are_kept_until_the_last_consumer_is_past_them(
 def test_it_is_known_how_far_behind_a_consumer_is(open_journal) -> None:
     now = [1_000_000_000]
     journal = open_journal(clock=lambda: now[0])
-    journal.consumers(["a"], starts_at_end=lambda _: False)
-    assert journal.behind("a") == (0, 0.0)
+    journal.register_consumers(["a"], starts_at_end=lambda _: False)
+    assert journal.backlog("a") == (0, 0.0)
     add(journal, bytes(100))
     now[0] += 500_000_000
     add(journal, bytes(10))
     now[0] += 1_000_000_000
-    assert journal.behind("a") == (2 * ENTRY_OVERHEAD_BYTES + 110, 1.5)
+    assert journal.backlog("a") == (2 * ENTRY_OVERHEAD_BYTES + 110, 1.5)
     assert journal.size_after(1) == ENTRY_OVERHEAD_BYTES + 10
     assert journal.size_after(2) == 0
-    assert journal.behind("nobody") == journal.behind("a")
+    assert journal.backlog("nobody") == journal.backlog("a")
     journal.advance({"a": 1})
-    assert journal.behind("a") == (ENTRY_OVERHEAD_BYTES + 10, 1.0)
+    assert journal.backlog("a") == (ENTRY_OVERHEAD_BYTES + 10, 1.0)
     now[0] = 0  # the clock was set back
-    assert journal.behind("a") == (ENTRY_OVERHEAD_BYTES + 10, 0.0)
+    assert journal.backlog("a") == (ENTRY_OVERHEAD_BYTES + 10, 0.0)
     journal.advance({"a": 2})
-    assert journal.behind("a") == (0, 0.0)
+    assert journal.backlog("a") == (0, 0.0)
 
 
 def test_a_journal_takes_no_more_than_it_may_until_there_is_room(open_journal) -> None:
     journal = open_journal(max_bytes=2 * (ENTRY_OVERHEAD_BYTES + 1000))
-    journal.consumers(["a"], starts_at_end=lambda _: False)
+    journal.register_consumers(["a"], starts_at_end=lambda _: False)
     assert [add(journal, bytes(1000)) for _ in range(2)] == [1, 2]
     with pytest.raises(JournalFull, match="max_journal_bytes"):
         journal.append("traces", "protobuf", b"")
@@ -345,7 +345,7 @@ def test_what_cannot_be_committed_is_not_acknowledged_and_it_goes_on(
 ) -> None:
     monkeypatch.setattr(journal_file, "_LOCK_TIMEOUT_MS", 20)
     journal = open_journal()
-    journal.consumers(["a"], starts_at_end=lambda _: False)
+    journal.register_consumers(["a"], starts_at_end=lambda _: False)
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         refused = journal.append("traces", "protobuf", b"refused")
@@ -369,7 +369,7 @@ from goldspan.gateway.journal.journal import Journal
 
 path, at_once = Path(sys.argv[1]), int(sys.argv[2])
 journal = Journal(path, max_bytes=2**33)
-journal.consumers(["a"], starts_at_end=lambda _: False)
+journal.register_consumers(["a"], starts_at_end=lambda _: False)
 resource.setrlimit(resource.RLIMIT_FSIZE, (6 * 2**20, resource.RLIM_INFINITY))  # of each file, and so of the log
 taken, refused = [], []
 while len(refused) < 40:
@@ -465,7 +465,7 @@ def test_the_log_stays_small_beside_readers_that_never_rest(
     monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
     monkeypatch.setattr(journal_entries, "_RECENT_BYTES", 0)  # all of them read the file
     journal = open_journal()
-    journal.consumers(["a"], starts_at_end=lambda _: False)
+    journal.register_consumers(["a"], starts_at_end=lambda _: False)
     ended = threading.Event()
 
     def read_on() -> None:
@@ -618,10 +618,11 @@ def test_a_journal_is_a_list_that_begins_behind_its_slowest_consumer(
 
 KILLED = """
 import hashlib, os, random, sys, threading
-from goldspan.gateway.journal.journal import Item, Journal
+from goldspan.gateway.journal.journal import Journal
+from goldspan.gateway.journal.journal_entries import NewEntry
 
 journal = Journal(sys.argv[1], max_bytes=2**33)
-journal.consumers(["a"], starts_at_end=lambda _: False)
+journal.register_consumers(["a"], starts_at_end=lambda _: False)
 
 def tell(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # at once, so that lines of threads do not mix
@@ -633,7 +634,7 @@ def add():
     chance = random.Random()
     while True:
         some = [chance.randbytes(int(10 ** chance.uniform(1, 5.5))) for _ in range(chance.choice([1, 1, 1, 5]))]
-        keys = journal.append_all([Item("traces", "protobuf", body) for body in some]).result()
+        keys = journal.append_all([NewEntry("traces", "protobuf", body) for body in some]).result()
         for key, body in zip(keys, some):
             tell("taken", key, digest(body))
 
@@ -710,7 +711,7 @@ def test_what_comes_of_scoring_has_room_where_nothing_else_has(tmp_path: Path) -
 
 def test_a_journal_that_turned_a_request_away_says_so_until_there_is_room_again(open_journal, path: Path) -> None:
     journal = open_journal(max_bytes=100_000)
-    journal.consumers(["a"], starts_at_end=lambda name: False)
+    journal.register_consumers(["a"], starts_at_end=lambda name: False)
     for _ in range(3):
         add(journal, bytes(30_000))
     with pytest.raises(JournalFull):

@@ -19,7 +19,14 @@ from goldspan.store import migrations, open_store
 
 RUN = Run("t:s", trace_ids=("t",), input="Hello.", tool_calls=(ToolCall("search"),), start_ns=1)
 EVALUATION = evaluate(RUN, None)
-LATER = (*migrations.MIGRATIONS, ("ALTER TABLE runs ADD COLUMN later TEXT", "CREATE INDEX runs_later ON runs (later)"))
+LATER = replace(
+    migrations.STORE_FORMAT,
+    migrations=(
+        *migrations.MIGRATIONS,
+        ("ALTER TABLE runs ADD COLUMN later TEXT", "CREATE INDEX runs_later ON runs (later)"),
+    ),
+)
+FAILING = replace(LATER, migrations=(*LATER.migrations, ("DROP TABLE runs", "no sql")))
 
 
 def filled(path: Path, number: int = 1) -> None:
@@ -131,7 +138,7 @@ def test_a_full_disk_costs_what_did_not_fit_and_nothing_that_was_there(path: Pat
 
 def test_a_store_of_a_newer_goldspan_is_not_touched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as later:
-        later.setattr(migrations, "MIGRATIONS", LATER)
+        later.setattr(migrations, "STORE_FORMAT", LATER)
         filled(path)
     for read_only in (False, True):
         with pytest.raises(StoreError, match=r"a newer goldspan wrote it \(version 4, this one knows 3\): pip install"):
@@ -142,7 +149,7 @@ def test_a_store_of_an_older_goldspan_is_brought_up_to_date_with_all_that_is_in_
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(path, 3)
-    monkeypatch.setattr(migrations, "MIGRATIONS", LATER)
+    monkeypatch.setattr(migrations, "STORE_FORMAT", LATER)
     with pytest.raises(StoreError, match=r"an older goldspan wrote it \(version 3, this one reads 4\); open it once"):
         open_store(path, read_only=True)
     filled(path, 4)
@@ -155,7 +162,7 @@ def test_a_store_of_an_older_goldspan_is_brought_up_to_date_with_all_that_is_in_
 def test_a_step_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path)
     with monkeypatch.context() as later:
-        later.setattr(migrations, "MIGRATIONS", (*LATER, ("DROP TABLE runs", "no sql")))
+        later.setattr(migrations, "STORE_FORMAT", FAILING)
         with pytest.raises(StoreError, match="SQLite refuses"):
             open_store(path)
     with open_store(path) as store:

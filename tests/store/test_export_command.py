@@ -119,7 +119,7 @@ def test_a_file_that_is_there_needs_force(goldspan: Goldspan, filled: Path, tmp_
     target.write_text("mine")
     said = goldspan("export", filled, target)
     assert (said.status, target.read_text()) == (2, "mine")
-    assert "it is there already; --force replaces it" in said.err
+    assert "the file exists; --force overwrites it" in said.err
     assert goldspan("export", filled, target, "--force").status == 0
     assert len(ids(target)) == 4
 
@@ -127,9 +127,9 @@ def test_a_file_that_is_there_needs_force(goldspan: Goldspan, filled: Path, tmp_
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--since", "yesterday"], "--since: 'yesterday' is no time; write it as 2026-01-31"),
+        (["--since", "yesterday"], "--since: 'yesterday' is not a time; write it as 2026-01-31"),
         (["--below", "0.5"], "--below needs --metric"),
-        (["--tool-role", "missing"], "`tool_role` 'missing' needs the `tool`"),
+        (["--tool-role", "missing"], "`tool_role` 'missing' needs a `tool`"),
         (["--verdict", "bad"], "'bad' is not one of 'pass', 'fail'"),
     ],
 )
@@ -146,9 +146,9 @@ def test_a_store_that_is_none_and_a_format_that_is_none_end_with_2(
     goldspan: Goldspan, filled: Path, tmp_path: Path
 ) -> None:
     said = goldspan("export", tmp_path / "no.db", tmp_path / "runs.csv")
-    assert (said.status, "there is no such file" in said.err) == (2, True)
+    assert (said.status, "no such store" in said.err) == (2, True)
     said = goldspan("export", filled, tmp_path / "runs.xls")
-    assert (said.status, "its name does not say the format" in said.err) == (2, True)
+    assert (said.status, "the name must end in .csv" in said.err) == (2, True)
     assert not (tmp_path / "no.db").exists()
 
 
@@ -165,4 +165,4 @@ def test_a_place_that_cannot_be_written_is_named_by_the_name_that_was_given(
 def test_help_has_examples(goldspan: Goldspan) -> None:
     said = goldspan("export", "--help")
     assert said.status == 0
-    assert "goldspan export goldspan.db failed.parquet --verdict fail --since 7d" in " ".join(said.out.split())
+    assert "goldspan export goldspan-data failed.parquet --verdict fail --since 7d" in " ".join(said.out.split())

@@ -172,7 +172,7 @@ def test_more_runs_than_a_row_group_has(store: SqliteStore, tmp_path: Path) -> N
 def test_a_file_that_is_there_is_replaced_only_when_that_is_said(store: SqliteStore, tmp_path: Path) -> None:
     target = tmp_path / "runs.csv"
     target.write_text("mine")
-    with pytest.raises(StoreError, match="it is there already"):
+    with pytest.raises(StoreError, match="the file exists"):
         store.export(target)
     assert target.read_text() == "mine"
     store.export(target, overwrite=True)
@@ -197,14 +197,14 @@ def test_an_export_that_breaks_off_leaves_nothing_and_keeps_what_was_there(store
 
 def test_a_name_that_says_no_format_is_refused(store: SqliteStore, tmp_path: Path) -> None:
     for target in (tmp_path / "runs.xlsx", tmp_path / "runs", io.BytesIO()):
-        with pytest.raises(ConfigurationError, match=r"it ends in \.csv, \.parquet or \.jsonl"):
+        with pytest.raises(ConfigurationError, match=r"must end in \.csv, \.parquet or \.jsonl"):
             store.export(target)
     with (tmp_path / "runs.jsonl").open("wb") as file:
         assert store.export(file) == 0
 
 
 def test_a_format_that_does_not_exist_is_refused(store: SqliteStore, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="a store is written as csv, parquet, jsonl, not as 'xlsx'"):
+    with pytest.raises(ConfigurationError, match="the format of an export is csv, parquet, jsonl, not 'xlsx'"):
         store.export(tmp_path / "runs.csv", format="xlsx")  # type: ignore[arg-type]
     assert list(tmp_path.glob("runs*")) == []
 

@@ -56,7 +56,7 @@ def test_a_time_is_a_date_with_or_without_a_time_or_how_long_ago(text: str, told
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no time; write it as 2026-01-31, 2026-01-31T08:00 or 7d"):
+    with pytest.raises(ConfigurationError, match="is not a time; write it as 2026-01-31, 2026-01-31T08:00 or 7d"):
         parse_time(text, NOW)
 
 

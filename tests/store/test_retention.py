@@ -108,11 +108,11 @@ def test_where_nothing_fits_nothing_is_kept_and_storing_goes_on(path: Path) -> N
     "wrong",
     [
         *({"max_age": timedelta(0)}, {"max_bytes": 0}, {"max_age": 30}, {"max_age": "30d"}, {"max_bytes": "2 GB"}),
-        *({"deletions": timedelta(0)}, {"deletions": None}),
+        *({"deletion_memory": timedelta(0)}, {"deletion_memory": None}),
     ],
 )
 def test_a_retention_that_keeps_nothing_or_is_none_is_a_mistake(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match=r"(max_age|max_bytes|deletions) must be"):
+    with pytest.raises(ConfigurationError, match=r"(max_age|max_bytes|deletion_memory) must be"):
         Retention(**wrong)  # type: ignore[arg-type]
 
 

@@ -63,9 +63,9 @@ store.check()
 
 BUSY = """
 import os, sys
-from goldspan.store import connections, open_store
+from goldspan.store import connection_pool, open_store
 
-connections._UNTIL_FORK = 0.01
+connection_pool._FORK_TIMEOUT_S = 0.01
 store = open_store(sys.argv[1])
 with store._connections.writer(), store._connections.reader():
     child = os.fork()

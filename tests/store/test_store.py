@@ -265,7 +265,7 @@ def test_a_deletion_that_leaves_something_in_the_log_says_so_and_can_be_finished
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN")
             other.execute("SELECT count(*) FROM runs").fetchone()
-            with pytest.raises(StoreError, match=r"the runs are deleted, but .* is still in the log beside the file"):
+            with pytest.raises(StoreError, match=r"the runs are deleted, but .* is still in the write-ahead log"):
                 store.delete_trace("t")
             assert store.run("t:s") is None
         assert store.delete_trace("t") == 0
@@ -334,7 +334,7 @@ def test_the_names_of_metrics_are_those_of_which_there_is_a_score(store: SqliteS
 def test_a_limit_of_nothing_and_a_made_up_cursor_are_refused(store: SqliteStore) -> None:
     with pytest.raises(ConfigurationError, match="limit must be at least 1"):
         store.runs(limit=0)
-    with pytest.raises(ConfigurationError, match="'1; DROP TABLE runs' is no cursor"):
+    with pytest.raises(ConfigurationError, match="'1; DROP TABLE runs' is not a cursor"):
         store.runs(cursor="1; DROP TABLE runs")
     with pytest.raises(ConfigurationError, match="`below` needs the `metric`"):
         RunFilter(below=0.5)
@@ -347,7 +347,7 @@ def test_a_limit_of_nothing_and_a_made_up_cursor_are_refused(store: SqliteStore)
         ({"verdict": "failed"}, "`verdict` is pass, fail or not_evaluated, not 'failed'"),
         ({"unit": "requests"}, "`unit` is request, component or conversation, not 'requests'"),
         ({"tool": "search", "tool_role": "used"}, "`tool_role` is called, expected, .* or failed, not 'used'"),
-        ({"tool_role": "missing"}, "`tool_role` 'missing' needs the `tool`"),
+        ({"tool_role": "missing"}, "`tool_role` 'missing' needs a `tool`"),
     ],
 )
 def test_a_filter_that_is_misspelt_is_refused_and_does_not_mean_no_runs_or_all(

@@ -136,8 +136,10 @@ def test_most_runs_come_first_and_equal_ones_by_name(store: SqliteStore) -> None
         ]
     )
     assert store.count_by("agent") == (
-        GroupCounts(None, VerdictCounts(passed=1, not_evaluated=1), 9), GroupCounts("a", VerdictCounts(failed=1), 7), GroupCounts("b", VerdictCounts(1), 5)
-    )  # fmt: skip
+        GroupCounts(None, VerdictCounts(passed=1, not_evaluated=1), 9),
+        GroupCounts("a", VerdictCounts(failed=1), 7),
+        GroupCounts("b", VerdictCounts(1), 5),
+    )
     assert [tally.name for tally in store.count_by("golden")] == ["refund", None]
 
 

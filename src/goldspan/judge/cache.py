@@ -1,7 +1,7 @@
-"""What a judge keeps in one SQLite file: answers by the content of their question, and what was spent.
+"""Caches the judge's assessments and records its spending in one SQLite file.
 
-Several processes may share a file: workers of a gateway, or one command after the other. They then share the budget.
-Kept of an answer are the score, the tool and the reason; of the question there is a hash alone.
+Several processes can share a file: the workers of a gateway, or commands that run one after another. They then share
+the budget. The file stores the score, the better tool and the reason of an assessment, and only a hash of its prompt.
 """
 
 from __future__ import annotations
@@ -11,43 +11,48 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from goldspan.errors import ConfigurationError, StoreError
 from goldspan.judge.model_replies import Assessment
 from goldspan.sinks.fork_safety import renew_after_fork
-from goldspan.store.sqlite_files import enable_wal, read_header
+from goldspan.store.sqlite_files import SqliteFormat, open_for_writing, transaction
 
 IN_MEMORY = ":memory:"
-_SCHEMA_VERSION = 1
-_APPLICATION_ID = 0x676C646A
-"""`gldj`: what tells the file from other SQLite files."""
 MAX_ENTRIES = 200_000
-"""So many answers are kept in a file; those that were given first go first."""
+"""Maximum number of assessments in a file; the oldest are evicted first."""
 MAX_ENTRIES_IN_MEMORY = 10_000
-"""So many without a file: some 10 MB."""
+"""Maximum number of assessments without a file, about 10 MB."""
 _BUCKET_SECONDS = 60
-"""Seconds: spending is noted by the minute."""
+"""Spending is recorded per minute."""
 SECONDS_PER_DAY = 86_400
 _LOCK_TIMEOUT_S = 2.0
 _EVICT_EVERY = 256
-"""Answers between two looks at how many there are."""
+"""Number of insertions between two evictions."""
 
-_TABLES = """
-CREATE TABLE answers (
-    key TEXT PRIMARY KEY, place INTEGER NOT NULL,
-    score REAL NOT NULL, better_tool TEXT, reason TEXT NOT NULL, model TEXT
-);
-CREATE INDEX answers_place ON answers (place);
-CREATE TABLE spending (bucket INTEGER PRIMARY KEY, tokens INTEGER NOT NULL, cost REAL NOT NULL);
-"""
+_CACHE_FORMAT = SqliteFormat(
+    application_id=0x676C646A,  # `gldj` in ASCII
+    migrations=(
+        (
+            """CREATE TABLE answers (
+                key TEXT PRIMARY KEY, place INTEGER NOT NULL,
+                score REAL NOT NULL, better_tool TEXT, reason TEXT NOT NULL, model TEXT
+            )""",
+            "CREATE INDEX answers_place ON answers (place)",
+            "CREATE TABLE spending (bucket INTEGER PRIMARY KEY, tokens INTEGER NOT NULL, cost REAL NOT NULL)",
+        ),
+    ),
+    connection_pragmas=("synchronous = NORMAL",),
+    upgrade_hint="delete it, or name another one",
+    foreign_hint="name another one",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CachedAssessment:
-    """An answer that was given before."""
+    """A stored assessment and the model that made it."""
 
     assessment: Assessment
     model: str | None
@@ -55,7 +60,7 @@ class CachedAssessment:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What was spent within the last 24 hours."""
+    """The tokens and the cost spent within the last 24 hours."""
 
     tokens: int = 0
     cost: float = 0.0
@@ -63,9 +68,10 @@ class Spending:
 
 
 class JudgeCache:
-    """Opens the file when it is first needed. Any thread may use it; after a fork the child opens it anew.
+    """Stores assessments and spending. It is thread-safe.
 
-    Its methods raise `StoreError` where the file cannot be read or written.
+    It opens the file on first use; a forked child opens it again. Its methods raise `StoreError` if the file cannot
+    be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Callable[[], float] = time.time) -> None:
@@ -76,7 +82,7 @@ class JudgeCache:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Begin anew, in a forked child."""
+        """Replace the lock and drop the connection, in a forked child."""
         _parent_connections.append(getattr(self, "_connection", None))
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
@@ -86,7 +92,7 @@ class JudgeCache:
         return MAX_ENTRIES_IN_MEMORY if self.path == IN_MEMORY else MAX_ENTRIES
 
     def check(self) -> None:
-        """Raise `ConfigurationError` where the file is of no use."""
+        """Raise `ConfigurationError` if the file cannot be used."""
         try:
             with self._use_connection():
                 pass
@@ -94,7 +100,7 @@ class JudgeCache:
             raise ConfigurationError(str(error)) from None
 
     def get(self, key: str) -> CachedAssessment | None:
-        """The answer to the question of that key."""
+        """Return the assessment stored under the key, or `None`."""
         with self._use_connection() as connection:
             row = connection.execute(
                 "SELECT score, reason, better_tool, model FROM answers WHERE key = ?", (key,)
@@ -102,7 +108,7 @@ class JudgeCache:
         return None if row is None else CachedAssessment(Assessment(*row[:3]), row[3])
 
     def put(self, key: str, assessment: Assessment, model: str | None) -> None:
-        """Keep an answer; one that is there already stays."""
+        """Store an assessment, unless the key is already present."""
         with self._use_connection() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO answers (key, place, score, better_tool, reason, model) "
@@ -116,12 +122,12 @@ class JudgeCache:
                 )
 
     def reserve(self, tokens: int, cost: float, is_allowed: Callable[[Spending], bool] = lambda _: True) -> int | None:
-        """Note that this is spent, if all of the last 24 hours is then still `within` the budget.
+        """Record spending if `is_allowed` accepts the total of the last 24 hours with it.
 
-        Answers the minute it is noted under, by which it can be put right; `None`: it is not within.
+        Returns the minute under which it is recorded, for `adjust_reservation`; `None` if it is not allowed.
         """
         minute = int(self._clock()) // _BUCKET_SECONDS
-        with self._use_connection() as connection, _transaction(connection):
+        with self._use_connection() as connection, transaction(connection):
             connection.execute("DELETE FROM spending WHERE bucket <= ?", (minute - SECONDS_PER_DAY // _BUCKET_SECONDS,))
             spent = _select_spending(connection)
             allowed = is_allowed(Spending(spent.tokens + tokens, spent.cost + cost))
@@ -130,20 +136,20 @@ class JudgeCache:
         return minute if allowed else None
 
     def adjust_reservation(self, minute: int, tokens: int, cost: float) -> None:
-        """Put right what was noted under that minute, by so much more or less."""
+        """Add the differences, positive or negative, to the spending recorded under that minute."""
         if tokens or cost:
             with self._use_connection() as connection:
                 _add_spending(connection, minute, tokens, cost)
 
     def spending_last_day(self) -> Spending:
-        """What was spent within the last 24 hours."""
+        """Return what was spent within the last 24 hours."""
         with self._use_connection() as connection:
             return _select_spending(
                 connection, int(self._clock()) // _BUCKET_SECONDS - SECONDS_PER_DAY // _BUCKET_SECONDS
             )
 
     def close(self) -> None:
-        """Close the file. It is opened again if it is needed again; what was kept in memory is gone then."""
+        """Close the file. The next use opens it again; a cache in memory loses its content."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -154,62 +160,11 @@ class JudgeCache:
         with self._lock:
             try:
                 if self._connection is None:
-                    self._connection = _open_connection(self.path)
+                    path = None if self.path == IN_MEMORY else Path(self.path)
+                    self._connection = open_for_writing(path, _CACHE_FORMAT, timeout=_LOCK_TIMEOUT_S)
                 yield self._connection
             except (sqlite3.Error, OSError) as error:
                 raise StoreError(f"{self.path}: the judge's answers cannot be kept there: {error}") from None
-
-
-def _open_connection(path: str) -> sqlite3.Connection:
-    """A connection to a file that is a ledger of this version."""
-    if path != IN_MEMORY:
-        # Reasons in it may quote what was asked and passed: whoever shall read it must be let in on purpose.
-        os.close(os.open(Path(path), os.O_CREAT | os.O_RDWR, 0o600))
-    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    try:
-        _create_tables(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _create_tables(connection: sqlite3.Connection) -> None:
-    _is_new(connection)  # looked at before anything is changed: it may be somebody else's
-    enable_wal(connection, _LOCK_TIMEOUT_S)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    with _transaction(connection):
-        if _is_new(connection):
-            for statement in filter(str.strip, _TABLES.split(";")):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-
-
-def _is_new(connection: sqlite3.Connection) -> bool:
-    """Whether a file holds nothing yet. Raises where it is no ledger of this version."""
-    found = read_header(connection)
-    if not any(found):
-        return True
-    if found.application_id != _APPLICATION_ID:
-        raise sqlite3.DatabaseError("it is an SQLite file of something else; name another one")
-    if found.user_version != _SCHEMA_VERSION:
-        raise sqlite3.DatabaseError("it was made by another version of goldspan; delete it, or name another one")
-    return False
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of what is done in the block, or nothing: a transaction that cannot be ended is in nobody's way."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            with suppress(sqlite3.Error):
-                connection.rollback()
-        raise
 
 
 def _select_spending(connection: sqlite3.Connection, after: int = -1) -> Spending:
@@ -228,4 +183,4 @@ def _add_spending(connection: sqlite3.Connection, minute: int, tokens: int, cost
 
 
 _parent_connections: list[sqlite3.Connection | None] = []
-"""Connections of the parent process, which nobody may touch in a child, not even to close them."""
+"""Connections of the parent process. A child must not use or close them, so this list keeps them referenced."""

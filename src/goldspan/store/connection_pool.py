@@ -1,39 +1,47 @@
-"""Connections to one SQLite file: one that writes, some that read, and what SQLite says in words for people."""
+"""Manages the connections of a store to its SQLite file: one that writes, and several that read."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Literal
 
 from goldspan.errors import StoreError
 from goldspan.store import migrations
-from goldspan.store.sqlite_files import as_store_error, enable_wal
+from goldspan.store.sqlite_files import (
+    COMMON_ADVICE,
+    as_store_error,
+    connect,
+    open_for_writing,
+    read_version,
+    transaction,
+)
 
 _FORK_TIMEOUT_S = 5.0
-"""Seconds that a fork waits for queries under way."""
+"""How long a fork waits for running queries."""
 
 _ADVICE = {
     "file is not a database": "it is no SQLite database; name another file for the store",
-    "malformed": "it is damaged: `sqlite3 FILE .recover` may save what is left; move it away to begin anew",
+    "malformed": "it is damaged: `sqlite3 FILE .recover` may save what is left; move it away to start a new store",
     "disk is full": "the disk is full; make room, or give the store a smaller retention",
     "locked": "another process keeps it locked; end that, or allow a longer `timeout`",
     "readonly database": "it cannot be written: file or folder is read-only, or it was opened with read_only=True",
-    "unable to open": "it cannot be opened: the folder does not exist, or the permissions do not allow it",
-    "disk I/O error": "the disk reports an error",
+    **COMMON_ADVICE,
 }
-"""What to do about what SQLite says, by words that are in it."""
+"""What to do about an error of SQLite, by words of its message."""
 
 
 class ConnectionPool:
-    """Opens and hands out the connections of a store.
+    """Opens and lends the connections of a store.
 
-    One connection writes, one thread at a time. Readers take any that is idle. SQLite's connections must not be open
-    across a fork: they are closed just before one and opened again, in both processes, when they are next needed.
+    One connection writes, for one thread at a time. A reader uses any idle connection. SQLite connections must not stay
+    open across a fork: the pool closes them before a fork, and both processes open new ones when they need them.
     """
 
     def __init__(self, path: Path, *, read_only: bool, timeout: float) -> None:
@@ -55,31 +63,24 @@ class ConnectionPool:
 
     @contextmanager
     def writer(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, in no transaction, and for nobody else."""
+        """Lend the writing connection, outside a transaction, to one thread."""
         if self.read_only:
             raise StoreError(f"{self.path}: it was opened with read_only=True")
         with self._write_lock, translate_errors(self.path):
             self._check_open()
             if self._writer is None:
-                self._writer = self._ensure_writer()
+                self._writer = self._open_writer()
             yield self._writer
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, in a transaction that is undone where anything goes wrong."""
-        with self.writer() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:  # SQLite ends it by itself where the disk is full
-                    connection.execute("ROLLBACK")
-                raise
+        """Lend the writing connection in a transaction, which is rolled back when the block raises."""
+        with self.writer() as connection, transaction(connection):
+            yield connection
 
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one query."""
+        """Lend a connection for one query."""
         with translate_errors(self.path):
             with self._changed:
                 self._check_open()
@@ -96,13 +97,13 @@ class ConnectionPool:
                     self._changed.notify_all()
 
     def close(self) -> None:
-        """Close what is open; queries under way close their own connections."""
+        """Close all idle connections; a running query closes its connection at its end."""
         with self._write_lock, self._changed:
             self._closed = True
             self._close_idle()
 
     def before_fork(self) -> None:
-        """Wait for what is under way, but not for ever, and close everything."""
+        """Wait a limited time for running queries, then close all connections."""
         self._locked_for_fork = self._write_lock.acquire(timeout=_FORK_TIMEOUT_S)
         self._changed.acquire()
         self._changed.wait_for(lambda: not self._borrowed, _FORK_TIMEOUT_S)
@@ -110,18 +111,18 @@ class ConnectionPool:
             self._close_idle()
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Release the locks."""
         self._changed.release()
         if self._locked_for_fork:
             self._write_lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Begin anew. A connection that was still busy is left as it is: closing it here would be wrong too."""
+        """Start without connections. The parent's are neither used nor closed, because both would corrupt its state."""
         _inherited.append((self._writer, *self._idle))
         self._reset()
 
     def _close_idle(self) -> None:
-        # The last to close puts the log into the file, which a reader cannot.
+        # The last connection to close checkpoints the log, which a reader cannot do: the writer closes last.
         for connection in (*self._idle, self._writer):
             if connection is not None:
                 connection.close()
@@ -138,88 +139,79 @@ class ConnectionPool:
         if self._closed:
             raise StoreError(f"{self.path}: the store was closed")
 
-    def _ensure_writer(self) -> sqlite3.Connection:
-        """A connection that writes, to a file that is a store of this version."""
-        # Inputs of users are in it: whoever shall read it beside its owner must be let in on purpose.
-        os.close(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = self._connect("rw")
-        try:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has a say only before the first table
-            enable_wal(connection, self._timeout)
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("PRAGMA secure_delete = ON")
-            connection.execute("PRAGMA journal_size_limit = 4194304")
-            migrations.migrate(connection, self.path)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def _open_writer(self) -> sqlite3.Connection:
+        return open_for_writing(self._file, migrations.STORE_FORMAT, timeout=self._timeout, display_path=self.path)
 
     def _open_reader(self) -> sqlite3.Connection:
         if not self._file.is_file():
             raise StoreError(f"{self.path}: there is no such file")
         try:
-            return self._prepared(self._connect("ro"))
+            return self._open_for_reading("ro")
         except sqlite3.OperationalError as error:
-            # To read beside a writer, SQLite keeps a file in the folder. Where it may not, nobody writes either.
+            # Beside a writer, SQLite needs to create a file in the folder. If it may not, no process writes, unless
+            # there is a log.
             log = self._file.with_name(f"{self._file.name}-wal")
             if not _mentions(error, "unable to open", "readonly database") or (log.exists() and log.stat().st_size):
                 raise
-        return self._prepared(self._connect("ro&immutable=1"))
+        return self._open_for_reading("ro&immutable=1")
 
-    def _prepared(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+    def _open_for_reading(self, mode: Literal["ro", "ro&immutable=1"]) -> sqlite3.Connection:
+        connection = connect(self._file, mode=mode, timeout=self._timeout)
         try:
-            migrations.require_current_version(connection, self.path)
+            _require_current_version(connection, self.path)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        return sqlite3.connect(
-            f"{self._file.as_uri()}?mode={mode}",
-            uri=True,
-            timeout=self._timeout,
-            isolation_level=None,  # transactions begin where we say so
-            check_same_thread=False,
-        )
-
 
 def translate_errors(path: Path) -> AbstractContextManager[None]:
-    """Turn what SQLite and the system raise into an error that names the file and says what to do."""
+    """Convert errors of SQLite and the operating system into a `StoreError` that says what to do."""
     return as_store_error(path, _ADVICE)
 
 
-def _mentions(error: sqlite3.Error, *words: str) -> bool:
-    return any(each in str(error) for each in words)
+def _require_current_version(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `StoreError` for a file that must be upgraded first, which a reader cannot do."""
+    current = migrations.STORE_FORMAT
+    version = read_version(connection, path, current)
+    if version < current.version:
+        raise StoreError(
+            f"{path}: an older goldspan wrote it (version {version}, this one reads {current.version}); open it once "
+            "for writing to bring it up to date: "
+            "python -c 'import sys; from goldspan.store import open_store; open_store(sys.argv[1]).check()' "
+            f"{shlex.quote(str(path))}"
+        )
+
+
+def _mentions(error: sqlite3.Error, *phrases: str) -> bool:
+    return any(phrase in str(error) for phrase in phrases)
 
 
 _pools: weakref.WeakSet[ConnectionPool] = weakref.WeakSet()
 _pools_lock = threading.Lock()
-"""Held while the process forks, too."""
+"""Also held while the process forks."""
 _locked_pools: list[ConnectionPool] = []
 _inherited: list[object] = []
-"""Connections of the parent process, which nobody may touch, not even to close them."""
+"""Connections of the parent process; kept referenced so that the garbage collector does not close them."""
 
 
 def _before_fork() -> None:
     _pools_lock.acquire()
     _locked_pools[:] = _pools
-    for connections in _locked_pools:
-        connections.before_fork()
+    for pool in _locked_pools:
+        pool.before_fork()
 
 
 def _after_fork_in_parent() -> None:
-    for connections in _locked_pools:
-        connections.after_fork_in_parent()
+    for pool in _locked_pools:
+        pool.after_fork_in_parent()
     _locked_pools.clear()
     _pools_lock.release()
 
 
 def _after_fork_in_child() -> None:
-    for connections in _locked_pools:
-        connections.after_fork_in_child()
+    for pool in _locked_pools:
+        pool.after_fork_in_child()
     _locked_pools.clear()
     _pools_lock.release()
 

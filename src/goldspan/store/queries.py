@@ -1,4 +1,4 @@
-"""How many of the runs that are meant: by verdict, name, time and tool. Every answer is counted in the file."""
+"""Builds the SQL for filtered pages of runs, and for counts by verdict, name, time and tool."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ _EQUALITY_COLUMNS = ("agent", "golden", "service", "environment", "unit", "sessi
 
 
 class RunQuery:
-    """The runs that a filter means, newest first.
+    """The SQL for the runs that match a filter, newest first.
 
-    The table that says most is walked in the order of time (an index of each is in that order), and the others are
-    asked about each run: SQLite has no statistics by which it could choose, and the same question always takes the
-    same way.
+    The query scans the most selective table by an index in time order, and tests the other conditions for each run.
+    The join order is fixed here because SQLite has no statistics to choose one; the query plan is always the same.
     """
 
     def __init__(self, run_filter: RunFilter, cursor: str | None = None) -> None:
@@ -42,7 +41,7 @@ class RunQuery:
         self._add_time_conditions(run_filter, cursor)
 
     def page_statement(self, limit: int) -> str:
-        """The statement for a page, of which `limit` is one more than shown: whether there are more."""
+        """Return the statement for a page. Callers pass one more than the page size, to detect further runs."""
         self.parameters.append(limit)
         return (
             "SELECT runs.run_id, runs.time_ns, runs.key, "
@@ -53,59 +52,61 @@ class RunQuery:
         )
 
     def select_statement(self, columns: str) -> str:
-        """A statement for columns of the runs that are meant, or for what is counted over them, in no order."""
+        """Return a statement that selects columns or aggregates of the matching runs, unordered."""
         return f"SELECT {columns} {self._from_clause()} {self._where_clause()}"
 
-    def _add_table_conditions(self, wanted: RunFilter) -> str:
-        """The conditions on what a run has several of; which of the tables is walked."""
-        walked: list[str] = []
-        if wanted.trace_id is not None:
-            self._add_table(walked, "traces", ["trace_id = ?"], [valid_unicode(wanted.trace_id)])
-        if wanted.tool is not None:
-            self._add_table(walked, "tools", ["tool = ?", "role = ?"], [tool_key(wanted.tool), wanted.tool_role])
-        if wanted.metric is not None:
-            limit = [] if wanted.below is None else [float(wanted.below)]
+    def _add_table_conditions(self, run_filter: RunFilter) -> str:
+        """Add the conditions on tables with several rows per run; return the table to scan."""
+        tables: list[str] = []
+        if run_filter.trace_id is not None:
+            self._add_table(tables, "traces", ["trace_id = ?"], [valid_unicode(run_filter.trace_id)])
+        if run_filter.tool is not None:
             self._add_table(
-                walked,
+                tables, "tools", ["tool = ?", "role = ?"], [tool_key(run_filter.tool), run_filter.tool_role]
+            )
+        if run_filter.metric is not None:
+            limit = [] if run_filter.below is None else [float(run_filter.below)]
+            self._add_table(
+                tables,
                 "scores",
                 ["metric = ?", *(["value < ?"] if limit else [])],
-                [valid_unicode(wanted.metric), *limit],
+                [valid_unicode(run_filter.metric), *limit],
             )
-        return walked[0] if walked else "runs"
+        return tables[0] if tables else "runs"
 
-    def _add_table(self, walked: list[str], table: str, conditions: list[str], values: list[Any]) -> None:
-        told = " AND ".join(f"{table}.{condition}" for condition in conditions)
-        if walked:
-            run = f"{walked[0]}.run"
-            told = f"EXISTS (SELECT 1 FROM {table} WHERE {table}.run = {run} AND {told})"
-        walked.append(table)
-        self._conditions.append(told)
+    def _add_table(self, tables: list[str], table: str, conditions: list[str], values: list[Any]) -> None:
+        condition = " AND ".join(f"{table}.{condition}" for condition in conditions)
+        if tables:
+            run = f"{tables[0]}.run"
+            condition = f"EXISTS (SELECT 1 FROM {table} WHERE {table}.run = {run} AND {condition})"
+        tables.append(table)
+        self._conditions.append(condition)
         self.parameters += values
 
-    def _add_column_conditions(self, wanted: RunFilter) -> None:
-        if wanted.verdict is not None:
-            self._add_condition("runs.passed IS ?", _PASSED_VALUES[wanted.verdict])
+    def _add_column_conditions(self, run_filter: RunFilter) -> None:
+        if run_filter.verdict is not None:
+            self._add_condition("runs.passed IS ?", _PASSED_VALUES[run_filter.verdict])
         for name in _EQUALITY_COLUMNS:
-            if (value := getattr(wanted, name)) is not None:
+            if (value := getattr(run_filter, name)) is not None:
                 self._add_condition(f"runs.{name} = ?", valid_unicode(value))
-        if wanted.covered is not None:
-            self._add_condition("(runs.golden IS NOT NULL) = ?", wanted.covered)
-        if wanted.text:
-            self._add_condition("instr(runs.text, ?) > 0", search_key(wanted.text))
+        if run_filter.covered is not None:
+            self._add_condition("(runs.golden IS NOT NULL) = ?", run_filter.covered)
+        if run_filter.text:
+            self._add_condition("instr(runs.text, ?) > 0", search_key(run_filter.text))
 
-    def _add_time_conditions(self, wanted: RunFilter, cursor: str | None) -> None:
-        if wanted.since_ns is not None:
-            self._add_condition(f"{self._driving_table}.time_ns >= ?", clamp_to_int64(wanted.since_ns))
-        if wanted.until_ns is not None:
-            self._add_condition(f"{self._driving_table}.time_ns < ?", clamp_to_int64(wanted.until_ns))
+    def _add_time_conditions(self, run_filter: RunFilter, cursor: str | None) -> None:
+        if run_filter.since_ns is not None:
+            self._add_condition(f"{self._driving_table}.time_ns >= ?", clamp_to_int64(run_filter.since_ns))
+        if run_filter.until_ns is not None:
+            self._add_condition(f"{self._driving_table}.time_ns < ?", clamp_to_int64(run_filter.until_ns))
         if cursor is not None:
-            place = CURSOR_PATTERN.fullmatch(cursor)
-            if place is None:
-                raise ConfigurationError(f"{cursor!r} is no cursor; use the `next_cursor` of a page")
+            match = CURSOR_PATTERN.fullmatch(cursor)
+            if match is None:
+                raise ConfigurationError(f"{cursor!r} is not a cursor; use the `next_cursor` of a page")
             self._add_condition(
                 f"({self._driving_table}.time_ns, {self._key_column()}) < (?, ?)",
-                clamp_to_int64(int(place[1])),
-                clamp_to_int64(int(place[2])),
+                clamp_to_int64(int(match[1])),
+                clamp_to_int64(int(match[2])),
             )
 
     def _add_condition(self, condition: str, *values: Any) -> None:
@@ -125,32 +126,32 @@ class RunQuery:
 
 
 def clamp_to_int64(number: int) -> int:
-    """As near as SQLite can write it."""
+    """Clamp a number to the range of an SQLite integer."""
     return max(-(2**63), min(number, 2**63 - 1))
 
 
 def encode_cursor(time_ns: int, key: int) -> str:
-    """The cursor behind a run."""
+    """Return the cursor of the page that starts after a run."""
     return f"{time_ns}-{key}"
 
 
 _COUNT_COLUMNS = "count(*), count(passed), sum(passed)"
-"""All runs, those with a verdict, and those that passed, without sorting them."""
+"""The number of all runs, of those with a verdict, and of those that passed."""
 
 
 class AggregateQueries:
-    """What a store counts. Each method asks once, and so sees the store as it is at one moment."""
+    """The aggregates of a store. Each method runs one statement, and so sees one consistent state."""
 
     _connections: ConnectionPool
 
     def count(self, filter: RunFilter = ALL_RUNS) -> VerdictCounts:  # noqa: A002 - the word for it
-        """How many runs are meant, by what came out."""
+        """Count the runs that match, by verdict."""
         query = RunQuery(filter)
         (found,) = self._rows(query.select_statement(_COUNT_COLUMNS), query.parameters)
         return _verdict_counts(*found)
 
     def count_by(self, by: GroupBy, filter: RunFilter = ALL_RUNS) -> tuple[GroupCounts, ...]:  # noqa: A002
-        """How many of the runs that are meant came out how, for each golden, agent and so on; most runs first."""
+        """Count the runs that match for each golden, agent, service, environment or unit; most runs first."""
         if by not in GROUP_BY_FIELDS:
             raise ConfigurationError(f"`by` is {', '.join(GROUP_BY_FIELDS[:-1])} or {GROUP_BY_FIELDS[-1]}, not {by!r}")
         query = RunQuery(filter)
@@ -158,11 +159,11 @@ class AggregateQueries:
             query.select_statement(f"runs.{by}, max(runs.time_ns), {_COUNT_COLUMNS}") + f" GROUP BY runs.{by}",
             query.parameters,
         )
-        tallied = (GroupCounts(name, _verdict_counts(*counts), last_ns) for name, last_ns, *counts in found)
-        return tuple(sorted(tallied, key=lambda each: (-each.counts.total, each.name or "")))
+        counts_by_name = (GroupCounts(name, _verdict_counts(*counts), last_ns) for name, last_ns, *counts in found)
+        return tuple(sorted(counts_by_name, key=lambda each: (-each.counts.total, each.name or "")))
 
     def trend(self, filter: RunFilter = ALL_RUNS, *, buckets: int = 40) -> tuple[TimeBucket, ...]:  # noqa: A002
-        """How the runs that are meant came out over time: at most so many spans of equal length, the oldest first."""
+        """Count the runs that match in at most `buckets` time intervals of equal length, the oldest first."""
         if buckets < 1:
             raise ConfigurationError(f"buckets must be at least 1, not {buckets}")
         query = RunQuery(filter)
@@ -181,7 +182,7 @@ class AggregateQueries:
         )
 
     def tool_counts(self, filter: RunFilter = ALL_RUNS) -> tuple[ToolCounts, ...]:  # noqa: A002
-        """In how many of the runs that are meant each tool was called, missing and so on; most trouble first."""
+        """Count, for each tool, the matching runs in which it has each role; most problems first."""
         query = RunQuery(filter)
         roles: dict[str, dict[str, int]] = {}
         names: dict[str, str] = {}
@@ -190,27 +191,29 @@ class AggregateQueries:
         ):
             roles.setdefault(tool, {})[role] = runs
             names.setdefault(tool, name)
-        tallied = (
+        counts_by_name = (
             ToolCounts(name, **{role: roles[tool].get(role, 0) for role in ToolCounts.__slots__ if role != "name"})
             for tool, name in names.items()
         )
-        return tuple(sorted(tallied, key=lambda each: (-each.problem_count, -each.called, -each.expected, each.name)))
+        return tuple(
+            sorted(counts_by_name, key=lambda each: (-each.problem_count, -each.called, -each.expected, each.name))
+        )
 
     def substitutions(self, filter: RunFilter = ALL_RUNS) -> tuple[Substitution, ...]:  # noqa: A002
-        """Which tool was called in place of which one that was expected, and in how many runs; most runs first."""
+        """Return which tool was called in place of which, with the number of matching runs; most runs first."""
         query = RunQuery(filter)
         runs: dict[tuple[str, str], int] = {}
         names: dict[tuple[str, str], tuple[str, str]] = {}
         found = self._rows(_SUBSTITUTIONS_STATEMENT.format(shapes=_shapes_statement(query)), query.parameters)
-        for expected, called, number, _ in found:  # a run has one row of each pair, however it spells them
+        for expected, called, number, _ in found:  # a run has one row per pair, whatever the spelling
             pair = (tool_key(expected), tool_key(called))
             runs[pair] = runs.get(pair, 0) + number
             names.setdefault(pair, (expected, called))
-        tallied = (Substitution(*names[pair], number) for pair, number in runs.items())
-        return tuple(sorted(tallied, key=lambda each: (-each.runs, each.expected, each.called)))
+        counts_by_name = (Substitution(*names[pair], number) for pair, number in runs.items())
+        return tuple(sorted(counts_by_name, key=lambda each: (-each.runs, each.expected, each.called)))
 
     def last_sequence_number(self) -> int:
-        """What `arrivals` is asked with to learn only of what is stored from now on. It never becomes less."""
+        """Return the `after` argument with which `evaluations_after` returns only what is stored from now on."""
         found = self._rows(_LAST_SEQUENCE_STATEMENT, [])
         return int(found[0][0]) if found else 0
 
@@ -231,7 +234,7 @@ _TOOLS_STATEMENT = """
     FROM ({shapes}) AS shapes CROSS JOIN tools ON tools.run = shapes.run
     GROUP BY tools.tool, tools.role ORDER BY first, tools.role
 """
-"""SQLite takes the name from the row that `min` comes from: it is shown as the first run writes it."""
+"""SQLite takes the bare column `name` from the row with the minimum, so the first run's spelling is displayed."""
 _SUBSTITUTIONS_STATEMENT = """
     SELECT substitutions.expected, substitutions.called, sum(shapes.runs), min(shapes.run) AS first
     FROM ({shapes}) AS shapes CROSS JOIN substitutions ON substitutions.run = shapes.run
@@ -241,10 +244,10 @@ _LAST_SEQUENCE_STATEMENT = "SELECT seq FROM sqlite_sequence WHERE name = 'evalua
 
 
 def _shapes_statement(query: RunQuery) -> str:
-    """The first run of each shape, with how many of that shape are meant: what is true of one is true of all."""
+    """Return a statement for the first run of each shape and the number of matching runs of that shape."""
     return query.select_statement("min(runs.key) AS run, count(*) AS runs") + " GROUP BY runs.shape"
 
 
-def _verdict_counts(total: int, judged: int, passed: int | None) -> VerdictCounts:
-    """Counts; of no verdicts at all SQLite knows no sum."""
-    return VerdictCounts(passed=passed or 0, failed=judged - (passed or 0), not_evaluated=total - judged)
+def _verdict_counts(total: int, evaluated: int, passed: int | None) -> VerdictCounts:
+    """Return the counts; the sum of no rows is NULL in SQL."""
+    return VerdictCounts(passed=passed or 0, failed=evaluated - (passed or 0), not_evaluated=total - evaluated)

@@ -1,4 +1,4 @@
-"""Stored runs as files for other programs: CSV for spreadsheets, Parquet for data frames, JSON lines for the rest."""
+"""Writes stored runs as CSV for spreadsheets, Parquet for data frames, or JSON lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, cast, get_args
 
-from goldspan.errors import ConfigurationError, MissingExtraError, StoreError
+from goldspan._extras import require_extra
+from goldspan.errors import ConfigurationError, StoreError
 from goldspan.sinks.serialization import to_json
 from goldspan.store.run_records import valid_unicode
 from goldspan.store.store_protocol import ExportFormat, ExportTarget, StoredRun
@@ -32,16 +33,16 @@ class Column:
 
 
 def table_columns(metrics: Iterable[str]) -> tuple[Column, ...]:
-    """All columns: those of every table, and one for the score of each metric."""
+    """Return the base columns and one column for the score of each metric."""
     return (*BASE_COLUMNS, *(Column(f"score.{metric}", "number", _score_reader(metric)) for metric in metrics))
 
 
-def _document_column(name: str, kind: ColumnType = "text") -> Column:
-    return Column(name, kind, lambda run: run.current.document.get(name))
+def _document_column(name: str, column_type: ColumnType = "text") -> Column:
+    return Column(name, column_type, lambda run: run.current.document.get(name))
 
 
 def _tools_column(name: str, verdict: str) -> Column:
-    """The tools of the rows of one verdict."""
+    """Return a column with the tools of the comparison rows that have a verdict."""
 
     def read(run: StoredRun) -> list[str]:
         document = run.current.document
@@ -94,27 +95,25 @@ BASE_COLUMNS = (
     Column("revision", "integer", lambda run: run.current.revision),
     Column("evaluations", "integer", lambda run: run.evaluation_count),
 )
-"""What a table says of each run, before the scores."""
+"""The columns of every table, which precede the scores."""
 
 
 _ROW_GROUP_SIZE = 5000
-"""Runs in a row group: so many are in memory at once."""
+"""Runs in a row group, which are in memory at the same time."""
 
 
 def require_pyarrow() -> None:
-    """Raise `MissingExtraError` where pyarrow is not installed."""
-    try:
-        import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: F401 - whether it can be
-    except ImportError:
-        raise MissingExtraError("writing Parquet", "parquet") from None
+    """Raise `MissingExtraError` if pyarrow is not installed."""
+    with require_extra("parquet"):
+        import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: F401 - checks that it is installed
 
 
 def write_parquet(runs: Iterable[StoredRun], columns: Sequence[Column], file: IO[bytes]) -> None:
-    """Write runs as a table with typed columns, a row group at a time."""
+    """Write runs as a Parquet table, a row group at a time."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-    kinds: dict[ColumnType, Any] = {
+    arrow_types: dict[ColumnType, Any] = {
         "text": pa.string(),
         "texts": pa.list_(pa.string()),
         "number": pa.float64(),
@@ -122,10 +121,10 @@ def write_parquet(runs: Iterable[StoredRun], columns: Sequence[Column], file: IO
         "boolean": pa.bool_(),
         "time": pa.timestamp("us", tz="UTC"),
     }
-    schema = pa.schema([(column.name, kinds[column.column_type]) for column in columns])
-    waiting = iter(runs)
+    schema = pa.schema([(column.name, arrow_types[column.column_type]) for column in columns])
+    remaining = iter(runs)
     with ParquetWriter(file, schema) as writer:
-        while group := list(islice(waiting, _ROW_GROUP_SIZE)):
+        while group := list(islice(remaining, _ROW_GROUP_SIZE)):
             arrays = [[_arrow_value(column.read(run)) for run in group] for column in columns]
             writer.write_table(pa.table(arrays, schema=schema))
 
@@ -144,36 +143,40 @@ def export_runs(
     metrics: Iterable[str],
     overwrite: bool,
 ) -> int:
-    """Write runs to a file or a binary stream, a column for the score of each metric; how many there were."""
+    """Write runs to a file or a binary stream and return their number."""
     export_format = _format_of(target) if export_format is None else export_format
     if export_format not in get_args(ExportFormat):
-        raise ConfigurationError(f"a store is written as {', '.join(get_args(ExportFormat))}, not as {export_format!r}")
+        raise ConfigurationError(
+            f"the format of an export is {', '.join(get_args(ExportFormat))}, not {export_format!r}"
+        )
     columns = table_columns(metrics)
     if export_format == "parquet":
         require_pyarrow()
-    number = 0
+    count = 0
 
-    def numbered() -> Iterator[StoredRun]:
-        nonlocal number
+    def counted() -> Iterator[StoredRun]:
+        nonlocal count
         for run in runs:
-            number += 1
+            count += 1
             yield run
 
     with _open_target(target, overwrite) as file:
         if export_format == "parquet":
-            write_parquet(numbered(), columns, file)
+            write_parquet(counted(), columns, file)
         elif export_format == "csv":
-            _write_csv(numbered(), columns, file)
+            _write_csv(counted(), columns, file)
         else:
-            for run in numbered():
+            for run in counted():
                 file.write(f"{to_json(dict(run.current.document))}\n".encode())
-    return number
+    return count
 
 
 def _format_of(target: ExportTarget) -> ExportFormat:
     suffix = Path(cast("str", getattr(target, "name", "") if _is_stream(target) else target)).suffix.lower()[1:]
     if suffix not in get_args(ExportFormat):
-        raise ConfigurationError(f"{target}: its name does not say the format; it ends in .csv, .parquet or .jsonl")
+        raise ConfigurationError(
+            f"{target}: the name must end in .csv, .parquet or .jsonl, or the format must be given"
+        )
     return cast("ExportFormat", suffix)
 
 
@@ -183,28 +186,28 @@ def _is_stream(target: ExportTarget) -> bool:
 
 @contextmanager
 def _open_target(target: ExportTarget, overwrite: bool) -> Iterator[IO[bytes]]:
-    """The stream itself, or a file that takes its place when all is written."""
+    """Yield the stream itself, or a temporary file that replaces the target when it is complete."""
     if _is_stream(target):
         yield cast("IO[bytes]", target)
         return
     path = Path(cast("str", target))
     if path.exists() and not overwrite:
-        raise StoreError(f"{path}: it is there already; say so if it shall be replaced")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+        raise StoreError(f"{path}: the file exists; pass overwrite=True to replace it")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with unfinished.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
-        unfinished.replace(path)
+        temporary.replace(path)
     except OSError as error:
         raise StoreError(f"{path}: it cannot be written: {error.strerror}") from error
     finally:
-        with suppress(OSError):  # it has its name by now, or there never was one
-            unfinished.unlink()
+        with suppress(OSError):  # it was renamed, or never created
+            temporary.unlink()
 
 
 _FORMULA = re.compile(r"\A(?= *[=+\-@\t\r\n＝＋－＠])|(?<=[;\t\r\n])(?= *[=+\-@＝＋－＠])")
-"""Where a cell begins that a spreadsheet may take for a formula (OWASP, CSV injection). In half of the world cells are
-separated by semicolons, and one begins in the middle of a text, quoted or not."""
+"""The start of a cell that a spreadsheet may interpret as a formula (OWASP, CSV injection). In many locales,
+spreadsheets separate cells by semicolons, even in quoted text, so a cell can also start inside a text."""
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -216,11 +219,11 @@ def _write_csv(runs: Iterable[StoredRun], columns: tuple[Column, ...], file: IO[
         for run in runs:
             writer.writerow([_csv_cell(column.read(run)) for column in columns])
     finally:
-        text.detach()  # the stream is somebody else's to close
+        text.detach()  # the caller closes the stream
 
 
 def _csv_cell(value: Any) -> Any:
-    """Numbers stay numbers; texts are texts to a spreadsheet too, whatever they begin with."""
+    """Return a cell: numbers stay numbers, and a text that a spreadsheet could interpret as a formula is escaped."""
     if value is None or isinstance(value, (int, float)):
         return str(value).lower() if isinstance(value, bool) else value
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""How an evaluation is written: its run, its document, and the rows by which it is found."""
+"""Converts an evaluation to its stored document and index rows, and a document back to a run."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from goldspan.sinks.serialization import document_json, evaluation_document
 from goldspan.store.store_protocol import ToolRole
 
 MAX_INPUT_LENGTH = 2000
-"""Characters that are kept of what was asked."""
+"""Maximum number of stored characters of the input."""
 
 _ERROR_TYPE = re.compile(r"[A-Za-z_][\w.]{0,99}(?=:|$)")
 _CALL_FIELDS = ("name", "server", "outcome", "call_id", "agent", "span_id", "start_ns", "end_ns")
-"""Fields of a call that tell of it without what was passed or came back."""
+"""Fields of a call that contain no values of arguments or results."""
 _CALL_VALUE_FIELDS = ("arguments", "raw_arguments", "result", "error", "error_guess")
 
 
 def evaluation_to_document(evaluation: Evaluation, *, keep_arguments: bool) -> dict[str, Any]:
-    """Everything that is kept of an evaluation.
+    """Return the stored document of an evaluation.
 
-    With `keep_arguments` also the values: arguments, results, texts of errors, the output and the metadata.
+    With `keep_arguments`, it contains the values too: arguments, results, error messages, output and metadata.
     """
     run = evaluation.run
     document = evaluation_document(evaluation, include_arguments=keep_arguments)
@@ -68,24 +68,24 @@ def evaluation_to_document(evaluation: Evaluation, *, keep_arguments: bool) -> d
 
 
 def truncated_input(run: Run) -> str | None:
-    """The beginning of what was asked."""
+    """Return the stored part of a run's input."""
     return None if run.input is None else run.input[:MAX_INPUT_LENGTH]
 
 
 def run_from_document(document: Mapping[str, Any]) -> Run:
-    """The run of a stored document, to score it again.
+    """Return the run of a stored document, to evaluate it again.
 
-    What was not kept is `None`, as if it had not been captured: without arguments, what depends on them is not known.
-    Never kept are the attributes of its span, what it said itself is expected, and the schemas of tools that it did not
-    call.
+    A field that was not stored is `None`, as if it had not been captured: without arguments, metrics that need them are
+    not evaluated. The attributes of the run's span, its own expectations, and the schemas of tools that it did not call
+    are never stored.
     """
-    said = ("span_id", "input", "output", "session_id", "agent", "service", "component")
-    told: dict[str, Any] = {
-        name: document.get(name) for name in (*said, "start_ns", "end_ns", "environment", "span_name")
+    text_fields = ("span_id", "input", "output", "session_id", "agent", "service", "component")
+    fields: dict[str, Any] = {
+        name: document.get(name) for name in (*text_fields, "start_ns", "end_ns", "environment", "span_name")
     }
     calls = ({**call, "concurrent_with": tuple(call.get("concurrent_with", ()))} for call in document["tool_calls"])
     health: dict[str, Any] = {
-        name: tuple(told) if isinstance(told, list) else told for name, told in document["health"].items()
+        name: tuple(value) if isinstance(value, list) else value for name, value in document["health"].items()
     }
     return Run(
         document["run_id"],
@@ -98,15 +98,15 @@ def run_from_document(document: Mapping[str, Any]) -> Run:
         health=Health(**health),
         metadata=document.get("metadata", {}),
         metrics=None if document.get("asked_metrics") is None else tuple(document["asked_metrics"]),
-        **told,
+        **fields,
     )
 
 
 def _called_tool_schemas(run: Run) -> dict[str, Any]:
-    """The schemas of the tools that were called, by which their arguments are judged."""
+    """Return the schemas of the called tools, against which their arguments are validated."""
     called = {fold_name(name) for call in run.tool_calls for name in (call.name, call.raw_name)}
-    offered = (tool for tool in run.available_tools if tool.parameters is not None)
-    return {tool.name: tool.parameters for tool in offered if fold_name(tool.name) in called}
+    with_schema = (tool for tool in run.available_tools if tool.parameters is not None)
+    return {tool.name: tool.parameters for tool in with_schema if fold_name(tool.name) in called}
 
 
 def _tool_definitions(document: Mapping[str, Any]) -> Iterator[ToolDefinition]:
@@ -116,7 +116,7 @@ def _tool_definitions(document: Mapping[str, Any]) -> Iterator[ToolDefinition]:
 
 
 def _call_fields(call: ToolCall, keep_arguments: bool) -> Iterator[tuple[str, Any]]:
-    """What there is to say of a call; what is not known, or is as with most calls, is left out."""
+    """Yield the stored fields of a call; unknown fields and default values are left out."""
     for name in (*_CALL_FIELDS, *(_CALL_VALUE_FIELDS if keep_arguments else ())):
         if (value := getattr(call, name)) is not None:
             yield name, value
@@ -134,21 +134,21 @@ def _call_fields(call: ToolCall, keep_arguments: bool) -> Iterator[tuple[str, An
 
 
 def _error_type(error: str) -> str:
-    """The type of an error; its text may quote what was passed."""
-    told = _ERROR_TYPE.match(error)
-    return told[0] if told else "failed"
+    """Return the type of an error without its message, which may contain arguments."""
+    match = _ERROR_TYPE.match(error)
+    return match[0] if match else "failed"
 
 
-def _difference_document(contrast: ValueDifference) -> dict[str, Any]:
-    """A value that differs; a hint only where there is one."""
-    document = contrast._asdict()
-    if contrast.hint is None:
+def _difference_document(difference: ValueDifference) -> dict[str, Any]:
+    """Return the document of a difference, without an empty hint."""
+    document = difference._asdict()
+    if difference.hint is None:
         del document["hint"]
     return document
 
 
 def _row_fields(row: ComparisonRow, keep_arguments: bool) -> Iterator[tuple[str, Any]]:
-    """A line of the comparison; the call of it is told by its position."""
+    """Yield the stored fields of a row of the comparison, which refers to its call by position."""
     differing, differences = render_differences(row, values=keep_arguments)
     yield "verdict", row.verdict
     yield "expected", row.expected.name if row.expected else None
@@ -158,18 +158,18 @@ def _row_fields(row: ComparisonRow, keep_arguments: bool) -> Iterator[tuple[str,
     if differing:
         yield "differing", differing
     if differences:
-        yield "differences", [_difference_document(each) for each in differences]
+        yield "differences", [_difference_document(difference) for difference in differences]
     if row.note:
         yield "note", row.note
 
 
 _MAX_TIME_NS = 2**63 - 1
-"""Nanoseconds that SQLite can write: until the year 2262."""
+"""The largest time that an SQLite integer holds, in the year 2262."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What is stored of one evaluation."""
+    """One evaluation in the form in which it is stored."""
 
     run_id: str
     time_ns: int
@@ -177,13 +177,13 @@ class RunRecord:
     digest: str
     passed: bool | None
     indexed_columns: tuple[str | None, ...]
-    """Unit, golden, agent, service, environment and session."""
+    """Unit, golden, agent, service, environment and session, in this order."""
     search_text: str | None
-    """The input as it is searched."""
+    """The input, normalized for search."""
     tools: tuple[tuple[str, str, str], ...]
-    """Each tool as it is searched for, what it was in the run, and its name as it is shown."""
+    """For each tool and role: the normalized name, the role, and the display name."""
     substitutions: tuple[tuple[str, str], ...]
-    """The tool that was expected, and the one that was called in its place."""
+    """Pairs of the expected tool and the tool that was called in its place."""
     scores: Mapping[str, float | None]
     trace_ids: frozenset[str]
     document: str
@@ -191,24 +191,24 @@ class RunRecord:
 
     @property
     def run_columns(self) -> tuple[Any, ...]:
-        """What stands beside the document in the list of runs, from the revision to the shape."""
+        """The columns of the table `runs` from `revision` to `shape`."""
         shape = shape_hash(self.tools, self.substitutions)
         return (self.revision, self.passed, *self.indexed_columns, self.search_text, shape)
 
 
 def record_of(evaluation: Evaluation, *, now_ns: int, keep_arguments: bool) -> RunRecord:
-    """An evaluation as it is stored. A run whose clock goes ahead counts as of now, so that it does not stay first."""
+    """Return the record of an evaluation. A time in the future becomes `now_ns`, so that it does not sort first."""
     run, match = evaluation.run, evaluation.match
-    asked = truncated_input(run)
-    listed = (run.unit, match.golden.id if match else None, run.agent, run.service, run.environment, run.session_id)
+    text = truncated_input(run)
+    columns = (run.unit, match.golden.id if match else None, run.agent, run.service, run.environment, run.session_id)
     return RunRecord(
         run_id=valid_unicode(run.run_id),
         time_ns=max(0, min(run.start_ns or run.end_ns or now_ns, now_ns, _MAX_TIME_NS)),
         revision=evaluation.revision,
         digest=evaluation.digest,
         passed=evaluation.passed,
-        indexed_columns=tuple(None if text is None else valid_unicode(text) for text in listed),
-        search_text=None if asked is None else search_key(asked),
+        indexed_columns=tuple(None if value is None else valid_unicode(value) for value in columns),
+        search_text=None if text is None else search_key(text),
         tools=_unique_tools(_tool_roles(evaluation)),
         substitutions=unique_substitutions(
             (fault.tool, fault.instead) for fault in evaluation.faults if fault.kind == "wrong_tool"
@@ -225,7 +225,7 @@ def record_of(evaluation: Evaluation, *, now_ns: int, keep_arguments: bool) -> R
 
 
 def valid_unicode(text: str) -> str:
-    """A text that UTF-8 can say: half a surrogate pair becomes the replacement character."""
+    """Return a text that UTF-8 can encode: lone surrogates become the replacement character."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -234,37 +234,37 @@ def valid_unicode(text: str) -> str:
 
 
 def search_key(text: str) -> str:
-    """A text as it is searched for and searched in: case does not matter."""
+    """Return a text in the form in which it is searched, without case."""
     return valid_unicode(text).casefold()
 
 
 def tool_key(name: str) -> str:
-    """A tool's name as it is searched for."""
+    """Return the normalized name of a tool, without case and separators."""
     return valid_unicode(fold_name(name))
 
 
 def unique_substitutions(found: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str], ...]:
-    """Which tool was called in place of which, each two of them once, however they are spelt."""
-    spelt: dict[tuple[str, str], tuple[str, str]] = {}
+    """Return each pair of expected and called tool once, whatever its spelling."""
+    spellings: dict[tuple[str, str], tuple[str, str]] = {}
     for expected, called in found:
-        spelt.setdefault(
+        spellings.setdefault(
             (tool_key(expected), tool_key(called or "")), (valid_unicode(expected), valid_unicode(called or ""))
         )
-    return tuple(sorted(spelt.values()))
+    return tuple(sorted(spellings.values()))
 
 
 def shape_hash(tools: Iterable[tuple[str, str, str]], substitutions: Iterable[tuple[str, str]]) -> int:
-    """A number of 64 bits that tells runs apart by what is stored of their tools: equal numbers, equal rows."""
-    told = repr((tuple(tools), tuple(substitutions))).encode()
-    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big", signed=True)
+    """Return a 64-bit hash of the stored tools of a run. Runs with equal hashes have equal rows."""
+    content = repr((tuple(tools), tuple(substitutions))).encode()
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big", signed=True)
 
 
 def _unique_tools(found: Iterable[tuple[str, ToolRole]]) -> tuple[tuple[str, str, str], ...]:
-    """Each tool and role once, with the name that comes first."""
-    spelt: dict[tuple[str, str], str] = {}
+    """Return each tool and role once, with the first spelling of the name."""
+    spellings: dict[tuple[str, str], str] = {}
     for name, role in found:
-        spelt.setdefault((tool_key(name), role), valid_unicode(name))
-    return tuple(sorted((tool, role, name) for (tool, role), name in spelt.items()))
+        spellings.setdefault((tool_key(name), role), valid_unicode(name))
+    return tuple(sorted((tool, role, name) for (tool, role), name in spellings.items()))
 
 
 def _tool_roles(evaluation: Evaluation) -> Iterator[tuple[str, ToolRole]]:
@@ -283,13 +283,13 @@ def _tool_roles(evaluation: Evaluation) -> Iterator[tuple[str, ToolRole]]:
 
 
 def _expected_names(item: ExpectedItem) -> Iterator[str]:
-    """The tools that are expected: of alternatives, all of them."""
+    """Yield the names of the expected tools, of all alternatives too."""
     if isinstance(item, ExpectedTool):
         yield item.name
         return
-    inner = [each for option in item.options for each in option] if isinstance(item, AnyOf) else item.items
-    for each in inner:
-        yield from _expected_names(each)
+    children = [child for option in item.options for child in option] if isinstance(item, AnyOf) else item.items
+    for child in children:
+        yield from _expected_names(child)
 
 
 _INSERT_RUN = """
@@ -307,47 +307,47 @@ _INSERT_EVALUATION = """
 """
 
 
-def write_record(connection: sqlite3.Connection, entry: RunRecord, now_ns: int) -> None:
-    """Store an evaluation; what is there already stays as it is.
+def write_record(connection: sqlite3.Connection, record: RunRecord, now_ns: int) -> None:
+    """Store an evaluation; ignore one that is already stored.
 
-    Most are the first of their run, which is written once then, and not looked up.
+    Most evaluations are the first of their run, so the run is inserted first and looked up only if it exists.
     """
-    added = connection.execute(_INSERT_RUN, (entry.run_id, entry.time_ns, *entry.run_columns))
+    added = connection.execute(_INSERT_RUN, (record.run_id, record.time_ns, *record.run_columns))
     is_new = added.rowcount > 0
     if is_new:
-        run, time_ns, revision = added.lastrowid, entry.time_ns, entry.revision
+        run, time_ns, revision = added.lastrowid, record.time_ns, record.revision
     else:
-        run, time_ns, revision = connection.execute(_FIND_RUN, (entry.run_id,)).fetchone()
-    stored = connection.execute(_INSERT_EVALUATION, (run, entry.revision, entry.digest, now_ns, entry.document))
-    if stored.rowcount and entry.revision >= revision:
+        run, time_ns, revision = connection.execute(_FIND_RUN, (record.run_id,)).fetchone()
+    stored = connection.execute(_INSERT_EVALUATION, (run, record.revision, record.digest, now_ns, record.document))
+    if stored.rowcount and record.revision >= revision:
         if not is_new:
-            connection.execute(_UPDATE_RUN, (*entry.run_columns, run))
+            connection.execute(_UPDATE_RUN, (*record.run_columns, run))
             _delete_index_rows(connection, run)
         connection.execute("UPDATE runs SET current = ? WHERE key = ?", (stored.lastrowid, run))
-        _insert_index_rows(connection, entry, run, time_ns)
+        _insert_index_rows(connection, record, run, time_ns)
 
 
 def _delete_index_rows(connection: sqlite3.Connection, run: int | None) -> None:
-    """Have a run no longer be found by what its last evaluation said."""
+    """Delete the index rows of a run's previous evaluation."""
     for table in ("tools", "substitutions", "scores", "traces"):
         connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
 
 
-def _insert_index_rows(connection: sqlite3.Connection, entry: RunRecord, run: int | None, time_ns: int) -> None:
-    """Have a run be found by what its current evaluation says."""
+def _insert_index_rows(connection: sqlite3.Connection, record: RunRecord, run: int | None, time_ns: int) -> None:
+    """Insert the index rows of a run's current evaluation."""
     connection.executemany(
         "INSERT INTO tools (run, tool, role, time_ns, name) VALUES (?, ?, ?, ?, ?)",
-        [(run, tool, role, time_ns, name) for tool, role, name in entry.tools],
+        [(run, tool, role, time_ns, name) for tool, role, name in record.tools],
     )
     connection.executemany(
         "INSERT INTO substitutions (run, expected, called) VALUES (?, ?, ?)",
-        [(run, *each) for each in entry.substitutions],
+        [(run, *pair) for pair in record.substitutions],
     )
     connection.executemany(
         "INSERT INTO scores (run, metric, value, time_ns) VALUES (?, ?, ?, ?)",
-        [(run, metric, value, time_ns) for metric, value in entry.scores.items()],
+        [(run, metric, value, time_ns) for metric, value in record.scores.items()],
     )
     connection.executemany(
         "INSERT INTO traces (run, trace_id, time_ns) VALUES (?, ?, ?)",
-        [(run, trace_id, time_ns) for trace_id in sorted(entry.trace_ids)],
+        [(run, trace_id, time_ns) for trace_id in sorted(record.trace_ids)],
     )

@@ -1,4 +1,4 @@
-"""A store in one SQLite file."""
+"""Implements the store in one SQLite file: `SqliteStore` and `open_store`."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from goldspan.store.store_protocol import (
 )
 
 _MIN_BATCH_SIZE = 500
-"""So many runs are deleted at once, or twice as many as were just stored at once: it must keep up."""
+"""Runs deleted at once; twice the number just stored, if that is more, so that pruning keeps up."""
 _CHECK_EVERY_EVALUATIONS = 250
-"""So many evaluations are stored from one look to the next, at least where they come one by one."""
+"""How many evaluations are stored between two checks."""
 _CHECK_EVERY_NS = 60 * 10**9
-"""And where few are stored, so much time passes at most."""
+"""The maximum time between two checks, if few evaluations are stored."""
 
 
 class RetentionPruner:
-    """Keeps a store within its retention."""
+    """Deletes the runs that exceed the retention of a store."""
 
     def __init__(self, retention: Retention) -> None:
         self._retention = retention
@@ -51,19 +51,18 @@ class RetentionPruner:
         self._last_check_ns = 0
 
     def prune_if_due(self, connection: sqlite3.Connection, now_ns: int, stored: int) -> int:
-        """Called within the transaction that stores so many evaluations: where it is time, delete a batch; how many."""
+        """Delete a batch if a check is due, in the transaction that stores evaluations; return the number of runs."""
         self._stored_since_check += stored
         if self._stored_since_check < _CHECK_EVERY_EVALUATIONS and now_ns - self._last_check_ns < _CHECK_EVERY_NS:
             return 0
         self._last_check_ns = now_ns
         deleted = self.prune_batch(connection, now_ns, max(_MIN_BATCH_SIZE, 2 * stored))
-        self._stored_since_check = (
-            _CHECK_EVERY_EVALUATIONS if deleted else 0
-        )  # where something had to go there may be more, and the next call looks
+        # After a deletion, the next call checks again because there may be more to delete.
+        self._stored_since_check = _CHECK_EVERY_EVALUATIONS if deleted else 0
         return deleted
 
     def prune_batch(self, connection: sqlite3.Connection, now_ns: int, max_runs: int = _MIN_BATCH_SIZE) -> int:
-        """Delete the oldest runs that are too old or too much, but so many at most; how many."""
+        """Delete at most `max_runs` of the oldest runs that exceed the retention; return their number."""
         deleted = 0
         connection.execute("DELETE FROM deletions WHERE time_ns < ?", (self.tombstone_cutoff_ns(now_ns),))
         if self._retention.max_age is not None:
@@ -75,15 +74,15 @@ class RetentionPruner:
         return deleted
 
     def tombstone_cutoff_ns(self, now_ns: int) -> int:
-        """The time of the oldest deletion that is remembered, in nanoseconds since the Unix epoch."""
+        """Return the time of the oldest remembered deletion, in nanoseconds since the Unix epoch."""
         return _cutoff_ns(now_ns, self._retention.deletion_memory)
 
     def _excess_share(self, connection: sqlite3.Connection) -> float:
-        """The share of what the file holds that is too much."""
-        told = (
+        """Return the share of the file's content that exceeds `max_bytes`."""
+        rows = (
             connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
         )
-        pages, free, size = (int(number) for (number,) in told)
+        pages, free, size = (int(number) for (number,) in rows)
         used = (pages - free) * size
         return (used - (self._retention.max_bytes or 0)) / used
 
@@ -108,13 +107,22 @@ def open_store(
     timeout: float = 5.0,
     clock: Callable[[], int] = time.time_ns,
 ) -> SqliteStore:
-    """Open a store; it is created where there is none, and an older one is brought up to date.
+    """Open a store. Create the file if it does not exist, and upgrade one that an older goldspan wrote.
 
-    With `keep_arguments` the values are stored too: arguments, results, texts of errors, outputs and metadata. Writing
-    waits for other processes for up to `timeout` seconds. `clock` tells the time in nanoseconds since the Unix epoch.
+    Args:
+        path: The SQLite file.
+        read_only: Open an existing file for reading only.
+        retention: How much the store keeps.
+        keep_arguments: Also store values: arguments, results, error messages, outputs and metadata.
+        timeout: How many seconds a write waits for other processes.
+        clock: Returns the current time in nanoseconds since the Unix epoch.
 
-    Raises `StoreError` where the file is no store, is damaged, locked, of a newer goldspan or, unless `read_only`, of
-    no use because it cannot be written.
+    Returns:
+        The store, to be closed or used as a context manager.
+
+    Raises:
+        StoreError: The file is no store, is damaged, locked, or of a newer goldspan; or it cannot be written and
+            `read_only` is not set.
     """
     return SqliteStore(
         ConnectionPool(Path(path), read_only=read_only, timeout=timeout),
@@ -125,7 +133,7 @@ def open_store(
 
 
 class SqliteStore(AggregateQueries):
-    """Keeps evaluations in an SQLite file. Several threads and processes may use one file; see `Store`."""
+    """Stores evaluations in an SQLite file, which several threads and processes can share; see `Store`."""
 
     def __init__(
         self, connections: ConnectionPool, *, retention: Retention, keep_arguments: bool, clock: Callable[[], int]
@@ -135,7 +143,7 @@ class SqliteStore(AggregateQueries):
         self._clock = clock
         self._pruning = RetentionPruner(retention)
         with connections.reader() if connections.read_only else connections.writer():
-            pass  # whatever is wrong with the file is said now
+            pass  # open the file now, so that an error is raised here
 
     @property
     def path(self) -> Path:
@@ -143,34 +151,34 @@ class SqliteStore(AggregateQueries):
         return self._connections.path
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Keep one evaluation."""
+        """Store one evaluation."""
         self.submit_many((evaluation,))
 
     def submit_many(self, evaluations: Iterable[Evaluation]) -> None:
-        """Keep several in one transaction, and now and then delete a few that are kept no longer."""
+        """Store several evaluations in one transaction, and regularly delete a batch that exceeds the retention."""
         now_ns = self._clock()
-        entries = [self._record(each, now_ns) for each in evaluations]
+        records = [self._record(evaluation, now_ns) for evaluation in evaluations]
         with self._connections.transaction() as connection:
-            for entry in entries:
-                if not self._is_deleted(connection, entry, now_ns):
-                    write_record(connection, entry, now_ns)
-            deleted = self._pruning.prune_if_due(connection, now_ns, len(entries))
+            for record in records:
+                if not self._is_deleted(connection, record, now_ns):
+                    write_record(connection, record, now_ns)
+            deleted = self._pruning.prune_if_due(connection, now_ns, len(records))
         if deleted:
             self._vacuum()
 
     def replace_if_current(self, evaluation: Evaluation, expected: tuple[int, str]) -> bool:
-        """Keep an evaluation that was made of what was stored, if nothing else was stored of the run meanwhile.
+        """Store an evaluation only if the current evaluation of its run is still the expected one (compare and swap).
 
-        `seen` is the revision and the digest of the evaluation that was current then. Answers whether it still was;
-        otherwise nothing is changed.
+        `expected` is the revision and the digest of the evaluation from which the new one was made. Returns whether it
+        was still current; if not, nothing is stored.
         """
         now_ns = self._clock()
-        entry = self._record(evaluation, now_ns)
+        record = self._record(evaluation, now_ns)
         with self._connections.transaction() as connection:
-            unchanged = _current_revision(connection, entry.run_id) == expected
-            if unchanged:
-                write_record(connection, entry, now_ns)
-        return unchanged
+            is_current = _current_revision(connection, record.run_id) == expected
+            if is_current:
+                write_record(connection, record, now_ns)
+        return is_current
 
     def runs(
         self,
@@ -179,14 +187,14 @@ class SqliteStore(AggregateQueries):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
-        """The runs that are meant, newest first; at most 1,000 at once."""
+        """Return a page of at most 1,000 runs that match, newest first."""
         limit = _page_size(limit)
         query = RunQuery(filter, cursor)
         with self._connections.reader() as connection:
             rows = connection.execute(query.page_statement(limit + 1), query.parameters).fetchall()
-        more = len(rows) > limit
+        has_more = len(rows) > limit
         rows = rows[:limit]
-        return Page(tuple(map(_stored_run, rows)), encode_cursor(rows[-1][1], rows[-1][2]) if more else None)
+        return Page(tuple(map(_stored_run, rows)), encode_cursor(rows[-1][1], rows[-1][2]) if has_more else None)
 
     def page_with_counts(
         self,
@@ -195,13 +203,13 @@ class SqliteStore(AggregateQueries):
         limit: int = 50,
         cursor: str | None = None,
     ) -> tuple[Page, VerdictCounts]:
-        """A page, and how many runs are meant in all. Where the page has all of them, they are looked for only once."""
+        """Return a page and the counts of all runs that match, with one query if they fit on the page."""
         page = self.runs(filter, limit=limit, cursor=cursor)
         is_all = cursor is None and page.next_cursor is None
         return page, _count_verdicts(page.items) if is_all else self.count(filter)
 
     def iter_runs(self, run_filter: RunFilter = ALL_RUNS) -> Iterator[StoredRun]:
-        """All runs that are meant, newest first, read a page at a time."""
+        """Iterate over all runs that match, newest first, a page at a time."""
         cursor: str | None = None
         while True:
             page = self.runs(run_filter, limit=MAX_PAGE_SIZE // 2, cursor=cursor)
@@ -211,47 +219,47 @@ class SqliteStore(AggregateQueries):
                 return
 
     def run(self, run_id: str) -> StoredRun | None:
-        """One run, or `None`."""
+        """Return one run, or `None` if it is not stored."""
         with self._connections.reader() as connection:
             row = connection.execute(_SELECT_RUN, (valid_unicode(run_id),)).fetchone()
         return None if row is None else _stored_run(row)
 
     def evaluations(self, run_id: str) -> tuple[StoredEvaluation, ...]:
-        """All that is stored of one run, the oldest revision first."""
+        """Return all evaluations of one run, the oldest revision first."""
         with self._connections.reader() as connection:
             rows = connection.execute(_SELECT_EVALUATIONS, (valid_unicode(run_id),)).fetchall()
         return tuple(_stored_evaluation(*row) for row in rows)
 
     def current_revision(self, run_id: str) -> tuple[int, str] | None:
-        """Revision and digest of a run's current evaluation, without its document; `None` where it is not stored."""
+        """Return revision and digest of a run's current evaluation, or `None`, without reading its document."""
         with self._connections.reader() as connection:
             return _current_revision(connection, valid_unicode(run_id))
 
     def has_trace(self, trace_id: str) -> bool:
-        """Whether a run with spans in that trace is stored."""
+        """Return whether a run with spans in this trace is stored."""
         with self._connections.reader() as connection:
             return connection.execute(_SELECT_TRACE, (valid_unicode(trace_id),)).fetchone() is not None
 
     def evaluations_after(self, after: int = 0, limit: int = 50) -> EvaluationPage:
-        """What was stored after that place, in the order of storing; at most 1,000 at once.
+        """Return at most 1,000 evaluations stored after a position, in the order in which they were stored.
 
-        `after` is 0 to begin with, and then the `next_after` of the answer before.
+        `after` is 0 for the first call, then the `next_after` of the previous page.
         """
         with self._connections.reader() as connection:
             rows = connection.execute(_SELECT_EVALUATIONS_AFTER, (clamp_to_int64(after), _page_size(limit))).fetchall()
         return EvaluationPage(tuple(_stored_evaluation(*row[1:]) for row in rows), rows[-1][0] if rows else after)
 
     def metrics(self) -> tuple[str, ...]:
-        """The names of all metrics of which there is a score, sorted."""
+        """Return the names of all metrics that have a score, sorted."""
         with self._connections.reader() as connection:
             return tuple(name for (name,) in connection.execute(_SELECT_METRICS).fetchall())
 
     def delete_trace(self, trace_id: str) -> int:
-        """Delete every run with spans in a trace. What stood in the file is overwritten, in the log beside it too.
+        """Delete every run with spans in a trace, and overwrite its content in the file and in the log.
 
-        The id of the trace stays, for as long as the deletion is remembered, so that what comes later is not stored.
-        Raises `StoreError` also where the runs are deleted and somebody else reads the file for so long that the log
-        cannot be emptied; called once more, it empties the log.
+        The store keeps the id of the trace for the time of `Retention.deletion_memory`, to drop evaluations that arrive
+        later. Raises `StoreError` also if the runs are deleted but another program reads the file for so long that the
+        log cannot be emptied; a second call then empties it.
         """
         with self._connections.transaction() as connection:
             connection.execute(_INSERT_DELETION, (valid_unicode(trace_id), self._clock()))
@@ -262,21 +270,21 @@ class SqliteStore(AggregateQueries):
             busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StoreError(
-                f"{self.path}: the runs are deleted, but what stood in them is still in the log beside the file, which "
-                "another program reads; end that and delete the trace once more"
+                f"{self.path}: the runs are deleted, but their content is still in the write-ahead log, which another "
+                "program reads; end that program and delete the trace again"
             )
         return deleted
 
     def delete_runs(self, run_ids: Iterable[str]) -> int:
-        """Delete runs with all their evaluations, such as turned out to be parts of others; the number of runs.
+        """Delete runs with all their evaluations, for example runs that turned out to be parts of others.
 
-        Unlike what was deleted by its trace, they may be stored again.
+        Returns the number of deleted runs. Unlike after `delete_trace`, they can be stored again.
         """
         with self._connections.transaction() as connection:
             return sum(connection.execute(_DELETE_RUN, (valid_unicode(run_id),)).rowcount for run_id in run_ids)
 
     def prune(self) -> int:
-        """Delete now what is kept no longer, and give the room back."""
+        """Apply the retention now, and shrink the file. Returns the number of deleted runs."""
         deleted = 0
         while True:
             with self._connections.transaction() as connection:
@@ -286,11 +294,11 @@ class SqliteStore(AggregateQueries):
                 break
             self._vacuum()
         with self._connections.writer() as connection:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # only now is the file itself shorter
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # only this shrinks the file itself
         return deleted
 
     def check(self) -> None:
-        """Read the whole file; raises `StoreError` where it is damaged."""
+        """Read the whole file; raise `StoreError` if it is damaged."""
         with self._connections.reader() as connection:
             (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
@@ -305,29 +313,42 @@ class SqliteStore(AggregateQueries):
         overwrite: bool = False,
         observe: RunObserver = iter,
     ) -> int:
-        """Write the runs that are meant to a file, newest first; the number of them.
+        """Write the runs that match to a file or a binary stream, newest first.
 
-        The format is told by how the name ends (`.csv`, `.parquet`, `.jsonl`), or by `format`. A file appears whole or
-        not at all, and one that is there is replaced only with `overwrite`. `watch` may look at the runs on their way.
+        A file appears only when it is complete.
+
+        Args:
+            target: The path of a file, or a binary stream.
+            format: `csv`, `parquet` or `jsonl`; by default the suffix of the file's name.
+            filter: Selects the runs.
+            overwrite: Replace an existing file.
+            observe: Called with the runs before they are written, for example to report progress.
+
+        Returns:
+            The number of runs.
+
+        Raises:
+            ConfigurationError: The format is unknown.
+            StoreError: The file exists and `overwrite` is not set, or it cannot be written.
         """
         return export_runs(observe(self.iter_runs(filter)), target, format, metrics=self.metrics(), overwrite=overwrite)
 
     def _record(self, evaluation: Evaluation, now_ns: int) -> RunRecord:
         return record_of(evaluation, now_ns=now_ns, keep_arguments=self._keep_arguments)
 
-    def _is_deleted(self, connection: sqlite3.Connection, entry: RunRecord, now_ns: int) -> bool:
-        """Whether somebody had a trace of that run deleted a short time ago."""
+    def _is_deleted(self, connection: sqlite3.Connection, record: RunRecord, now_ns: int) -> bool:
+        """Return whether a trace of this run was deleted recently."""
         since_ns = self._pruning.tombstone_cutoff_ns(now_ns)
-        asked = (connection.execute(_SELECT_DELETION, (trace_id, since_ns)) for trace_id in entry.trace_ids)
-        return any(answer.fetchone() for answer in asked)
+        results = (connection.execute(_SELECT_DELETION, (trace_id, since_ns)) for trace_id in record.trace_ids)
+        return any(result.fetchone() for result in results)
 
     def _vacuum(self) -> None:
-        """Cut free pages off the file: as a script, since it goes on only as long as somebody asks for rows."""
+        """Return free pages to the operating system. As a script, which steps the pragma to its end."""
         with self._connections.writer() as connection:
             connection.executescript("PRAGMA incremental_vacuum")
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the store."""
         self._connections.close()
 
     def __enter__(self) -> SqliteStore:
@@ -354,7 +375,7 @@ _SELECT_METRICS = """
         UNION ALL SELECT (SELECT min(metric) FROM scores WHERE metric > found.metric) FROM found WHERE metric NOT NULL
     ) SELECT metric FROM found WHERE metric NOT NULL
 """
-"""Hops from name to name in the index: there are few of them, and many scores of each."""
+"""Skips from name to name in the index (loose index scan), because there are few names with many scores each."""
 _SELECT_CURRENT_REVISION = """
     SELECT current.revision, current.digest
     FROM runs JOIN evaluations AS current ON current.key = runs.current WHERE runs.run_id = ?

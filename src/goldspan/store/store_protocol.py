@@ -1,4 +1,4 @@
-"""What a store must be able to do, and the values that go in and out of one."""
+"""Defines the `Store` interface, the filters it accepts, and the values it returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from goldspan.model import Evaluation, RunUnit
 
 Verdict = Literal["pass", "fail", "not_evaluated"]
 ToolRole = Literal["called", "expected", "missing", "unexpected", "forbidden", "failed"]
-"""How a tool stands in a run: `called` at all; `expected`, called or not; expected and `missing`; called and
+"""The role of a tool in a run: `called`; `expected`, whether or not it was called; expected and `missing`; called and
 `unexpected` or `forbidden`; called, and the call `failed`."""
 
 GroupBy = Literal["golden", "agent", "service", "environment", "unit"]
@@ -21,57 +21,57 @@ GROUP_BY_FIELDS: tuple[str, ...] = get_args(GroupBy)
 
 ExportFormat = Literal["csv", "parquet", "jsonl"]
 ExportTarget: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
-"""Where an export goes: a file by its name, or a stream of bytes."""
+"""The target of an export: the path of a file, or a binary stream."""
 
 _ALLOWED_WORDS: Mapping[str, tuple[str, ...]] = {
     "verdict": get_args(Verdict), "tool_role": get_args(ToolRole), "unit": get_args(RunUnit)
 }  # fmt: skip
-"""What the fields of a filter that take one word may say."""
+"""The valid values of the filter fields that accept one of a few words."""
 
 MAX_PAGE_SIZE = 1000
-"""So many runs, or evaluations, a page has at most."""
+"""The maximum number of runs or evaluations on a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs are meant, by their current evaluation: everything that is said must hold."""
+    """Selects runs by their current evaluation. A run matches if it meets every field that is set."""
 
     verdict: Verdict | None = None
     metric: str | None = None
-    """Runs that have a score of that metric, known or not."""
+    """Runs that have a score of that metric, including a score that could not be evaluated."""
     below: float | None = None
-    """Runs whose score of `metric` is known and less than that."""
+    """Runs whose score of `metric` is known and less than this."""
     agent: str | None = None
     golden: str | None = None
-    """The id of the golden by which it was judged."""
+    """Runs that were evaluated against the golden with this id."""
     covered: bool | None = None
-    """Whether there was a golden to judge it by."""
+    """Runs with a golden (`True`) or without one (`False`)."""
     tool: str | None = None
-    """A tool's name; case and separators do not matter."""
+    """Runs in which this tool has the role `tool_role`. Case and separators do not matter."""
     tool_role: ToolRole = "called"
-    """What `tool` was in the run."""
+    """The role of `tool` in the run."""
     service: str | None = None
     environment: str | None = None
     unit: RunUnit | None = None
     session_id: str | None = None
     trace_id: str | None = None
-    """A trace that the run has spans in."""
+    """Runs that have spans in this trace."""
     text: str | None = None
-    """Stands somewhere in the input, as far as that is kept; case does not matter."""
+    """Runs whose stored input contains this text. Case does not matter."""
     since_ns: int | None = None
-    """Runs of that time and later, in nanoseconds since the Unix epoch."""
+    """Runs at or after this time, in nanoseconds since the Unix epoch."""
     until_ns: int | None = None
-    """Runs before that time."""
+    """Runs before this time, in nanoseconds since the Unix epoch."""
 
     def __post_init__(self) -> None:
-        """Refuse what means no runs, or all of them, only because it is misspelt or alone."""
+        """Raise `ConfigurationError` for a misspelt value, and for a field without the field it depends on."""
         if self.below is not None and self.metric is None:
             raise ConfigurationError("`below` needs the `metric` whose score it limits")
         if self.tool_role != "called" and self.tool is None:
-            raise ConfigurationError(f"`tool_role` {self.tool_role!r} needs the `tool` that was it")
+            raise ConfigurationError(f"`tool_role` {self.tool_role!r} needs a `tool`")
         for name, known in _ALLOWED_WORDS.items():
-            if (said := getattr(self, name)) is not None and said not in known:
-                raise ConfigurationError(f"`{name}` is {', '.join(known[:-1])} or {known[-1]}, not {said!r}")
+            if (value := getattr(self, name)) is not None and value not in known:
+                raise ConfigurationError(f"`{name}` is {', '.join(known[:-1])} or {known[-1]}, not {value!r}")
 
 
 ALL_RUNS = RunFilter()
@@ -79,7 +79,7 @@ ALL_RUNS = RunFilter()
 
 @dataclass(frozen=True, slots=True)
 class StoredEvaluation:
-    """One evaluation of a run, as it was stored."""
+    """One stored evaluation of a run."""
 
     run_id: str
     revision: int
@@ -87,7 +87,7 @@ class StoredEvaluation:
     stored_ns: int
     """When it was stored, in nanoseconds since the Unix epoch."""
     document: Mapping[str, Any]
-    """What is kept of it; `docs/store.md` lists the keys."""
+    """The stored part of the evaluation; `docs/store.md` lists the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,37 +96,38 @@ class StoredRun:
 
     run_id: str
     time_ns: int
-    """When it began, else when it ended, else when it was first stored; never in the future, and never changed."""
+    """The time of the run: its start, else its end, else the time it was first stored. Never in the future, and it does
+    not change with a later evaluation."""
     evaluation_count: int
-    """How many are stored of it."""
+    """How many evaluations of the run are stored."""
     current: StoredEvaluation
 
 
 RunObserver: TypeAlias = Callable[[Iterable[StoredRun]], Iterable[StoredRun]]
-"""Looks at runs on their way into a file."""
+"""Called with the runs of an export before they are written, for example to report progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some runs, newest first."""
+    """One page of runs, newest first."""
 
     items: tuple[StoredRun, ...]
     next_cursor: str | None
-    """Where the next page begins; `None`: there are no more."""
+    """The cursor of the next page; `None` on the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPage:
-    """Some evaluations, in the order in which they were stored."""
+    """One page of evaluations, in the order in which they were stored."""
 
     items: tuple[StoredEvaluation, ...]
     next_after: int
-    """What to ask with for those that came, or will come, after these."""
+    """The `after` argument that returns the evaluations stored after these."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictCounts:
-    """How many runs came out how."""
+    """The number of runs with each verdict."""
 
     passed: int = 0
     failed: int = 0
@@ -134,7 +135,7 @@ class VerdictCounts:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all runs."""
         return self.passed + self.failed + self.not_evaluated
 
 
@@ -143,27 +144,27 @@ class GroupCounts:
     """The runs of one golden, agent, service, environment or unit."""
 
     name: str | None
-    """`None`: of none, or not known."""
+    """`None` for runs without one, or for which it is unknown."""
     counts: VerdictCounts
     last_ns: int
-    """The time of the newest of them, in nanoseconds since the Unix epoch."""
+    """The time of the newest run, in nanoseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBucket:
-    """The runs of a span of time."""
+    """The runs of one time interval."""
 
     start_ns: int
-    """In nanoseconds since the Unix epoch; the span ends where the next one begins."""
+    """In nanoseconds since the Unix epoch. The interval ends where the next one starts."""
     counts: VerdictCounts
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCounts:
-    """In how many runs a tool was what; in one run it may be several of them. The words are those of `ToolRole`."""
+    """The number of runs in which a tool has each `ToolRole`. A tool can have several roles in one run."""
 
     name: str
-    """As the first of the runs writes it."""
+    """In the spelling of the first of the runs."""
     called: int
     expected: int
     missing: int
@@ -173,13 +174,13 @@ class ToolCounts:
 
     @property
     def problem_count(self) -> int:
-        """How often something was wrong with it: a run counts for each thing."""
+        """The sum of the roles that report a problem; a run counts once for each of them."""
         return self.missing + self.unexpected + self.forbidden + self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """A tool that was called in place of another."""
+    """A tool that was called in place of an expected one."""
 
     expected: str
     called: str
@@ -188,42 +189,42 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much is kept. What is too old or too much goes, the oldest runs first."""
+    """Limits how much a store keeps. Runs that exceed a limit are deleted, the oldest first."""
 
     max_age: timedelta | None = None
-    """Runs whose time is longer ago are deleted; `None`: they are kept."""
+    """Runs older than this are deleted; `None` for no limit."""
     max_bytes: int | None = None
-    """What the file may hold; a write-ahead log of about 4 MiB may stand beside it. `None`: no limit."""
+    """The maximum size of the file, without its write-ahead log of about 4 MiB; `None` for no limit."""
     deletion_memory: timedelta = timedelta(days=1)
-    """How long it is remembered that a trace was deleted: so long, evaluations of runs in it are not stored again."""
+    """How long the deletion of a trace is remembered. For this time, evaluations of runs in it are not stored."""
 
     def __post_init__(self) -> None:
-        """Refuse limits under which nothing could be kept, and what is no limit."""
-        ages: Mapping[str, object] = {"max_age": self.max_age, "deletions": self.deletion_memory}
+        """Raise `ConfigurationError` for a limit under which nothing could be kept."""
+        ages: Mapping[str, object] = {"max_age": self.max_age, "deletion_memory": self.deletion_memory}
         for name, age in ages.items():
             if not (isinstance(age, timedelta) and age > timedelta(0)) and (name, age) != ("max_age", None):
-                raise ConfigurationError(f"{name} must be more than nothing, as in timedelta(days=30), not {age!r}")
+                raise ConfigurationError(f"{name} must be a positive duration such as timedelta(days=30), not {age!r}")
         size: object = self.max_bytes
         if size is not None and not (isinstance(size, (int, float)) and size > 0):
             raise ConfigurationError(f"max_bytes must be a number of at least 1, not {size!r}")
 
 
 class Store(Protocol):
-    """Keeps evaluations and finds them again. It is a sink.
+    """Stores and queries evaluations. A store is a sink.
 
-    Every method may be called from any thread, in any process, and raises `StoreError` where the store cannot answer.
+    Every method can be called from any thread of any process, and raises `StoreError` if the store fails.
     """
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Keep one evaluation; on return it is stored."""
+        """Store one evaluation. It is stored when the method returns."""
         ...
 
     def submit_many(self, evaluations: Iterable[Evaluation]) -> None:
-        """Keep several at once: all of them or, with an error, none.
+        """Store several evaluations in one transaction: all of them or, with an error, none.
 
-        The same run, revision and digest are kept once. Of several evaluations of a run none is lost; that of the
-        highest revision is its current one, and of equal revisions the one stored last. Those of runs with spans in a
-        trace that was deleted a short time ago (`Retention.deletions`) are left out.
+        An evaluation with the same run, revision and digest as a stored one is ignored. All evaluations of a run are
+        kept; its current one has the highest revision and, of equal revisions, was stored last. An evaluation of a run
+        in a recently deleted trace (`Retention.deletion_memory`) is dropped.
         """
         ...
 
@@ -234,9 +235,9 @@ class Store(Protocol):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
-        """The runs that are meant, newest first, from where a cursor of an earlier page says.
+        """Return a page of the runs that match, newest first.
 
-        Runs that are there all the while, and are meant all the while, are in exactly one of the pages.
+        A run that is stored and matches during the whole iteration appears on exactly one page.
         """
         ...
 
@@ -247,58 +248,61 @@ class Store(Protocol):
         limit: int = 50,
         cursor: str | None = None,
     ) -> tuple[Page, VerdictCounts]:
-        """A page as `runs` gives it, and how many runs are meant in all."""
+        """Return a page as `runs` does, and the counts of all runs that match."""
         ...
 
     def iter_runs(self, run_filter: RunFilter = ALL_RUNS) -> Iterator[StoredRun]:
-        """All runs that are meant, newest first, read a page at a time."""
+        """Iterate over all runs that match, newest first, a page at a time."""
         ...
 
     def run(self, run_id: str) -> StoredRun | None:
-        """One run, or `None` where it is not stored."""
+        """Return one run, or `None` if it is not stored."""
         ...
 
     def evaluations(self, run_id: str) -> tuple[StoredEvaluation, ...]:
-        """All that is stored of one run, by revision and then in the order of storing."""
+        """Return all evaluations of one run, by revision and then in the order in which they were stored."""
         ...
 
     def evaluations_after(self, after: int = 0, limit: int = 50) -> EvaluationPage:
-        """What was stored after that place, in the order of storing: whoever asks again and again misses nothing.
+        """Return the evaluations stored after a position, in the order in which they were stored.
 
-        `after` is 0 to begin with, and then the `next_after` of the answer before.
+        A client that polls passes 0 first, and then the `next_after` of the previous page; it misses nothing.
         """
         ...
 
     def count(self, filter: RunFilter = ALL_RUNS) -> VerdictCounts:  # noqa: A002
-        """How many runs are meant, by what came out."""
+        """Count the runs that match, by verdict."""
         ...
 
     def count_by(self, by: GroupBy, filter: RunFilter = ALL_RUNS) -> tuple[GroupCounts, ...]:  # noqa: A002
-        """How the runs that are meant came out, for each golden, agent, service, environment or unit; most first."""
+        """Count the runs that match for each golden, agent, service, environment or unit; most runs first."""
         ...
 
     def trend(self, filter: RunFilter = ALL_RUNS, *, buckets: int = 40) -> tuple[TimeBucket, ...]:  # noqa: A002
-        """How the runs that are meant came out over time, in spans of equal length, empty ones too; the oldest first.
+        """Count the runs that match in time intervals of equal length, empty ones included; the oldest first.
 
-        They reach from `since_ns` of the filter, else the oldest run, to `until_ns`, else the newest run, which is in
-        the last. There are fewer than `buckets` only where there are fewer nanoseconds, and none where there is no run.
+        The intervals cover `since_ns` of the filter, else the oldest run, to `until_ns`, else the newest run. There are
+        `buckets` of them, or fewer if the time has fewer nanoseconds; none if no run matches.
         """
         ...
 
     def tool_counts(self, filter: RunFilter = ALL_RUNS) -> tuple[ToolCounts, ...]:  # noqa: A002
-        """In how many of the runs that are meant each tool was called, missing and so on; most trouble first."""
+        """Count, for each tool, the matching runs in which it has each role; most problems first."""
         ...
 
     def substitutions(self, filter: RunFilter = ALL_RUNS) -> tuple[Substitution, ...]:  # noqa: A002
-        """Which tool was called in place of which, and in how many of the runs that are meant; most runs first."""
+        """Return which tool was called in place of which, with the number of matching runs; most runs first."""
         ...
 
     def last_sequence_number(self) -> int:
-        """What `arrivals` is asked with to learn only of what is stored from now on. It never becomes less."""
+        """Return the `after` argument with which `evaluations_after` returns only what is stored from now on.
+
+        It never decreases.
+        """
         ...
 
     def metrics(self) -> tuple[str, ...]:
-        """The names of all metrics of which there is a score, sorted."""
+        """Return the names of all metrics that have a score, sorted."""
         ...
 
     def export(
@@ -310,28 +314,28 @@ class Store(Protocol):
         overwrite: bool = False,
         observe: RunObserver = iter,
     ) -> int:
-        """Write the runs that are meant to a file, newest first; the number of them."""
+        """Write the runs that match to a file, newest first, and return their number."""
         ...
 
     def delete_trace(self, trace_id: str) -> int:
-        """Delete every run that has spans in a trace, with all its evaluations; the number of runs.
+        """Delete every run that has spans in a trace, with all its evaluations, and return the number of runs.
 
-        What comes of the trace later is not stored either, for as long as the deletion is remembered.
+        Evaluations of the trace that arrive later are dropped for the time of `Retention.deletion_memory`.
         """
         ...
 
     def delete_runs(self, run_ids: Iterable[str]) -> int:
-        """Delete runs with all their evaluations; the number of runs. They may be stored again."""
+        """Delete runs with all their evaluations and return their number. They can be stored again."""
         ...
 
     def prune(self) -> int:
-        """Delete now what is kept no longer; the number of runs."""
+        """Apply the retention now and return the number of deleted runs."""
         ...
 
     def check(self) -> None:
-        """Read everything; raises `StoreError` where it is damaged."""
+        """Read the whole store; raise `StoreError` if it is damaged."""
         ...
 
     def close(self) -> None:
-        """Let go of the store; what was submitted stays."""
+        """Close the store. Submitted evaluations stay."""
         ...

@@ -1,6 +1,7 @@
-"""What was received and is not yet done with, on disk: a request is acknowledged when it is in here.
+"""The write-ahead journal of received requests: appends entries in groups and tracks its consumers.
 
-Behind it are consumers, each with a cursor of its own. An entry is kept until all of them are past it.
+A receiver acknowledges a request once its entry is committed. Each consumer (a back end, scoring) has its own cursor.
+The journal keeps an entry until the cursors of all consumers are past it.
 """
 
 from __future__ import annotations
@@ -38,43 +39,49 @@ from goldspan.gateway.resource_limits import ALL_PARTITIONS, SCORED_ORIGINS, Ent
 
 _COMMIT_BYTES = 16 * 2**20
 _COMMIT_ENTRIES = 1024
-"""What is written in one transaction at most (or one request), so that nobody waits for a very long one."""
+"""Maximum of one transaction, so that no caller waits for a very long one. A larger single append is still accepted."""
 _QUEUE_BYTES = 64 * 2**20
-"""What may wait in memory for the transaction before it."""
+"""Maximum bytes that wait in memory while the previous transaction is written."""
 _MAINTENANCE_SECONDS = 0.5
 _MAINTENANCE_BYTES = 8 * 2**20
-"""Cursors are written and entries pruned after so many seconds, or when so much has come: pages that are soon reused
-are written to the log only."""
+"""Maintenance writes cursors and prunes entries after this time or this many appended bytes, whichever comes first.
+SQLite writes pages that are reused soon to the write-ahead log only."""
 _POLL_SECONDS = 0.1
-"""Seconds between looks into the file of another process."""
+"""Seconds between reads of a file to which another process appends."""
 
 
-class JournalFull(GoldspanError):  # noqa: N818 - an answer to whoever would add to it, and no fault
-    """The journal takes no more until its consumers are past some of it; trying again later helps."""
+class JournalFull(GoldspanError):  # noqa: N818 - a response to the caller, not a fault
+    """The journal rejects an append until its consumers have advanced. The caller can retry later."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingAppend:
-    """Items that become entries in one transaction."""
+    """Entries to append in one transaction."""
 
     entries: Sequence[NewEntry]
     size: int
     arrived_ns: int
     to_result: Callable[[range], object]
-    """What whoever waits for it is told of the keys."""
+    """Makes the result of the future from the keys of the entries."""
     future: Future[Any]
 
 
 class Journal:
-    """One SQLite file to which one process adds entries; any number of its threads may use it.
+    """One SQLite file to which one process appends entries. All methods are thread-safe.
 
-    A thread of its own writes whatever came while it was writing before, in one transaction that is synced to the
-    disk. With `attach`, another process adds the entries: then this one reads and advances. Entries of clients are not
-    added where all take more than `max_bytes` then, with `ENTRY_BYTES` for each. `clock` tells nanoseconds since the
-    Unix epoch.
+    A background thread commits all entries that arrived during its previous transaction in one transaction, and syncs
+    it to the disk. Processes that use a journal must be spawned, not forked.
 
-    Raises `StoreError` where the file is no journal, is damaged, of a newer goldspan, or cannot be written; all
-    methods do so when the disk fails them. Processes that use a journal must be spawned, not forked.
+    Args:
+        path: The file. It is created if it does not exist.
+        max_bytes: Entries of clients are rejected if all entries would take more bytes than this, with
+            `ENTRY_OVERHEAD_BYTES` for each.
+        attach: Whether another process appends the entries. This one then only reads and advances cursors.
+        clock: Returns nanoseconds since the Unix epoch.
+
+    Raises:
+        StoreError: The file is not a journal, is damaged, was written by a newer goldspan, or cannot be written.
+            All methods raise it when the disk fails.
     """
 
     def __init__(
@@ -97,9 +104,9 @@ class Journal:
         self._pending_cursors: dict[str, int] = {}
         self._has_consumers = False
         self._refuses_appends = False
-        """Whether the latest request found no room, which an empty journal would have had for it."""
+        """Whether the latest request was rejected although an empty journal could hold it."""
         self._needs_maintenance = False
-        """Whether there is more to prune, or more room to give back."""
+        """Whether more entries can be pruned, or more free pages released."""
         self._is_closing = False
         self._bounds = self._read_bounds()
         self._recent = RecentEntries(self._bounds.last_key)
@@ -108,7 +115,7 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the file."""
         return self._file.path
 
     @property
@@ -118,7 +125,7 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """How many bytes the entries take that are kept, `ENTRY_BYTES` for each among them."""
+        """The bytes of all stored entries, including `ENTRY_OVERHEAD_BYTES` for each."""
         return self._current_bounds().size
 
     def append(
@@ -130,18 +137,27 @@ class Journal:
         origin: EntryOrigin = "received",
         partitions: int = ALL_PARTITIONS,
     ) -> Future[int]:
-        """Add an entry: its key, once it is on disk.
+        """Append an entry. The future resolves to its key once the entry is on disk.
 
-        Raises `JournalFull` at once where there is no room. The future fails with `JournalFull` where the disk is
-        almost full, and with `StoreError` where it refuses.
-        To cancel the future prevents the entry, unless it is being written.
+        The future fails with `JournalFull` if the disk is almost full, and with `StoreError` if writing fails.
+        Cancelling the future prevents the entry, unless its transaction has begun.
+
+        Args:
+            signal: The OTLP signal of the body.
+            media: The encoding of the body.
+            body: The export request.
+            origin: How the entry came about.
+            partitions: The partitions that the entry concerns, as a bit set.
+
+        Raises:
+            JournalFull: The journal has no room.
         """
         done: Future[int] = Future()
         self._enqueue([NewEntry(signal, media, body, origin, partitions)], itemgetter(0), done)
         return done
 
     def append_all(self, items: Sequence[NewEntry]) -> Future[list[int]]:
-        """Add several entries, all of them or none: their keys. Otherwise the same as `append`."""
+        """Append several entries, all or none. The future resolves to their keys; otherwise as `append`."""
         done: Future[list[int]] = Future()
         if items:
             self._enqueue(items, list, done)
@@ -158,27 +174,33 @@ class Journal:
         origins: frozenset[EntryOrigin] | None = None,
         partitions: int = ALL_PARTITIONS,
     ) -> list[JournalEntry]:
-        """The next entries after this key, in their order: of these origins, and having to do with these partitions.
+        """Return the next entries after a key, in order.
 
-        It stops with the entry that makes it `max_bytes` of bodies. Where nothing comes back, a consumer is past the
-        `last_key` that it asked for before.
+        An empty result means that no entry matches up to the `last_key` that the caller read before this call.
+
+        Args:
+            after_key: The key after which to begin.
+            max_bytes: The result ends with the entry whose body reaches this total.
+            max_entries: The maximum number of entries.
+            origins: Only entries of these origins; `None` for all.
+            partitions: Only entries that concern one of these partitions, as a bit set.
         """
-        wanted = EntryQuery(after_key, max_bytes, max_entries, origins, partitions)
+        query = EntryQuery(after_key, max_bytes, max_entries, origins, partitions)
         if not self._is_attached:
             with self._filled:
-                found = self._recent.select(wanted)
+                found = self._recent.select(query)
             if found is not None:
                 return found
         with self._file.reader() as connection:
-            return select_entries(connection, wanted)
+            return select_entries(connection, query)
 
     def wait(self, after_key: int, timeout: float) -> bool:
-        """Wait so many seconds for an entry with a greater key; whether there is one. `close` ends it."""
-        until = time.monotonic() + timeout
+        """Wait until there is an entry with a greater key. Returns False after `timeout` seconds or `close`."""
+        deadline = time.monotonic() + timeout
         while not self._is_closing:
             if self.last_key > after_key:
                 return True
-            left = until - time.monotonic()
+            left = deadline - time.monotonic()
             if left <= 0:
                 return False
             with self._committed:
@@ -189,50 +211,50 @@ class Journal:
         return False
 
     def cursor(self, consumer: str) -> int | None:
-        """The key up to which a consumer is done with everything; `None` for one that is not registered."""
+        """Return the key up to which a consumer has processed all entries, or `None` if it is not registered."""
         with self._file.reader() as connection:
             row = connection.execute("SELECT key FROM cursors WHERE consumer = ?", (consumer,)).fetchone()
         return max(row[0], self._pending_cursors.get(consumer, 0)) if row else None
 
     def advance(self, cursors: Mapping[str, int]) -> None:
-        """Note that consumers are done with everything up to these keys; a cursor never goes back.
+        """Record that consumers have processed all entries up to these keys. A cursor never moves back.
 
-        It is on disk within about a second, and after `close`. What is of consumers that are not registered is dropped.
+        The cursors are on disk within about a second, and after `close`. Those of unregistered consumers are dropped.
         """
         with self._filled:
             for consumer, key in cursors.items():
                 self._pending_cursors[consumer] = max(key, self._pending_cursors.get(consumer, 0))
 
     def register_consumers(self, names: Collection[str], *, starts_at_end: Callable[[str], bool]) -> None:
-        """Register exactly these consumers: the others are forgotten, and until this was called nothing is pruned.
+        """Register exactly these consumers, and delete the cursors of all others.
 
-        One that is new begins with the entries that are kept, or after them where `starts_at_end` says so. For the
-        process that adds the entries.
+        The journal prunes nothing before this call. A new consumer starts at the oldest stored entry, or after the
+        latest one if `starts_at_end` returns True for it. Only the process that appends entries calls this.
         """
         with self._file.transaction() as connection:
-            kept = {name for (name,) in connection.execute("SELECT consumer FROM cursors")}
-            gone = [(name,) for name in kept.difference(names)]
-            fresh = [(name, self.last_key if starts_at_end(name) else 0) for name in names if name not in kept]
-            connection.executemany("DELETE FROM cursors WHERE consumer = ?", gone)
-            connection.executemany("INSERT INTO cursors (consumer, key) VALUES (?, ?)", fresh)
+            registered = {name for (name,) in connection.execute("SELECT consumer FROM cursors")}
+            removed = [(name,) for name in registered.difference(names)]
+            added = [(name, self.last_key if starts_at_end(name) else 0) for name in names if name not in registered]
+            connection.executemany("DELETE FROM cursors WHERE consumer = ?", removed)
+            connection.executemany("INSERT INTO cursors (consumer, key) VALUES (?, ?)", added)
         self._has_consumers = True
 
     def full_reason(self) -> str | None:
-        """Why it takes no more now, in words for people; `None` where it does."""
+        """Return why the journal rejects appends now, as a message for users; `None` if it accepts them."""
         if self._refuses_appends or self.size >= self._max_bytes:
             return "the journal is full (max_journal_bytes): see which back end is away, or what scoring waits for"
         return None if self._file.has_disk_space() else "the disk is almost full"
 
     def size_after(self, key: int) -> int:
-        """How many bytes the entries after this key take, counted as in `size`."""
+        """Return the bytes of the entries after this key, counted as in `size`."""
         with self._file.reader() as connection:
             waiting = backlog_after(connection, key)
         return 0 if waiting is None else waiting[0]
 
     def backlog(self, consumer: str) -> tuple[int, float]:
-        """How many bytes a consumer is not done with, counted as in `size`, and for how many seconds the oldest waits.
+        """Return the unprocessed bytes of a consumer, counted as in `size`, and their maximum age in seconds.
 
-        What is of no interest to it counts too, until it is past it.
+        Entries that the consumer will skip count too, until its cursor is past them.
         """
         key = self.cursor(consumer) or 0
         with self._file.reader() as connection:
@@ -243,21 +265,22 @@ class Journal:
         return size, max(self._clock() - arrived_ns, 0) / 1e9
 
     def close(self, timeout: float = 5.0) -> None:
-        """Commit what waits, write the cursors, and close the file; after so many seconds it is left to the thread."""
+        """Commit pending entries, write the cursors and close the file; wait up to `timeout` seconds for that."""
         with self._filled:
             self._is_closing = True
             self._filled.notify()
             self._committed.notify_all()
         self._thread.join(timeout)
 
-    def _enqueue(self, items: Sequence[NewEntry], answer: Callable[[range], object], done: Future[Any]) -> None:
+    def _enqueue(self, items: Sequence[NewEntry], to_result: Callable[[range], object], done: Future[Any]) -> None:
         size = sum(len(item.body) + ENTRY_OVERHEAD_BYTES for item in items)
-        waiting = _PendingAppend(items, size, self._clock(), answer, done)
+        pending = _PendingAppend(items, size, self._clock(), to_result, done)
         with self._filled:
             if self._is_closing or self._is_attached:
                 reason = "another process adds its entries" if self._is_attached else "the journal was closed"
                 raise StoreError(f"{self.path}: {reason}")
-            # What was acknowledged is let go when it was scored, and for what comes of it there must be room.
+            # The limit applies to clients only: acknowledged spans can be pruned only once they are scored, and
+            # goldspan's own results need room for that.
             full = items[0].origin in SCORED_ORIGINS and self._bounds.size + self._queued_bytes + size > self._max_bytes
             if items[0].origin in SCORED_ORIGINS:
                 self._refuses_appends = full and size <= self._max_bytes
@@ -268,7 +291,7 @@ class Journal:
                 )
             if self._queued_bytes and self._queued_bytes + size > _QUEUE_BYTES:
                 raise JournalFull(f"{self.path}: the disk is slower than what comes in")
-            self._pending_appends.append(waiting)
+            self._pending_appends.append(pending)
             self._queued_bytes += size
             self._filled.notify()
 
@@ -280,67 +303,70 @@ class Journal:
             return read_bounds(connection)
 
     def _run(self) -> None:
-        """What the thread does: commit, answer, and keep the file in order, until it is closed and nothing waits."""
-        tick = time.monotonic() + _MAINTENANCE_SECONDS
-        came = 0
+        """Commit batches and maintain the file until the journal is closed and nothing is pending."""
+        next_maintenance = time.monotonic() + _MAINTENANCE_SECONDS
+        appended_bytes = 0
         while True:
-            batch = self._next_batch(tick)
+            batch = self._next_batch(next_maintenance)
             if batch:
                 self._commit(batch)
-                came += sum(waiting.size for waiting in batch)
+                appended_bytes += sum(pending.size for pending in batch)
             closing = self._is_closing and not self._pending_appends
-            if closing or came >= _MAINTENANCE_BYTES or time.monotonic() >= tick:
+            if closing or appended_bytes >= _MAINTENANCE_BYTES or time.monotonic() >= next_maintenance:
                 self._maintain()
-                came, tick = 0, time.monotonic() + (0 if self._needs_maintenance else _MAINTENANCE_SECONDS)
+                appended_bytes = 0
+                next_maintenance = time.monotonic() + (0 if self._needs_maintenance else _MAINTENANCE_SECONDS)
             if closing:
                 break
         self._file.close()
 
-    def _next_batch(self, until: float) -> list[_PendingAppend]:
-        """What waits, but not too much at once; nothing where nothing came until then."""
+    def _next_batch(self, deadline: float) -> list[_PendingAppend]:
+        """Return pending appends for one transaction; an empty list if none arrive before the deadline."""
         batch: list[_PendingAppend] = []
         size = items = 0
         with self._filled:
-            self._filled.wait_for(lambda: self._pending_appends or self._is_closing, max(until - time.monotonic(), 0))
+            self._filled.wait_for(
+                lambda: self._pending_appends or self._is_closing, max(deadline - time.monotonic(), 0)
+            )
             while self._pending_appends and size < _COMMIT_BYTES and items < _COMMIT_ENTRIES:
-                waiting = self._pending_appends.popleft()
-                self._queued_bytes -= waiting.size
-                if waiting.future.set_running_or_notify_cancel():
-                    batch.append(waiting)
-                    size += waiting.size
-                    items += len(waiting.entries)
+                pending = self._pending_appends.popleft()
+                self._queued_bytes -= pending.size
+                if pending.future.set_running_or_notify_cancel():
+                    batch.append(pending)
+                    size += pending.size
+                    items += len(pending.entries)
         return batch
 
     def _commit(self, batch: Sequence[_PendingAppend]) -> None:
-        """Write entries to the disk, and tell whoever waits for them."""
+        """Commit entries and resolve their futures."""
         first = self._bounds.last_key + 1
         added = [
             JournalEntry(key, item.signal, item.media, item.origin, item.partitions, arrived_ns, item.body)
             for key, (arrived_ns, item) in enumerate(
-                ((waiting.arrived_ns, item) for waiting in batch for item in waiting.entries), start=first
+                ((pending.arrived_ns, item) for pending in batch for item in pending.entries), start=first
             )
         ]
         try:
             if not self._file.has_disk_space(internal=all(entry.origin not in SCORED_ORIGINS for entry in added)):
                 raise JournalFull(f"{self.path}: the disk is almost full; make room, or lower max_journal_bytes")
             with self._file.transaction() as connection:
-                edges = insert_entries(connection, added, self._bounds)
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for an answer must hear of it
-            for waiting in batch:
-                waiting.future.set_exception(error)
+                bounds = insert_entries(connection, added, self._bounds)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the waiting callers must get it
+            for pending in batch:
+                pending.future.set_exception(error)
             return
         with self._committed:
-            self._bounds = edges
+            self._bounds = bounds
             self._recent.extend(added)
             self._committed.notify_all()
-        for waiting in batch:
-            waiting.future.set_result(waiting.to_result(range(first, first + len(waiting.entries))))
-            first += len(waiting.entries)
-        with suppress(StoreError):  # the next commit says so, to somebody whom it concerns
-            self._file.record_write(sum(waiting.size for waiting in batch), len(added))
+        for pending in batch:
+            pending.future.set_result(pending.to_result(range(first, first + len(pending.entries))))
+            first += len(pending.entries)
+        with suppress(StoreError):  # the next commit fails too, and reports it to its callers
+            self._file.record_write(sum(pending.size for pending in batch), len(added))
 
     def _maintain(self) -> None:
-        """Write the cursors, prune what all consumers are past, give room back; of the last two only so much."""
+        """Write the cursors, prune a batch of processed entries and release a batch of free pages."""
         with self._filled:
             advanced = dict(self._pending_cursors)
         if not (advanced or self._needs_maintenance or (self._has_consumers and self._bounds.size)):
@@ -350,10 +376,10 @@ class Journal:
             with self._file.transaction() as connection:
                 write_cursors(connection, advanced)
                 self._needs_maintenance = self._has_consumers and prune_entries(connection)
-                edges = read_bounds(connection)
+                bounds = read_bounds(connection)
             with self._filled:
-                self._refuses_appends &= edges.size >= self._bounds.size
-                self._bounds = edges
+                self._refuses_appends &= bounds.size >= self._bounds.size
+                self._bounds = bounds
                 for consumer, key in advanced.items():
                     if self._pending_cursors[consumer] == key:
                         del self._pending_cursors[consumer]

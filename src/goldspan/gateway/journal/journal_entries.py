@@ -1,4 +1,4 @@
-"""The entries of a journal: what they are, and how they are written to its tables, read and pruned."""
+"""Journal entries, and the SQL that inserts, selects and prunes them; for `journal.Journal`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlite3 import Connection
 from goldspan.gateway.resource_limits import ALL_PARTITIONS, EntryOrigin, Media, Signal
 
 ENTRY_OVERHEAD_BYTES = 64
-"""What an entry counts for beside its body, so that empty bodies fill a journal too."""
+"""Bytes that each entry counts in addition to its body, so that empty bodies fill a journal too."""
 
 _RECENT_BYTES = 16 * 2**20
 _RECENT_ENTRIES = 1024
@@ -31,34 +31,34 @@ FROM entries WHERE key > ? ORDER BY key LIMIT 1"""
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """What is to become an entry."""
+    """An entry to append."""
 
     signal: Signal
     media: Media
     body: bytes
     origin: EntryOrigin = "received"
     partitions: int = ALL_PARTITIONS
-    """Which partitions have to do with it: a bit for each, see `goldspan.gateway.resource_limits.partition_of`."""
+    """The partitions that the entry concerns: one bit each, see `goldspan.gateway.resource_limits.partition_of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One request that was acknowledged, or one that goldspan made itself."""
+    """An acknowledged export request, or one that goldspan created itself."""
 
     key: int
-    """Counted from 1, in the order of being committed; never given twice."""
+    """Counted from 1 in commit order; never reused."""
     signal: Signal
     media: Media
     origin: EntryOrigin
     partitions: int
     arrived_ns: int
-    """When it was handed to the journal, in nanoseconds since the Unix epoch."""
+    """When the journal received it, in nanoseconds since the Unix epoch."""
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class EntryQuery:
-    """Which entries are to be read; see `Journal.read`."""
+    """The filters and limits of one read; see `Journal.read`."""
 
     after_key: int
     max_bytes: int
@@ -67,13 +67,13 @@ class EntryQuery:
     partitions: int
 
     def matches(self, entry: JournalEntry) -> bool:
-        """Whether an entry behind `after` is one of them."""
+        """Return whether an entry after `after_key` has a wanted origin and partition."""
         return (self.origins is None or entry.origin in self.origins) and (
             self.partitions == ALL_PARTITIONS or entry.partitions & self.partitions != 0
         )
 
     def limit(self, entries: Iterable[JournalEntry]) -> list[JournalEntry]:
-        """Of entries that are wanted, as many as may be read at once."""
+        """Return the first of these entries, up to the limits of bytes and count."""
         found: list[JournalEntry] = []
         size = 0
         for entry in entries:
@@ -85,35 +85,35 @@ class EntryQuery:
 
 
 class RecentEntries:
-    """The latest entries, in memory: consumers that keep up, which is most of the time, need not read the file."""
+    """The latest entries, in memory, so that consumers that keep up need not read the file."""
 
     def __init__(self, last_key: int) -> None:
         self._entries: deque[JournalEntry] = deque()
         self._size = 0
         self._key_before = last_key
-        """The key before the first that is held."""
+        """The key before the first entry in memory."""
 
     def extend(self, added: Iterable[JournalEntry]) -> None:
-        """Add entries that were committed, and let go of the first ones that are too much."""
+        """Add committed entries, and evict the oldest beyond the limits."""
         for entry in added:
             self._entries.append(entry)
             self._size += len(entry.body)
         while self._size > _RECENT_BYTES or len(self._entries) > _RECENT_ENTRIES:
-            gone = self._entries.popleft()
-            self._size -= len(gone.body)
-            self._key_before = gone.key
+            evicted = self._entries.popleft()
+            self._size -= len(evicted.body)
+            self._key_before = evicted.key
 
     def select(self, entry_query: EntryQuery) -> list[JournalEntry] | None:
-        """The next entries that are wanted; `None` where the first of them may be on disk only."""
+        """Return the next matching entries, or `None` if the first of them may be on disk only."""
         if entry_query.after_key < self._key_before:
             return None
-        behind = islice(self._entries, entry_query.after_key - self._key_before, None)  # there are no gaps between keys
-        return entry_query.limit(filter(entry_query.matches, behind))
+        following = islice(self._entries, entry_query.after_key - self._key_before, None)  # keys have no gaps
+        return entry_query.limit(filter(entry_query.matches, following))
 
 
 @dataclass(frozen=True, slots=True)
 class JournalBounds:
-    """Where the entries begin and end."""
+    """The last key of a journal, and the running byte totals at both ends."""
 
     last_key: int
     total_before: int
@@ -123,12 +123,12 @@ class JournalBounds:
 
     @property
     def size(self) -> int:
-        """How many bytes the entries take, `ENTRY_BYTES` for each among them."""
+        """The bytes of all entries, including `ENTRY_OVERHEAD_BYTES` for each."""
         return self.total - self.total_before
 
 
 def insert_entries(connection: Connection, added: Sequence[JournalEntry], bounds: JournalBounds) -> JournalBounds:
-    """Add entries behind those that are there; where they end then."""
+    """Insert entries after the existing ones. Returns the new bounds."""
     totals = list(accumulate((len(entry.body) + ENTRY_OVERHEAD_BYTES for entry in added), initial=bounds.total))
     connection.executemany(
         _INSERT,
@@ -141,7 +141,7 @@ def insert_entries(connection: Connection, added: Sequence[JournalEntry], bounds
 
 
 def select_entries(connection: Connection, entry_query: EntryQuery) -> list[JournalEntry]:
-    """The next entries that are wanted."""
+    """Return the next matching entries."""
     query = _SELECT
     if entry_query.origins is not None:
         query += f" AND origin IN ({', '.join(map(repr, sorted(entry_query.origins)))})"
@@ -154,33 +154,33 @@ def select_entries(connection: Connection, entry_query: EntryQuery) -> list[Jour
 
 
 def read_bounds(connection: Connection) -> JournalBounds:
-    """Where the entries begin and end."""
+    """Return the bounds of the stored entries."""
     return JournalBounds(*connection.execute(_SELECT_BOUNDS).fetchone())
 
 
 def backlog_after(connection: Connection, key: int) -> tuple[int, int] | None:
-    """How many bytes come after a key, and when the first of them came; `None` where there is nothing."""
+    """Return the bytes after a key and the arrival time of the first entry there; `None` if there is no entry."""
     row: tuple[int, int] | None = connection.execute(_SELECT_BACKLOG, (key,)).fetchone()
     return row
 
 
 def write_cursors(connection: Connection, cursors: Mapping[str, int]) -> None:
-    """Move cursors forward, of consumers that are registered."""
+    """Advance the cursors of registered consumers."""
     connection.executemany(
         "UPDATE cursors SET key = max(key, ?) WHERE consumer = ?", [(key, name) for name, key in cursors.items()]
     )
 
 
 def prune_entries(connection: Connection) -> bool:
-    """Delete the first entries that all consumers are past, but not too many at once; whether there are more."""
+    """Delete one batch of the oldest entries that all consumers are past. Returns whether more remain."""
     (last,) = connection.execute("SELECT max(key) FROM entries").fetchone()
     if last is None:
         return False
     (first,) = connection.execute("SELECT min(key) FROM entries").fetchone()
     (floor,) = connection.execute("SELECT min(key) FROM cursors").fetchone()
-    done = last if floor is None else min(floor, last)
-    until = min(done, first + _PRUNE_BATCH - 1)
+    processed = last if floor is None else min(floor, last)
+    until = min(processed, first + _PRUNE_BATCH - 1)
     connection.execute("DELETE FROM entries WHERE key <= ?", (until,))
     if until == last:
         connection.execute("UPDATE pruned SET key = ?", (last,))
-    return bool(until < done)
+    return bool(until < processed)

@@ -1,8 +1,7 @@
-"""The file of a journal: its tables, its connections, and what SQLite says about it in words for people."""
+"""The SQLite file of a journal: its tables, connections, checkpoints and error messages."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import threading
@@ -11,36 +10,31 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from goldspan.errors import StoreError
-from goldspan.store.sqlite_files import as_store_error, enable_wal, read_header
-
-APPLICATION_ID = 0x676F6C6A
-"""Tells journals from other SQLite files: `golj` in ASCII."""
-VERSION = 1
-"""Of the tables. A file of another version is refused."""
+from goldspan.store.sqlite_files import COMMON_ADVICE, SqliteFormat, as_store_error, connect, open_for_writing
 
 PAGE_BYTES = 16384
-"""Measured for bodies of 1 KB to 1 MB: with smaller pages a large body costs more CPU, for it is a chain of them; with
-larger ones a small body does, for a transaction writes some pages whole."""
+"""Measured for bodies of 1 KB to 1 MB. Smaller pages make a large body cost more CPU, because it is a chain of pages.
+Larger pages make a small body cost more, because a transaction writes some pages whole."""
 _WAL_BYTES = 32 * 2**20
-"""The write-ahead log is put into the file when it is so large. Most entries are pruned before that, and never written
-a second time."""
+"""Size of the write-ahead log at which a checkpoint copies it into the file. Most entries are pruned before that, and
+so are never written a second time."""
 _PAGES_PER_TRANSACTION = 4
-"""Beside those of its rows: the roots of table and file, which pages are free, and what is where."""
+"""Pages that a transaction writes in addition to its rows: the roots of table and file, the free list, pointer maps."""
 _CHECKPOINT_TIMEOUT_MS = 50
-"""How long putting the log into the file waits for readers; it is tried again after some more writing."""
+"""How long a checkpoint waits for readers. If it fails, it is retried after some more writes."""
 _LOCK_TIMEOUT_MS = 5000
-"""How long a transaction waits for those of other processes, which only write cursors."""
+"""How long a transaction waits for transactions of other processes, which write cursors only."""
 _MAX_FREE_BYTES = 64 * 2**20
-"""So much unused room is kept in the file; what is beyond it is given back to the system."""
+"""Free bytes that the file keeps; more than that is released to the system."""
 _DISK_RESERVE_BYTES = 4 * _WAL_BYTES
-"""So much of the disk is left alone by entries. Pruning writes before it frees anything, and so does the log when it is
-put into the file: on a disk that was full to the brim, a journal could never become smaller again."""
+"""Free disk space that entries must leave. Pruning and checkpoints both write before they free anything, so on a full
+disk a journal could never shrink again."""
 _RELEASE_BATCH_PAGES = 256
-"""So many at once: pages are moved for it, and nobody's entry is committed meanwhile."""
+"""Pages to release in one step. Releasing moves pages, and no entry is committed meanwhile."""
 
 _TABLES = (
-    # Keys are given by the one process that writes, without gaps. What is asked without reading bodies stands before
-    # them, since a row is read from its beginning. `total` is the size of this entry and of all before it.
+    # The one writing process assigns keys without gaps. SQLite reads a row from its beginning, so the columns that are
+    # queried without the body precede it. `total` is the size of this entry and of all before it.
     """CREATE TABLE entries (
         key INTEGER PRIMARY KEY,
         size INTEGER NOT NULL,
@@ -53,7 +47,7 @@ _TABLES = (
         body BLOB NOT NULL
     )""",
     "CREATE TABLE cursors (consumer TEXT PRIMARY KEY, key INTEGER NOT NULL) WITHOUT ROWID",
-    # The last entry that was pruned: no key is given twice. (AUTOINCREMENT would write a page more with each commit.)
+    # The key of the last pruned entry, so that no key is reused. (AUTOINCREMENT would write one page more per commit.)
     "CREATE TABLE pruned (key INTEGER NOT NULL)",
     "INSERT INTO pruned VALUES (0)",
 )
@@ -62,20 +56,20 @@ _ERROR_ADVICE = {
     "file is not a database": "it is no SQLite database; move it away, or name another data folder",
     "malformed": "it is damaged; move it away to go on with an empty journal (`sqlite3 FILE .recover` may save entries "
     "that were not forwarded or scored yet)",
-    "is full": "the disk is full; make room",
+    "disk is full": "the disk is full; make room",
     "locked": "another process keeps it locked; only one gateway may use a data folder",
     "readonly database": "it cannot be written: file or folder is read-only",
-    "unable to open": "it cannot be opened: the folder does not exist, or the permissions do not allow it",
+    **COMMON_ADVICE,
     "disk I/O error": "the disk reports an error, or a limit for the size of files was met",
 }
-"""What to do about what SQLite says, by words that are in it."""
+"""What to do about an error of SQLite, by words of its message."""
 
 
 class JournalFile:
-    """An SQLite file with a write-ahead log: one connection that writes, and one for each thread that reads just now.
+    """An SQLite file with a write-ahead log: one connection for writes, and a pool of connections for reads.
 
-    It is created where there is none. `owned` is false where another process writes the entries and looks after the
-    log. SQLite's connections must not be carried over a fork: start processes by spawning them.
+    The file is created if it does not exist. `is_owner` is False if another process writes the entries and runs the
+    checkpoints. SQLite connections must not be used after a fork: spawn processes instead.
     """
 
     def __init__(self, path: Path, *, is_owner: bool) -> None:
@@ -89,11 +83,11 @@ class JournalFile:
         self._wal_bytes = 0
         self._checkpoint_at = _WAL_BYTES
         with explain_sqlite_errors(path):
-            self._writer: sqlite3.Connection | None = self._open_for_writing()
+            self._writer: sqlite3.Connection | None = self._open_writer()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, in a transaction that is undone where anything goes wrong."""
+        """Yield the writing connection in a transaction, which is rolled back on any error."""
         with self._writer_lock, explain_sqlite_errors(self.path):
             connection = self._ensure_writer()
             try:
@@ -101,20 +95,20 @@ class JournalFile:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                # Whatever state the disk has left it in: the next one gets another, and reads the log anew.
+                # The state after a disk error is unknown: the next transaction opens a new connection.
                 self._writer = None
-                connection.close()  # undoes what was not committed
+                connection.close()  # rolls back
                 raise
 
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one query, all of whose rows are fetched: an open query keeps the log from being reused."""
+        """Yield a connection for one query. Fetch all of its rows: an open query keeps the log from being reused."""
         with explain_sqlite_errors(self.path):
             with self._readers_lock:
                 self._check_open()
                 connection = self._idle_readers.pop() if self._idle_readers else None
             if connection is None:
-                connection = self._connect("ro")
+                connection = connect(self._file, mode="ro", timeout=_LOCK_TIMEOUT_MS / 1000)
             try:
                 yield connection
             except BaseException:
@@ -127,9 +121,9 @@ class JournalFile:
             connection.close()
 
     def record_write(self, size: int, rows: int) -> None:
-        """Put the log into the file now and then; a transaction with so many bytes and rows has come to it.
+        """Count a transaction of this size, and run a checkpoint when the log is large enough.
 
-        Readers that are under way are waited for, but not long: then the log grows a little and it is tried again.
+        A checkpoint waits briefly for running queries. If they take longer, it is retried when the log has grown.
         """
         self._wal_bytes += size + PAGE_BYTES * (rows + _PAGES_PER_TRANSACTION)
         if self._wal_bytes < self._checkpoint_at:
@@ -139,21 +133,21 @@ class JournalFile:
             self._checkpoint(self._ensure_writer())
 
     def release_free_pages(self) -> bool:
-        """Return some of the unused pages to the system, where there are many. Whether there may be more of them."""
+        """Release a batch of surplus free pages to the system. Returns whether more may remain."""
         with explain_sqlite_errors(self.path):
             surplus = self._unused_pages() - _MAX_FREE_BYTES // PAGE_BYTES
             if surplus > 0:
                 with self._writer_lock:
-                    # As a script: otherwise it goes on only as long as somebody asks for rows.
+                    # As a script: `execute` would run it only as far as its rows are fetched.
                     self._ensure_writer().executescript(
                         f"PRAGMA incremental_vacuum({min(surplus, _RELEASE_BATCH_PAGES)})"
                     )
         return surplus > _RELEASE_BATCH_PAGES
 
     def has_disk_space(self, *, internal: bool = False) -> bool:
-        """Whether the disk has room for more entries, and after them for the log and for pruning.
+        """Return whether the disk has room for more entries, and after them for the log and for pruning.
 
-        For goldspan's `own` half of the reserve is enough: entries can be pruned when these are there.
+        For goldspan's own entries (`internal`) half of the reserve is enough, because pruning depends on them.
         """
         reserve = _DISK_RESERVE_BYTES // 2 if internal else _DISK_RESERVE_BYTES
         with explain_sqlite_errors(self.path):
@@ -161,7 +155,10 @@ class JournalFile:
             return free >= reserve or free + self._unused_pages() * PAGE_BYTES >= reserve
 
     def close(self) -> None:
-        """Close what is open; the last to close puts the log into the file. Queries under way close their own."""
+        """Close the writer and the idle readers; running queries close their own connection.
+
+        The last connection to close checkpoints the log.
+        """
         with self._readers_lock:
             self._is_closed = True
             for connection in self._idle_readers:
@@ -173,11 +170,11 @@ class JournalFile:
                 self._writer = None
 
     def _ensure_writer(self) -> sqlite3.Connection:
-        """The connection that writes; another one after a failure."""
+        """Return the writing connection, and open a new one after a failure."""
         if self._writer is None:
             self._check_open()
-            self._writer = self._open_for_writing()
-            # What failed may have been for want of room: the log needs none where it can begin anew.
+            self._writer = self._open_writer()
+            # The failure may have been a full disk: after a checkpoint the log is overwritten and needs no more space.
             with suppress(sqlite3.Error):
                 self._checkpoint(self._writer)
         return self._writer
@@ -197,70 +194,34 @@ class JournalFile:
         if self._is_closed:
             raise StoreError(f"{self.path}: the journal was closed")
 
-    def _open_for_writing(self) -> sqlite3.Connection:
-        """A connection that writes, to a file that is a journal of this version."""
-        # What users said is in it: whoever shall read it beside its owner must be let in on purpose.
-        os.close(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = self._connect("rw")
-        try:
-            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # this and the next have a say in a new file only
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            enable_wal(connection, _LOCK_TIMEOUT_MS / 1000)
-            connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk, not only in the system's hands
-            # Some builds overwrite what is deleted, which doubles the CPU of an entry: here it is soon written over.
-            connection.execute("PRAGMA secure_delete = OFF")
-            connection.execute(f"PRAGMA journal_size_limit = {2 * _WAL_BYTES}")
-            # Owners do that after they have answered; the others only where the owner is gone and the log goes on.
-            pages = 0 if self._is_owner else 4 * _WAL_BYTES // PAGE_BYTES
-            connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
-            _create_tables(connection, self.path)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        return sqlite3.connect(
-            f"{self._file.as_uri()}?mode={mode}",
-            uri=True,
-            timeout=_LOCK_TIMEOUT_MS / 1000,
-            isolation_level=None,  # transactions begin where we say so
-            check_same_thread=False,
+    def _open_writer(self) -> sqlite3.Connection:
+        connection = open_for_writing(
+            self._file, _journal_format(), timeout=_LOCK_TIMEOUT_MS / 1000, display_path=self.path
         )
+        # The owner runs checkpoints itself, after it has responded. Another process runs one only if the owner has
+        # exited and the log keeps growing.
+        pages = 0 if self._is_owner else 4 * _WAL_BYTES // PAGE_BYTES
+        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+        return connection
 
 
 def explain_sqlite_errors(path: Path) -> AbstractContextManager[None]:
-    """Turn what SQLite and the system raise into an error that names the file and says what to do."""
+    """Convert errors of SQLite and the system into a `StoreError` that names the file and says what to do."""
     return as_store_error(path, _ERROR_ADVICE)
 
 
-def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables where there are none. Two processes that open a file at once create them once."""
-    if _schema_version(connection, path) == VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if _schema_version(connection, path) == 0:
-            for statement in _TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-
-
-def _schema_version(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of a journal; 0 for a file without any table. Other people's files, and newer ones, are refused."""
-    application, version, tables = read_header(connection)
-    if application == APPLICATION_ID and version > VERSION:
-        raise StoreError(
-            f"{path}: a newer goldspan wrote it (version {version}, this one knows {VERSION}): "
-            "pip install --upgrade 'goldspan[server]', or move it away"
-        )
-    if application == APPLICATION_ID and version == VERSION:
-        return VERSION
-    if application or version or tables:
-        raise StoreError(f"{path}: it is the database of another program; name another data folder")
-    return 0
+def _journal_format() -> SqliteFormat:
+    return SqliteFormat(
+        application_id=0x676F6C6A,  # `golj` in ASCII
+        migrations=(_TABLES,),
+        creation_pragmas=(f"page_size = {PAGE_BYTES}", "auto_vacuum = INCREMENTAL"),
+        connection_pragmas=(
+            "synchronous = FULL",  # a commit reaches the disk, not only the cache of the operating system
+            # Some builds of SQLite overwrite deleted content by default, which doubles the CPU time of an entry. Here
+            # pages are reused soon anyway.
+            "secure_delete = OFF",
+            f"journal_size_limit = {2 * _WAL_BYTES}",
+        ),
+        upgrade_hint="pip install --upgrade 'goldspan[server]', or move it away",
+        foreign_hint="name another data folder",
+    )

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from goldspan.errors import StoreError
+from goldspan.gateway.journal.journal_file import JournalFile
+from goldspan.store import open_store
 from goldspan.store.sqlite_files import SqliteHeader, enable_wal, read_header
 
 
@@ -53,3 +57,39 @@ def test_who_keeps_a_file_locked_for_long_is_told_of(tmp_path: Path) -> None:
     assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     one.close()
     other.close()
+
+
+@pytest.mark.parametrize(
+    "open_file",
+    [
+        pytest.param(open_store, id="a store"),
+        pytest.param(lambda path: JournalFile(path, is_owner=True), id="a journal"),
+    ],
+)
+def test_a_file_of_another_program_is_refused_unchanged(tmp_path: Path, open_file: Callable[[Path], object]) -> None:
+    path = tmp_path / "file.db"
+    connection = opened(path)
+    create(connection)
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="it is the database of another program; name another"):
+        open_file(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_pragmas_of_a_new_file_take_effect(tmp_path: Path) -> None:
+    open_store(tmp_path / "store.db").close()
+    JournalFile(tmp_path / "journal.db", is_owner=True).close()
+    found = {}
+    for name in ("store.db", "journal.db"):
+        connection = opened(tmp_path / name)
+        found[name] = [
+            connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+            for pragma in ("page_size", "auto_vacuum", "journal_mode", "user_version", "application_id")
+        ]
+        connection.close()
+    assert found == {
+        "store.db": [4096, 2, "wal", 3, 0x676F6C64],
+        "journal.db": [16384, 2, "wal", 1, 0x676F6C6A],
+    }
