@@ -159,13 +159,13 @@ def test_a_page_of_large_runs_ends_early_and_the_next_one_goes_on(
         ("below=0.5", "`below` needs the `metric` whose score it limits"),
         ("metric=tool_recall&below=NaN", "below must be a number, not 'NaN'."),
         ("metric=tool_recall&below=low", "below must be a number, not 'low'."),
-        ("tool_role=missing", "`tool_role` 'missing' needs the `tool` that was it"),
+        ("tool_role=missing", "`tool_role` 'missing' needs a `tool`"),
         ("covered=yes", "covered must be true or false, not 'yes'."),
         ("limit=0", "limit must be a whole number from 1 to 1000, not '0'."),
         ("limit=1001", "limit must be a whole number from 1 to 1000, not '1001'."),
         ("limit=", "limit must be a whole number from 1 to 1000, not ''."),
         ("limit=%D9%A5", "limit must be a whole number from 1 to 1000"),
-        ("cursor=1;DROP", "is no cursor"),
+        ("cursor=1;DROP", "is not a cursor"),
         ("trace_id=abc", "trace_id must be 32 hexadecimal digits, not 'abc'."),
         ("since=yesterday", "since must be a time such as 2026-01-31T08:00:00Z"),
         ("until=2026-01-31T08:00:00+02:00", "(in a URL + is %2B)"),
@@ -260,7 +260,7 @@ def test_a_place_that_is_none_is_refused(world: World, query: str) -> None:
     assert world.refused("GET", f"/api/v1/evaluations?{query}")[:2] == (400, "invalid_parameter")
 
 
-# --- judging once more ------------------------------------------------------------------------------------------------
+# --- rescoring --------------------------------------------------------------------------------------------------------
 
 
 def rescore(world: World, asked: Run) -> tuple[int, Any]:
@@ -305,16 +305,16 @@ def unusual(seen: Any) -> float:
 @pytest.mark.parametrize(
     ("kept", "goldens", "told"),
     [
-        pytest.param(run(), [STRICT], "The golden refund looks at arguments or results", id="arguments"),
+        pytest.param(run(), [STRICT], "The golden refund compares arguments or results", id="arguments"),
         pytest.param(
-            run(), [replace(REFUND, tools=(ExpectedTool("refund", result=1),))], "looks at arguments", id="result"
+            run(), [replace(REFUND, tools=(ExpectedTool("refund", result=1),))], "compares arguments", id="result"
         ),
-        pytest.param(run(), [replace(REFUND, duplicates="ignore")], "looks at arguments", id="duplicates"),
+        pytest.param(run(), [replace(REFUND, duplicates="ignore")], "compares arguments", id="duplicates"),
         pytest.param(run(tool_calls=FAILED), [REFUND], "A call failed", id="failure"),
         pytest.param(
             run(tool_calls=(CALLS[0], replace(CALLS[0], arguments={"order": 8}))),
             [REFUND],
-            "The score of redundant_calls would be lost",
+            "The score of redundant_calls depends on arguments",
             id="repeats",
         ),
     ],
@@ -334,7 +334,7 @@ def test_a_score_that_would_be_less_well_informed_does_not_replace_one(
 def test_a_metric_of_somebody_elses_may_look_at_anything(world: World) -> None:
     world.rescore = lambda again: evaluate(again, REFUND, metrics=[unusual])
     world.store.submit(evaluate(run(), REFUND))
-    assert "The metric unusual may look at arguments" in rescore(world, run())[1]["error"]["message"]
+    assert "The metric unusual may use arguments" in rescore(world, run())[1]["error"]["message"]
 
 
 def test_a_failure_that_nothing_came_after_needs_no_arguments(world: World) -> None:
@@ -346,16 +346,14 @@ def test_a_failure_that_nothing_came_after_needs_no_arguments(world: World) -> N
 @pytest.mark.parametrize(
     ("kept", "goldens", "told"),
     [
-        pytest.param(
-            run(expected_tools=("refund",)), [REFUND], "The run says itself what is expected of it", id="stated"
-        ),
+        pytest.param(run(expected_tools=("refund",)), [REFUND], "The run states its own expectations", id="stated"),
         pytest.param(
             run(attributes={"tenant": "a"}),
             [replace(REFUND, input=None, when=When(attributes={"tenant": "a"}))],
             "the attribute tenant of the run's span",
             id="attribute",
         ),
-        pytest.param(run(input="x" * 2001), [REFUND], "The input is kept only up to 2000 characters", id="long"),
+        pytest.param(run(input="x" * 2001), [REFUND], "Only the first 2000 characters of the input", id="long"),
     ],
 )
 def test_what_no_store_keeps_decides_nothing(knowing: World, kept: Run, goldens: list[Golden], told: str) -> None:
@@ -375,7 +373,7 @@ def test_metrics_that_look_at_all_attributes_look_at_what_no_store_keeps(
 
     knowing.rescore = lambda again: evaluate(again, REFUND, metrics=[of_attributes])
     knowing.store.submit(evaluate(run(), REFUND))
-    assert "look at the attribute * of" in rescore(knowing, run())[1]["error"]["message"]
+    assert "use the attribute * of" in rescore(knowing, run())[1]["error"]["message"]
 
 
 def test_a_long_input_does_not_matter_where_the_run_names_its_golden(world: World) -> None:

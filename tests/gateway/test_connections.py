@@ -480,9 +480,9 @@ def test_thousands_of_idle_connections_leave_it_serving(open_doors: OpenDoors) -
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
-        "import resource; from goldspan.gateway.receivers.http_server import allow_open_files\n"
+        "import resource; from goldspan.gateway.receivers.http_server import raise_open_file_limit\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))\n"
-        "print(allow_open_files(200), allow_open_files(50), allow_open_files(10_000))"
+        "print(raise_open_file_limit(200), raise_open_file_limit(50), raise_open_file_limit(10_000))"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["200", "200", "300"]

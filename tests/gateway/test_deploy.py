@@ -107,7 +107,7 @@ def test_the_image_asks_for_tokens_before_it_listens_on_all_addresses(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     environment = {name: value for name, value in image_environment().items() if name.startswith("GOLDSPAN_")}
-    with pytest.raises(Exception, match=r"0\.0\.0\.0 can be reached from elsewhere, and no token is asked"):
+    with pytest.raises(Exception, match=r"0\.0\.0\.0 is reachable from other machines and no tokens are set"):
         load_with(monkeypatch, tmp_path, environment)
     settings = load_with(monkeypatch, tmp_path, {**environment, "GOLDSPAN_TOKEN_FILE": "secret"})
     assert (settings.host, settings.ingest_tokens, settings.insecure) == ("0.0.0.0", ("a-token",), False)

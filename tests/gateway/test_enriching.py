@@ -93,7 +93,7 @@ def test_what_cannot_be_read_leaves_as_it_is(line: Line) -> None:
 
 
 def test_what_is_not_scored_leaves_all_the_same(tmp_path: Path) -> None:
-    line = Line(tmp_path, max_spans=2, **HELD)
+    line = Line(tmp_path, max_spans_per_group=2, **HELD)
     root, *calls = asking(0, "search", "book")
     line.post(request(root, *calls))
     line.wait(1.0)
@@ -328,7 +328,7 @@ def test_of_a_session_of_which_one_trace_is_to_be_forgotten_the_others_are_score
 def test_what_is_let_go_for_others_while_the_store_is_busy_is_scored_and_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(tmp_path, max_bundles=1, **HELD)
+    line = Line(tmp_path, max_groups=1, **HELD)
     answers, failures = line.store.has_trace, [True]
 
     def fails_once(asked: str) -> bool:
@@ -403,7 +403,7 @@ def test_json_that_leaves_as_it_is_does_not_pile_up_while_much_is_read_again(
 def test_of_a_trace_that_is_too_large_to_be_scored_only_what_is_held_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(tmp_path, max_spans=10, **HELD)
+    line = Line(tmp_path, max_spans_per_group=10, **HELD)
     read: list[int] = []
     opened = journal_reader.split_entry
     monkeypatch.setattr(

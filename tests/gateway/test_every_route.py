@@ -126,7 +126,7 @@ def test_an_answer_keeps_its_turn_until_it_is_sent(
 ) -> None:
     """Whoever asks for much and reads nothing has as many answers in memory as there are turns."""
     long = "x" * 20_000_000
-    monkeypatch.setattr(api._Api, "answer", lambda *_: api.ApiResponse(200, long))
+    monkeypatch.setattr(api._Api, "respond", lambda *_: api.ApiResponse(200, long))
     monkeypatch.setattr(InternalTelemetry, "render", lambda *_: (long.encode(), "text/plain"))
     telemetry = InternalTelemetry(GatewaySettings(data=tmp_path))
     with open_store(tmp_path / "goldspan.db") as store:

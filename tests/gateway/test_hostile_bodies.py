@@ -238,7 +238,7 @@ def test_json_that_takes_hundreds_of_megabytes_once_parsed_is_refused_before(nam
         RequestRefused, match=r"^the JSON takes more than 201,326,592 bytes when it is parsed$"
     ) as caught:
         validate_request("traces", "json", body, ResourceLimits(), partitioned=False)
-    assert (caught.value.response.status, caught.value.response.limit) == (413, "max_parsed_bytes")
+    assert (caught.value.response.http_status, caught.value.response.limit) == (413, "max_parsed_bytes")
 
 
 @pytest.mark.parametrize(("spans", "text"), [(20_000, "value"), (12_000, "\U0001f300")])

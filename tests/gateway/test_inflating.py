@@ -54,7 +54,7 @@ def inflate(encoding: str | None, body: bytes, *, step: int = 65536, limits: Res
 def refused(encoding: str | None, body: bytes, **options) -> tuple[int, str | None]:
     with pytest.raises(RequestRefused) as caught:
         inflate(encoding, body, **options)
-    return caught.value.response.status, caught.value.response.limit
+    return caught.value.response.http_status, caught.value.response.limit
 
 
 @pytest.mark.parametrize("name", PACKED)
@@ -152,7 +152,7 @@ def test_a_bomb_of_a_gibibyte_takes_little_memory(name, ratio):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert caught.value.response.status == 413
+    assert caught.value.response.http_status == 413
     assert peak < 10 * MIB
 
 

@@ -154,7 +154,7 @@ def test_runs_that_could_not_be_found_with_a_late_span_stay_as_they_were(
     line.post(request(root, first))
     line.wait(1.0)
     with monkeypatch.context() as broken:
-        broken.setattr(line.pipeline, "runs_in", _raises)
+        broken.setattr(line.pipeline, "extract_runs", _raises)
         line.post(request(late))
         line.wait(1.0)
     assert stored(line) == {request_id(root): ("request", 1, 1, ["search"])}
@@ -263,7 +263,7 @@ def test_the_half_of_a_joined_request_that_is_read_again_is_no_request_by_itself
 
 
 def test_of_the_requests_of_a_session_as_many_are_joined_as_fit(tmp_path: Path) -> None:
-    line = Line(tmp_path, max_spans=5)
+    line = Line(tmp_path, max_spans_per_group=5)
     roots = []
     for number in range(3):
         root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(number), **SAID)
@@ -360,14 +360,14 @@ def test_a_store_that_is_busy_for_long_is_said_once(
     line.wait(1.0)
     assert busy.failures == 5
     assert line.evaluations() == 1
-    assert len([record for record in caplog.records if "tries again: busy" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "retries: busy" in record.getMessage()]) == 1
 
 
 def test_a_conversation_whose_store_was_busy_for_a_moment_gets_its_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = Line(tmp_path, pipeline=conversing())
-    busy = Failing(monkeypatch, line.store, "latest")
+    busy = Failing(monkeypatch, line.store, "current_revision")
     line.post(request(*asking(0, "search", **SAID), service="shop"))
     line.wait(1.0)
     line.post(request(*asking(1, "book", **SAID), service="shop"))
@@ -429,7 +429,6 @@ def test_more_runs_of_a_trace_than_the_store_tells_at_once_are_all_known_after_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "MAX_PAGE_SIZE", 10)
-    monkeypatch.setattr("goldspan.gateway.scoring.trace_evaluation.MOST_AT_ONCE", 10, raising=False)
     line = Line(tmp_path, **EVENTS)
     pin(line)
     server = span("server", **in_trace(0))

@@ -1,4 +1,4 @@
-"""A stored run that is judged once more comes out as if the goldens of now had been there at first, or not at all."""
+"""A rescored run has the same evaluation as if the current goldens had applied from the start, or is not rescored."""
 
 from __future__ import annotations
 

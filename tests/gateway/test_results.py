@@ -190,5 +190,5 @@ def test_what_an_application_has_its_sdk_do_does_not_matter(monkeypatch: pytest.
 
 
 def test_kinds_that_there_are_not_are_told_at_once() -> None:
-    with pytest.raises(ConfigurationError, match="results are events, metrics or spans, not 'attributes'"):
+    with pytest.raises(ConfigurationError, match="results must be events, metrics or spans, not 'attributes'"):
         ResultEncoder(["attributes"])  # type: ignore[list-item]

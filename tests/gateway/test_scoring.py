@@ -285,7 +285,7 @@ def test_turns_of_a_model_in_traces_of_their_own_are_one_request_of_their_sessio
         line.wait(1.0)
     line.wait(10.0)
     assert list(line.tools().values()) == [["book"]]
-    assert only(line).evaluations == 1
+    assert only(line).evaluation_count == 1
 
 
 def test_requests_of_one_session_do_not_wait_for_each_other(line: Line) -> None:
@@ -324,7 +324,7 @@ def test_what_was_scored_when_it_ended_is_scored_once(tmp_path: Path, late: bool
     again = Line(tmp_path, now=line.now)
     again.wait(1.0)
     run = only(again)
-    assert run.evaluations == run.current.revision == (2 if late else 1)
+    assert run.evaluation_count == run.current.revision == (2 if late else 1)
     assert run.current.document["tools_used"] == (["search", "book"] if late else ["search"])
     again.close()
 
@@ -342,7 +342,7 @@ def test_what_came_too_late_before_it_ended_takes_nothing_away_when_it_begins_ag
     again = Line(tmp_path, now=line.now)
     again.wait(10.0)
     run = only(again)
-    assert (run.evaluations, run.current.document["tools_used"]) == (1, ["search"])
+    assert (run.evaluation_count, run.current.document["tools_used"]) == (1, ["search"])
     assert count(again, semconv.TOO_LATE_SPANS_COUNTER) == 1
     again.close()
 
@@ -412,7 +412,7 @@ def test_what_comes_to_a_stored_run_after_it_began_again_takes_nothing_away(tmp_
     again.wait(1.0)
     again.wait(10.0)
     run = only(again)
-    assert (run.evaluations, run.current.document["tools_used"]) == (1, ["search"])
+    assert (run.evaluation_count, run.current.document["tools_used"]) == (1, ["search"])
     assert count(again, semconv.TOO_LATE_SPANS_COUNTER) == 1
     again.close()
 
@@ -570,7 +570,7 @@ def test_a_trace_that_never_rests_is_scored_now_and_then(tmp_path: Path) -> None
         line.wait(0.5)
     line.wait(1.0)
     run = only(line)
-    assert run.evaluations == run.current.revision == 2
+    assert run.evaluation_count == run.current.revision == 2
     assert len(run.current.document["tools_used"]) == 20
     line.close()
 
@@ -615,7 +615,7 @@ def test_sessions_of_logs_are_whole_whichever_worker_they_come_to(tmp_path: Path
 
 
 def test_calls_of_a_session_that_never_rests_are_scored_now_and_then(tmp_path: Path) -> None:
-    line = Line(tmp_path, max_spans=50)
+    line = Line(tmp_path, max_spans_per_group=50)
     for number in range(60):
         said = {"gen_ai__conversation__id": "s1", "trace_id": trace_id(number)}
         line.post(request(model(asked=[{"role": "user", "content": f"{number}"}], **said), service="shop"))
@@ -635,7 +635,7 @@ def test_late_spans_of_many_traces_in_one_entry_are_read_once(tmp_path: Path, mo
     read: list[int] = []
     opened = journal_reader.split_entry
     monkeypatch.setattr(
-        journal_reader, "opened", lambda entry, *how, **more: read.append(entry.key) or opened(entry, *how, **more)
+        journal_reader, "split_entry", lambda entry, *how, **more: read.append(entry.key) or opened(entry, *how, **more)
     )
     line.post(request(*(spans[2] for spans in requests)))
     line.wait(1.0)
@@ -644,7 +644,7 @@ def test_late_spans_of_many_traces_in_one_entry_are_read_once(tmp_path: Path, mo
     line.close()
 
 
-@pytest.mark.parametrize("question", ["has_trace", "latest"])
+@pytest.mark.parametrize("question", ["has_trace", "current_revision"])
 def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(
     line: Line, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
@@ -666,7 +666,7 @@ def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(
     line.wait(1.0)
     line.wait(1.0)
     assert not failures
-    assert only(line).evaluations == 2
+    assert only(line).evaluation_count == 2
     assert only(line).current.document["tools_used"] == ["search", "book"]
 
 

@@ -182,7 +182,7 @@ def test_what_there_is_no_time_for_is_left_quietly_and_scored_once_when_it_start
             eventually(lambda: bool(gateway.get("/api/v1/runs")["runs"]), lambda: gateway.log)
     assert " error " not in gateway.log
     if grace == "60":  # otherwise it may just have been done
-        assert "what is not scored yet is scored when the gateway starts again" in gateway.log
+        assert "the traces that are not scored yet are scored at the next start" in gateway.log
     with serving(tmp_path, *options, "0.2") as gateway:
         eventually(lambda: len(gateway.get("/api/v1/runs?limit=1000")["runs"]) == 450, lambda: gateway.log)
         runs = gateway.get("/api/v1/runs?limit=1000")["runs"]
@@ -206,7 +206,7 @@ def test_it_ends_well_while_another_process_has_the_store_and_scores_the_rest_wh
                 assert gateway.post(trip(number, "search"))[0] == 200
             os.kill(gateway.process, signal.SIGTERM)
             assert gateway._process.wait(20) == 0, gateway.log
-        assert gateway.log.count("what is not scored yet is scored when the gateway starts again") == workers
+        assert gateway.log.count("the traces that are not scored yet are scored at the next start") == workers
         assert " error " not in gateway.log
         gateway.start()
         assert {run["evaluation_count"] for run in stored(gateway, 6)} == {1}

@@ -241,13 +241,13 @@ def test_variables_of_the_processor_and_of_kubernetes_are_none_of_the_gateways_b
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("http_prt: 1", ": there is no setting 'http_prt'; did you mean 'http_port'?"),
-        ("limits: {max_span: 1}", ": there is no setting 'limits.max_span'; did you mean 'limits.max_spans'?"),
-        ("max_body_bytes: 1", ": there is no setting 'max_body_bytes'; did you mean 'limits.max_body_bytes'?"),
-        ("telemetry: {zzzz: 1}", ": there is no setting 'telemetry.zzzz'; there are endpoint, interval and headers"),
-        ("workers: two", ", workers: must be a whole number, not 'two'"),
+        ("http_prt: 1", ": unknown setting 'http_prt'; did you mean 'http_port'?"),
+        ("limits: {max_span: 1}", ": unknown setting 'limits.max_span'; did you mean 'limits.max_spans'?"),
+        ("max_body_bytes: 1", ": unknown setting 'max_body_bytes'; did you mean 'limits.max_body_bytes'?"),
+        ("telemetry: {zzzz: 1}", ": unknown setting 'telemetry.zzzz'; the settings are endpoint, interval and headers"),
+        ("workers: two", ", workers: must be an integer, not 'two'"),
         ("workers: 33", ", workers: must be at most 32, not 33"),
-        ("workers: 1.5", ", workers: must be a whole number, not 1.5"),
+        ("workers: 1.5", ", workers: must be an integer, not 1.5"),
         ("idle: 0", ", idle: must be above 0, not 0"),
         ("idle: .inf", ", idle: must be a finite number, not inf"),
         ("grace: -1", ", grace: must be at least 0, not -1"),
@@ -259,27 +259,30 @@ def test_variables_of_the_processor_and_of_kubernetes_are_none_of_the_gateways_b
         ("log_format: xml", ", log_format: must be text or json, not 'xml'"),
         ("results: [events, wishes]", ", results[1]: must be events, metrics, spans or attributes, not 'wishes'"),
         ("limits: 3", ", limits: must be a mapping, not 3"),
-        ("limits: {max_spans: 0}", ", limits.max_spans: is a whole number of at least 1, not 0"),
-        ("limits: {max_spans: many}", ", limits.max_spans: must be a whole number, not 'many'"),
+        ("limits: {max_spans: 0}", ", limits.max_spans: must be an integer of at least 1, not 0"),
+        ("limits: {max_spans: many}", ", limits.max_spans: must be an integer, not 'many'"),
         ("telemetry: 3", ", telemetry: must be a mapping, not 3"),
         (
             "telemetry: {endpoint: collector}",
-            ", telemetry.endpoint: is written as http://collector:4318; passwords and keys go into headers",
+            ", telemetry.endpoint: must look like http://collector:4318; passwords and keys belong in headers",
         ),
         ("judge: m", ", judge: must be a mapping, not 'm'"),
-        ("judge: {modle: m}", ": there is no setting 'judge.modle'; did you mean 'judge.model'?"),
+        ("judge: {modle: m}", ": unknown setting 'judge.modle'; did you mean 'judge.model'?"),
         ("judge: {model: ''}", ", judge.model: must not be empty, not ''"),
         ("judge: {sample: 2}", ", judge.sample: must be at most 1, not 2"),
         ("judge: {show: some}", ", judge.show: must be names, arguments or all, not 'some'"),
         ("judge: {combination: max}", ", judge.combination: must be apart or min, not 'max'"),
         ("judge: {votes: 0}", ", judge.votes: must be at least 1, not 0"),
         ("judge: {seed: -1}", ", judge.seed: must be at least 0, not -1"),
-        ("judge: {url: models}", ", judge.url: is written as https://api.openai.com/v1; keys go into api_key"),
-        ("judge: {daily_cost: 1}", ", judge.daily_cost: needs prices beside it: what a million tokens cost"),
-        ("judge: {prices: [1]}", ", judge.prices: is two prices, for a million tokens of questions and of answers: "),
+        ("judge: {url: models}", ", judge.url: must look like https://api.openai.com/v1; keys belong in api_key"),
+        ("judge: {daily_cost: 1}", ", judge.daily_cost: requires prices: the cost of one million tokens"),
+        (
+            "judge: {prices: [1]}",
+            ", judge.prices: must be two prices, for one million input tokens and output tokens: ",
+        ),
         ("judge: {prices: [1, x]}", ", judge.prices[1]: must be a number, not 'x'"),
-        ("judge: {extra: low}", ", judge.extra: is no JSON object"),
-        ("thresholds: tool_recall", ", thresholds: is written as tool_correctness=0.8, several separated by commas"),
+        ("judge: {extra: low}", ", judge.extra: must be a JSON object"),
+        ("thresholds: tool_recall", ", thresholds: must look like tool_correctness=0.8, several separated by commas"),
         ("thresholds: {a: b}", ", thresholds a: must be a number, not 'b'"),
         ("units: [request, thing]", ", units[1]: must be request, component or conversation, not 'thing'"),
         ("near: 101", ", near: must be at most 100, not 101"),
@@ -287,23 +290,23 @@ def test_variables_of_the_processor_and_of_kubernetes_are_none_of_the_gateways_b
             "forward: [http://x, {endpoint: http://y, nmae: z}]",
             ", forward[1]: unknown key 'nmae'. Did you mean 'name'?",
         ),
-        ("forward: '{'", ", forward: is no JSON"),
+        ("forward: '{'", ", forward: is not valid JSON"),
         ("forward: 3", ", forward: must be a list"),
-        ("results: [events]", ", results: events need a back end to go to: name one with forward"),
-        ("enrich: true", ", enrich: there are no spans to enrich without a back end: name one with forward"),
+        ("results: [events]", ", results: events require a back end: set forward"),
+        ("enrich: true", ", enrich: requires a back end: set forward"),
         (
             "{enrich: false, results: attributes, forward: http://x}",
-            ", enrich: results has attributes, which is to enrich; leave one of them out",
+            ", enrich: contradicts attributes in results; remove one of them",
         ),
-        ("tls_cert: a.pem", ", tls_cert: needs tls_key beside it"),
-        ("tls_key: a.pem", ", tls_key: needs tls_cert beside it"),
+        ("tls_cert: a.pem", ", tls_cert: requires tls_key"),
+        ("tls_key: a.pem", ", tls_key: requires tls_cert"),
         ("{tls_key: a.pem, tls_cert: b.pem}", ", tls_cert: b.pem cannot be read: no such file or directory"),
         ("grpc_port: 4318", ", grpc_port: HTTP and gRPC cannot share port 4318"),
-        ("allowed_origins: ['*']", ", allowed_origins: an origin is written as https://grafana.example"),
+        ("allowed_origins: ['*']", ", allowed_origins: an origin must look like https://grafana.example"),
         ("token_file: none", ", token_file: none cannot be read: no such file or directory"),
-        ("- host", ": holds ['host'] where settings were expected, such as `workers: 2`"),
+        ("- host", ": must contain settings, such as `workers: 2`, not ['host']"),
         ("host: a\n- b", ", line 2: not YAML: "),
-        ("host: a\nhost: b", ", line 2: 'host' is there twice"),
+        ("host: a\nhost: b", ", line 2: the key 'host' is repeated"),
     ],
 )
 def test_a_mistake_in_the_file_is_told_in_one_sentence_with_its_place(written: Written, text: str, told: str) -> None:
@@ -324,29 +327,29 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("HTTP_PORT", "x", "GOLDSPAN_HTTP_PORT: must be a whole number, not 'x'"),
-        ("LIMITS__MAX_SPANS", "0", "GOLDSPAN_LIMITS__MAX_SPANS: is a whole number of at least 1, not 0"),
-        ("JUDGE__MODEL", "m", "there is no setting GOLDSPAN_JUDGE__MODEL; did you mean GOLDSPAN_JUDGE_MODEL?"),
-        ("JUDGE_MODLE", "m", "there is no setting GOLDSPAN_JUDGE_MODLE; did you mean GOLDSPAN_JUDGE_MODEL?"),
-        ("JUDGE_VOTES", "no", "GOLDSPAN_JUDGE_VOTES: must be a whole number, not 'no'"),
+        ("HTTP_PORT", "x", "GOLDSPAN_HTTP_PORT: must be an integer, not 'x'"),
+        ("LIMITS__MAX_SPANS", "0", "GOLDSPAN_LIMITS__MAX_SPANS: must be an integer of at least 1, not 0"),
+        ("JUDGE__MODEL", "m", "unknown setting GOLDSPAN_JUDGE__MODEL; did you mean GOLDSPAN_JUDGE_MODEL?"),
+        ("JUDGE_MODLE", "m", "unknown setting GOLDSPAN_JUDGE_MODLE; did you mean GOLDSPAN_JUDGE_MODEL?"),
+        ("JUDGE_VOTES", "no", "GOLDSPAN_JUDGE_VOTES: must be an integer, not 'no'"),
         (
             "LIMITS__MAX_SPAN",
             "1",
-            "there is no setting GOLDSPAN_LIMITS__MAX_SPAN; did you mean GOLDSPAN_LIMITS__MAX_SPANS?",
+            "unknown setting GOLDSPAN_LIMITS__MAX_SPAN; did you mean GOLDSPAN_LIMITS__MAX_SPANS?",
         ),
         ("LIMITS", "many", "GOLDSPAN_LIMITS: must be a mapping, not 'many'"),
         (
             "MAX_BODY_BYTES",
             "1",
-            "there is no setting GOLDSPAN_MAX_BODY_BYTES; did you mean GOLDSPAN_LIMITS__MAX_BODY_BYTES?",
+            "unknown setting GOLDSPAN_MAX_BODY_BYTES; did you mean GOLDSPAN_LIMITS__MAX_BODY_BYTES?",
         ),
-        ("FORWRD", "http://x", "there is no setting GOLDSPAN_FORWRD; did you mean GOLDSPAN_FORWARD?"),
+        ("FORWRD", "http://x", "unknown setting GOLDSPAN_FORWRD; did you mean GOLDSPAN_FORWARD?"),
         (
             "GOLDEN_ID_ATTRIBUTES",
             "x",
-            "there is no setting GOLDSPAN_GOLDEN_ID_ATTRIBUTES; did you mean GOLDSPAN_GOLDEN_ID_ATTRIBUTE?",
+            "unknown setting GOLDSPAN_GOLDEN_ID_ATTRIBUTES; did you mean GOLDSPAN_GOLDEN_ID_ATTRIBUTE?",
         ),
-        ("TELEMETRY__ZZZZZZZZZZZZ", "x", "there is no setting GOLDSPAN_TELEMETRY__ZZZZZZZZZZZZ"),
+        ("TELEMETRY__ZZZZZZZZZZZZ", "x", "unknown setting GOLDSPAN_TELEMETRY__ZZZZZZZZZZZZ"),
         ("FORWARD", "ftp://x", "GOLDSPAN_FORWARD[0], 'endpoint': 'ftp://x' is no URL of a back end"),
         ("TOKEN", "# none\n", "GOLDSPAN_TOKEN holds no token"),
         (
@@ -368,7 +371,7 @@ def test_a_mistake_in_the_environment_names_the_variable(
 def test_a_mistake_in_a_flag_names_the_flag() -> None:
     assert refusal(http_port=70000) == "--http-port: must be at most 65535, not 70000"
     assert refusal(allowed_origins=["*"]).startswith("--allowed-origin: ")
-    assert refusal(host="0.0.0.0").startswith("--host: 0.0.0.0 can be reached from elsewhere")
+    assert refusal(host="0.0.0.0").startswith("--host: 0.0.0.0 is reachable from other machines")
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------
@@ -411,7 +414,7 @@ def test_a_file_of_tokens_that_is_no_text_is_refused(tmp_path: Path) -> None:
 def test_secrets_that_others_may_read_are_warned_of(tmp_path: Path) -> None:
     path = secret_file(tmp_path / "tokens", "token")
     path.chmod(0o644)
-    with pytest.warns(GoldspanWarning, match=f"everybody on this machine may read it: chmod o-r {path}"):
+    with pytest.warns(GoldspanWarning, match=f"is readable by every user of this machine: chmod o-r {path}"):
         load_settings(None, {"token_file": path})
 
 
@@ -548,7 +551,7 @@ def test_settings_go_to_other_processes_as_they_are(written: Written, monkeypatc
     there = pickle.loads(pickle.dumps(settings))
     assert there == settings
     assert there.back_ends == settings.back_ends
-    assert there.origin("host").name == "goldspan.yaml"
+    assert there.origin_of("host").name == "goldspan.yaml"
 
 
 def test_the_schema_knows_what_holds_and_what_does_not() -> None:
@@ -579,11 +582,11 @@ def test_the_first_lines_say_what_listens_where_and_what_is_off() -> None:
     assert startup_lines(GatewaySettings(), 4318, 4317)[1:] == [
         "OTLP/gRPC on 127.0.0.1:4317",
         "access: this machine only, without a token",
-        "goldens: none; runs are found and stored, and judged by nothing",
-        f"store: {Path('goldspan-data/goldspan.db')}, kept for good, without arguments and results",
+        "goldens: none; runs are stored but not evaluated",
+        f"store: {Path('goldspan-data/goldspan.db')}, kept without limit, without arguments and results",
         (
             "off: TLS (tls_cert, tls_key), forwarding (forward), the judge (judge.model), "
-            "own figures over OTLP (telemetry)"
+            "own metrics over OTLP (telemetry)"
         ),
     ]
 
@@ -609,15 +612,15 @@ def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None
     first, *others = startup_lines(settings, 1, None)
     assert "https://[::]:1" in first
     assert others == [
-        "access: everybody who reaches this address, with a token (2 that may send and 1 that may read)",
+        "access: every client that can connect, with a token (2 that may send and 1 that may read)",
         "forwards to http://one:4318, in plain text",
         "forwards to cloud: two:4317 (gRPC), traces only",
         "results to the same back ends: events, metrics, spans and attributes",
         "goldens: a.yaml, b.yaml",
         f"store: {store}, kept for 30 days and up to 1000 bytes, with arguments and results",
         (
-            "judge: m at api.openai.com is asked about 10 % of the runs, within 1000000 tokens and 2 US dollars a day; "
-            "requests and answers of agents leave for there, and of their calls arguments and results"
+            "judge: m at api.openai.com judges 10 % of the runs, within 1000000 tokens and 2 US dollars a day; "
+            "it receives the requests and answers of agents, and of their calls arguments and results"
         ),
         "2 workers",
         "off: gRPC (grpc_port)",
@@ -630,10 +633,10 @@ def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None
     assert any("kept up to 5 bytes" in line for line in lines)
     assert lines[-1] == (
         "off: spans to back ends (results), attributes to back ends (results), the judge (judge.model), "
-        "own figures over OTLP (telemetry)"
+        "own metrics over OTLP (telemetry)"
     )
     judge = {"model": "m", "url": "http://models:1/v1", "sample": 1, "show": "names", "daily_tokens": "off"}
     assert (
-        "judge: m at models:1 is asked about 100 % of the runs, within no budget; requests and answers of agents leave "
-        "for there, and of their calls names of tools"
+        "judge: m at models:1 judges 100 % of the runs, within no budget; it receives the requests and answers of "
+        "agents, and of their calls names of tools"
     ) in startup_lines(GatewaySettings(judge=judge), 1, 2)

@@ -1,4 +1,4 @@
-"""The gateway's own figures and its log, as Prometheus, a Collector and a log reader get them."""
+"""The metrics and the log of the gateway itself, as Prometheus, a Collector and a log reader receive them."""
 
 from __future__ import annotations
 

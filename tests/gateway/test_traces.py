@@ -145,7 +145,7 @@ def test_more_than_may_be_in_memory_is_let_out_of_it_and_nothing_else() -> None:
 
 
 def test_more_bundles_than_may_be_are_scored_as_they_are_the_oldest_first() -> None:
-    held = bundles(max_bundles=2)
+    held = bundles(max_groups=2)
     for entry, key in enumerate((A, B, C), start=1):
         add(held, key, entry, 0.0)
     assert keys(due(held, 0.0)) == [A]
@@ -153,7 +153,7 @@ def test_more_bundles_than_may_be_are_scored_as_they_are_the_oldest_first() -> N
 
 
 def test_a_trace_with_too_many_spans_is_not_scored_and_each_of_its_spans_is_counted() -> None:
-    held = bundles(max_spans=5)
+    held = bundles(max_spans_per_group=5)
     add(held, A, 1, 0.0, spans=3, rooted=True)
     add(held, A, 2, 0.0, spans=3)
     add(held, A, 3, 0.0, spans=2)
@@ -194,9 +194,9 @@ def test_nothing_is_due_that_nobody_knows_the_time_of() -> None:
     st.sampled_from([30, 10_000]),
 )
 def test_every_entry_is_scored_with_its_trace_and_needed_until_then(
-    steps: list[tuple[str, bool, float]], max_bundles: int, max_bytes: int
+    steps: list[tuple[str, bool, float]], max_groups: int, max_bytes: int
 ) -> None:
-    held = bundles(max_bundles=max_bundles, max_bytes=max_bytes)
+    held = bundles(max_groups=max_groups, max_bytes=max_bytes)
     now, seen = 0.0, set()
     for entry, (key, rooted, pause) in enumerate(steps, start=1):
         now += pause
@@ -208,7 +208,7 @@ def test_every_entry_is_scored_with_its_trace_and_needed_until_then(
             seen.update(bundle.entries_by_journal[0])
             held.mark_scored(bundle)
         assert held.memory_bytes <= max_bytes
-        assert len(held) <= max_bundles
+        assert len(held) <= max_groups
     for bundle in held.pop_due(now + 1_000):
         seen.update(bundle.entries_by_journal[0])
         held.mark_scored(bundle)
@@ -297,7 +297,7 @@ def test_a_session_of_many_traces_costs_no_more_each_time() -> None:
 
 
 def test_bundles_fit_together_as_long_as_they_are_not_too_much_together() -> None:
-    held = bundles(max_spans=5)
+    held = bundles(max_spans_per_group=5)
     for entry, key in enumerate((A, B, C), start=1):
         add(held, key, entry, 0.0, spans=2)
     a, b, c = (held.find(key) for key in (A, B, C))

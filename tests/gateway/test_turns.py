@@ -57,7 +57,7 @@ def test_one_that_is_slow_makes_room_sooner_for_another_host_where_its_own_has_m
         assert (await late).host == "d"
         with pytest.raises(RequestRefused) as refused:
             await slow[1]
-        assert (refused.value.response.status, refused.value.response.limit) == (429, "max_received_bytes")
+        assert (refused.value.response.http_status, refused.value.response.limit) == (429, "max_received_bytes")
         assert [task.done() for task in slow] == [False, True, False, False]
 
     asyncio.run(run())

@@ -124,8 +124,8 @@ def test_a_worker_that_dies_is_started_again_on_the_same_port(gateway: Make) -> 
     program.said(0, 2)
     status, logged = program.told()
     assert status == 0
-    assert "worker 0 ended (SIGKILL); it starts again in 0.5 s" in logged
-    assert "worker 0 ended (SIGKILL); it starts again in 1 s" in logged
+    assert "worker 0 ended (SIGKILL); restarting it in 0.5 s" in logged
+    assert "worker 0 ended (SIGKILL); restarting it in 1 s" in logged
 
 
 def test_nothing_remains_when_whoever_looks_after_the_workers_is_killed(gateway: Make) -> None:
@@ -144,7 +144,7 @@ def test_a_worker_that_does_not_end_in_time_is_killed(gateway: Make) -> None:
     (program.data / "hang").touch()
     status, logged = program.told()
     assert status == 1
-    assert "worker 1 did not end well (SIGKILL)" in logged
+    assert "worker 1 did not shut down in order (SIGKILL)" in logged
     assert all(map(is_gone, pids))
 
 
@@ -155,7 +155,7 @@ def test_the_exit_status_says_that_a_worker_did_not_end_well(gateway: Make) -> N
     (program.data / "fail").touch()
     status, logged = program.told()
     assert status == 1
-    assert "worker 0 did not end well (exit status 3)" in logged
+    assert "worker 0 did not shut down in order (exit status 3)" in logged
 
 
 def test_what_a_worker_has_against_its_settings_is_said_once_and_ends_all(gateway: Make, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_worker_that_began_once_is_started_again_also_when_settings_went_wrong
     program.said(0, 1)
     status, logged = program.told()
     assert status == 0
-    assert "worker 0 ended (there is no metric 'wishes'); it starts again in 1 s" in logged
+    assert "worker 0 ended (there is no metric 'wishes'); restarting it in 1 s" in logged
 
 
 def test_a_port_of_another_program_is_refused_before_anything_starts(gateway: Make) -> None:
@@ -217,7 +217,7 @@ def test_two_gateways_do_not_work_on_one_folder(gateway: Make) -> None:
     first.said(0)
     status, logged = gateway(workers=1).ended()
     assert status == 2
-    told = f"another gateway is at work in {first.data}: stop that one, or name another folder with --data"
+    told = f"another gateway uses {first.data}: stop it, or choose another folder with --data"
     assert logged == f"error: {told}\n"
     assert first.told()[0] == 0
     with lock_data_folder(first.data):
@@ -228,14 +228,14 @@ def test_a_folder_is_made_for_nobody_else_to_read(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data"
     with lock_data_folder(data):
         assert data.stat().st_mode & 0o077 == 0
-        with pytest.raises(ConfigurationError, match="another gateway is at work"), lock_data_folder(data):
+        with pytest.raises(ConfigurationError, match="another gateway uses"), lock_data_folder(data):
             pass
 
 
 def test_a_folder_that_cannot_be_had_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(ConfigurationError, match=r"file cannot be made: file exists"),
+        pytest.raises(ConfigurationError, match=r"file cannot be created: file exists"),
         lock_data_folder(tmp_path / "file"),
     ):
         pass

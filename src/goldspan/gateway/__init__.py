@@ -1,5 +1,21 @@
-"""`goldspan serve`: OTLP from agents in any language, handed on as it came, and scored.
+"""`goldspan serve`: receives OTLP from agents, exports it to back ends and scores the runs in it.
 
-A request is acknowledged when it is in the journal. Everything else that is done with it happens behind that: it is
-forwarded to back ends, and the runs in it are scored. Needs the extra `server`.
+The gateway acknowledges a request once the request is in the journal. It exports and scores the request afterwards.
+Needs the extra `server`.
+
+Read in this order:
+
+- ``server``: opens the components of one worker, serves, and shuts down in order.
+- ``supervisor``: starts, watches and restarts the worker processes.
+- ``settings``: reads goldspan.yaml, environment variables and flags.
+- ``resource_limits``: the signals, partitions and limits that the whole gateway shares.
+- ``receivers``: receives OTLP over HTTP and gRPC, and authorizes requests.
+- ``decoding``: decompresses and validates requests, and builds responses.
+- ``journal``: stores acknowledged requests until every consumer has processed them.
+- ``exporting``: exports journal entries to back ends, with retries.
+- ``scoring``: groups spans by trace, evaluates the runs and stores the results.
+- ``api_routes``: the HTTP API over the store.
+- ``openapi``: the operations of the API and their OpenAPI document.
+- ``gateway_counters``: the counters of the gateway.
+- ``internal_telemetry``: logging, gauges, `/metrics` and the gateway's metrics over OTLP.
 """

@@ -1,7 +1,7 @@
-"""The API over the store: which runs came out how, one run with all its revisions, what came since, and deletions.
+"""The HTTP API of the store: lists runs and evaluations, re-evaluates runs and deletes traces.
 
-`openapi` lists the operations, and this is what they do. The store works in threads, never in the event loop, and at
-most a few requests at once: the threads are there for others too, and an answer is in memory until it is sent.
+The module `openapi` lists the operations. They use the store in threads, never in the event loop. Concurrency is
+limited, because other components need the threads too, and because a response is in memory until it is sent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from goldspan._extras import require_server_extra
+from goldspan._extras import require_extra
 from goldspan.errors import ConfigurationError, GoldspanError, StoreError
 from goldspan.gateway.openapi import OPERATIONS, Operation, OperationName, openapi_document
 from goldspan.judge.tool_selection import TOOL_SELECTION, Combination, failed_score, with_threshold, with_tool_selection
@@ -27,7 +27,7 @@ from goldspan.store.run_records import MAX_INPUT_LENGTH, evaluation_to_document,
 
 
 class MissingRunDataError(GoldspanError):
-    """What would have to be known to judge a run once more is not in the store; the text says what to do."""
+    """Raised if the store lacks data that is needed to evaluate a run again. The message says what to do."""
 
 
 def reevaluate_stored(
@@ -37,57 +37,57 @@ def reevaluate_stored(
     combination: Combination = "apart",
     threshold: float | None = None,
 ) -> Evaluation | None:
-    """The next revision of a run, of which all that is stored is given; `None` where it would say what is stored.
+    """Evaluates a stored run again. Returns the next revision, or `None` if the result equals the stored one.
 
-    A store may lack what a verdict depends on, and a run that is judged without it could lose a score that was right.
-    Raises `NotKeptError` where that is not out of the question:
+    The store may lack data that the verdict depends on; evaluating without it could lose a correct score. The function
+    raises `MissingRunDataError` if that is possible:
 
-    - the run says itself what is expected of it, or attributes of its span, or the end of a long input, take part in
-      finding its golden: these are never kept;
-    - without `keep_arguments`: the golden states arguments or results, or ignores duplicates; a call failed, and its
-      arguments would tell what made it good; a score that needs no golden is known and would not be; or a metric is
-      none of goldspan's, so that it may look at anything.
+    - The run states its own expectations, or attributes of its span or the end of a long input take part in finding its
+      golden. These are never stored.
+    - Without `keep_arguments`: the golden states arguments or results, or ignores duplicates; a call failed, and its
+      arguments would show whether a later call replaced it; a known score that needs no golden would be lost; or a
+      metric is not one of goldspan's, and may use any data.
 
-    A revision that was itself made without the values lacks them too, so all revisions must have them.
+    A revision that was created without the values lacks them too, so all revisions must have them.
 
-    No model is asked again: what it said of the run stays, and is weighed as verdicts are now, by the golden's
-    `threshold` or else this one, and in this `combination`.
+    No model is asked again. The stored score of the judge is kept and combined with `combination`, using the threshold
+    of the golden or else `threshold`.
     """
     current = history[-1]
-    with_values = all("schemas" in each.document for each in history)
+    with_values = all("schemas" in stored.document for stored in history)
     attributes = _MissingAttributes()
     run = replace(run_from_document(current.document), attributes=attributes)
-    judged = evaluate(run)
-    if (said := _stored_judge_score(current.document)) is not None:
-        limit = judged.golden.thresholds.get(TOOL_SELECTION, threshold) if judged.golden else threshold
-        combined = with_tool_selection(judged, with_threshold(said, limit), combination=combination)
-        judged = replace(combined, changes=None)  # the goldens are new as well
-    lacking = next(_missing_data_reasons(current.document, judged, attributes), None)
-    if lacking is None and not with_values:
-        lacking = next(_missing_value_reasons(current.document, judged), None)
-        lacking = lacking and f"{lacking} Run the gateway with --keep-arguments to be able to rescore what comes then."
-    if lacking is not None:
-        raise MissingRunDataError(lacking)
-    document = json.loads(to_json(evaluation_to_document(judged, keep_arguments=with_values)))
+    evaluation = evaluate(run)
+    if (judge_score := _stored_judge_score(current.document)) is not None:
+        limit = evaluation.golden.thresholds.get(TOOL_SELECTION, threshold) if evaluation.golden else threshold
+        combined = with_tool_selection(evaluation, with_threshold(judge_score, limit), combination=combination)
+        evaluation = replace(combined, changes=None)  # the goldens may have changed as well
+    reason = next(_missing_data_reasons(current.document, evaluation, attributes), None)
+    if reason is None and not with_values:
+        reason = next(_missing_value_reasons(current.document, evaluation), None)
+        reason = reason and f"{reason} Run the gateway with --keep-arguments to be able to rescore later runs."
+    if reason is not None:
+        raise MissingRunDataError(reason)
+    document = json.loads(to_json(evaluation_to_document(evaluation, keep_arguments=with_values)))
     if all(document[name] == current.document.get(name) for name in _COMPARED_KEYS):
         return None
-    return replace(judged, revision=current.revision + 1)
+    return replace(evaluation, revision=current.revision + 1)
 
 
 _COMPARED_KEYS = (
     *("golden_id", "golden_match", "passed", "reason", "expected_tools"),
     *("scores", "faults", "broken", "unjudged", "rows", "scoring_version"),
 )
-"""What is said of a run; where all of it is the same, nothing has changed."""
+"""The keys that are compared to find out whether an evaluation changed."""
 
 
-def _stored_judge_score(document: Mapping[str, Any]) -> Score | None:
-    """What a model said of a stored run, or why it said nothing; `None`: none was asked."""
-    for stored in document["scores"]:
+def _stored_judge_score(evaluation_document: Mapping[str, Any]) -> Score | None:
+    """Returns the judge's stored score or failure of a run; `None` if no model was asked."""
+    for stored in evaluation_document["scores"]:
         if stored["metric"] == TOOL_SELECTION and (stored["value"] is not None or stored["error"] is not None):
-            asked = stored.get("judgement")
-            known = {each.name: asked[each.name] for each in fields(Judgement) if each.name in asked} if asked else {}
-            judgement = Judgement(**known | {"votes": tuple(known["votes"])}) if known else None
+            document = stored.get("judgement") or {}
+            values = {field.name: document[field.name] for field in fields(Judgement) if field.name in document}
+            judgement = Judgement(**values | {"votes": tuple(values["votes"])}) if values else None
             if stored["value"] is None:
                 return failed_score(stored["error"])
             return Score(TOOL_SELECTION, stored["value"], reason=stored["reason"], judgement=judgement)
@@ -97,48 +97,50 @@ def _stored_judge_score(document: Mapping[str, Any]) -> Score | None:
 def _missing_data_reasons(
     document: Mapping[str, Any], evaluation: Evaluation, attributes: _MissingAttributes
 ) -> Iterator[str]:
-    """Sentences about what no store keeps and this verdict depends on."""
+    """Yields sentences about data that the verdict depends on and that no store keeps."""
     if "states_expectations" not in document:
-        yield "An older goldspan stored this run, and with too little to rescore it. Send its trace once more."
+        yield "An older goldspan stored this run without the data needed to rescore it. Send its trace again."
     elif document["states_expectations"]:
-        yield "The run says itself what is expected of it, so that goldens are not for it. Send its trace once more."
+        yield "The run states its own expectations, so no golden applies to it. Send its trace again."
     if attributes.requested_keys:
         yield (
-            f"Goldens or metrics look at the attribute {min(attributes.requested_keys)} of the run's span, which is not kept. "
-            "Send its trace once more."
+            f"Goldens or metrics use the attribute {min(attributes.requested_keys)} of the run's span, which is not "
+            "stored. Send its trace again."
         )
     named = evaluation.match is not None and evaluation.match.how == "id"
     if len(document["input"] or "") >= MAX_INPUT_LENGTH and not named:
-        told = f"The input is kept only up to {MAX_INPUT_LENGTH} characters, and a golden is found by all of it."
-        yield f"{told} Send its trace once more."
+        yield (
+            f"Only the first {MAX_INPUT_LENGTH} characters of the input are stored, and goldens are matched by the "
+            "whole input. Send its trace again."
+        )
 
 
 def _missing_value_reasons(document: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
-    """Sentences about arguments and results that this verdict depends on."""
+    """Yields sentences about arguments and results that the verdict depends on."""
     golden = evaluation.golden
     if golden is not None and _depends_on_values(golden):
-        yield f"The golden {golden.id} looks at arguments or results, which were not kept of this run."
+        yield f"The golden {golden.id} compares arguments or results, which were not stored for this run."
     calls = evaluation.run.tool_calls
-    weighed = golden is not None and golden.attempts == "effective" and len(calls) > 1
-    if weighed and not all(call.error is None and call.error_guess is None for call in calls):
-        yield "A call failed, or may have. Whether it was made once more shows in arguments, which were not kept."
+    matters = golden is not None and golden.attempts == "effective" and len(calls) > 1
+    if matters and not all(call.error is None and call.error_guess is None for call in calls):
+        yield "A call failed or may have failed. Only arguments, which were not stored, show whether it was retried."
     known = {score["metric"] for score in document["scores"] if score["value"] is not None}
     for score in evaluation.scores:
         if score.metric in JUDGE_METRICS:
             continue
         if score.metric not in METRICS:
-            yield f"The metric {score.metric} may look at arguments or results, which were not kept of this run."
+            yield f"The metric {score.metric} may use arguments or results, which were not stored for this run."
         elif score.value is None and score.metric in known and not METRICS[score.metric].needs_golden:
-            yield f"The score of {score.metric} would be lost with the arguments, which were not kept of this run."
+            yield f"The score of {score.metric} depends on arguments, which were not stored for this run."
 
 
 def _depends_on_values(golden: Golden) -> bool:
-    stating = any(tool.arguments is not None or tool.result is not ABSENT for tool in golden.expected_calls)
-    return stating or golden.duplicates == "ignore"
+    states_values = any(tool.arguments is not None or tool.result is not ABSENT for tool in golden.expected_calls)
+    return states_values or golden.duplicates == "ignore"
 
 
 class _MissingAttributes(Mapping[str, Any]):
-    """The attributes of a span that nobody kept. It takes note of what is looked for, since that decides something."""
+    """Replaces span attributes that were not stored. Records the requested keys: the verdict depends on them."""
 
     def __init__(self) -> None:
         self.requested_keys: set[str] = set()
@@ -156,7 +158,7 @@ class _MissingAttributes(Mapping[str, Any]):
         return 0
 
 
-with require_server_extra():
+with require_extra("server"):
     from starlette.concurrency import run_in_threadpool
     from starlette.convertors import PathConvertor, register_url_convertor
     from starlette.requests import Request
@@ -167,20 +169,20 @@ with require_server_extra():
 _log = logging.getLogger(__name__)
 
 MAX_CONCURRENT_API_REQUESTS = 4
-"""So many requests are with the store, or their answers sent, at once; further ones wait for their turn."""
+"""Number of requests that use the store or send a response at the same time; further requests wait."""
 PAGE_BATCH = 50
-"""So many documents are read from the store at once."""
+"""Number of documents that are read from the store in one batch."""
 MAX_PAGE_CHARACTERS = 8 * 1024 * 1024
-"""A page ends with the batch that goes beyond this, however many were asked for."""
+"""A page ends after the batch that exceeds this size, even if `limit` is larger."""
 STORE_RETRY_AFTER_SECONDS = 2
-"""Seconds after which a store that was busy may be asked again."""
+"""Seconds in `Retry-After` when the store is busy."""
 
 RequestParameters: TypeAlias = Mapping[str, Any]
-"""The parameters of a request, read."""
+"""The parsed parameters of a request."""
 
 
 class ApiResponse(NamedTuple):
-    """What is answered to a request."""
+    """Status, body and headers of a response."""
 
     status: int
     body: str
@@ -188,7 +190,7 @@ class ApiResponse(NamedTuple):
 
 
 class ApiError(Exception):
-    """An answer other than 200."""
+    """Raised by an operation to respond with a status other than 200."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -204,20 +206,26 @@ def api_routes(
     combination: Combination = "apart",
     threshold: float | None = None,
 ) -> list[Route]:
-    """The routes of the API.
+    """Returns the routes of the API.
 
-    `rescore` judges a run by the goldens of now; what a model said of it before is weighed in that `combination`, and
-    by that `threshold` where the golden has none. `forget` lets go of what is held of a trace beside the store; it gets
-    the id, 32 hexadecimal digits in lower case. Both are called in threads, perhaps in several at once.
+    Both callables are called in threads, possibly concurrently.
+
+    Args:
+        store: The store with the runs.
+        evaluate: Evaluates a run with the current goldens.
+        drop_pending_trace: Drops what is held of a trace outside the store; its argument is the trace id, 32 lower-case
+            hexadecimal digits.
+        combination: How the judge's stored score is combined with the evaluation.
+        threshold: Threshold of the judge's score if the golden has none.
     """
-    again = partial(reevaluate_stored, evaluate=evaluate, combination=combination, threshold=threshold)
-    api = _Api(store, again, drop_pending_trace)
-    turns = asyncio.Semaphore(MAX_CONCURRENT_API_REQUESTS)
-    return [*(_OperationRoute(operation, api, turns) for operation in OPERATIONS), _UnknownPathRoute()]
+    reevaluate = partial(reevaluate_stored, evaluate=evaluate, combination=combination, threshold=threshold)
+    api = _Api(store, reevaluate, drop_pending_trace)
+    semaphore = asyncio.Semaphore(MAX_CONCURRENT_API_REQUESTS)
+    return [*(_OperationRoute(operation, api, semaphore) for operation in OPERATIONS), _UnknownPathRoute()]
 
 
 class _AnyTextConvertor(PathConvertor):
-    """A part of a path that may have line breaks in it, beside slashes."""
+    """Matches a part of a path that may contain slashes and line breaks."""
 
     regex = r"[\s\S]*"
 
@@ -226,16 +234,16 @@ register_url_convertor("any_text", _AnyTextConvertor())
 
 
 class _OperationRoute(Route):
-    """An operation at its path, of which it is the only one. It refuses other methods itself, as the API refuses."""
+    """The only operation of its path. It rejects other methods itself, with an error in the format of the API."""
 
-    def __init__(self, operation: Operation, api: _Api, turns: asyncio.Semaphore) -> None:
+    def __init__(self, operation: Operation, api: _Api, semaphore: asyncio.Semaphore) -> None:
         async def endpoint(request: Request) -> Response:
-            answer = await run_in_threadpool(
+            response = await run_in_threadpool(
                 api.respond, operation, request.path_params, request.query_params.multi_items()
             )
-            return _to_starlette(answer)
+            return _to_starlette(response)
 
-        self._semaphore = turns
+        self._semaphore = semaphore
         path = operation.path.replace("{run_id}", "{run_id:any_text}")
         super().__init__(path, endpoint, methods=[operation.method], name=operation.name)
 
@@ -246,86 +254,86 @@ class _OperationRoute(Route):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         methods = self.methods or set()
         if scope["method"] in methods:
-            async with self._semaphore:  # until it is sent, for until then it is in memory
+            async with self._semaphore:  # held until the response is sent, because it is in memory until then
                 await super().handle(scope, receive, send)
             return
         allowed = ", ".join(sorted(methods))
-        refusal = ApiError(405, "method_not_allowed", f"{scope['method'][:20]} is not for this path; {allowed} is.")
-        await _to_starlette(_error_response(refusal, {"Allow": allowed}))(scope, receive, send)
+        error = ApiError(405, "method_not_allowed", f"{scope['method'][:20]} is not allowed here; {allowed} is.")
+        await _to_starlette(_error_response(error, {"Allow": allowed}))(scope, receive, send)
 
 
 class _UnknownPathRoute(Route):
-    """Every other path of the API."""
+    """Responds with 404 to every other path of the API."""
 
     def __init__(self) -> None:
         async def endpoint(request: Request) -> Response:
-            told = "The API has no such path; /api/v1/openapi.json lists those that there are."
-            return _to_starlette(_error_response(ApiError(404, "not_found", told)))
+            message = "The path does not exist; /api/v1/openapi.json lists the paths of the API."
+            return _to_starlette(_error_response(ApiError(404, "not_found", message)))
 
         super().__init__("/api/{path:any_text}", endpoint, name="elsewhere")
-        self.methods = None  # whatever the method
+        self.methods = None  # any method
 
 
 class _Api:
-    """What the operations do. Any thread may use it."""
+    """Implements the operations. Thread-safe."""
 
     def __init__(
         self,
         store: SqliteStore,
-        rescore: Callable[[Sequence[StoredEvaluation]], Evaluation | None],
-        forget: Callable[[str], None],
+        reevaluate: Callable[[Sequence[StoredEvaluation]], Evaluation | None],
+        drop_pending_trace: Callable[[str], None],
     ) -> None:
         self._store = store
-        self._reevaluate = rescore
-        self._drop_pending_trace = forget
+        self._reevaluate = reevaluate
+        self._drop_pending_trace = drop_pending_trace
         self._operations: Mapping[OperationName, Callable[[RequestParameters], str]] = {
             "runs": self._list_runs,
             "run": self._get_run,
             "evaluations": self._list_evaluations,
             "rescore": self._rescore_run,
             "delete_trace": self._delete_trace,
-            "openapi": lambda said: to_json(openapi_document()),
+            "openapi": lambda parameters: to_json(openapi_document()),
         }
 
     def respond(self, operation: Operation, path: Mapping[str, str], query: Iterable[tuple[str, str]]) -> ApiResponse:
-        """Do what is asked, or say why not."""
+        """Execute an operation. Returns its response or an error response."""
         try:
-            said = parse_query(query, operation.query_parameters)
-            if (place := operation.path_parameter) is not None:
-                said[place.name] = parse_parameter(place, path[place.name])
-            return ApiResponse(200, self._operations[operation.name](said))
+            parameters = parse_query(query, operation.query_parameters)
+            if (parameter := operation.path_parameter) is not None:
+                parameters[parameter.name] = parse_parameter(parameter, path[parameter.name])
+            return ApiResponse(200, self._operations[operation.name](parameters))
         except ConfigurationError as error:
             return _error_response(ApiError(400, "invalid_parameter", str(error)))
         except MissingRunDataError as error:
             return _error_response(ApiError(409, "not_kept", str(error)))
         except StoreError as error:
-            # It names the file and what is wrong with it, which is for whoever runs the gateway.
-            _log.warning("The API cannot answer: %s", error)
-            refusal = ApiError(503, "unavailable", "The store cannot do that now, and the gateway's log says why.")
-            return _error_response(refusal, {"Retry-After": str(STORE_RETRY_AFTER_SECONDS)})
-        except ApiError as refusal:
-            return _error_response(refusal)
+            # The message names the file, so it goes to the log and not to the client.
+            _log.warning("The API cannot use the store: %s", error)
+            unavailable = ApiError(503, "unavailable", "The store is unavailable. The gateway's log has the reason.")
+            return _error_response(unavailable, {"Retry-After": str(STORE_RETRY_AFTER_SECONDS)})
+        except ApiError as error:
+            return _error_response(error)
 
-    def _list_runs(self, said: RequestParameters) -> str:
-        wanted = filter_from_query(said)
-        cursor = said.get("cursor")
-        page = _PageBuilder(said.get("limit", PAGE_BATCH))
+    def _list_runs(self, parameters: RequestParameters) -> str:
+        run_filter = filter_from_query(parameters)
+        cursor = parameters.get("cursor")
+        page = _PageBuilder(parameters.get("limit", PAGE_BATCH))
         while page.remaining:
-            found = self._store.runs(wanted, limit=page.remaining, cursor=cursor)
+            found = self._store.runs(run_filter, limit=page.remaining, cursor=cursor)
             page.add(map(_run_json, found.items))
             cursor = found.next_cursor
             if cursor is None:
                 break
         return page.to_json("runs", next_cursor=cursor)
 
-    def _get_run(self, said: RequestParameters) -> str:
-        run = self._require_run(said["run_id"])
+    def _get_run(self, parameters: RequestParameters) -> str:
+        run = self._require_run(parameters["run_id"])
         evaluations = self._store.evaluations(run.run_id)
         return to_json({**_run_json(run), "evaluations": list(map(_evaluation_json, evaluations))})
 
-    def _list_evaluations(self, said: RequestParameters) -> str:
-        after = said.get("after", 0)
-        page = _PageBuilder(said.get("limit", PAGE_BATCH))
+    def _list_evaluations(self, parameters: RequestParameters) -> str:
+        after = parameters.get("after", 0)
+        page = _PageBuilder(parameters.get("limit", PAGE_BATCH))
         while page.remaining:
             found = self._store.evaluations_after(after, page.remaining)
             page.add(map(_evaluation_json, found.items))
@@ -334,19 +342,19 @@ class _Api:
                 break
         return page.to_json("evaluations", next_after=after)
 
-    def _rescore_run(self, said: RequestParameters) -> str:
-        history = self._store.evaluations(said["run_id"])
+    def _rescore_run(self, parameters: RequestParameters) -> str:
+        history = self._store.evaluations(parameters["run_id"])
         if not history:
-            raise _run_not_found(said["run_id"])
-        judged = self._reevaluate(history)
-        seen = history[-1].revision, history[-1].digest
-        if judged is not None and not self._store.replace_if_current(judged, seen):
-            raise ApiError(409, "changed_meanwhile", "More became known of the run meanwhile; ask once more.")
-        return to_json({"changed": judged is not None, "run": _run_json(self._require_run(said["run_id"]))})
+            raise _run_not_found(parameters["run_id"])
+        evaluation = self._reevaluate(history)
+        current = history[-1].revision, history[-1].digest
+        if evaluation is not None and not self._store.replace_if_current(evaluation, current):
+            raise ApiError(409, "changed_meanwhile", "The run changed meanwhile. Try again.")
+        return to_json({"changed": evaluation is not None, "run": _run_json(self._require_run(parameters["run_id"]))})
 
-    def _delete_trace(self, said: RequestParameters) -> str:
-        self._drop_pending_trace(said["trace_id"])
-        return to_json({"deleted": self._store.delete_trace(said["trace_id"])})
+    def _delete_trace(self, parameters: RequestParameters) -> str:
+        self._drop_pending_trace(parameters["trace_id"])
+        return to_json({"deleted": self._store.delete_trace(parameters["trace_id"])})
 
     def _require_run(self, run_id: str) -> StoredRun:
         run = self._store.run(run_id)
@@ -356,7 +364,7 @@ class _Api:
 
 
 class _PageBuilder:
-    """Documents that are answered together."""
+    """Collects the documents of one page."""
 
     def __init__(self, limit: int) -> None:
         self._remaining = limit
@@ -365,18 +373,18 @@ class _PageBuilder:
 
     @property
     def remaining(self) -> int:
-        """How many may be added now."""
+        """Number of documents that may be added in the next batch."""
         return min(PAGE_BATCH, self._remaining) if self._characters < MAX_PAGE_CHARACTERS else 0
 
     def add(self, documents: Iterable[dict[str, Any]]) -> None:
-        """Add some."""
-        pieces = list(map(to_json, documents))
-        self._items += pieces
-        self._remaining -= len(pieces)
-        self._characters += sum(map(len, pieces))
+        """Add one batch."""
+        items = list(map(to_json, documents))
+        self._items += items
+        self._remaining -= len(items)
+        self._characters += sum(map(len, items))
 
     def to_json(self, name: str, **more: Any) -> str:
-        """The answer as JSON, with what else there is to say."""
+        """Returns the page as JSON, with the members in `more`."""
         return f'{{"{name}": [{", ".join(self._items)}], {to_json(more)[1:]}'
 
 
@@ -391,12 +399,12 @@ def _run_json(run: StoredRun) -> dict[str, Any]:
 
 
 def _run_not_found(run_id: str) -> ApiError:
-    return ApiError(404, "not_found", f"No run is stored under the id {run_id[:100]!r}.")
+    return ApiError(404, "not_found", f"No run has the id {run_id[:100]!r}.")
 
 
-def _error_response(refusal: ApiError, headers: Mapping[str, str] = {}) -> ApiResponse:
-    return ApiResponse(refusal.status, to_json({"error": {"code": refusal.code, "message": str(refusal)}}), headers)
+def _error_response(error: ApiError, headers: Mapping[str, str] = {}) -> ApiResponse:
+    return ApiResponse(error.status, to_json({"error": {"code": error.code, "message": str(error)}}), headers)
 
 
-def _to_starlette(answer: ApiResponse) -> Response:
-    return Response(answer.body, answer.status, answer.headers, media_type="application/json")
+def _to_starlette(response: ApiResponse) -> Response:
+    return Response(response.body, response.status, response.headers, media_type="application/json")

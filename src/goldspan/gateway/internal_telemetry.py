@@ -1,7 +1,7 @@
-"""The gateway's own figures: `/metrics` for Prometheus, of all workers in one answer, and over OTLP where asked.
+"""Logs, gauges and metrics of the gateway itself: `/metrics` for Prometheus, and OTLP if configured.
 
-Each of several workers writes its figures to `DIR/metrics/<worker>.prom` every few seconds. Whichever is asked answers
-with its own as they are, and with those files.
+If there are several workers, each writes its metrics to `DIR/metrics/<worker>.prom` every few seconds. A worker that is
+scraped responds with its own current metrics and the metrics in those files.
 """
 
 from __future__ import annotations
@@ -27,37 +27,36 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import Resource
 
 from goldspan import semconv
-from goldspan._extras import require_server_extra
+from goldspan._extras import require_extra
 from goldspan._guard import suppress_errors
 from goldspan._version import __version__
 from goldspan.errors import GoldspanWarning, StoreError
 from goldspan.gateway.exporting.backend_exporter import BackendExporter
 from goldspan.gateway.journal.journal import Journal
 from goldspan.gateway.scoring.scoring_consumer import ScoringConsumer
-from goldspan.gateway.settings.gateway_settings import GatewaySettings
-from goldspan.gateway.settings.gateway_settings import TelemetryConfig as Sending
+from goldspan.gateway.settings.gateway_settings import GatewaySettings, TelemetryConfig
 
 _THIRD_PARTY_LEVELS = {
     "uvicorn.access": logging.CRITICAL,
     "uvicorn.error": logging.WARNING,
     "urllib3": logging.ERROR,
-    **dict.fromkeys(("httpx2", "httpcore2"), logging.WARNING),  # each request to a judge's model
+    **dict.fromkeys(("httpx2", "httpcore2"), logging.WARNING),  # they log each request to the judge's model
 }
-"""From which level on others are heard: who asked for which path is counted, and not logged."""
+"""Minimum levels of third-party loggers. Requests are counted, not logged."""
 
 
 def configure_logging(log_format: str, level: str, *, worker: int | None = None, stream: IO[str] | None = None) -> None:
-    """Have everything that this process logs written to standard error, as `text` or as `json`, from that level on.
+    """Write the log of this process to standard error, as `text` or `json`, from `level` on.
 
-    Warnings are logged too. `worker` stands on every line where there are several.
+    Python warnings are logged too. Every line contains `worker` if it is not `None`.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter(worker) if log_format == "json" else _TextFormatter(worker))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name, least in _THIRD_PARTY_LEVELS.items():
-        logging.getLogger(name).setLevel(least)
+    for name, third_party_level in _THIRD_PARTY_LEVELS.items():
+        logging.getLogger(name).setLevel(third_party_level)
     warnings.showwarning = _log_warning
 
 
@@ -75,8 +74,8 @@ class _LogFormatter(logging.Formatter):
         super().__init__()
         self._worker = worker
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - its name there
-        """The time in UTC, to the millisecond, as RFC 3339 writes it."""
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - overrides logging.Formatter
+        """Returns the time in UTC with milliseconds, in the format of RFC 3339."""
         moment = datetime.fromtimestamp(record.created, timezone.utc)
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -88,7 +87,7 @@ class _LogFormatter(logging.Formatter):
 
 class _JsonFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
-        """One JSON object."""
+        """Returns the record as one JSON object."""
         document: dict[str, Any] = {
             "time": self.formatTime(record),
             "level": record.levelname.lower(),
@@ -104,7 +103,7 @@ class _JsonFormatter(_LogFormatter):
 
 class _TextFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback below it. What others wrote can neither begin a line nor steer a terminal."""
+        """Returns one line, followed by the traceback. Control characters are escaped: no text can forge a line."""
         worker = "" if self._worker is None else f" [{self._worker}]"
         line = f"{self.formatTime(record)} {record.levelname.lower()}{worker} {record.name}: {record.getMessage()}"
         exception = self._exception_text(record)
@@ -116,59 +115,59 @@ class _TextFormatter(_LogFormatter):
 def _escape_control_characters(line: str) -> str:
     if line.isprintable():
         return line
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
 
 
 def register_gauges(
     meter_provider: MeterProvider,
     scoring: ScoringConsumer,
     journals: Mapping[int, Journal],
-    forwarders: Sequence[BackendExporter],
+    exporters: Sequence[BackendExporter],
 ) -> None:
-    """Have these read whenever the figures of a worker are."""
+    """Register the gauges of a worker, which are read at every collection."""
     meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
 
     def gauge(name: str, unit: str, description: str, read: Callable[[], Iterable[Observation]]) -> None:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            with suppress(StoreError):  # it is closed, or the disk is gone: others say so
+            with suppress(StoreError):  # closed, or the disk failed; reported elsewhere
                 return read()
             return []
 
         meter.create_observable_gauge(name, [observe], unit=unit, description=description)
 
-    def forwarding() -> Iterable[Observation]:
-        for forwarder in forwarders:
-            labels = {semconv.BACKEND_LABEL: forwarder.backend.name}
-            yield Observation(forwarder.status()["behind_bytes"], labels)
+    def forward_backlogs() -> Iterable[Observation]:
+        for exporter in exporters:
+            labels = {semconv.BACKEND_LABEL: exporter.backend.name}
+            yield Observation(exporter.status()["behind_bytes"], labels)
 
     gauge(
         semconv.GATEWAY_JOURNAL_SIZE,
         "By",
-        "What is kept of acknowledged requests until it is forwarded and scored. Near max_journal_bytes, requests are "
-        "refused: see which back end is away.",
+        "Bytes of acknowledged requests that the journal keeps until they are forwarded and scored. Near "
+        "max_journal_bytes, requests are refused: check which back end is unavailable.",
         lambda: [Observation(sum(journal.size for journal in journals.values()))],
     )
     gauge(
         semconv.GATEWAY_SCORING_BACKLOG,
         "By",
-        "What waits to be looked at by scoring. If it grows, add workers; beyond max_backlog_bytes it is not scored.",
+        "Bytes that wait for scoring. If it grows, add workers; requests beyond max_backlog_bytes are not scored.",
         lambda: [Observation(scoring.backlog_bytes())],
     )
     gauge(
         semconv.GATEWAY_FORWARD_BACKLOG,
         "By",
-        "What waits for a back end, by back end. If it grows, the back end is away or slower than what comes in.",
-        forwarding,
+        "Bytes that wait for a back end, by back end. If it grows, the back end is unavailable or too slow.",
+        forward_backlogs,
     )
     gauge(
         semconv.GATEWAY_HELD_TRACES,
         "{trace}",
-        "Traces held: those that are not whole, and those that were scored lately.",
+        "Traces in memory: incomplete traces, and traces that were scored recently.",
         lambda: [Observation(len(scoring))],
     )
 
 
-with require_server_extra():
+with require_extra("server"):
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.exposition import choose_encoder
@@ -181,17 +180,17 @@ with require_server_extra():
 
 METRICS_FOLDER = "metrics"
 MAX_CONCURRENT_SCRAPES = 2
-"""So many answers are made and sent at once; further requests wait for their turn."""
+"""Number of responses that are built and sent at the same time; further requests wait."""
 _WRITE_INTERVAL_SECONDS = 2.0
 _STALE_AFTER_SECONDS = 15.0
-"""Seconds after which the file of a worker is that of one that is gone."""
+"""Seconds after which the metrics file of a worker is ignored, because the worker has ended."""
 _SCOPE_LABEL_PREFIX = "otel_scope_"
-"""How labels begin that tell which library counts: they say the same everywhere."""
+"""Prefix of the labels of the instrumentation scope, which are omitted because they are the same everywhere."""
 _WRITTEN_AT_PREFIX = "# goldspan "
 
 
 class InternalTelemetry:
-    """The figures of one worker: hand its `meter_provider` to whatever counts, and its `routes` to the application."""
+    """The metrics of one worker. Components use its `meter_provider`; the application serves its `routes`."""
 
     def __init__(self, settings: GatewaySettings, worker: int = 0) -> None:
         self._worker = worker
@@ -203,38 +202,38 @@ class InternalTelemetry:
         self._writer_thread: threading.Thread | None = None
         ProcessCollector(registry=self._registry)
         readers: list[MetricReader] = [PrometheusMetricReader(disable_target_info=True, registry=self._registry)]
-        exemplars: ExemplarFilter | None = AlwaysOffExemplarFilter()  # Prometheus is shown none, and they take time
+        exemplars: ExemplarFilter | None = AlwaysOffExemplarFilter()  # Prometheus does not get them, and they cost time
         if settings.telemetry.endpoint is not None:
             readers.append(_create_otlp_reader(settings.telemetry.endpoint, settings.telemetry))
-            exemplars = None  # as the environment has it
+            exemplars = None  # the environment decides
         self.meter_provider = MeterProvider(
             readers, _create_resource(worker), exemplar_filter=exemplars, shutdown_on_exit=False
         )
         self.routes: list[Route] = [_MetricsRoute("/metrics", self._metrics_endpoint, methods=["GET"])]
 
     def start(self) -> None:
-        """Begin to write the figures for the other workers, if there are any."""
+        """Start writing the metrics for the other workers, if there are several."""
         if self._other_workers:
             self._writer_thread = threading.Thread(
-                target=self._write_periodically, name="goldspan-figures", daemon=True
+                target=self._write_periodically, name="goldspan-metrics", daemon=True
             )
             self._writer_thread.start()
 
     def stop(self, timeout: float = 2.0) -> None:
-        """Send what there is over OTLP, and end. It takes no longer than `timeout` seconds, or little more."""
+        """Export the last metrics over OTLP and stop. Takes about `timeout` seconds at most."""
         self._stopping.set()
         if self._writer_thread is not None:
             self._writer_thread.join(timeout)
-        with suppress_errors("send the last of its own figures"):
+        with suppress_errors("export its last metrics"):
             self.meter_provider.shutdown(timeout * 1000)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The figures of all workers, and their media type, in whichever of Prometheus's formats is accepted."""
+        """Returns the metrics of all workers in a Prometheus format that is accepted, and its media type."""
         encode, media = choose_encoder(accept)
         return encode(_MergedRegistry(self._metrics_by_worker())), media
 
     def collect(self) -> list[Metric]:
-        """The figures of this worker. Two at once would take each other's from OpenTelemetry's collector."""
+        """Returns the metrics of this worker. Concurrent calls would consume each other's metrics, hence the lock."""
         with self._collect_lock:
             return list(self._registry.collect())
 
@@ -249,7 +248,7 @@ class InternalTelemetry:
 
     def _write_periodically(self) -> None:
         while True:
-            with suppress_errors("write its own figures for the other workers"):
+            with suppress_errors("write its metrics for the other workers"):
                 self._write_metrics_file()
             if self._stopping.wait(_WRITE_INTERVAL_SECONDS):
                 return
@@ -257,14 +256,14 @@ class InternalTelemetry:
     def _write_metrics_file(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{self._worker}.prom"
-        beside = path.with_suffix(".new")
-        # The clock of the machine since its start: all processes read the same, and nobody sets it.
-        beside.write_bytes(f"{_WRITTEN_AT_PREFIX}{time.monotonic()}\n".encode() + generate_latest(self))
-        os.replace(beside, path)
+        temporary = path.with_suffix(".new")
+        # The monotonic clock is the same in all processes, and cannot be set.
+        temporary.write_bytes(f"{_WRITTEN_AT_PREFIX}{time.monotonic()}\n".encode() + generate_latest(self))
+        os.replace(temporary, path)
 
 
 class _MetricsRoute(Route):
-    """The route of the figures. An answer is in memory until it is sent, and there are only so many at once."""
+    """The route of `/metrics`. Limits concurrent responses, because each is in memory until it is sent."""
 
     def __init__(self, path: str, endpoint: Callable[[Request], Response], *, methods: list[str]) -> None:
         super().__init__(path, endpoint, methods=methods)
@@ -276,7 +275,7 @@ class _MetricsRoute(Route):
 
 
 class _MergedRegistry:
-    """The families of all workers, each once, their samples told apart by the label `worker`."""
+    """Merges the metric families of all workers. The label `worker` distinguishes their samples."""
 
     def __init__(self, sources: Iterable[tuple[int, Iterable[Metric]]]) -> None:
         self._sources = sources
@@ -285,7 +284,7 @@ class _MergedRegistry:
         families: dict[tuple[str, str], Metric] = {}
         for worker, source in self._sources:
             for family in source:
-                # The unit is part of the name already.
+                # The name already contains the unit.
                 merged = families.setdefault(
                     (family.name, family.type), Metric(family.name, family.documentation, family.type)
                 )
@@ -298,13 +297,13 @@ class _MergedRegistry:
 
 
 def remove_worker_metrics(data_folder: Path) -> None:
-    """Remove the figures of workers that were there before."""
+    """Remove the metrics files of workers of an earlier start."""
     for path in (data_folder / METRICS_FOLDER).glob("*.prom"):
         path.unlink(missing_ok=True)
 
 
 def _read_worker_metrics(path: Path) -> list[Metric]:
-    """The figures that another worker wrote lately; none where it is gone."""
+    """Returns the metrics that another worker wrote recently; none if the worker has ended."""
     try:
         age, _, text = path.read_text("utf-8").partition("\n")
         if abs(time.monotonic() - float(age.removeprefix(_WRITTEN_AT_PREFIX))) > _STALE_AFTER_SECONDS:
@@ -315,18 +314,18 @@ def _read_worker_metrics(path: Path) -> list[Metric]:
 
 
 def _create_resource(worker: int) -> Resource:
-    """Who counts, in the words of OpenTelemetry's conventions for services; the environment may say otherwise."""
-    own: dict[str, Any] = {"service.name": "goldspan", "service.version": __version__}
-    said = {
+    """Returns the resource attributes of a worker, which OTEL_* variables override."""
+    defaults: dict[str, Any] = {"service.name": "goldspan", "service.version": __version__}
+    from_environment = {
         key: value
         for key, value in Resource.create().attributes.items()
-        if not str(value).startswith("unknown_service")  # where nobody gave it a name
+        if not str(value).startswith("unknown_service")  # the default of the SDK
     }
-    return Resource({**own, "service.instance.id": str(uuid4()), "goldspan.worker": worker, **said})
+    return Resource({**defaults, "service.instance.id": str(uuid4()), "goldspan.worker": worker, **from_environment})
 
 
-def _create_otlp_reader(endpoint: str, config: Sending) -> MetricReader:
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # only who asks for it
+def _create_otlp_reader(endpoint: str, config: TelemetryConfig) -> MetricReader:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # imported only if needed
 
     exporter = OTLPMetricExporter(
         endpoint=f"{endpoint.rstrip('/')}/v1/metrics",

@@ -1,4 +1,4 @@
-"""The operations of the API as one table, and the OpenAPI document that is made of it.
+"""The operations of the API, and the OpenAPI document generated from them.
 
 https://spec.openapis.org/oas/v3.1.1.html
 """
@@ -19,28 +19,28 @@ OperationName: TypeAlias = Literal["runs", "run", "evaluations", "rescore", "del
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing that the API does."""
+    """One operation of the API."""
 
     name: OperationName
     method: Literal["GET", "POST", "DELETE"]
     path: str
     summary: str
     response_schema: str
-    """The name of the schema of what it answers."""
+    """Name of the schema of the response."""
     query_parameters: tuple[Parameter, ...] = ()
     path_parameter: Parameter | None = None
     error_statuses: tuple[int, ...] = ()
-    """The statuses, beside those that any request may get, with which it may refuse."""
+    """Error statuses in addition to those that every operation may return."""
 
 
 OPERATIONS = (
     Operation("runs", "GET", "/api/v1/runs", "Runs, newest first.", "RunPage", query_parameters=PAGE_PARAMETERS),
-    # Before the next one: the id of a run may be nearly any text, with slashes in it.
+    # Must precede `run`, because a run id may contain slashes.
     Operation(
         "rescore",
         "POST",
         "/api/v1/runs/{run_id}/rescore",
-        "Judge a stored run once more, by the goldens of now; a new revision where anything changed.",
+        "Evaluate a stored run again with the current goldens; store a new revision if anything changed.",
         "Rescored",
         path_parameter=RUN_ID,
         error_statuses=(404, 409),
@@ -58,7 +58,7 @@ OPERATIONS = (
         "evaluations",
         "GET",
         "/api/v1/evaluations",
-        "Evaluations in the order in which they were stored: who asks again and again misses nothing.",
+        "Evaluations in the order in which they were stored. Polling with `after` misses none.",
         "Arrivals",
         query_parameters=ARRIVAL_PARAMETERS,
     ),
@@ -66,30 +66,30 @@ OPERATIONS = (
         "delete_trace",
         "DELETE",
         "/api/v1/traces/{trace_id}",
-        "Delete the runs with spans in a trace; what comes of it within a day is not stored again.",
+        "Delete the runs with spans in a trace; spans of it that arrive within a day are not stored.",
         "Deleted",
         path_parameter=TRACE_ID,
     ),
     Operation("openapi", "GET", "/api/v1/openapi.json", "This document.", "Document"),
 )
-"""All of them, in the order in which a path is looked up."""
+"""Every operation, in the order in which paths are matched."""
 
 ERROR_DESCRIPTIONS: Mapping[int, str] = {
-    400: "Something that was said means nothing; the message says what.",
+    400: "A parameter is invalid; the message names it.",
     401: "The token is missing or wrong.",
     403: "Host or Origin is not allowed.",
-    404: "There is no such thing.",
-    405: "The method is not one of this path; `Allow` has those that are.",
-    409: "Too little was kept of the run to judge it once more, or it changed meanwhile.",
-    429: "Too many requests at once; `Retry-After` says when to come back.",
-    503: "The store cannot answer now; `Retry-After` says when to come back.",
+    404: "The resource does not exist.",
+    405: "The path does not support the method; `Allow` lists the supported ones.",
+    409: "The stored data is not sufficient to evaluate the run again, or the run changed meanwhile.",
+    429: "Too many concurrent requests; retry after the seconds in `Retry-After`.",
+    503: "The store is unavailable; retry after the seconds in `Retry-After`.",
 }
 _COMMON_ERRORS = (400, 401, 403, 405, 429, 503)
-"""What any request may get."""
+"""Error statuses that every operation may return."""
 
 
 def openapi_document() -> dict[str, Any]:
-    """The OpenAPI document."""
+    """Returns the OpenAPI document."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation_object(operation)
@@ -97,7 +97,7 @@ def openapi_document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "goldspan",
-            "summary": "Runs of agents, and how they came out.",
+            "summary": "Runs of agents and their evaluations.",
             "version": __version__,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -111,29 +111,29 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _operation_object(operation: Operation) -> dict[str, Any]:
-    parameters = [_parameter_object(each, "query") for each in operation.query_parameters]
+    parameters = [_parameter_object(parameter, "query") for parameter in operation.query_parameters]
     if operation.path_parameter is not None:
         parameters.append(_parameter_object(operation.path_parameter, "path"))
     return {
         "operationId": operation.name,
         "summary": operation.summary,
         "parameters": parameters,
-        "responses": {str(status): told for status, told in _response_objects(operation)},
+        "responses": {str(status): response for status, response in _response_objects(operation)},
     }
 
 
-def _parameter_object(parameter: Parameter, place: str) -> dict[str, Any]:
+def _parameter_object(parameter: Parameter, location: str) -> dict[str, Any]:
     return {
         "name": parameter.name,
-        "in": place,
-        "required": place == "path",
+        "in": location,
+        "required": location == "path",
         "description": parameter.description,
         "schema": parameter.schema,
     }
 
 
 def _response_objects(operation: Operation) -> Iterator[tuple[int, dict[str, Any]]]:
-    yield 200, {"description": "Done.", "content": _json_content(operation.response_schema)}
+    yield 200, {"description": "Success.", "content": _json_content(operation.response_schema)}
     for status in sorted({*_COMMON_ERRORS, *operation.error_statuses}):
         yield status, {"description": ERROR_DESCRIPTIONS[status], "content": _json_content("Error")}
 
@@ -152,14 +152,14 @@ def _schema_ref(schema: str) -> JsonSchema:
 def _object_schema(
     properties: Mapping[str, JsonSchema], *, all_of: tuple[str, ...] = (), optional: tuple[str, ...] = ()
 ) -> JsonSchema:
-    """An object with these properties, and with those of other schemas. Further ones may come with later versions."""
+    """Returns an object schema with these properties and those of `all_of`. Later versions may add properties."""
     required = [name for name in properties if name not in optional]
-    said = {"type": "object", "properties": properties, "required": required}
-    return {"allOf": [*map(_schema_ref, all_of), said]} if all_of else said
+    schema = {"type": "object", "properties": properties, "required": required}
+    return {"allOf": [*map(_schema_ref, all_of), schema]} if all_of else schema
 
 
-def _list_schema(of: JsonSchema) -> JsonSchema:
-    return {"type": "array", "items": of}
+def _list_schema(items: JsonSchema) -> JsonSchema:
+    return {"type": "array", "items": items}
 
 
 def _nullable(kind: str) -> JsonSchema:
@@ -191,7 +191,7 @@ SCHEMAS: Mapping[str, JsonSchema] = {
             "threshold": _nullable("number"),
             "reason": _nullable("string"),
             "error": _nullable("string"),
-            "judgement": {"type": "object", "description": "Where a model gave the score: how it was asked."},
+            "judgement": {"type": "object", "description": "How the model was asked, if a model gave the score."},
         },
         optional=("judgement",),
     ),
@@ -203,13 +203,13 @@ SCHEMAS: Mapping[str, JsonSchema] = {
             "revision": {"type": "integer", "minimum": 1},
             "digest": {
                 "type": "string",
-                "description": "Equal digests mean the same comparison; a model may say more of it.",
+                "description": "Equal digests mean equal deterministic results; a judge may add a score.",
             },
             "stored": _TIME_SCHEMA,
             "verdict": {"enum": list(get_args(Verdict))},
             "status": {"enum": ["scored", "not_evaluated"]},
             "passed": _nullable("boolean"),
-            "reason": {"type": "string", "description": "One sentence for people."},
+            "reason": {"type": "string", "description": "The verdict explained in one sentence."},
             "golden_id": _nullable("string"),
             "input": _nullable("string"),
             "agent": _nullable("string"),

@@ -1,4 +1,4 @@
-"""`goldspan serve`: the workers, each in its event loop, until they are told to stop."""
+"""Runs the workers of `goldspan serve`, each in its own event loop, until a signal stops them."""
 
 from __future__ import annotations
 
@@ -46,16 +46,17 @@ from goldspan.web.pages import Pages
 
 
 def create_judge(settings: GatewaySettings, meter_provider: MeterProvider) -> Judge | None:
-    """The judge that the settings ask for; `None`: they ask for none.
+    """Returns the judge, or `None` if the settings name no model.
 
-    Raises `ConfigurationError` where its file is of no use.
+    Raises `ConfigurationError` if the cache file of the judge cannot be used.
     """
-    told = settings.judge.to_judge_settings(settings.data)
-    if told is None:
+    judge_settings = settings.judge.to_judge_settings(settings.data)
+    if judge_settings is None:
         return None
     try:
-        return told.create_judge(samples=Sampling(told.sample).should_sample, meter_provider=meter_provider)
-    except ConfigurationError as error:  # the model can be asked, so it is the file
+        samples = Sampling(judge_settings.sample).should_sample
+        return judge_settings.create_judge(samples=samples, meter_provider=meter_provider)
+    except ConfigurationError as error:  # loading the settings validated the rest, so the file is wrong
         raise ConfigurationError(f"{settings.location_of('judge.cache')}: {error}") from None
 
 
@@ -64,18 +65,18 @@ _log = logging.getLogger("goldspan.gateway")
 STORE_FILE = "goldspan.db"
 JOURNAL_FOLDER = "journal"
 _JOURNAL_WAIT_SECONDS = 120.0
-"""Seconds in which the journals of the other workers have to be there."""
+"""Seconds within which the journals of the other workers must exist."""
 _DRAIN_RESERVE = 0.3
-"""Of the time for an orderly end, the share that the doors leave for scoring, and scoring for forwarding, at least."""
+"""Minimum share of the shutdown time that the receivers leave for scoring, and scoring leaves for forwarding."""
 _GC_THRESHOLD = 10_000
-"""So many new objects may come before the collector looks for circles, of which hardly any are made: with Python's own
-700, it looks twice while one trace is scored, at what is all still needed."""
+"""New objects before a run of the garbage collector. The gateway creates hardly any reference cycles: with Python's
+default of 700, the collector runs twice while one trace is scored and frees nothing."""
 
 
 class GatewayWorker:
-    """A worker of the gateway. Made, it has opened its files; `serve` does the rest.
+    """One worker of the gateway. The constructor opens the files; `serve` runs the worker.
 
-    Raises `GoldspanError` where settings, goldens or files are of no use.
+    Raises `GoldspanError` if settings, goldens or files cannot be used.
     """
 
     def __init__(self, settings: GatewaySettings, index: int = 0) -> None:
@@ -139,29 +140,30 @@ class GatewayWorker:
     # --- journals ----------------------------------------------------------------------------------------------------
 
     def _open_own_journals(self) -> dict[int, Journal]:
-        """This worker's journal, and its share of those of workers that there are no more."""
+        """Open this worker's journal and its share of the journals of workers that no longer exist."""
         folder = self._settings.data / JOURNAL_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         workers = self._settings.workers
-        left = [place for place in _journal_numbers(folder) if place >= workers and place % workers == self._index]
+        numbers = _journal_numbers(folder)
+        orphaned = [number for number in numbers if number >= workers and number % workers == self._index]
         consumers = [*SCORING_CONSUMERS, *[name for end in self._settings.back_ends for name in end.consumers.values()]]
         opened: dict[int, Journal] = {}
-        for place in (self._index, *left):
-            journal = Journal(_journal_path(folder, place), max_bytes=self._settings.limits.max_journal_bytes)
+        for number in (self._index, *orphaned):
+            journal = Journal(_journal_path(folder, number), max_bytes=self._settings.limits.max_journal_bytes)
             self._exit_stack.callback(journal.close)
             journal.register_consumers(consumers, starts_at_end=lambda name: name not in SCORING_CONSUMERS)
-            opened[place] = journal
+            opened[number] = journal
         return opened
 
     def _open_other_journals(self) -> dict[int, Journal]:
-        """The journals that other workers write, of which some entries are for this one."""
+        """Open the journals that other workers write, which contain entries for this worker's partitions."""
         folder = self._settings.data / JOURNAL_FOLDER
-        wanted = {*range(self._settings.workers), *_journal_numbers(folder)} - set(self._own_journals)
+        numbers = {*range(self._settings.workers), *_journal_numbers(folder)} - set(self._own_journals)
         opened: dict[int, Journal] = {}
-        until = time.monotonic() + _JOURNAL_WAIT_SECONDS
-        for place in sorted(wanted):
-            opened[place] = self._attach_journal(_journal_path(folder, place), until)
-            self._exit_stack.callback(opened[place].close)
+        deadline = time.monotonic() + _JOURNAL_WAIT_SECONDS
+        for number in sorted(numbers):
+            opened[number] = self._attach_journal(_journal_path(folder, number), deadline)
+            self._exit_stack.callback(opened[number].close)
         return opened
 
     def _attach_journal(self, path: Path, deadline: float) -> Journal:
@@ -173,13 +175,13 @@ class GatewayWorker:
                 if time.monotonic() > deadline:
                     raise
             if time.monotonic() > deadline:
-                raise StoreError(f"{path}: the worker whose journal this is did not start")
+                raise StoreError(f"{path}: the worker that writes this journal did not start")
             time.sleep(0.05)
 
     # --- serving -----------------------------------------------------------------------------------------------------
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Open the doors, and close them in good order when told to `stop`."""
+        """Serve until `stop` is set, then close the receivers and drain."""
         settings = self._settings
         tls = TlsConfig(settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
         shared = settings.workers > 1
@@ -215,12 +217,12 @@ class GatewayWorker:
             for line in startup_lines(settings, http.port, rpc_port):
                 _log.info("%s", line)
         await stop.wait()
-        until = time.monotonic() + settings.drain_seconds
+        deadline = time.monotonic() + settings.drain_seconds
         self._receiver.drain()
-        at_the_doors = settings.drain_seconds * (1 - _DRAIN_RESERVE)
-        await asyncio.gather(http.stop(at_the_doors), *([rpc.stop(at_the_doors)] if rpc else []))
+        receiver_timeout = settings.drain_seconds * (1 - _DRAIN_RESERVE)
+        await asyncio.gather(http.stop(receiver_timeout), *([rpc.stop(receiver_timeout)] if rpc else []))
         self._receiver.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._drain, until)
+        await asyncio.get_running_loop().run_in_executor(None, self._drain, deadline)
 
     def _site(self) -> Pages:
         settings = self._settings
@@ -235,49 +237,49 @@ class GatewayWorker:
     def _start_background_work(self) -> None:
         self._telemetry.start()
         self._scoring.start()
-        for forwarder in self._backend_exporters:
-            forwarder.start()
+        for exporter in self._backend_exporters:
+            exporter.start()
         gc.collect()
-        gc.freeze()  # what is here stays: looking at it again and again would cost a third of the time of a request
+        gc.freeze()  # these objects stay; traversing them again and again costs a third of the time of a request
         gc.set_threshold(_GC_THRESHOLD)
 
     def _drain(self, deadline: float) -> None:
-        """Score and forward what can be by then. The rest is in the journal for the next time."""
+        """Score and forward as much as possible by the deadline. The rest stays in the journal for the next start."""
         left = _remaining_seconds(deadline)
         self._is_still_scoring = not self._scoring.stop(
             left * (1 - _DRAIN_RESERVE) if self._backend_exporters else left
         )
         if self._is_still_scoring:
-            _log.warning("what is not scored yet is scored when the gateway starts again")
-        if self._backend_exporters:  # at once, so that one that hangs takes no time from another
+            _log.warning("the traces that are not scored yet are scored at the next start")
+        if self._backend_exporters:  # in parallel, so that a slow back end takes no time from the others
             with ThreadPoolExecutor(len(self._backend_exporters)) as stopping:
                 left = _remaining_seconds(deadline)
-                list(stopping.map(lambda forwarder: forwarder.stop(left), self._backend_exporters))
+                list(stopping.map(lambda exporter: exporter.stop(left), self._backend_exporters))
         if self._judge is not None:
-            self._judge.drain_timeout = 0.0  # what it says from now on is stored by nobody
+            self._judge.drain_timeout = 0.0  # later verdicts could not be stored
         self.close()
 
     def _count_late_verdicts(self) -> None:
-        """Count the verdicts that came when scoring had ended. The judge says nothing more."""
+        """Count the verdicts that arrived after scoring ended as dropped. The judge is closed by now."""
         if self._judge is not None and (late := self._judge_verdicts.discard_all()):
             self._judge.counters.record_dropped(late)
 
     def _close_store(self) -> None:
-        """Close the store, but not under somebody who may wait for another process to let go of it: the end is near."""
+        """Close the store, unless the scoring thread still uses it: the process is about to exit."""
         if not self._is_still_scoring:
             self._store.close()
 
     def close(self) -> None:
-        """Close every file that is open still."""
+        """Close every open file."""
         self._exit_stack.close()
 
     def _not_ready_reason(self) -> str | None:
         return "shutting down" if self._stopping.is_set() else self._own_journals[self._index].full_reason()
 
     def _evaluate_run(self, run: Run) -> Evaluation:
-        judged = self._pipeline.evaluate_without_submitting(run)
-        assert judged is not None  # the gateway has no redaction that would keep it back
-        return judged
+        evaluation = self._pipeline.evaluate_without_submitting(run)
+        assert evaluation is not None  # only a redaction can return None, and the gateway has none
+        return evaluation
 
     @contextmanager
     def _close_on_failure(self) -> Iterator[None]:
@@ -295,7 +297,7 @@ def _open_evaluation_store(settings: GatewaySettings) -> SqliteStore:
         settings.data / STORE_FILE,
         retention=Retention(max_age=age, max_bytes=settings.max_store_bytes),
         keep_arguments=settings.keep_arguments,
-        timeout=30.0,  # workers share the file, and each writes a lot at once
+        timeout=30.0,  # workers share the file, and each writes large batches
     )
 
 
@@ -337,7 +339,7 @@ def _remaining_seconds(deadline: float) -> float:
 
 
 def serve(settings: GatewaySettings) -> int:
-    """Run the gateway until SIGTERM or SIGINT; the exit status: 0 where all ended well.
+    """Run the gateway until SIGTERM or SIGINT. Returns the exit status, 0 after an orderly shutdown.
 
     Raises `GoldspanError` for settings, goldens, files or ports that cannot be used.
     """
@@ -356,11 +358,11 @@ def run_worker(settings: GatewaySettings, index: int) -> int:
 
 
 async def _serve_until_signal(settings: GatewaySettings, index: int, loop: asyncio.AbstractEventLoop) -> None:
-    stop = asyncio.Event()  # before anything is opened: whoever is told to stop then is to end as well
+    stop = asyncio.Event()  # before any file is opened, so that an early signal also stops the worker
     for number in (signal.SIGTERM, signal.SIGINT):
         try:
             loop.add_signal_handler(number, stop.set)
-        except NotImplementedError:  # loops of asyncio watch for signals on Unix alone
+        except NotImplementedError:  # asyncio supports signal handlers only on Unix
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     worker = GatewayWorker(settings, index)
     try:
@@ -370,7 +372,7 @@ async def _serve_until_signal(settings: GatewaySettings, index: int, loop: async
 
 
 def _create_event_loop() -> asyncio.AbstractEventLoop:
-    with suppress(ImportError):  # where there is none for this system, Python's own does
+    with suppress(ImportError):  # not available on this system
         import uvloop
 
         return uvloop.new_event_loop()

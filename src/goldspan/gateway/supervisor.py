@@ -1,7 +1,7 @@
-"""One gateway as one process or several: started, watched, started again, told to stop.
+"""Starts, watches, restarts and stops the worker processes of one gateway.
 
-With one worker everything happens in this process. With several, this process answers nothing itself: it keeps the
-ports and the data folder for its workers and looks after them.
+With one worker, the gateway runs in this process. With several, this process handles no requests: it reserves the
+ports, locks the data folder and supervises the workers.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from goldspan.gateway.internal_telemetry import configure_logging
 from goldspan.gateway.settings.gateway_settings import GatewaySettings
 
 RunWorker: TypeAlias = Callable[[GatewaySettings, int], int]
-"""Does the work of one worker, by its index, until it gets SIGTERM or SIGINT; returns the exit status."""
+"""Runs the worker with this index until SIGTERM or SIGINT. Returns the exit status."""
 
 LOCK_FILE = "lock"
 EXIT_USAGE = 2
 _KILL_MARGIN_SECONDS = 5.0
-"""Seconds beyond `drain_seconds` after which a worker that was told to stop is killed."""
+"""Seconds after `drain_seconds` until a stopping worker is killed."""
 _INITIAL_RESTART_SECONDS, _MAX_RESTART_SECONDS = 0.5, 30.0
-"""Seconds before a worker that died is started again: twice as many each time."""
+"""Seconds before a failed worker is restarted, doubled after each failure."""
 _STABLE_AFTER_SECONDS = 60.0
-"""Seconds after which the death of a worker counts as its first."""
+"""Seconds of running after which the failures of a worker are counted from 1 again."""
 
 _log = logging.getLogger("goldspan.gateway")
 
 
 def supervise(settings: GatewaySettings, run_worker: RunWorker) -> int:
-    """Have the work done until the gateway is told to stop; the exit status: 0 where all ended well, else 1.
+    """Run the workers until a signal stops the gateway. Returns 0 after an orderly shutdown, otherwise 1.
 
-    Call it in the main thread. `run` is a function of a module, since other processes import it. Ports given as 0 are
-    settled before several workers start.
+    Call it in the main thread. `run_worker` must be a module-level function, because worker processes import it. A port
+    of 0 is replaced by a free port before several workers start.
 
-    Raises `ConfigurationError` where another gateway is at work in the data folder, where a port is taken, or where
-    there cannot be several workers; and what a worker raises on account of its settings, which starts none again.
+    Raises `ConfigurationError` if another gateway uses the data folder, if a port is in use, if the system does not
+    support several workers, or if a worker cannot start with these settings; then no worker is restarted.
     """
     configure_logging(settings.log_format, settings.log_level)
     with lock_data_folder(settings.data):
@@ -62,33 +62,34 @@ def supervise(settings: GatewaySettings, run_worker: RunWorker) -> int:
             raise ConfigurationError(
                 f"{settings.location_of('workers')}: this system lets only one process listen on a port; use 1 worker"
             )
-        with _reserve_ports(settings) as settled:
-            return _Supervisor(settled, run_worker).supervise()
+        with _reserve_ports(settings) as resolved:
+            return _Supervisor(resolved, run_worker).supervise()
 
 
 @contextmanager
 def lock_data_folder(data: Path) -> Iterator[None]:
-    """Have the data folder for oneself; it is made where there is none, for nobody else to read.
+    """Lock the data folder for this process; create it, readable only by its owner, if it does not exist.
 
-    The lock is that of an SQLite file in an exclusive transaction: it works wherever the journal does, and is gone with
-    the process that holds it. Raises `ConfigurationError` where another gateway has it, or there can be no such folder.
+    The lock is an exclusive transaction on an SQLite file: it works on every file system that supports the journal, and
+    the system releases it when the process ends. Raises `ConfigurationError` if another gateway holds the lock, or if
+    the folder cannot be created.
     """
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigurationError(f"{data} cannot be made: {(error.strerror or str(error)).lower()}") from None
+        raise ConfigurationError(f"{data} cannot be created: {(error.strerror or str(error)).lower()}") from None
     path = data / LOCK_FILE
     try:
-        held = sqlite3.connect(path, timeout=0, isolation_level=None)
+        lock = sqlite3.connect(path, timeout=0, isolation_level=None)
     except sqlite3.Error as error:
         raise ConfigurationError(f"{path} cannot be used: {error}") from None
-    with closing(held):
+    with closing(lock):
         try:
-            held.execute("BEGIN EXCLUSIVE")
+            lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             if "locked" in str(error):
                 raise ConfigurationError(
-                    f"another gateway is at work in {data}: stop that one, or name another folder with --data"
+                    f"another gateway uses {data}: stop it, or choose another folder with --data"
                 ) from None
             raise ConfigurationError(f"{path} cannot be used: {error}") from None
         yield
@@ -99,17 +100,17 @@ def lock_data_folder(data: Path) -> Iterator[None]:
 
 @contextmanager
 def _reserve_ports(settings: GatewaySettings) -> Iterator[GatewaySettings]:
-    """Settings with the ports that workers share, which are kept for them while one of them is started again.
+    """Yield settings with the ports that the workers share, and reserve the ports even while a worker restarts.
 
-    A socket that is bound and does not listen gets no connections, and keeps out whoever does not share the port.
+    A bound socket that does not listen receives no connections, and prevents other programs from binding the port.
     """
-    with ExitStack() as kept:
+    with ExitStack() as reservations:
         ports: dict[str, int] = {}
         for name in ("http_port", "grpc_port"):
             port: int = getattr(settings, name)
             if port or name == "http_port":
                 with _name_setting_on_error(settings, name, port):
-                    ports[name] = _reserve_port(settings.host, port, kept)
+                    ports[name] = _reserve_port(settings.host, port, reservations)
         yield settings.model_copy(update=ports)
 
 
@@ -118,28 +119,28 @@ def _name_setting_on_error(settings: GatewaySettings, name: str, port: int) -> I
     try:
         yield
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        place = f"{settings.host} port {port}"
-        raise ConfigurationError(f"{settings.location_of(name)}: cannot listen on {place}: {why}") from None
+        reason = (error.strerror or str(error)).lower()
+        address = f"{settings.host} port {port}"
+        raise ConfigurationError(f"{settings.location_of(name)}: cannot listen on {address}: {reason}") from None
 
 
 def _reserve_port(host: str, port: int, exit_stack: ExitStack) -> int:
-    """Bind the port for as long as `kept` is open; which it is."""
+    """Bind the port until `exit_stack` closes. Returns the port number."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = found[0]
     with socket.socket(family, kind, protocol) as alone:
-        # Another gateway's port would be shared with it in silence, where both are the same user's.
+        # Without SO_REUSEPORT first: otherwise the port of another gateway of the same user would be shared silently.
         alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         alone.bind(address)
         address = alone.getsockname()
     reserved = exit_stack.enter_context(socket.socket(family, kind, protocol))
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # beside connections that are just over
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # despite connections in TIME_WAIT
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     reserved.bind(address)
     return int(address[1])
 
 
-# --- the process that looks after the others --------------------------------------------------------------------------
+# --- the supervisor process --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +149,11 @@ class _WorkerProcess:
 
     process: BaseProcess
     pipe: Connection
-    """The worker has its other end: on it, it hears of our end, and says why it cannot begin."""
+    """Our end of the pipe: the worker reports startup errors on it, and exits when it closes."""
     started_at: float
 
     def exit_result(self) -> tuple[int, str | None]:
-        """The exit status of a process that is over, and why it could not begin if it said so."""
+        """Returns the exit status of an ended process, and its startup error if it reported one."""
         self.process.join()
         status = self.process.exitcode or 0
         reason: str | None = None
@@ -168,7 +169,7 @@ class _WorkerSlot:
     index: int
     process: _WorkerProcess | None = None
     restart_at: float = 0.0
-    """When to start it, while it does not run."""
+    """When to start the worker, while it is not running."""
     failures: int = 0
 
 
@@ -180,10 +181,10 @@ class _Supervisor:
         self._workers = [_WorkerSlot(index) for index in range(settings.workers)]
         self._is_stopping = False
         self._startup_error: str | None = None
-        """Why a worker could not begin with these settings."""
+        """Why a worker could not start with these settings."""
 
     def supervise(self) -> int:
-        resource_tracker.ensure_running()  # a process of its own, which is not to ignore what workers ignore
+        resource_tracker.ensure_running()  # starts a process, which must not inherit the ignored SIGINT
         with _wake_on_signals(self._request_stop) as wake:
             try:
                 while not self._is_stopping:
@@ -191,10 +192,10 @@ class _Supervisor:
                     self._wait_for_event(wake)
                     self._handle_exited_workers()
             finally:
-                well = self._stop_workers()
+                ended_orderly = self._stop_workers()
         if self._startup_error is not None:
             raise ConfigurationError(self._startup_error)
-        return 0 if well else 1
+        return 0 if ended_orderly else 1
 
     def _request_stop(self) -> None:
         self._is_stopping = True
@@ -209,7 +210,7 @@ class _Supervisor:
         process = self._context.Process(
             target=_worker_main, args=(self._settings, index, self._run_worker, its), name=f"goldspan-worker-{index}"
         )
-        # A terminal sends Ctrl-C to all processes, and each worker is told to stop by us.
+        # A terminal sends Ctrl-C to all processes, but the supervisor stops the workers.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             process.start()
@@ -219,13 +220,13 @@ class _Supervisor:
         return _WorkerProcess(process, ours, time.monotonic())
 
     def _wait_for_event(self, wake: socket.socket) -> None:
-        """Until a worker ended, one is due, or a signal came."""
+        """Wait until a worker ends, a restart is due, or a signal arrives."""
         ends = [worker.process.process.sentinel for worker in self._workers if worker.process]
         due = [worker.restart_at for worker in self._workers if not worker.process]
         connection.wait([wake, *ends], max(0.0, min(due) - time.monotonic()) if due else None)
 
     def _handle_exited_workers(self) -> None:
-        """Have workers that ended of themselves started again, unless they could not begin in the first place."""
+        """Schedule the restart of workers that ended, or stop all if a worker could not start at all."""
         for worker in self._workers:
             running = worker.process
             if running is None or running.process.is_alive() or self._is_stopping:
@@ -241,25 +242,25 @@ class _Supervisor:
             wait = min(_MAX_RESTART_SECONDS, _INITIAL_RESTART_SECONDS * 2 ** (worker.failures - 1))
             worker.restart_at = time.monotonic() + wait
             _log.error(
-                "worker %d ended (%s); it starts again in %g s", worker.index, reason or _describe_exit(status), wait
+                "worker %d ended (%s); restarting it in %g s", worker.index, reason or _describe_exit(status), wait
             )
 
     def _stop_workers(self) -> bool:
-        """Tell all to stop, wait for as long as they may take, and kill those still there; whether all ended well."""
-        there = [(worker.index, worker.process) for worker in self._workers if worker.process]
-        for _, running in there:
+        """Terminate all workers, and kill those that do not end in time. Returns whether all ended in order."""
+        running_workers = [(worker.index, worker.process) for worker in self._workers if worker.process]
+        for _, running in running_workers:
             running.process.terminate()
         deadline = time.monotonic() + self._settings.drain_seconds + _KILL_MARGIN_SECONDS
-        well = True
-        for index, running in there:
+        ended_orderly = True
+        for index, running in running_workers:
             running.process.join(max(0.0, deadline - time.monotonic()))
             if running.process.is_alive():
                 running.process.kill()
             status, reason = running.exit_result()
             if status not in (0, -signal.SIGTERM) and (reason is None or reason != self._startup_error):
-                well = False  # the signal: it may have been told before it began
-                _log.error("worker %d did not end well (%s)", index, reason or _describe_exit(status))
-        return well
+                ended_orderly = False  # -SIGTERM is fine: the signal may arrive before the worker handles it
+                _log.error("worker %d did not shut down in order (%s)", index, reason or _describe_exit(status))
+        return ended_orderly
 
 
 def _describe_exit(status: int) -> str:
@@ -275,15 +276,15 @@ def _describe_exit(status: int) -> str:
 def _wake_on_signals(
     stop: Callable[[], None], signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)
 ) -> Iterator[socket.socket]:
-    """A socket that becomes readable when one of these signals came, after `stop` was called."""
+    """Yield a socket that becomes readable when a signal arrives. The signal handler calls `stop` first."""
     ours, its = socket.socketpair()
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         stop()
         with suppress(OSError):
             its.send(b"!")
 
-    before = {number: signal.signal(number, note) for number in signals}
+    before = {number: signal.signal(number, handle) for number in signals}
     try:
         with ours, its:
             its.setblocking(False)
@@ -297,7 +298,7 @@ def _wake_on_signals(
 
 
 def _worker_main(settings: GatewaySettings, index: int, run_worker: RunWorker, pipe: Connection) -> None:
-    """What the process of a worker does. It leaves at once where the supervisor is gone: another may be there soon."""
+    """Run one worker process. It exits at once if the supervisor ends, because a new one may start."""
     threading.Thread(target=_exit_with_supervisor, args=(pipe,), name="goldspan-line", daemon=True).start()
     configure_logging(settings.log_format, settings.log_level, worker=index)
     try:

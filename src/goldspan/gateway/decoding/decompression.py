@@ -1,7 +1,8 @@
-"""Bodies as they were before a client compressed them, piece by piece, with bounds on what comes out.
+"""Decompresses request bodies for the receivers in small chunks, with limits on the output size.
 
-A few kilobytes can inflate to gigabytes. So output is made in small pieces, and the bounds are looked at before the
-next one is made: beyond what the caller keeps there is never much more than a mebibyte, 8 MiB for zstd.
+A few kilobytes can inflate to gigabytes. The decompressor therefore produces output in small chunks and checks the
+limits before it produces the next one. Beyond the output that the caller keeps, it uses about 1 MiB of memory, or
+8 MiB for zstd.
 """
 
 from __future__ import annotations
@@ -10,31 +11,31 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from goldspan._extras import require_server_extra
+from goldspan._extras import require_extra
 from goldspan.gateway.decoding.export_response import ExportResponse, RequestRefused, quote_input, too_large
 from goldspan.gateway.resource_limits import MIB, ResourceLimits
 
-with require_server_extra():
+with require_extra("server"):
     import zstandard
 
 _INPUT_BYTES = 8 * 1024
-"""Bytes inflated at once. What zlib has not used yet it copies, for each piece of output and each member."""
+"""Input bytes per call. zlib copies the unused input for each chunk of output and for each member."""
 _OUTPUT_BYTES = MIB // 4
 _MIN_RATIO_CHECK_BYTES = 16 * MIB
-"""What inflates to less than this is small, however much smaller it was: a long text of one letter, say."""
+"""The ratio is not checked below this output size: short repetitive bodies have a high ratio and do no harm."""
 _ZSTD_INPUT_BYTES = 256
-"""zstd may make 128 KiB of 4 bytes, and its output has no bound of its own."""
+"""4 bytes of zstd can expand to 128 KiB, and the zstd decoder has no output limit."""
 _ZSTD_WINDOW_BYTES = 8 * MIB
-"""The memory that a frame may ask for. RFC 8878, section 3.1.1.1.2, recommends to allow this much."""
+"""Maximum window size of a frame. RFC 8878, section 3.1.1.1.2, recommends that decoders support this size."""
 _GZIP_WBITS, _ZLIB_WBITS, _RAW_WBITS = 31, 15, -15
-"""How zlib is told what to expect."""
+"""Values of zlib's `wbits` parameter, which selects the container format."""
 
 
 class Decompressor:
-    """Inflates one body. Raises `Refused`, also when it is made: 415 for a coding that nobody here knows, 400 for bytes
-    that are not in that coding or end too early, 413 at a limit.
+    """Decompresses one body.
 
-    One layer is inflated: "gzip, gzip" is a coding that nobody here knows.
+    The constructor and the methods raise `RequestRefused`: 415 for an unsupported coding, 400 for bytes that are not
+    in that coding or are truncated, 413 above a limit. Only one coding is supported: "gzip, gzip" is refused with 415.
     """
 
     def __init__(self, encoding: str | None, limits: ResourceLimits) -> None:
@@ -49,7 +50,7 @@ class Decompressor:
         self._decompressed = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """What the next piece of the body inflates to, in pieces. To be read to its end."""
+        """Yield the decompressed output of the next chunk. The caller must exhaust the iterator."""
         self._received += len(chunk)
         if self._received > self._limits.max_body_bytes:
             raise too_large("max_body_bytes", f"the body is longer than {self._limits.max_body_bytes:,} bytes")
@@ -62,7 +63,7 @@ class Decompressor:
             raise RequestRefused(ExportResponse(400, f"the body is not {self._coding} ({error})")) from error
 
     def finish(self) -> Iterator[bytes]:
-        """What is left when the body has ended. To be read to its end."""
+        """Yield the remaining output at the end of the body. The caller must exhaust the iterator."""
         if not self._decoder.is_complete:
             raise RequestRefused(ExportResponse(400, f"the {self._coding} body is cut off"))
         return iter(())
@@ -76,40 +77,42 @@ class Decompressor:
 
 
 class _Decoder(Protocol):
-    """The state of one body."""
+    """Decompresses one body in one coding, without limits."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the body may end here."""
+        """Whether the input so far is a complete body."""
         ...
 
-    def decompress(self, piece: bytes) -> Iterator[bytes]: ...
+    def decompress(self, chunk: bytes) -> Iterator[bytes]: ...
 
 
 class _IdentityDecoder:
     is_complete = True
 
-    def decompress(self, piece: bytes) -> Iterator[bytes]:
-        if piece:
-            yield piece
+    def decompress(self, chunk: bytes) -> Iterator[bytes]:
+        if chunk:
+            yield chunk
 
 
 class _MemberDecoder:
-    """One or more gzip members or zstd frames, back to back. A body of none is cut off."""
+    """Decodes one or more concatenated gzip members or zstd frames. An empty body is incomplete."""
 
-    def __init__(self, step: int, new: Callable[[], Any], output: Callable[[Any, bytes], Iterator[bytes]]) -> None:
-        self._step = step
-        self._new_member = new
-        self._output = output
+    def __init__(
+        self, input_bytes: int, new_member: Callable[[], Any], output_chunks: Callable[[Any, bytes], Iterator[bytes]]
+    ) -> None:
+        self._input_bytes = input_bytes
+        self._new_member = new_member
+        self._output_chunks = output_chunks
         self._member: Any = None
         self.is_complete = False
 
-    def decompress(self, piece: bytes) -> Iterator[bytes]:
-        for start in range(0, len(piece), self._step):
-            rest = piece[start : start + self._step]
+    def decompress(self, chunk: bytes) -> Iterator[bytes]:
+        for start in range(0, len(chunk), self._input_bytes):
+            rest = chunk[start : start + self._input_bytes]
             while rest:
                 member = self._member = self._member or self._new_member()
-                yield from self._output(member, rest)
+                yield from self._output_chunks(member, rest)
                 rest = member.unused_data
                 self.is_complete = member.eof
                 if self.is_complete:
@@ -117,7 +120,7 @@ class _MemberDecoder:
 
 
 class _DeflateDecoder:
-    """One zlib stream, which is what HTTP calls deflate, or the bare deflate data that some clients send for it.
+    """Decodes one zlib stream, which HTTP calls deflate, or the raw deflate data that some clients send instead.
 
     See RFC 9110, section 8.4.1.2.
     """
@@ -130,17 +133,17 @@ class _DeflateDecoder:
     def is_complete(self) -> bool:
         return self._stream is not None and bool(self._stream.eof)
 
-    def decompress(self, piece: bytes) -> Iterator[bytes]:
+    def decompress(self, chunk: bytes) -> Iterator[bytes]:
         if self._stream is None:
-            piece = self._start = self._start + piece
-            if len(piece) < 2:
+            chunk = self._start = self._start + chunk
+            if len(chunk) < 2:
                 return
-            is_zlib = piece[0] & 0x0F == 8 and (piece[0] << 8 | piece[1]) % 31 == 0  # RFC 1950, section 2.2
+            is_zlib = chunk[0] & 0x0F == 8 and (chunk[0] << 8 | chunk[1]) % 31 == 0  # RFC 1950, section 2.2
             self._stream = zlib.decompressobj(_ZLIB_WBITS if is_zlib else _RAW_WBITS)
-        for start in range(0, len(piece), _INPUT_BYTES):
+        for start in range(0, len(chunk), _INPUT_BYTES):
             if self.is_complete:
                 raise zlib.error("bytes follow its end")
-            yield from _zlib_chunks(self._stream, piece[start : start + _INPUT_BYTES])
+            yield from _zlib_chunks(self._stream, chunk[start : start + _INPUT_BYTES])
         if self._stream.unused_data:
             raise zlib.error("bytes follow its end")
 
@@ -148,7 +151,7 @@ class _DeflateDecoder:
 def _zlib_chunks(stream: Any, data: bytes) -> Iterator[bytes]:
     output = stream.decompress(data, _OUTPUT_BYTES)
     yield output
-    # A full piece may leave more behind, even where all input is used.
+    # After a full chunk, zlib may hold more output even if it has consumed all input.
     while not stream.eof and (stream.unconsumed_tail or len(output) == _OUTPUT_BYTES):
         output = stream.decompress(stream.unconsumed_tail, _OUTPUT_BYTES)
         yield output

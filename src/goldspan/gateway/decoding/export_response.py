@@ -1,4 +1,4 @@
-"""What reading a request comes to."""
+"""The outcome of decoding an export request, and its encoding as an HTTP or gRPC response."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _GRPC_CODES = {
     404: 5,  # NOT_FOUND
     405: 12,  # UNIMPLEMENTED
     408: 4,  # DEADLINE_EXCEEDED
-    413: 8,  # RESOURCE_EXHAUSTED; without a RetryInfo, for the same request will never fit
-    415: 12,  # UNIMPLEMENTED, as gRPC says for a compression that a server does not know
+    413: 8,  # RESOURCE_EXHAUSTED, without a RetryInfo: a retry of the same request cannot succeed
+    415: 12,  # UNIMPLEMENTED, which gRPC specifies for an unsupported compression
     429: 8,  # RESOURCE_EXHAUSTED
     431: 8,  # RESOURCE_EXHAUSTED
     500: 13,  # INTERNAL
@@ -46,32 +46,31 @@ _REJECTED_FIELDS: dict[Signal, tuple[str, str]] = {
     "logs": ("rejected_log_records", "rejectedLogRecords"),
     "metrics": ("rejected_data_points", "rejectedDataPoints"),
 }
-"""The field of a partial success that counts what was left out, in protobuf and in JSON."""
+"""The partial success field with the number of rejected items, in protobuf and in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResponse:
-    """What is answered to one request, whichever way it came."""
+    """The response to one request, independent of the protocol."""
 
     http_status: int
-    """The HTTP status."""
     message: str = ""
-    """For people. Holds nothing of the request but what `quoted` made of it."""
+    """A message for people. It contains parts of the request only after `quote_input`."""
     rejected: int = 0
-    """Items of an accepted request that were left out."""
+    """Number of rejected items in an accepted request."""
     retry_after: float | None = None
-    """Seconds after which the same request may come again; `None` where it should not, or nobody can say when."""
+    """Seconds after which the client may retry; `None` if it should not retry or the delay is unknown."""
     limit: str | None = None
-    """The limit that was met, by its name in `LIMITS`."""
+    """Name of the limit that the request exceeds: a field of `ResourceLimits`."""
 
     @property
     def grpc_code(self) -> int:
-        """The same as `status` among the codes of gRPC (`google.rpc.Code`)."""
+        """The gRPC status code (`google.rpc.Code`) for `http_status`."""
         return _GRPC_CODES.get(self.http_status, _INVALID_ARGUMENT if self.http_status < 500 else _UNKNOWN)
 
 
-class RequestRefused(Exception):  # noqa: N818 - it is an outcome, and no error of ours
-    """A request is not accepted. Holds what to answer."""
+class RequestRefused(Exception):  # noqa: N818 - an outcome, not an error of the gateway
+    """The request is not accepted. `response` is the response to send."""
 
     def __init__(self, response: ExportResponse) -> None:
         super().__init__(response.message)
@@ -79,19 +78,24 @@ class RequestRefused(Exception):  # noqa: N818 - it is an outcome, and no error 
 
 
 def too_large(limit: str, message: str) -> RequestRefused:
-    """The refusal of what goes beyond a limit, and always will."""
+    """Return the permanent refusal (413) of a request that exceeds a limit."""
     return RequestRefused(ExportResponse(413, message, limit=limit))
 
 
+def malformed_request(reason: str, limit: str | None = None) -> RequestRefused:
+    """Return the refusal (400) of a request that cannot be decoded."""
+    return RequestRefused(ExportResponse(400, reason, limit=limit))
+
+
 def quote_input(text: str) -> str:
-    """A piece of a request as it may stand in a message: short, printable, in quotes."""
+    """Return a part of a request as it can appear in a message: shortened, printable and quoted."""
     return ascii(text if len(text) <= _MAX_QUOTE_CHARACTERS else text[: _MAX_QUOTE_CHARACTERS - 3] + "...")[
         : _MAX_QUOTE_CHARACTERS + 2
     ]
 
 
 def http_response(response: ExportResponse, signal: Signal, media: Media) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of the HTTP response."""
+    """Return the status, headers and body of the HTTP response."""
     headers = {"Content-Type": MEDIA_TYPES[media]}
     if response.retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(response.retry_after)))  # whole seconds: RFC 9110, section 10.2.3
@@ -107,9 +111,9 @@ def http_response(response: ExportResponse, signal: Signal, media: Media) -> tup
 
 
 def grpc_response(response: ExportResponse, signal: Signal) -> tuple[int, str, bytes, tuple[tuple[str, bytes], ...]]:
-    """Code, details, response and trailing metadata of the gRPC call.
+    """Return the code, details, response message and trailing metadata of the gRPC call.
 
-    Clients try again after RESOURCE_EXHAUSTED only where the metadata hold a `RetryInfo`.
+    Clients retry after RESOURCE_EXHAUSTED only if the metadata contains a `RetryInfo`.
     """
     if not response.grpc_code:
         return 0, "", _protobuf_message(response, signal).SerializeToString(), ()
@@ -123,51 +127,26 @@ def grpc_response(response: ExportResponse, signal: Signal) -> tuple[int, str, b
     )
 
 
-def _protobuf_message(answer: ExportResponse, signal: Signal) -> Any:
-    response = _RESPONSE_TYPES[signal]()
-    if answer.rejected or answer.message:
-        setattr(response.partial_success, _REJECTED_FIELDS[signal][0], answer.rejected)
-        response.partial_success.error_message = answer.message
-    return response
-
-
-def _json_document(answer: ExportResponse, signal: Signal) -> dict[str, Any]:
-    """The same in proto3 JSON: what is zero or empty is not written, and an int64 is text."""
-    partial: dict[str, Any] = {_REJECTED_FIELDS[signal][1]: str(answer.rejected)} if answer.rejected else {}
-    if answer.message:
-        partial["errorMessage"] = answer.message
-    return {"partialSuccess": partial} if partial else {}
-
-
-def _rpc_status(answer: ExportResponse) -> Status:
-    status = Status(code=answer.grpc_code, message=answer.message)
-    if answer.retry_after is not None:
-        delay = Duration()
-        delay.FromNanoseconds(math.ceil(answer.retry_after * 1e9))
-        status.details.add().Pack(RetryInfo(retry_delay=delay))
-    return status
-
-
 @dataclass(frozen=True, slots=True)
 class ValidatedRequest:
-    """A request that can be relied on: whoever reads `body` later can read all of it."""
+    """A validated request: every item in `body` can be decoded."""
 
     body: bytes
-    """As it came, but without what was rejected and what the gateway made itself. Empty if nothing is left."""
+    """The received body without rejected items and without the gateway's own telemetry. Empty if nothing is left."""
     item_count: int
-    """Spans, log records or metrics in it."""
+    """Number of spans, log records or metrics in `body`."""
     rejected_count: int = 0
-    """Those that were left out because they cannot be read."""
+    """Number of items dropped because they cannot be decoded."""
     rejection_reason: str = ""
-    """Why the first of them was."""
+    """Why the first of them was rejected."""
     partitions: int = ALL_PARTITIONS
-    """A bit for each partition that a trace in it is of."""
+    """Bit mask of the partitions that the traces in `body` belong to."""
 
 
 class ItemCounter:
-    """Counts the items of one request as they are kept or left out.
+    """Counts the accepted and rejected items of one request.
 
-    Raises `Refused` as soon as there are more than are allowed.
+    Raises `RequestRefused` as soon as their number exceeds the limit.
     """
 
     def __init__(self, limits: ResourceLimits) -> None:
@@ -176,22 +155,22 @@ class ItemCounter:
         self.rejected = 0
         self.rejection_reason = ""
         self.is_modified = False
-        """Whether the body is no longer as it came."""
+        """Whether the body differs from the received body."""
 
     def accept(self, number: int = 1) -> None:
-        """So many items are good."""
+        """Count valid items."""
         self.accepted += number
         check_item_count(self.accepted + self.rejected, self._limits)
 
     def reject(self, reason: str, number: int = 1) -> None:
-        """So many items cannot be read."""
+        """Count items that cannot be decoded."""
         self.rejected += number
         self.rejection_reason = self.rejection_reason or reason
         self.is_modified = True
         check_item_count(self.accepted + self.rejected, self._limits)
 
     def result(self, body: bytes, partitions: int = ALL_PARTITIONS) -> ValidatedRequest:
-        """The outcome. Raises `Refused` for a request in which nothing can be read: that is no partial success."""
+        """Return the validated request. Raises `RequestRefused` if every item was rejected: not a partial success."""
         if self.rejected and not self.accepted:
             raise malformed_request(self.rejection_reason)
         return ValidatedRequest(
@@ -200,18 +179,37 @@ class ItemCounter:
 
 
 def check_item_count(number: int, limits: ResourceLimits) -> None:
-    """Raises `Refused` for more spans, log records or metrics than a request may have."""
+    """Raise `RequestRefused` if a request has too many spans, log records or metrics."""
     if number > limits.max_spans:
         raise too_large("max_spans", f"the request has more than {limits.max_spans:,} spans, log records or metrics")
 
 
 def check_attribute_count(number: int, limits: ResourceLimits) -> None:
-    """Raises `Refused` for more attributes than a span may have."""
-    most = limits.max_attributes
-    if number > most:
-        raise too_large("max_attributes", f"a span or log record has more than {most:,} attributes")
+    """Raise `RequestRefused` if a span or log record has too many attributes."""
+    if number > limits.max_attributes:
+        raise too_large("max_attributes", f"a span or log record has more than {limits.max_attributes:,} attributes")
 
 
-def malformed_request(reason: str, limit: str | None = None) -> RequestRefused:
-    """The refusal of a request that nobody can read."""
-    return RequestRefused(ExportResponse(400, reason, limit=limit))
+def _protobuf_message(response: ExportResponse, signal: Signal) -> Any:
+    message = _RESPONSE_TYPES[signal]()
+    if response.rejected or response.message:
+        setattr(message.partial_success, _REJECTED_FIELDS[signal][0], response.rejected)
+        message.partial_success.error_message = response.message
+    return message
+
+
+def _json_document(response: ExportResponse, signal: Signal) -> dict[str, Any]:
+    """Return the response message in proto3 JSON: zero and empty fields are omitted, and an int64 is a string."""
+    partial: dict[str, Any] = {_REJECTED_FIELDS[signal][1]: str(response.rejected)} if response.rejected else {}
+    if response.message:
+        partial["errorMessage"] = response.message
+    return {"partialSuccess": partial} if partial else {}
+
+
+def _rpc_status(response: ExportResponse) -> Status:
+    status = Status(code=response.grpc_code, message=response.message)
+    if response.retry_after is not None:
+        delay = Duration()
+        delay.FromNanoseconds(math.ceil(response.retry_after * 1e9))
+        status.details.add().Pack(RetryInfo(retry_delay=delay))
+    return status

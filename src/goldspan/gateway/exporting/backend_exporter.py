@@ -1,15 +1,15 @@
-"""Handing on what is in the journal to a back end, as it came, until it has all of it.
+"""Exports the journal's entries, unchanged, to one OTLP back end for the gateway, with retries.
 
-What the answers mean is what the OTLP specification says, with these decisions beside it:
+The exporter handles responses as the OTLP specification requires, with these additions:
 
-* What may be tried again is tried for ever, with pauses that grow to a minute: the journal keeps what is not settled.
-* 401, 403, 405, 407 and redirections (UNAUTHENTICATED, PERMISSION_DENIED) say that a setting is wrong, and nothing
-  about the data: they are tried again like an outage, with longer pauses.
-* So does 404 (UNIMPLEMENTED, NOT_FOUND), unless the back end takes another signal: then it simply has not this one,
-  and what it is sent of it is counted as rejected. A setting, `signals`, says so beforehand.
-* 413, and what gRPC servers say of messages that are too large: the request is sent in halves.
-* 415 for JSON: it is sent in protobuf.
-* One request that keeps failing while hundreds of others are taken is at fault itself, and is given up.
+* A retryable request is retried without limit, with a backoff of up to 60 s. The journal keeps pending entries.
+* 401, 403, 405, 407 and redirects (UNAUTHENTICATED, PERMISSION_DENIED) mean that a setting is wrong, not the data. The
+  request is retried as in an outage, with longer pauses.
+* 404 (UNIMPLEMENTED, NOT_FOUND) is handled in the same way, unless the back end accepts another signal. In that case it
+  does not support this signal, and the exporter counts its requests as rejected. The setting `signals` avoids this.
+* 413, and the gRPC errors for messages that are too large: the request is split in half.
+* 415 for JSON: the request is sent in protobuf.
+* A request that keeps failing while the back end accepts hundreds of others is itself at fault and is dropped.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any
 from goldspan import _guard, semconv
 from goldspan.errors import StoreError
 from goldspan.gateway.exporting.backends import Backend
+from goldspan.gateway.exporting.backoff import Backoff
 from goldspan.gateway.exporting.outgoing_requests import (
-    Backoff,
     OutgoingRequest,
     PendingEntry,
     SendingQueue,
@@ -43,35 +43,113 @@ from goldspan.otlp.decode_results import DecodeError
 _log = logging.getLogger("goldspan")
 
 MAX_CONCURRENT_REQUESTS = 4
-"""So many requests of a signal are under way at once: one at a time, the rate would be that of the round trips."""
+"""Maximum number of requests in flight per signal. With one, the round trip time would limit the rate."""
 READ_BYTES = 2**20
 READ_ENTRIES = 32
 MAX_NOT_FOUND_ANSWERS = 3
-"""So often a signal is answered with "there is no such thing" before that is believed."""
+"""Number of "not found" responses after which the back end counts as not supporting a signal."""
 _OUTAGE_FAILURES = 3
-"""After so many failures in a row it is worth a word that the back end is well again."""
+"""Number of consecutive failures after which the exporter logs the recovery."""
 _POLL_SECONDS = 0.5
-"""How often the thread that waits for entries looks whether the end has come; the others are told."""
+"""Interval at which the thread that waits for entries checks for the end. The other threads are notified."""
 _MAX_WAIT_SECONDS = 30.0
 _IDLE_READ_SECONDS = 0.1
-"""How long entries may wait after others came that are of no concern here."""
+"""Delay of the next read after one that returned only entries of other signals."""
 _READ_RETRY_SECONDS = 1.0
-"""How long to wait before a journal that could not be read is read again."""
+"""Delay before the next read of a journal that could not be read."""
+
+
+class BackendExporter:
+    """Exports a journal to one back end. Each signal is exported independently, so that none waits for another.
+
+    Entries are sent unchanged, except that JSON is converted to protobuf for gRPC. Delivery is at least once: after a
+    crash, the requests that were in flight are sent again. The consumers in the journal are `backend.consumers`.
+    `random_fraction` returns a number from 0 to 1 for the jitter of the backoff.
+
+    Raises `ConfigurationError` for an invalid proxy in the environment.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        journal: Journal,
+        counters: GatewayCounters,
+        *,
+        random_fraction: Callable[[], float] = random.random,
+    ) -> None:
+        self.backend = backend
+        self._journal = journal
+        self._sender: Sender = (
+            GrpcSender(backend)
+            if backend.protocol == "grpc"
+            else HttpSender(backend, MAX_CONCURRENT_REQUESTS * len(backend.signals))
+        )
+        backend_state = BackendState()
+        self._signal_exporters = [
+            SignalExporter(
+                backend, signal, journal, counters, self._sender, backend_state, random_fraction=random_fraction
+            )
+            for signal in backend.consumers
+        ]
+
+    def start(self) -> None:
+        """Start to export, in separate threads."""
+        for exporter in self._signal_exporters:
+            exporter.start()
+
+    def stop(self, timeout: float) -> None:
+        """Export for at most `timeout` seconds, then stop. The remaining entries stay in the journal.
+
+        Stops earlier if everything is exported, or if the backoff lasts longer than the timeout.
+        """
+        deadline = time.monotonic() + timeout
+        for exporter in self._signal_exporters:
+            exporter.drain(deadline)
+        for exporter in self._signal_exporters:
+            exporter.join(deadline)
+        self._sender.close()
+
+    def status(self) -> dict[str, Any]:
+        """Return the status for people and probes, without secrets. Unknown values are `None`."""
+        signals = {exporter.signal: self._signal_status(exporter) for exporter in self._signal_exporters}
+        known = [status["reachable"] for status in signals.values() if status["reachable"] is not None]
+        return {
+            "name": self.backend.name,
+            "endpoint": self.backend.endpoint,
+            "protocol": self.backend.protocol,
+            "reachable": all(known) if known else None,
+            "error": next((status["error"] for status in signals.values() if status["error"]), None),
+            "behind_bytes": max(status["behind_bytes"] for status in signals.values()),
+            "behind_seconds": max(status["behind_seconds"] for status in signals.values()),
+            "signals": signals,
+        }
+
+    def _signal_status(self, exporter: SignalExporter) -> dict[str, Any]:
+        try:
+            size, seconds = self._journal.backlog(exporter.consumer)
+        except StoreError:
+            size, seconds = 0, 0.0  # the journal's health check reports the error
+        return {
+            "reachable": exporter.is_reachable,
+            "error": exporter.error,
+            "behind_bytes": size,
+            "behind_seconds": seconds,
+        }
 
 
 @dataclass(slots=True)
 class BackendState:
-    """What is known of one back end, by all of its signals."""
+    """The state of one back end that its signals share."""
 
     accepted_signals: set[Signal] = field(default_factory=set)
-    """Signals of which it took something."""
+    """Signals of which the back end has accepted a request."""
 
 
 class SignalExporter:
-    """Sends the entries of one signal to one back end, from where its cursor in the journal stands.
+    """Exports the entries of one signal to one back end, starting at its cursor in the journal.
 
-    Entries are started in their order, and the cursor stands before the first that is not settled: what was behind it
-    when the process was killed is sent again. What is held in memory is bounded, however long the back end is away.
+    Entries start in journal order, and the cursor stays before the first pending entry: after a crash, the exporter
+    sends the entries beyond the cursor again. Memory is bounded, however long the back end is unavailable.
     """
 
     def __init__(
@@ -79,7 +157,7 @@ class SignalExporter:
         backend: Backend,
         signal: Signal,
         journal: Journal,
-        counting: GatewayCounters,
+        counters: GatewayCounters,
         sender: Sender,
         backend_state: BackendState,
         *,
@@ -88,12 +166,12 @@ class SignalExporter:
         self.signal = signal
         self.consumer = backend.consumers[signal]
         self.error: str | None = None
-        """What went wrong the last time; `None` once something is taken again."""
+        """The last error; `None` after an accepted request."""
         self.is_reachable: bool | None = None
-        """Whether the last request was answered with anything that a back end in order says; `None` before that."""
+        """Whether the last response shows a working back end; `None` before the first response."""
         self._backend = backend
         self._journal = journal
-        self._counters = counting
+        self._counters = counters
         self._sender = sender
         self._backend_state = backend_state
         self._random_fraction = random_fraction
@@ -113,40 +191,40 @@ class SignalExporter:
         ]
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def drain(self, deadline: float) -> None:
-        """Go on to that moment of the monotonic clock, or until nothing is left or can be sent by then."""
+        """Continue until the deadline (monotonic clock), or until nothing is left or can be sent before it."""
         with self._changed:
             self._drain_deadline = deadline
             self._changed.notify_all()
 
     def join(self, deadline: float) -> None:
-        """Wait until then for the end of it; what is under way after that changes nothing any more."""
+        """Wait for the threads until the deadline. Results that arrive later are ignored."""
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
         with self._changed:
             self._is_stopped = True
 
-    # --- on each of its threads ---------------------------------------------------------------------------------------
+    # --- on each thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while (pending := self._next_entry()) is not None:
             try:
-                outcome = self._sender.send(self.signal, pending.requests[0])
-            except Exception as error:  # noqa: BLE001 - a fault of ours; what is to be sent must not be lost by it
+                result = self._sender.send(self.signal, pending.requests[0])
+            except Exception as error:  # noqa: BLE001 - a bug in the sender must not lose the request
                 _guard.report_error(f"forward to {self._backend.name}", error)
-                outcome = ExportResult("failed", type(error).__name__)
+                result = ExportResult("failed", type(error).__name__)
             with self._changed:
                 if not self._is_stopped:
-                    self._handle_result(pending, outcome)
+                    self._handle_result(pending, result)
                 self._changed.notify_all()
 
     def _next_entry(self) -> PendingEntry | None:
-        """The entry to send next, as soon as there is one; `None` when it is over."""
+        """Wait for the next entry to send and return it. Returns `None` when the exporter has finished."""
         with self._changed:
             while not self._is_finished(now := time.monotonic()):
                 if pending := self._next_due(now):
@@ -164,9 +242,9 @@ class SignalExporter:
     def _is_finished(self, now: float) -> bool:
         if self._is_stopped or self._drain_deadline is None:
             return self._is_stopped
-        done = not self._queue and self._read_key >= self._last_key()
-        hopeless = not self._in_flight and self._backoff.retry_at > self._drain_deadline
-        self._is_stopped = done or hopeless or now >= self._drain_deadline
+        is_drained = not self._queue and self._read_key >= self._last_key()
+        retries_too_late = not self._in_flight and self._backoff.retry_at > self._drain_deadline
+        self._is_stopped = is_drained or retries_too_late or now >= self._drain_deadline
         return self._is_stopped
 
     def _last_key(self) -> int:
@@ -176,7 +254,7 @@ class SignalExporter:
             return self._read_key
 
     def _next_due(self, now: float) -> PendingEntry | None:
-        """Of what may be sent now, the first that was tried least."""
+        """Return the due entry with the fewest attempts, unless the limit or the backoff forbids a request now."""
         if (
             self._in_flight >= (1 if self._backoff.is_failing else MAX_CONCURRENT_REQUESTS)
             or now < self._backoff.retry_at
@@ -190,9 +268,9 @@ class SignalExporter:
         return self._queue.has_capacity()
 
     def _read_entries(self, now: float) -> bool:
-        """Whether any entry came, of concern here or not."""
+        """Read entries into the queue. Returns whether any entry was read, of any signal, or reading failed."""
         try:
-            last = self._journal.last_key
+            last_key = self._journal.last_key
             entries = self._journal.read(
                 self._read_key, max_bytes=READ_BYTES, max_entries=READ_ENTRIES, origins=EXPORTED_ORIGINS
             )
@@ -200,55 +278,55 @@ class SignalExporter:
             self._log_once("journal", f"the journal cannot be read: {error}")
             self._next_read_at = now + _READ_RETRY_SECONDS
             return True
-        ours = [entry for entry in entries if entry.signal == self.signal]
-        for entry in ours:
+        signal_entries = [entry for entry in entries if entry.signal == self.signal]
+        for entry in signal_entries:
             self._queue.add(entry, self._accepted)
-        if entries and not ours and entries[-1].key >= last:
+        if entries and not signal_entries and entries[-1].key >= last_key:
             self._next_read_at = now + _IDLE_READ_SECONDS
-        self._read_key = entries[-1].key if entries else max(self._read_key, last)
+        self._read_key = entries[-1].key if entries else max(self._read_key, last_key)
         self._advance_cursor()
         return bool(entries)
 
     def _wait_for_entries(self, timeout: float) -> None:
-        """Wait for new entries: one thread does that for all. The lock is held before and after, but not meanwhile."""
+        """Wait for new entries, in one thread for all. Releases the lock, which the caller holds, while it waits."""
         self._is_waiting = True
-        position, until, came = self._read_key, time.monotonic() + timeout, False
+        read_key, deadline, has_new_entries = self._read_key, time.monotonic() + timeout, False
         self._changed.release()
         try:
-            with suppress(StoreError):  # reading it will say so
-                came = self._journal.wait(position, timeout)
+            with suppress(StoreError):  # the next read logs the error
+                has_new_entries = self._journal.wait(read_key, timeout)
         finally:
             self._changed.acquire()
             self._is_waiting = False
-            if not came and time.monotonic() < until:  # it failed, or was closed under us
+            if not has_new_entries and time.monotonic() < deadline:  # waiting failed, or the journal was closed
                 self._next_read_at = time.monotonic() + _READ_RETRY_SECONDS
             self._changed.notify_all()
 
-    def _idle_seconds(self, now: float, most: float) -> float:
-        """How long there is certainly nothing to do, unless something changes."""
-        next_time = self._queue.next_due_time()
-        moments = [] if next_time is None else [max(self._backoff.retry_at, next_time)]
+    def _idle_seconds(self, now: float, max_seconds: float) -> float:
+        """Return the seconds until the next possible action, at most `max_seconds`."""
+        next_due_time = self._queue.next_due_time()
+        wake_times = [] if next_due_time is None else [max(self._backoff.retry_at, next_due_time)]
         if self._drain_deadline is not None:
-            moments.append(self._drain_deadline)
+            wake_times.append(self._drain_deadline)
         if self._next_read_at > now:
-            moments.append(self._next_read_at)
-        return max(0.005, min([most, *(moment - now for moment in moments if moment > now)]))
+            wake_times.append(self._next_read_at)
+        return max(0.005, min([max_seconds, *(wake_time - now for wake_time in wake_times if wake_time > now)]))
 
-    # --- what became of it, with the lock held ------------------------------------------------------------------------
+    # --- results, with the lock held ----------------------------------------------------------------------------------
 
     def _handle_result(self, pending: PendingEntry, result: ExportResult) -> None:
         pending.is_in_flight = False
         self._in_flight -= 1
         message = self._backend.redact(result.message)
-        told = f"{result.status}: {message}" if message else result.status
+        description = f"{result.status}: {message}" if message else result.status
         if result.kind == "taken":
             self._on_accepted(pending, result, message)
         elif self._replace_request(pending, result):
             self._backoff.record_success()
         elif self._is_permanent(pending, result):
-            self._on_refused(pending, result, told)
+            self._on_refused(pending, result, description)
         else:
-            self._schedule_retry(pending, result, told)
+            self._schedule_retry(pending, result, description)
 
     def _on_accepted(self, pending: PendingEntry, result: ExportResult, message: str) -> None:
         if self._backoff.failures >= _OUTAGE_FAILURES:
@@ -283,133 +361,60 @@ class SignalExporter:
         self._advance_cursor()
 
     def _is_permanent(self, pending: PendingEntry, result: ExportResult) -> bool:
-        """Whether it is of no use to try again."""
+        """Whether a retry cannot succeed."""
         if result.kind in ("refused", "too_large", "other_media"):
             return True
         if result.kind == "absent":
-            # A wrong address has none of the signals. A back end that takes another one has just this not.
-            others = self._backend_state.accepted_signals - {self.signal}
+            # With a wrong address no signal is accepted. A back end that accepts another signal lacks only this one.
+            other_signals = self._backend_state.accepted_signals - {self.signal}
             return (
                 self._not_found >= MAX_NOT_FOUND_ANSWERS
-                and bool(others)
+                and bool(other_signals)
                 and self.signal not in self._backend_state.accepted_signals
             )
         return result.kind != "throttled" and pending.is_poison(self._accepted)
 
     def _schedule_retry(self, pending: PendingEntry, result: ExportResult, description: str) -> None:
         now = time.monotonic()
-        barred = result.kind in ("barred", "absent")
+        is_misconfigured = result.kind in ("barred", "absent")
         self._not_found += result.kind == "absent" and pending.backoff_round == self._backoff.round
-        throttled = result.kind == "throttled"
-        pending.record_failure(now, self._accepted, is_throttled=throttled, random_fraction=self._random_fraction)
+        is_throttled = result.kind == "throttled"
+        pending.record_failure(now, self._accepted, is_throttled=is_throttled, random_fraction=self._random_fraction)
         self._backoff.record_failure(
-            pending.backoff_round, now, retry_after_seconds=result.retry_after_seconds, is_misconfigured=barred
+            pending.backoff_round,
+            now,
+            retry_after_seconds=result.retry_after_seconds,
+            is_misconfigured=is_misconfigured,
         )
-        self.is_reachable = throttled
+        self.is_reachable = is_throttled
         self.error = description
         self._counters.add(semconv.GATEWAY_FORWARD_RETRIES, backend=self._backend.name)
-        advice = "; look at its address and headers in the settings" if barred else ""
+        advice = "; look at its address and headers in the settings" if is_misconfigured else ""
         self._log_once(result.status, f"tried again until it is taken, nothing is lost: {description}{advice}")
 
     def _replace_request(self, pending: PendingEntry, result: ExportResult) -> bool:
-        """Whether what the back end could not take as it is can be sent in another form, in which it then stands."""
-        part = pending.requests[0]
-        instead: Iterable[OutgoingRequest] | None = None
+        """Replace a request that the back end cannot process by split or converted ones. Returns whether it did."""
+        request = pending.requests[0]
+        replacements: Iterable[OutgoingRequest] | None = None
         if result.kind == "too_large":
-            instead = split_in_half(self.signal, part)
-        elif result.kind == "other_media" and part.media == "json":
+            replacements = split_in_half(self.signal, request)
+        elif result.kind == "other_media" and request.media == "json":
             with suppress(DecodeError):
-                instead = (to_protobuf(self.signal, part),)
-        if instead is None:
+                replacements = (to_protobuf(self.signal, request),)
+        if replacements is None:
             return False
-        pending.replace_first_request(instead)
+        pending.replace_first_request(replacements)
         return True
 
     def _advance_cursor(self) -> None:
-        first = self._queue.first_key
-        cursor = self._read_key if first is None else first - 1
+        first_key = self._queue.first_key
+        cursor = self._read_key if first_key is None else first_key - 1
         if cursor > self._cursor:
             self._cursor = cursor
             self._journal.advance({self.consumer: cursor})
 
     def _log_once(self, topic: str, text: str) -> None:
-        """Log something once, and again after an outage."""
+        """Log a warning once per topic, and again after an outage."""
         if topic not in self._logged:
             self._logged.add(topic)
             _log.warning("goldspan forwards %s to %s: %s", self.signal, self._backend.name, text)
-
-
-class BackendExporter:
-    """Sends what is in a journal to one back end: each signal by itself, so that none waits for another.
-
-    The bytes are those of the entries; only what came as JSON is put into protobuf for gRPC. Each entry is sent at
-    least once: what was under way when the process was killed is sent again. The consumers in the journal are
-    `backend.consumers`. `chance` makes the jitter of pauses: a number from 0 to 1.
-
-    Raises `ConfigurationError` for a proxy of the environment that cannot be used.
-    """
-
-    def __init__(
-        self,
-        backend: Backend,
-        journal: Journal,
-        counting: GatewayCounters,
-        *,
-        random_fraction: Callable[[], float] = random.random,
-    ) -> None:
-        self.backend = backend
-        self._journal = journal
-        self._sender: Sender = (
-            GrpcSender(backend)
-            if backend.protocol == "grpc"
-            else HttpSender(backend, MAX_CONCURRENT_REQUESTS * len(backend.signals))
-        )
-        reached = BackendState()
-        self._signal_exporters = [
-            SignalExporter(backend, signal, journal, counting, self._sender, reached, random_fraction=random_fraction)
-            for signal in backend.consumers
-        ]
-
-    def start(self) -> None:
-        """Begin to send, on threads of its own."""
-        for delivery in self._signal_exporters:
-            delivery.start()
-
-    def stop(self, timeout: float) -> None:
-        """Send what can be sent within so many seconds, and end; what is left stays in the journal.
-
-        It ends earlier where everything is sent, or where the back end is not to be asked again before that.
-        """
-        until = time.monotonic() + timeout
-        for delivery in self._signal_exporters:
-            delivery.drain(until)
-        for delivery in self._signal_exporters:
-            delivery.join(until)
-        self._sender.close()
-
-    def status(self) -> dict[str, Any]:
-        """How it stands, for people and probes: no secrets are in it. What is not known yet is `None`."""
-        signals = {delivery.signal: self._signal_status(delivery) for delivery in self._signal_exporters}
-        known = [status["reachable"] for status in signals.values() if status["reachable"] is not None]
-        return {
-            "name": self.backend.name,
-            "endpoint": self.backend.endpoint,
-            "protocol": self.backend.protocol,
-            "reachable": all(known) if known else None,
-            "error": next((status["error"] for status in signals.values() if status["error"]), None),
-            "behind_bytes": max(status["behind_bytes"] for status in signals.values()),
-            "behind_seconds": max(status["behind_seconds"] for status in signals.values()),
-            "signals": signals,
-        }
-
-    def _signal_status(self, exporter: SignalExporter) -> dict[str, Any]:
-        try:
-            size, seconds = self._journal.backlog(exporter.consumer)
-        except StoreError:
-            size, seconds = 0, 0.0  # the journal's own health tells of that
-        return {
-            "reachable": exporter.is_reachable,
-            "error": exporter.error,
-            "behind_bytes": size,
-            "behind_seconds": seconds,
-        }

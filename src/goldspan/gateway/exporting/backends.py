@@ -1,4 +1,4 @@
-"""Where received telemetry is forwarded to, as people write it down: a URL, or a mapping with everything about it."""
+"""Parses and validates the configuration of OTLP back ends for the gateway settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCHEMES: Mapping[str, tuple[OtlpProtocol, bool, int]] = {
     "grpc": ("grpc", True, 4317),
     "grpcs": ("grpc", False, 4317),
 }
-"""The protocol, whether it is plain text, and the port where none is given."""
+"""By URL scheme: the protocol, whether it is plain text, and the default port."""
 _ENDPOINT_EXAMPLE = "write http://host:4318, https://host:4318, grpc://host:4317 or grpcs://host:4317"
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110, section 5.6.2, in lower case
@@ -35,44 +35,44 @@ _RESERVED_HEADERS = frozenset(
     {"connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"}
 )
 _MIN_SECRET_LENGTH = 6
-"""Shorter words than this are no secrets, and leaving them out of texts would make those unreadable."""
+"""Shorter values are not redacted: they are hardly secrets, and their redaction would make texts unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One OTLP back end. `parse` makes them; no text about one, its `repr` included, shows the values of headers."""
+    """One OTLP back end, created by `parse`. No text about it, including its `repr`, shows the values of headers."""
 
     name: str
-    """What it is called in the log, in counters and in the journal; by default its host and port."""
+    """Its name in the log, the counters and the journal; by default its host and port."""
     endpoint: str
     """HTTP: the base URL, to which `/v1/traces` and the like are appended. gRPC: host and port."""
     protocol: OtlpProtocol = "http"
     insecure: bool = False
-    """Whether it is spoken to in plain text: `http://` and `grpc://`."""
+    """Whether the connection is plain text: `http://` and `grpc://`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with each request, by name in lower case."""
+    """Headers of each request, by lower-case name."""
     compression: Compression = "none"
     ca_file: str | None = None
-    """PEM file with the authorities that are trusted instead of the system's."""
+    """PEM file with the certificate authorities to trust instead of the system's."""
     certificate_file: str | None = None
-    """PEM file with the certificate that is shown to the back end."""
+    """PEM file with the client certificate."""
     key_file: str | None = None
-    """PEM file with its private key, where that is not in the same file."""
+    """PEM file with the private key, if it is not in `certificate_file`."""
     timeout_seconds: float = 10.0
-    """How long one request may take."""
+    """Timeout of one request."""
     signals: frozenset[Signal] = frozenset(SIGNALS)
-    """What it is sent."""
+    """The signals to export to it."""
 
     @staticmethod
     def parse(
         value: str | Mapping[str, Any], *, location: str = "forward", environment: Mapping[str, str] = os.environ
     ) -> Backend:
-        """A back end from a URL, or from a mapping with an `endpoint` and any of the other fields.
+        """Create a back end from a URL, or from a mapping with an `endpoint` and any of the other fields.
 
-        `${NAME}` in the value of a header is that variable of the `environment`. `protocol: grpc` lets `http://` and
-        `https://` stand for `grpc://` and `grpcs://`, as the variables of OTLP exporters do.
+        `${NAME}` in the value of a header is replaced by that variable of `environment`. With `protocol: grpc`,
+        `http://` and `https://` mean `grpc://` and `grpcs://`, as in the environment variables of OTLP exporters.
 
-        Raises `ConfigurationError` for what is wrong; its text begins with `where` it stands.
+        Raises `ConfigurationError` for an invalid value; its message begins with `location`.
         """
         if isinstance(value, str):
             value = {"endpoint": value}
@@ -84,18 +84,18 @@ class Backend:
 
     @property
     def consumers(self) -> Mapping[Signal, str]:
-        """Under what name its place in the journal is kept, by signal: each has an endpoint of its own."""
+        """Names of its consumers in the journal, by signal: each signal has its own cursor."""
         return {signal: f"forward/{self.name}/{signal}" for signal in SIGNALS if signal in self.signals}
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host, in lower case and without brackets, and port."""
+        """The host, in lower case and without brackets, and the port."""
         url = urlsplit(self.endpoint if "://" in self.endpoint else f"//{self.endpoint}")
-        usual = 443 if url.scheme == "https" else 80
-        return (url.hostname or "").lower(), url.port or usual
+        default_port = 443 if url.scheme == "https" else 80
+        return (url.hostname or "").lower(), url.port or default_port
 
     def redact(self, text: str) -> str:
-        """A text from outside, in which the back end may have repeated what it was sent, without its secrets."""
+        """Remove the secrets of the headers from a text in which the back end may have repeated them."""
         for value in self.headers.values():
             for secret in (value, *value.split()):
                 if len(secret) >= _MIN_SECRET_LENGTH:
@@ -104,7 +104,7 @@ class Backend:
 
 
 def create_tls_context(backend: Backend) -> ssl.SSLContext:
-    """How a back end is spoken to over TLS."""
+    """Return the TLS context for connections to the back end."""
     context = ssl.create_default_context(cafile=backend.ca_file)
     if backend.certificate_file:
         context.load_cert_chain(backend.certificate_file, backend.key_file)
@@ -117,45 +117,46 @@ def parse_backends(
     location: str = "forward",
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[Backend, ...]:
-    """Several back ends; raises `ConfigurationError` also for two of the same name, whose places would be one."""
+    """Parse several back ends. Raises `ConfigurationError` also for a duplicate name: it would share a cursor."""
     backends = tuple(
-        Backend.parse(each, location=f"{location}[{at}]", environment=environment) for at, each in enumerate(values)
+        Backend.parse(value, location=f"{location}[{index}]", environment=environment)
+        for index, value in enumerate(values)
     )
     names = [backend.name for backend in backends]
-    for at, name in enumerate(names):
-        if name in names[:at]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
             raise ConfigurationError(
-                f"{location}[{at}]: there is a back end {name!r} already; give one of them another 'name'"
+                f"{location}[{index}]: there is a back end {name!r} already; give one of them another 'name'"
             )
     return backends
 
 
 class _BackendParser:
-    """Reads one mapping, field by field, and says what is wrong with it."""
+    """Parses one mapping field by field. Raises `ConfigurationError` for an invalid field."""
 
-    def __init__(self, given: Mapping[str, Any], where: str, environment: Mapping[str, str]) -> None:
-        self._values = given
-        self._location = where
+    def __init__(self, values: Mapping[str, Any], location: str, environment: Mapping[str, str]) -> None:
+        self._values = values
+        self._location = location
         self._environment = environment
 
     def parse(self) -> Backend:
-        known = [known.name for known in fields(Backend) if known.name != "insecure"]
+        known = [known_field.name for known_field in fields(Backend) if known_field.name != "insecure"]
         for key in self._values:
             if key not in known:
                 hint = did_you_mean(key, known) or f" There are {join_words(known)}."
                 raise ConfigurationError(f"{self._location}: unknown key {short_repr(key)}.{hint}")
         url, scheme = self._endpoint()
-        told, insecure, usual_port = _SCHEMES[scheme]
-        protocol: OtlpProtocol = self._choice("protocol", get_args(OtlpProtocol), told)
-        if told == "grpc" and protocol == "http":
+        scheme_protocol, insecure, default_port = _SCHEMES[scheme]
+        protocol: OtlpProtocol = self._choice("protocol", get_args(OtlpProtocol), scheme_protocol)
+        if scheme_protocol == "grpc" and protocol == "http":
             self._raise_error("protocol", f"'http' contradicts the endpoint's {scheme}://")
-        place = self._host_and_port(url, 4317 if protocol == "grpc" else usual_port)
+        host_and_port = self._host_and_port(url, 4317 if protocol == "grpc" else default_port)
         files = {name: self._readable_file(name, insecure) for name in ("ca_file", "certificate_file", "key_file")}
         if files["key_file"] and not files["certificate_file"]:
             self._raise_error("key_file", "a key is of no use without certificate_file")
         backend = Backend(
-            name=self._name(place),
-            endpoint=place if protocol == "grpc" else self._base_url(url),
+            name=self._name(host_and_port),
+            endpoint=host_and_port if protocol == "grpc" else self._base_url(url),
             protocol=protocol,
             insecure=insecure,
             headers=self._headers(protocol),
@@ -172,36 +173,36 @@ class _BackendParser:
         try:
             create_tls_context(backend)
         except (OSError, ValueError) as error:
-            given = join_words(
+            file_keys = join_words(
                 repr(key) for key in ("ca_file", "certificate_file", "key_file") if self._values.get(key)
             )
             raise ConfigurationError(
-                f"{self._location}, {given}: no PEM files that belong together ({error})"
+                f"{self._location}, {file_keys}: no PEM files that belong together ({error})"
             ) from error
 
-    def _raise_error(self, key: str, why: str) -> NoReturn:
-        raise ConfigurationError(f"{self._location}, {key!r}: {why}")
+    def _raise_error(self, key: str, reason: str) -> NoReturn:
+        raise ConfigurationError(f"{self._location}, {key!r}: {reason}")
 
     def _endpoint(self) -> tuple[SplitResult, str]:
-        given = self._values.get("endpoint")
-        if not isinstance(given, str) or not given.strip():
+        endpoint = self._values.get("endpoint")
+        if not isinstance(endpoint, str) or not endpoint.strip():
             self._raise_error("endpoint", f"there is none; {_ENDPOINT_EXAMPLE}")
         try:
-            url = urlsplit(given.strip())
+            url = urlsplit(endpoint.strip())
             scheme, _ = url.scheme.lower(), url.port
         except ValueError:
             self._raise_error("endpoint", f"no URL; {_ENDPOINT_EXAMPLE}")
-        if "@" in url.netloc:  # the text must not repeat it
+        if "@" in url.netloc:  # the message must not repeat the password
             self._raise_error("endpoint", "a URL is no place for a password; put it into 'headers', as ${NAME}")
         if scheme not in _SCHEMES or not url.hostname:
-            self._raise_error("endpoint", f"{short_repr(given)} is no URL of a back end; {_ENDPOINT_EXAMPLE}")
+            self._raise_error("endpoint", f"{short_repr(endpoint)} is no URL of a back end; {_ENDPOINT_EXAMPLE}")
         if url.query or url.fragment:
             self._raise_error("endpoint", "nothing can follow the path of it; put keys into 'headers', as ${NAME}")
         return url, scheme
 
-    def _host_and_port(self, url: SplitResult, usual_port: int) -> str:
+    def _host_and_port(self, url: SplitResult, default_port: int) -> str:
         host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
-        return f"{host}:{url.port or usual_port}"
+        return f"{host}:{url.port or default_port}"
 
     def _base_url(self, url: SplitResult) -> str:
         path = url.path.rstrip("/")
@@ -210,10 +211,10 @@ class _BackendParser:
                 self._raise_error("endpoint", f"/v1/{signal} is appended to it; leave that out")
         return f"{url.scheme.lower()}://{url.netloc}{path}"
 
-    def _name(self, place: str) -> str:
+    def _name(self, default: str) -> str:
         name = self._values.get("name")
         if name is None:
-            return place
+            return default
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
             self._raise_error("name", f"a name is a short text, not {short_repr(name)}")
         return name
@@ -227,46 +228,46 @@ class _BackendParser:
         return chosen
 
     def _timeout(self) -> float:
-        given = self._values.get("timeout_seconds")
-        if given is None:
+        seconds = self._values.get("timeout_seconds")
+        if seconds is None:
             return 10.0
-        number = isinstance(given, int | float) and not isinstance(given, bool)
-        if not number or not 0 < given <= MAX_TIMEOUT_SECONDS:
-            self._raise_error("timeout_seconds", f"seconds up to {MAX_TIMEOUT_SECONDS:g}, not {short_repr(given)}")
-        return float(given)
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 < seconds <= MAX_TIMEOUT_SECONDS:
+            self._raise_error("timeout_seconds", f"seconds up to {MAX_TIMEOUT_SECONDS:g}, not {short_repr(seconds)}")
+        return float(seconds)
 
     def _signals(self) -> frozenset[Signal]:
-        given = self._values.get("signals")
-        if given is None:
+        configured = self._values.get("signals")
+        if configured is None:
             return frozenset(SIGNALS)
-        signals = [given] if isinstance(given, str) else given
+        signals = [configured] if isinstance(configured, str) else configured
         if not isinstance(signals, list | tuple | set | frozenset) or not signals:
-            self._raise_error("signals", f"a list of {join_words(SIGNALS)}, not {short_repr(given)}")
+            self._raise_error("signals", f"a list of {join_words(SIGNALS)}, not {short_repr(configured)}")
         for signal in signals:
             if signal not in SIGNALS:
                 self._raise_error("signals", f"{short_repr(signal)} is none of {join_words(SIGNALS)}")
         return frozenset(signals)
 
     def _readable_file(self, key: str, insecure: bool) -> str | None:
-        given = self._values.get(key)
-        if given is None:
+        path = self._values.get(key)
+        if path is None:
             return None
         if insecure:
             self._raise_error(key, "the endpoint is spoken to in plain text; write https:// or grpcs://")
         try:
-            with open(given, "rb"):
-                return str(given)
+            with open(path, "rb"):
+                return str(path)
         except (OSError, TypeError) as error:
             self._raise_error(key, f"cannot be read: {error}")
 
     def _headers(self, protocol: OtlpProtocol) -> dict[str, str]:
-        given = self._values.get("headers")
-        if given is None:
+        configured = self._values.get("headers")
+        if configured is None:
             return {}
-        if not isinstance(given, Mapping):
-            self._raise_error("headers", "a mapping of names to values")  # what it is instead may be a secret
+        if not isinstance(configured, Mapping):
+            self._raise_error("headers", "a mapping of names to values")  # the actual value may be a secret
         headers: dict[str, str] = {}
-        for name, value in given.items():
+        for name, value in configured.items():
             lower = name.lower() if isinstance(name, str) else ""
             if not _HEADER_NAME.fullmatch(lower):
                 self._raise_error("headers", f"{short_repr(name)} is no name of a header")
@@ -280,10 +281,10 @@ class _BackendParser:
     def _header_value(self, name: str, value: object) -> str:
         if not isinstance(value, str):
             self._raise_error("headers", f"the value of {name} is text")
-        whole = _VARIABLE.sub(lambda found: self._environment_variable(name, found[1]), value).strip()
-        if not _HEADER_VALUE.fullmatch(whole):
+        expanded = _VARIABLE.sub(lambda match: self._environment_variable(name, match[1]), value).strip()
+        if not _HEADER_VALUE.fullmatch(expanded):
             self._raise_error("headers", f"the value of {name} has characters in it that no header can have")
-        return whole
+        return expanded
 
     def _environment_variable(self, header: str, name: str) -> str:
         value = self._environment.get(name)

@@ -1,7 +1,7 @@
-"""Who may do what: one decision for every route of HTTP and every method of gRPC.
+"""Authorizes each HTTP request and gRPC call by its token, host and origin; for both receivers.
 
-There are two rights. *Ingest* is sending telemetry: `/v1/*` and the OTLP services. *Reading* is everything else, for
-runs hold what users said. A token gives one of them, never both.
+There are two permissions. `ingest` permits sending telemetry: `/v1/*` and the OTLP services. `read` permits everything
+else, because runs contain what users wrote. A token grants one of them, never both.
 """
 
 from __future__ import annotations
@@ -17,47 +17,21 @@ from typing import Literal
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.decoding.export_response import ExportResponse, quote_input
 
-_TOKEN_PATTERN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
-
-
-def read_token_file(path: Path, setting: str) -> list[str]:
-    """The tokens in a file. Raises `ConfigurationError`, which names the place of the setting and the file."""
-    where = f"{setting}: {path}"
-    try:
-        text = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise ConfigurationError(f"{where} cannot be read: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{where} is no text") from None
-    return parse_tokens(text, where)
-
-
-def parse_tokens(text: str, source: str) -> list[str]:
-    """The tokens in a text. Raises `ConfigurationError` where there are none, or what is there can be no token."""
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
-    tokens = [(number, line) for number, line in lines if line and not line.startswith("#")]
-    if not tokens:
-        raise ConfigurationError(f"{source} holds no token")
-    for number, token in tokens:
-        if not _TOKEN_PATTERN.fullmatch(token):
-            raise ConfigurationError(f"{source}, line {number}: a token is made of letters, digits and -._~+/ only")
-    return [token for _, token in tokens]
-
-
 Permission = Literal["ingest", "read"]
 Headers = Iterable[tuple[bytes, bytes]]
-"""Names in lower case, as ASGI hands them over; the metadata of a gRPC call written the same way."""
+"""Lower-case names and their values, as in ASGI; the metadata of a gRPC call has the same form."""
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz"})
-"""What may be asked without a token, from anywhere: probes of an orchestrator have none, and learn one word."""
+"""Paths that need no token and no known host: an orchestrator's probes have neither, and the response is one word."""
 SESSION_COOKIE = "goldspan"
-"""By which a browser that handed in a read token shows that it did."""
+"""Name of the cookie that proves that a browser submitted a read token."""
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
+_TOKEN_PATTERN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 _LOGIN_PATHS = ("/enter", "/leave", "/favicon.ico")
 _ASSETS_PREFIX = "/assets/"
 _API_PREFIXES = ("/api/", "/metrics")
-"""What is read with the token itself, and never with a cookie: a browser sends that along unasked."""
+"""Paths that accept a token only, never a cookie: a browser sends a cookie with any request."""
 _INGEST_PREFIXES = ("/v1/", "/opentelemetry.proto.collector.")
 _MISSING_TOKEN = ExportResponse(401, "a bearer token is needed: send the header 'Authorization: Bearer TOKEN'")
 _UNKNOWN_TOKEN = ExportResponse(401, "this bearer token is not, or no longer, one of the gateway's")
@@ -71,51 +45,52 @@ _WRONG_PERMISSION = {
 
 
 def required_permission(path: str) -> Permission | None:
-    """The right that a path, or a method of gRPC, needs; None where everybody may."""
+    """Return the permission that a path or gRPC method requires; None if it is public."""
     if path in PUBLIC_PATHS or is_login_path(path):
         return None
     return "ingest" if path.startswith(_INGEST_PREFIXES) else "read"
 
 
 def is_login_path(path: str) -> bool:
-    """Whether it is where a token is handed in, or a file that belongs to every page and tells nothing of runs."""
+    """Return whether a path belongs to the login, or is a static file, which contains no data of runs."""
     return path in _LOGIN_PATHS or path.startswith(_ASSETS_PREFIX)
 
 
 def is_browser_page(path: str) -> bool:
-    """Whether it is for people with a browser, who may come with a cookie instead of a token."""
+    """Return whether a path is a page, for which a browser may send a cookie instead of a token."""
     return required_permission(path) == "read" and not path.startswith(_API_PREFIXES)
 
 
 def host_without_port(header: str) -> str:
-    """The host of a Host header, lower case, without its port, the brackets of IPv6 and a final dot.
+    """Return the host of a Host header, in lower case, without its port, the brackets of IPv6 and a final dot.
 
-    >>> host_of("[::1]:4318"), host_of("LocalHost.:4318")
+    >>> host_without_port("[::1]:4318"), host_without_port("LocalHost.:4318")
     ('::1', 'localhost')
     """
     host = header.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
     if host.count(":") > 1:
-        return host  # an IPv6 address without brackets is no Host header, but it has no port either
+        return host  # an IPv6 address without brackets is invalid here, but it has no port
     return host.partition(":")[0].removesuffix(".")
 
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """Tokens, hosts and origins, and whether they let a request through.
+    """Checks the token, host and origin of requests.
 
-    Several tokens of a kind let all of them in, so that they can be changed one after the other. With no token at all
-    everybody may do everything: that is for the loopback. With tokens of one kind only, the other right is nobody's.
+    Several tokens can grant the same permission, so that clients can change theirs one after the other. Without any
+    token, every client may do everything, which is meant for the loopback. With tokens of one kind only, no client has
+    the other permission.
     """
 
     ingest_tokens: Collection[str] = field(default=(), repr=False)
     read_tokens: Collection[str] = field(default=(), repr=False)
     allowed_hosts: Collection[str] | None = None
-    """What may stand in Host, without ports. A page of somebody else whose name suddenly means this machine (DNS
-    rebinding) still sends its own name. None: anything, for where a token is asked or names are not known."""
+    """Accepted values of Host, without ports. They stop DNS rebinding: a foreign page whose name suddenly resolves to
+    this machine still sends its own name. None accepts any host, for gateways with tokens or with unknown names."""
     allowed_origins: Collection[str] = ()
-    """Origins of browsers beside the gateway's own, as browsers write them: `https://grafana.example`."""
+    """Accepted origins in addition to the gateway's own, as browsers send them: `https://grafana.example`."""
     _hosts: frozenset[str] | None = field(init=False, repr=False)
     _origins: frozenset[str] = field(init=False, repr=False)
     _tokens: tuple[tuple[bytes, Permission], ...] = field(init=False, repr=False)
@@ -128,23 +103,25 @@ class Authorizer:
         object.__setattr__(self, "_hosts", hosts)
         origins = frozenset(origin.lower().rstrip("/") for origin in self.allowed_origins)
         object.__setattr__(self, "_origins", origins)
-        kinds: tuple[tuple[Collection[str], Permission], ...] = (
+        granted: tuple[tuple[Collection[str], Permission], ...] = (
             (self.ingest_tokens, "ingest"),
             (self.read_tokens, "read"),
         )
-        tokens = tuple((_token_digest(token.encode()), right) for tokens, right in kinds for token in tokens)
+        tokens = tuple(
+            (_token_digest(token.encode()), permission) for tokens, permission in granted for token in tokens
+        )
         object.__setattr__(self, "_tokens", tokens)
         object.__setattr__(self, "_sessions", tuple(_session_value(token.encode()) for token in self.read_tokens))
 
     @property
     def requires_token(self) -> bool:
-        """Whether nothing but the open paths answers without a token."""
+        """Whether all paths except the public ones require a token."""
         return bool(self._tokens)
 
     def session_cookie_for(self, token: str) -> str | None:
-        """What a browser is given for a token, to come back with; None where it is none that may read."""
-        told = _session_value(token.encode())
-        return told.decode() if self._is_valid_session(told) else None
+        """Return the value of the session cookie for a token; None if it is not a read token."""
+        session = _session_value(token.encode())
+        return session.decode() if self._is_valid_session(session) else None
 
     def _is_valid_session(self, session: bytes) -> bool:
         return any(hmac.compare_digest(known, session) for known in self._sessions)
@@ -152,15 +129,19 @@ class Authorizer:
     def refusal_for(
         self, path: str, headers: Headers, *, scheme: str = "http", is_grpc: bool = False
     ) -> ExportResponse | None:
-        """Why a request to this path (or method of gRPC) is refused; None where it may pass.
+        """Return the response (400, 401 or 403) that refuses a request, or None if the request is authorized.
 
-        Answers 400, 401 and 403. Where it came from is looked at first, so that a page of somebody else learns nothing
-        about tokens. `scheme`: `https` where it came over TLS, for a page of the other kind is one of somebody else.
-        Calls `over_grpc` do not show their host, and no page can make one.
+        Host and origin are checked before the token, so that a foreign page learns nothing about tokens.
+
+        Args:
+            path: The path of an HTTP request, or the method of a gRPC call.
+            headers: Its headers or metadata.
+            scheme: `https` for a request over TLS. An origin with the other scheme is a foreign one.
+            is_grpc: Whether it is a gRPC call. Its host is not checked, because no page can make such a call.
         """
         if path in PUBLIC_PATHS:
             return None
-        right = required_permission(path)
+        permission = required_permission(path)
         hosts: list[bytes] = []
         origins: list[bytes] = []
         credentials: list[bytes] = []
@@ -177,7 +158,7 @@ class Authorizer:
         refused = None if is_grpc else self._refuse_host(hosts)
         if refused is None and origins:
             refused = self._refuse_origin(origins, hosts, scheme)
-        if refused is not None or not self._tokens or right is None:
+        if refused is not None or not self._tokens or permission is None:
             return refused
         if (
             cookies
@@ -186,7 +167,7 @@ class Authorizer:
             and any(map(self._is_valid_session, _session_cookies(cookies)))
         ):
             return None
-        return self._refuse_credentials(right, credentials)
+        return self._refuse_credentials(permission, credentials)
 
     def _refuse_host(self, hosts: list[bytes]) -> ExportResponse | None:
         if self._hosts is None:
@@ -202,9 +183,9 @@ class Authorizer:
 
     def _refuse_origin(self, origins: list[bytes], hosts: list[bytes], scheme: str) -> ExportResponse | None:
         origin = origins[0].decode("latin-1").lower()
-        own = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else None
-        same = own is not None and origin == f"{scheme}://{own}"
-        if len(origins) == 1 and (same or origin in self._origins):
+        own_host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else None
+        is_own = own_host is not None and origin == f"{scheme}://{own_host}"
+        if len(origins) == 1 and (is_own or origin in self._origins):
             return None
         return ExportResponse(
             403, f"pages of {quote_input(origin)} may not use the gateway; allow that with --allowed-origin"
@@ -215,23 +196,47 @@ class Authorizer:
         if scheme.lower() != b"bearer" or not token.strip():
             return _MISSING_TOKEN
         digest = _token_digest(token.strip())
-        rights = {given for known, given in self._tokens if hmac.compare_digest(known, digest)}
-        if permission in rights:
+        granted = {known_permission for known, known_permission in self._tokens if hmac.compare_digest(known, digest)}
+        if permission in granted:
             return None
-        return _WRONG_PERMISSION[permission] if rights else _UNKNOWN_TOKEN
+        return _WRONG_PERMISSION[permission] if granted else _UNKNOWN_TOKEN
+
+
+def read_token_file(path: Path, setting: str) -> list[str]:
+    """Return the tokens in a file. Raises `ConfigurationError`, which names the setting and the file."""
+    where = f"{setting}: {path}"
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise ConfigurationError(f"{where} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{where} is no text") from None
+    return parse_tokens(text, where)
+
+
+def parse_tokens(text: str, source: str) -> list[str]:
+    """Return the tokens in a text, one a line. Raises `ConfigurationError` if there are none or one is malformed."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
+    tokens = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    if not tokens:
+        raise ConfigurationError(f"{source} holds no token")
+    for number, token in tokens:
+        if not _TOKEN_PATTERN.fullmatch(token):
+            raise ConfigurationError(f"{source}, line {number}: a token is made of letters, digits and -._~+/ only")
+    return [token for _, token in tokens]
 
 
 def _session_value(token: bytes) -> bytes:
-    """What stands for a token in a cookie; the token cannot be found from it, nor be replaced by it elsewhere."""
+    """Return the cookie value for a token. It does not reveal the token, and is not accepted in its place elsewhere."""
     return hmac.new(token, b"goldspan page", sha256).hexdigest().encode()
 
 
 def _session_cookies(cookies: Iterable[bytes]) -> Iterator[bytes]:
-    """All of that name: other paths, and other programs on the same host, may have set one as well."""
+    """Return all cookies of that name: other paths and other programs on the same host may set one too."""
     pairs = (pair.strip().partition(b"=") for cookie in cookies for pair in cookie.split(b";"))
     return (value for name, _, value in pairs if name == SESSION_COOKIE.encode())
 
 
 def _token_digest(token: bytes) -> bytes:
-    """Of one length for all tokens, so that comparing them tells nothing about a token's length either."""
+    """Hash a token, so that the time of a comparison does not reveal the token's length either."""
     return sha256(token).digest()

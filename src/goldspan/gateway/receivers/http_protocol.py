@@ -1,7 +1,7 @@
-"""One connection over HTTP: how long it may take, and how much it may send before it is answered.
+"""One HTTP connection of the gateway: uvicorn's protocol with deadlines and size limits.
 
-uvicorn speaks HTTP here. What it leaves to whoever stands in front of it is added: a deadline and a bound for the
-headers of a request, an end to what may be sent ahead, and an answer for clients that ask for another protocol.
+uvicorn implements HTTP and leaves some protection to a reverse proxy. This module adds it: a deadline and a size limit
+for the headers, a limit for pipelined requests, and a response to clients that request a protocol upgrade.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from goldspan import semconv
-from goldspan._extras import require_server_extra
+from goldspan._extras import require_extra
 
-with require_server_extra():
+with require_extra("server"):
     import httptools
     from uvicorn.config import Config
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from goldspan.gateway.resource_limits import ResourceLimits
 
 HEADER_OVERHEAD_BYTES = 32
-"""Bytes that a header field costs beside its name and value, as HTTP/2 counts them (RFC 9113, section 6.5.2)."""
+"""Bytes that each header field counts in addition to its name and value, as in HTTP/2 (RFC 9113, section 6.5.2)."""
 MAX_PIPELINED_REQUESTS = 100
-"""Requests that a connection may send ahead. Exporters send none; each costs some kilobytes until it is its turn."""
+"""Requests that a connection may pipeline. Exporters pipeline none; each holds some kilobytes while it waits."""
 RETRY_AFTER_SECONDS = 2
-"""Seconds after which a client that found no room may try again."""
+"""Seconds after which a refused connection may retry."""
 MAX_SENDING_SECONDS = 120.0
-"""Seconds after which an answer has to be sent, however slowly a client reads: others wait for its room."""
+"""Seconds within which a client must have read a response, however slowly: other clients wait for the connection."""
 _TRANSFER_ENCODING = b"transfer-encoding"
 _HOP_BY_HOP_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
 def _final_response(status: str, code: int, message: str, *headers: str) -> bytes:
-    """An answer without a request, after which the connection is closed."""
+    """Encode a response without a parsed request, after which the connection is closed."""
     body = f'{{"code":{code},"message":"{message}"}}'
     lines = ["content-type: application/json", f"content-length: {len(body)}", "connection: close", *headers]
     return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", body]).encode()
@@ -45,16 +45,16 @@ def _final_response(status: str, code: int, message: str, *headers: str) -> byte
 TOO_MANY_CONNECTIONS = _final_response(
     "503 Service Unavailable", 14, "too many connections", f"retry-after: {RETRY_AFTER_SECONDS}"
 )
-"""For a connection beyond the cap."""
+"""The response to a connection beyond the limit."""
 _BAD_REQUEST = _final_response("400 Bad Request", 3, "this is not HTTP/1.1")
 _HEADERS_TOO_LARGE = _final_response("431 Request Header Fields Too Large", 8, "the headers are too long")
 _UNSUPPORTED_TRANSFER_ENCODING = _final_response("501 Not Implemented", 12, "chunked is the only transfer coding")
 
 
-class _ProtocolRefusal(Exception):  # noqa: N818 - it is an outcome, and no error of ours
-    """More headers, or requests sent ahead, than may be, or a body in a way that is not known here.
+class _ProtocolRefusal(Exception):  # noqa: N818 - an outcome, not an error of the gateway
+    """Too many header bytes or pipelined requests, or an unsupported transfer coding.
 
-    Holds the last words. The parser makes an error of its own of it.
+    Holds the final response. The parser wraps it in an error of its own.
     """
 
     def __init__(self, response: bytes) -> None:
@@ -62,21 +62,21 @@ class _ProtocolRefusal(Exception):  # noqa: N818 - it is an outcome, and no erro
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection of a client, with the deadlines and bounds of the gateway's limits."""
+    """One connection of a client, with the deadlines and size limits of the gateway."""
 
     def __init__(
         self,
         config: Config,
         state: ServerState,
         limits: ResourceLimits,
-        counting: GatewayCounters,
+        counters: GatewayCounters,
         *,
         on_lost: Callable[[], None],
         idle_connections: dict[HttpConnection, None],
     ) -> None:
         super().__init__(config, state, {}, _loop=asyncio.get_running_loop())
         self._limits = limits
-        self._counters = counting
+        self._counters = counters
         self._on_lost: Callable[[], None] | None = on_lost
         self._idle_connections = idle_connections
         self._chunk_bytes = 0
@@ -89,23 +89,23 @@ class HttpConnection(HttpToolsProtocol):
         self._send_timer: asyncio.TimerHandle | None = None
         self._unsent_bytes = 0
         self.opening_task: asyncio.Task[None] | None = None
-        """Accepts it, and speaks TLS where that is asked for; None once it is open."""
+        """The task that opens the connection, including the TLS handshake; None once it is open."""
         idle_connections[self] = None
 
     @property
     def _is_response_pending(self) -> bool:
-        """Whether the latest request is not answered."""
+        """Whether the response of the latest request is incomplete."""
         latest: RequestResponseCycle | None = self.cycle
         return latest is not None and not latest.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """It is open: the time of its first headers begins."""
+        """Start the deadline of the first headers when the connection is open."""
         self.opening_task = None
         super().connection_made(transport)
         self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed, whoever did that."""
+        """Stop all timers when the connection is closed, by either side."""
         self._stop_header_timer()
         self._stop_stall_timer()
         self._stop_send_timer()
@@ -114,14 +114,14 @@ class HttpConnection(HttpToolsProtocol):
         self.release()
 
     def release(self) -> None:
-        """It counts no longer as one of those that are open."""
+        """Stop counting it as an open connection."""
         self._idle_connections.pop(self, None)
         if self._on_lost is not None:
             self._on_lost()
             self._on_lost = None
 
     def evict(self) -> None:
-        """Close it, for it waits for its client, and another client wants to come in."""
+        """Close an idle connection, to make room for another client."""
         self.release()
         if self.opening_task is not None:
             self.opening_task.cancel()
@@ -129,7 +129,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; whatever it is, no connection is left without a deadline."""
+        """Parse received data. Whatever it is, the connection keeps a deadline."""
         self._unset_keepalive_if_required()
         self._chunk_bytes = len(data)
         self._is_between_requests = False
@@ -145,7 +145,7 @@ class HttpConnection(HttpToolsProtocol):
                 self._await_headers()
 
     def _await_headers(self) -> None:
-        """After data that completed no headers: what a parser holds of them is seen by its length only."""
+        """Count bytes of incomplete headers, which the parser buffers without reporting them, and set a deadline."""
         self._header_bytes += self._chunk_bytes
         if self._header_bytes > 2 * self._limits.max_header_bytes:
             self._refuse(_HEADERS_TOO_LARGE)
@@ -159,14 +159,14 @@ class HttpConnection(HttpToolsProtocol):
             self._start_header_timer()
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """A client that has sent all it wants to may still read: it gets its answer. TLS has no such half."""
+        """Keep a half-closed connection open until its response is sent. TLS has no half-closed state."""
         if not self._is_response_pending or self.cycle.more_body or self.scheme == "https":
             return None
         self.cycle.keep_alive = False
         return True
 
     def pause_writing(self) -> None:
-        """A client that does not read is waited for as long as one that is idle, and one that is slow not for ever."""
+        """Start the deadlines of a client that does not read, and of one that reads too slowly."""
         super().pause_writing()
         self._await_reader()
         if self._send_timer is None:
@@ -177,31 +177,31 @@ class HttpConnection(HttpToolsProtocol):
         self._stall_timer = self.loop.call_later(self._limits.keep_alive_seconds, self._check_stalled)
 
     def _check_stalled(self) -> None:
-        """It still reads, if slowly, or it does not any longer."""
+        """Close the connection if the client has read nothing since the last check."""
         if self.transport.get_write_buffer_size() < self._unsent_bytes:
             self._await_reader()
         else:
             self.transport.abort()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Stop the stall deadline when the client reads again."""
         super().resume_writing()
         self._stop_stall_timer()
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Reset the header limits at the first byte of a request."""
         super().on_message_begin()
         self._in_headers, self._is_between_requests = True, False
-        self._header_bytes = -self._chunk_bytes  # what else came with it is not counted
+        self._header_bytes = -self._chunk_bytes  # exclude other bytes of the same chunk
         self._header_bytes_left = self._limits.max_header_bytes
 
     def on_url(self, url: bytes) -> None:
-        """A part of what is asked for."""
+        """Count a part of the URL."""
         self._count_header_bytes(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One field before the body, or after one in chunks: those are dropped (RFC 9110, section 6.5.1)."""
+        """Handle one header field. Trailer fields are counted and dropped (RFC 9110, section 6.5.1)."""
         self._count_header_bytes(len(name) + len(value) + HEADER_OVERHEAD_BYTES)
         if not self._in_headers:
             return
@@ -215,20 +215,20 @@ class HttpConnection(HttpToolsProtocol):
             raise _ProtocolRefusal(_HEADERS_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """A request may begin, or wait for its turn."""
+        """Start the request, or queue it behind the previous one."""
         if self.parser.should_upgrade():
             return
         self._in_headers = False
         self._stop_header_timer()
         if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
             raise _ProtocolRefusal(_HEADERS_TOO_LARGE)
-        if not self._is_response_pending:  # from here on it waits for its body
+        if not self._is_response_pending:  # from here on it waits for the body
             self._idle_connections.pop(self, None)
             self._idle_connections[self] = None
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The last byte of a request."""
+        """Prepare for the next request after the last byte of this one."""
         if self.parser.should_upgrade():
             return
         self._in_headers = self._is_between_requests = True
@@ -239,13 +239,13 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """A request is answered, perhaps before all of it is here."""
+        """Make the connection idle after a response, which may be sent before the whole request has arrived."""
         self._stop_send_timer()
         super().on_response_complete()
         if self._on_lost is not None and not self.pipeline and (not self._is_response_pending or self.cycle.more_body):
             self._idle_connections[self] = None
         if not self._in_headers and not self._is_response_pending and not self.transport.is_closing():
-            self._start_header_timer()  # answered before its body was all there: the rest is dropped, but only so long
+            self._start_header_timer()  # the rest of the body is dropped, within a deadline
 
     def _start_header_timer(self) -> None:
         self._stop_header_timer()
@@ -273,9 +273,9 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def _parse_without_upgrade(self, rest: bytes) -> None:
-        """Read a request as if it had not asked for another protocol (RFC 9110, section 7.8, allows that).
+        """Parse a request again without its upgrade headers, which RFC 9110, section 7.8, allows a server to ignore.
 
-        Java's client asks for HTTP/2 with the first request that it sends, body and all. The parser takes no body then.
+        Java's HTTP client requests HTTP/2 with its first request, body included. The parser ignores the body then.
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
@@ -287,7 +287,7 @@ class HttpConnection(HttpToolsProtocol):
         self.data_received(b"\r\n".join([*lines, b"", rest]))
 
     def _refuse(self, response: bytes) -> None:
-        """Answer what cannot become a request, and close. Where other answers are owed, they come first."""
+        """Send a final response and close the connection. A pending response takes its place."""
         if response is _HEADERS_TOO_LARGE:
             self._counters.add(semconv.GATEWAY_REFUSED, limit="max_header_bytes")
         if self._is_response_pending and not self.cycle.more_body:

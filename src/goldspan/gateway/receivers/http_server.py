@@ -1,6 +1,6 @@
-"""The door of HTTP: where it listens, how many connections there may be, and how they end.
+"""The HTTP server of the gateway: listening sockets, TLS, the connection limit and the shutdown.
 
-uvicorn speaks HTTP here, and is not its own server: the cap on connections has to hold before TLS is spoken.
+uvicorn provides the HTTP protocol but not the server, because the connection limit must apply before the TLS handshake.
 """
 
 from __future__ import annotations
@@ -20,99 +20,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goldspan import _guard, semconv
-from goldspan._extras import require_server_extra
+from goldspan._extras import require_extra
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.receivers.http_protocol import TOO_MANY_CONNECTIONS, HttpConnection
+
+with require_extra("server"):
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
 
 if TYPE_CHECKING:
     from goldspan.gateway.gateway_counters import GatewayCounters
     from goldspan.gateway.resource_limits import ResourceLimits
 
 RESERVED_FILES = 256
-"""Open files of a worker that are no connections over HTTP: journal, store, back ends, gRPC."""
+"""Open files of a worker for other purposes than HTTP connections: journal, store, back ends, gRPC."""
 LISTEN_BACKLOG = 2_048
-"""Connections that may wait to be taken."""
+"""Connections that may wait to be accepted."""
 _UNAVAILABLE_ADDRESS_ERRORS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""An address that this machine lacks is no fault of the others of its name: `localhost` where there is no IPv6."""
-
-
-def open_listening_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
-    """Sockets that listen on all addresses of a host: IPv4, IPv6, or a name; port 0 takes one that is free.
-
-    `::` takes IPv4 as well where the system does that, as gRPC's does. Raises `ConfigurationError`.
-    """
-    listening: list[socket.socket] = []
-    failure: OSError | None = None
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise ConfigurationError(f"cannot listen on {host!r}: {error}") from None
-    for family, kind, protocol, _, address in dict.fromkeys(found):
-        if listening and port == 0:
-            address = (address[0], listening[0].getsockname()[1], *address[2:])
-        try:
-            listening.append(_bind_and_listen(socket.socket(family, kind, protocol), address, reuse_port=reuse_port))
-        except OSError as error:
-            failure = error
-            if error.errno not in _UNAVAILABLE_ADDRESS_ERRORS:
-                break
-    if listening and (failure is None or failure.errno in _UNAVAILABLE_ADDRESS_ERRORS):
-        return listening
-    for one in listening:
-        one.close()
-    raise ConfigurationError(f"cannot listen on {host}, port {port}: {failure}")
-
-
-def _bind_and_listen(one: socket.socket, address: tuple[Any, ...], *, reuse_port: bool) -> socket.socket:
-    try:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if reuse_port:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if one.family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
-        one.bind(address)
-        one.listen(LISTEN_BACKLOG)
-        one.setblocking(False)
-    except OSError:
-        one.close()
-        raise
-    return one
-
-
-def raise_open_file_limit(wanted: int) -> int:
-    """Raise this process's soft limit of open files to what is wanted, as far as the hard one goes; what it is then."""
-    try:
-        import resource  # not on Windows, where there is no such limit
-    except ImportError:
-        return wanted
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with suppress(ValueError, OSError):  # some systems have a lower bound of their own
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return wanted if soft == resource.RLIM_INFINITY else soft
-
-
-with require_server_extra():
-    from uvicorn.config import Config
-    from uvicorn.server import ServerState
-
-_log = logging.getLogger("goldspan.gateway")
-
+"""Errors for an address that this machine lacks, such as the IPv6 address of `localhost`. They are ignored if another
+address of the host works."""
 _MAX_LINGERING = 100
 _LINGER_SECONDS = 1.0
+
+_log = logging.getLogger("goldspan.gateway")
 
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """A certificate with its chain, and its key, both in PEM."""
+    """The files of a certificate with its chain, and of its key, both in PEM."""
 
     cert_file: Path
     key_file: Path
 
     def create_context(self) -> ssl.SSLContext:
-        """For a server that speaks TLS 1.2 or later. Raises `ConfigurationError` where the files are of no use."""
+        """Return a server context for TLS 1.2 or later. Raises `ConfigurationError` if the files cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
@@ -125,13 +66,13 @@ class TlsConfig:
 
 
 class HttpServer:
-    """The listening side of HTTP, in the running event loop: `await start()`, and `await stop(seconds)` in the end."""
+    """An HTTP server in the running event loop: `await start()`, and finally `await stop(seconds)`."""
 
     def __init__(
         self,
         app: Any,
         limits: ResourceLimits,
-        counting: GatewayCounters,
+        counters: GatewayCounters,
         *,
         host: str,
         port: int,
@@ -139,7 +80,7 @@ class HttpServer:
         reuse_port: bool = False,
     ) -> None:
         self.limits = limits
-        self.counters = counting
+        self.counters = counters
         self.loop: asyncio.AbstractEventLoop | None = None
         self.state = ServerState()
         self.config = Config(
@@ -153,7 +94,7 @@ class HttpServer:
         self._accept_tasks: list[asyncio.Task[None]] = []
         self._opening_tasks: set[asyncio.Task[None]] = set()
         self._idle_connections: dict[HttpConnection, None] = {}
-        """The connections that wait for a request or the rest of one: whoever does for longest, first."""
+        """The connections that wait for their client, for a request or the rest of one; the longest idle first."""
         self.open_connections = 0
         self._lingering: deque[socket.socket] = deque()
         self._date_timer: asyncio.TimerHandle | None = None
@@ -161,40 +102,40 @@ class HttpServer:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where it listens: hosts and ports."""
-        return [one.getsockname()[:2] for one in self._sockets]
+        """The hosts and ports that the server listens on."""
+        return [listener.getsockname()[:2] for listener in self._sockets]
 
     @property
     def port(self) -> int:
-        """The port that it listens on, the one that was free where 0 was asked for."""
+        """The port that the server listens on; the chosen one if 0 was requested."""
         return self.addresses[0][1]
 
     async def start(self) -> None:
-        """Listen and serve. Raises `ConfigurationError` for an address, a port or a certificate that cannot be used."""
+        """Listen and serve. Raises `ConfigurationError` if the address, the port or the certificate cannot be used."""
         self.loop = asyncio.get_running_loop()
         self._ssl_context = self._tls.create_context() if self._tls else None
         self._sockets = open_listening_sockets(self._host, self._port, reuse_port=self._reuse_port)
         self._max_connections = self._connection_limit()
         self.config.load()
         self._update_date_header()
-        self._accept_tasks = [self.loop.create_task(self._accept(one)) for one in self._sockets]
+        self._accept_tasks = [self.loop.create_task(self._accept(listener)) for listener in self._sockets]
 
     async def stop(self, timeout: float) -> None:
-        """Take no more connections, close those that wait, finish requests under way, and after so long end all.
+        """Close sockets and idle connections, and finish running requests, which are aborted after `timeout` seconds.
 
-        New connections are refused by the system from the start: another worker or machine takes them.
+        The system refuses new connections at once, so that another worker or machine accepts them.
         """
         for task in self._accept_tasks:
             task.cancel()
         await asyncio.gather(*self._accept_tasks, return_exceptions=True)
-        for one in self._sockets:
-            one.close()
+        for listener in self._sockets:
+            listener.close()
         self._close_lingering(0)
         for connection in list(self.state.connections):
             connection.shutdown()
         await self._wait_until_closed(timeout)
-        for left in (*self.state.tasks, *self._opening_tasks):
-            left.cancel()
+        for unfinished in (*self.state.tasks, *self._opening_tasks):
+            unfinished.cancel()
         for connection in list(self.state.connections):
             connection.transport.abort()
         await self._wait_until_closed(1.0)
@@ -202,36 +143,36 @@ class HttpServer:
             self._date_timer.cancel()
 
     async def _wait_until_closed(self, seconds: float) -> None:
-        """Wait so long for requests to be answered and connections to be closed."""
+        """Wait until all requests are finished and all connections closed, at most for this time."""
         deadline = time.monotonic() + seconds
         while (self.state.connections or self.state.tasks or self._opening_tasks) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
 
     def _connection_limit(self) -> int:
-        """How many connections there may be: as many as the limits and the system allow."""
+        """Return the maximum of connections that the limits and the system allow."""
         files = raise_open_file_limit(2 * self.limits.max_connections + RESERVED_FILES)
-        fitting = max(1, min(self.limits.max_connections, files - RESERVED_FILES))
-        if fitting < self.limits.max_connections:
-            _log.warning("only %d connections: the system allows %d open files (ulimit -n)", fitting, files)
-        return fitting
+        allowed = max(1, min(self.limits.max_connections, files - RESERVED_FILES))
+        if allowed < self.limits.max_connections:
+            _log.warning("only %d connections: the system allows %d open files (ulimit -n)", allowed, files)
+        return allowed
 
     def _update_date_header(self) -> None:
-        """Once a second: what the header Date says."""
+        """Update the Date header, once a second."""
         assert self.loop is not None
         self.state.default_headers = [(b"date", formatdate(time.time(), usegmt=True).encode())]
         self._date_timer = self.loop.call_later(1.0, self._update_date_header)
 
-    async def _accept(self, listening: socket.socket) -> None:
+    async def _accept(self, listener: socket.socket) -> None:
         assert self.loop is not None
         while True:
             try:
-                accepted, _ = await self.loop.sock_accept(listening)
-            except OSError as error:  # no file is left to open, or the client went away between
+                accepted, _ = await self.loop.sock_accept(listener)
+            except OSError as error:  # too many open files, or the client has disconnected
                 _guard.report_error("take a connection", error, with_traceback=False)
                 await asyncio.sleep(0.1)
                 continue
-            full = self.open_connections >= self._max_connections
-            if full and not self._evict_idle_connection():
+            is_full = self.open_connections >= self._max_connections
+            if is_full and not self._evict_idle_connection():
                 self._refuse_connection(accepted)
                 continue
             self.open_connections += 1
@@ -246,24 +187,21 @@ class HttpServer:
             connection.opening_task = opening = self.loop.create_task(self._open_connection(accepted, connection))
             self._opening_tasks.add(opening)
             opening.add_done_callback(partial(self._on_opened, connection, accepted))
-            if full:
-                await asyncio.sleep(0)  # so that the file of the one that went is closed, however many come at once
+            if is_full:
+                await asyncio.sleep(0)  # closes the socket of the evicted connection, even if many arrive at once
 
     def _on_opened(self, connection: HttpConnection, accepted: socket.socket, opening: asyncio.Task[None]) -> None:
         self._opening_tasks.discard(opening)
-        if connection.opening_task is not None:  # it never was a connection, so it is not lost either
+        if connection.opening_task is not None:  # it was never open, so `connection_lost` is not called
             accepted.close()
             connection.release()
 
     def _evict_idle_connection(self) -> bool:
-        """Close the connection that has waited for its client for longest; False where all are waited for themselves.
-
-        So whoever only holds connections open keeps nobody out.
-        """
-        longest = next(iter(self._idle_connections), None)
-        if longest is None:
+        """Close the longest idle connection, so that idle clients keep no others out. Returns False if none is idle."""
+        oldest = next(iter(self._idle_connections), None)
+        if oldest is None:
             return False
-        longest.evict()
+        oldest.evict()
         self.counters.add(semconv.GATEWAY_REFUSED, limit="max_connections")
         return True
 
@@ -275,14 +213,14 @@ class HttpServer:
             await self.loop.connect_accepted_socket(
                 lambda: connection, accepted, ssl=self._ssl_context, ssl_handshake_timeout=seconds
             )
-        except OSError:  # gone, or no TLS was spoken, or not in time: nobody is left to tell
+        except OSError:  # the client disconnected, or its TLS handshake failed or timed out
             accepted.close()
 
     def _on_connection_lost(self) -> None:
         self.open_connections -= 1
 
     def _refuse_connection(self, accepted: socket.socket) -> None:
-        """Say that there is no room. Closing at once could take the answer back, where the client is still sending."""
+        """Respond with 503 (without TLS), and close later: a client that is still sending could lose the response."""
         self.counters.add(semconv.GATEWAY_REFUSED, limit="max_connections")
         if self._ssl_context is not None:
             accepted.close()
@@ -298,3 +236,61 @@ class HttpServer:
     def _close_lingering(self, keep: int) -> None:
         while len(self._lingering) > keep:
             self._lingering.popleft().close()
+
+
+def open_listening_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
+    """Return listening sockets for all addresses of a host: IPv4, IPv6, or a name. Port 0 chooses a free port.
+
+    `::` also accepts IPv4 if the system supports that, as in gRPC. Raises `ConfigurationError`.
+    """
+    sockets: list[socket.socket] = []
+    failure: OSError | None = None
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {host!r}: {error}") from None
+    for family, kind, protocol, _, address in dict.fromkeys(addresses):
+        if sockets and port == 0:
+            address = (address[0], sockets[0].getsockname()[1], *address[2:])
+        try:
+            sockets.append(_bind_and_listen(socket.socket(family, kind, protocol), address, reuse_port=reuse_port))
+        except OSError as error:
+            failure = error
+            if error.errno not in _UNAVAILABLE_ADDRESS_ERRORS:
+                break
+    if sockets and (failure is None or failure.errno in _UNAVAILABLE_ADDRESS_ERRORS):
+        return sockets
+    for listener in sockets:
+        listener.close()
+    raise ConfigurationError(f"cannot listen on {host}, port {port}: {failure}")
+
+
+def _bind_and_listen(listener: socket.socket, address: tuple[Any, ...], *, reuse_port: bool) -> socket.socket:
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if listener.family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
+        listener.bind(address)
+        listener.listen(LISTEN_BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def raise_open_file_limit(wanted: int) -> int:
+    """Raise the soft limit of open files towards `wanted`, within the hard limit. Returns the resulting limit."""
+    try:
+        import resource  # not on Windows, which has no such limit
+    except ImportError:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(ValueError, OSError):  # some systems have a lower maximum of their own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return wanted if soft == resource.RLIM_INFINITY else soft

@@ -1,7 +1,7 @@
-"""What HTTP and gRPC share: a body comes in piece by piece, is read, put into the journal, and acknowledged from there.
+"""Reads, validates and journals each export request, for the HTTP and gRPC receivers.
 
-Everything that can go wrong is an `Answer`. A request holds memory only within the limits, and is acknowledged only
-when its journal entry is committed.
+Every failure becomes an `ExportResponse`. Requests hold memory only within the limits, and are acknowledged only once
+their journal entries are committed.
 """
 
 from __future__ import annotations
@@ -28,171 +28,70 @@ if TYPE_CHECKING:
     from goldspan.gateway.journal.journal import Journal
     from goldspan.gateway.resource_limits import EntryOrigin, Media, ResourceLimits, Signal
 
+BUSY_RETRY_SECONDS = 1.0
+"""Retry-After for a limit on concurrent requests or bytes: requests take milliseconds."""
+FULL_RETRY_SECONDS = 5.0
+"""Retry-After for a full journal or a failed disk: a back end must recover, or an operator must act."""
+LOG_INTERVAL_SECONDS = 60.0
+"""Minimum interval between log records of the same problem."""
+SLOW_BODY_SECONDS = 2.0
+"""Age of an incomplete body from which it can be evicted when other requests need memory."""
+
+_INLINE_BYTES = {"protobuf": 512 * 2**10, "json": 32 * 2**10}
+"""Bodies up to this size are validated in the event loop, within a millisecond or two; larger ones in a thread."""
+_YIELD_BYTES = 2**20
+"""Decompressed bytes after which a request yields to the event loop."""
 COUNTER_FLUSH_SECONDS = 0.5
-"""How long counts are kept before they are added to the counters: that costs as much as reading ten spans."""
+"""How long counts are buffered before they are added to the counters, which costs as much as reading ten spans."""
 
 _EXTENSION_SECONDS = 0.01
 _MAX_IDLE_EXTENSIONS = 4
-"""When a body is late, the event loop may be: so many rounds without anything of it say that it is the body."""
+"""A body can seem late because the event loop is. After this many rounds without data, the body itself is late."""
 _MAX_EXTENSIONS = 100
-
-
-class BodyDeadline:
-    """Around what must come from a client in time: raises `Refused` 408 where it does not, or what it is ended with.
-
-    `asyncio.timeout` does the same from Python 3.11 on. But a loop that lags sees the time before what has arrived:
-    what has is taken first.
-    """
-
-    __slots__ = ("_handle", "_idle_rounds", "_response", "_rounds", "_seconds", "_task", "has_progress")
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._response: ExportResponse | None = None
-        self._rounds = self._idle_rounds = 0
-        self.has_progress = False
-        """For whoever waits to say that something came."""
-
-    def __enter__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._handle = asyncio.get_running_loop().call_later(self._seconds, self._expire)
-
-    def _expire(self) -> None:
-        self._rounds += 1
-        self._idle_rounds = 0 if self.has_progress else self._idle_rounds + 1
-        self.has_progress = False
-        if self._idle_rounds > _MAX_IDLE_EXTENSIONS or self._rounds > _MAX_EXTENSIONS:
-            message = f"the body did not arrive within {self._seconds:g} seconds (body_seconds)"
-            self.refuse(ExportResponse(408, message, limit="body_seconds"))
-        else:
-            self._handle = asyncio.get_running_loop().call_later(_EXTENSION_SECONDS, self._expire)
-
-    def refuse(self, answer: ExportResponse) -> None:
-        """Wait no longer, and refuse."""
-        if self._response is None:
-            self._response = answer
-            self._task.cancel()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._handle.cancel()
-        if self._response is not None and kind is not None and issubclass(kind, asyncio.CancelledError):
-            if sys.version_info >= (3, 11):  # a task counts who wants it cancelled
-                self._task.uncancel()
-            raise RequestRefused(self._response) from None
-
-
-class CommitWaiter:
-    """Waits for commits of the journal's thread: all that one transaction held wake the loop up once."""
-
-    def __init__(self) -> None:
-        self._resolved: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()
-        self._is_wakeup_scheduled = False
-
-    def wait(self, commit: Future[int]) -> asyncio.Future[None]:
-        """Done, or failed, when the commit is. To give up waiting for it does not cancel it."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        commit.add_done_callback(lambda done: self._resolve(loop, waiter, done.exception()))
-        return waiter
-
-    def _resolve(
-        self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], error: BaseException | None
-    ) -> None:
-        self._resolved.append((waiter, error))
-        if not self._is_wakeup_scheduled:
-            self._is_wakeup_scheduled = True
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any longer
-                loop.call_soon_threadsafe(self._wake_waiters)
-
-    def _wake_waiters(self) -> None:
-        self._is_wakeup_scheduled = False  # first, so that what is settled from here on wakes the loop up again
-        while self._resolved:
-            waiter, error = self._resolved.popleft()
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
-
-
-class BufferedCounters:
-    """Counts of many requests, added to the counters together: a counter of OpenTelemetry costs microseconds."""
-
-    def __init__(self, counting: GatewayCounters) -> None:
-        self._counters = counting
-        self._pending: Counter[tuple[str, tuple[tuple[str, str | int], ...]]] = Counter()
-
-    def add(self, name: str, number: int, **labels: str | int) -> None:
-        """Count so many more, soon."""
-        if not self._pending:
-            asyncio.get_running_loop().call_later(COUNTER_FLUSH_SECONDS, self.flush)
-        self._pending[name, tuple(labels.items())] += number
-
-    def flush(self) -> None:
-        """Count what was kept, now."""
-        kept, self._pending = self._pending, Counter()
-        for (name, labels), number in kept.items():
-            self._counters.add(name, number, **dict(labels))
-
 
 _log = logging.getLogger("goldspan.gateway")
 
-BUSY_RETRY_SECONDS = 1.0
-"""After how long a client that met a limit on what is under way at once may try again: requests take milliseconds."""
-FULL_RETRY_SECONDS = 5.0
-"""The same where the journal has no room or its disk does not work: back ends or people have to do something."""
-LOG_INTERVAL_SECONDS = 60.0
-"""How often the same trouble is logged."""
-SLOW_BODY_SECONDS = 2.0
-"""How long a body may be on its way before it has to make room for others, where there is none."""
 
-_INLINE_BYTES = {"protobuf": 512 * 2**10, "json": 32 * 2**10}
-"""Bodies up to so long are read in the event loop, within a millisecond or two; others in a thread beside it."""
-_YIELD_BYTES = 2**20
-"""After inflating so much, others may go on."""
-
-
-class ClientDisconnected(Exception):  # noqa: N818 - says what happened
-    """The client went away before its request was complete: nobody waits for an answer."""
+class ClientDisconnected(Exception):  # noqa: N818 - named after the event
+    """The client disconnected before its request was complete, so no response is sent."""
 
 
 class RequestBody(Protocol):
-    """A request's body as a door gets it from its client."""
+    """The body of a request, as a receiver reads it from its client."""
 
     content_length: int | None
-    """Bytes that it says it has, as they are sent; None where it does not say."""
+    """Declared size in bytes, before decompression; None if not declared."""
     content_encoding: str | None
-    """Its content coding, known after the first piece at the latest."""
+    """Content coding, known after the first chunk at the latest."""
 
     async def read_chunk(self) -> tuple[bytes, bool]:
-        """The next piece, and whether there are more. Raises `Gone`; may raise `Refused`."""
+        """Return the next chunk and whether more follow. Raises `ClientDisconnected`; may raise `RequestRefused`."""
         ...
 
 
 class Receiver:
-    """Receives export requests for all doors of a worker, in their event loop. Other threads may call `drain` only.
+    """Receives export requests for all protocols of a worker, in one event loop. Only `drain` is thread-safe.
 
-    `partitioned`: whether several workers score, each its own traces. `holds`: whether spans are handed on only when
-    they were scored.
+    Args:
+        journal: Stores the requests.
+        limits: The limits of bodies, requests and bytes.
+        counters: Counts requests, items and refusals.
+        partitioned: Whether several workers score, each its own traces.
+        hold_traces: Whether spans are exported only once they are scored.
     """
 
     def __init__(
         self,
         journal: Journal,
         limits: ResourceLimits,
-        counting: GatewayCounters,
+        counters: GatewayCounters,
         *,
         partitioned: bool,
         hold_traces: bool = False,
     ) -> None:
         self._journal = journal
         self._limits = limits
-        self._counters = BufferedCounters(counting)
+        self._counters = BufferedCounters(counters)
         self._partitioned = partitioned
         self._hold_traces = hold_traces
         self._requests = 0
@@ -206,115 +105,119 @@ class Receiver:
 
     @property
     def requests_in_flight(self) -> int:
-        """Requests that are not answered yet."""
+        """Requests without a response yet."""
         return self._requests
 
     @property
     def bytes_in_flight(self) -> int:
-        """Bytes of the bodies of these requests."""
+        """Bytes of the decompressed bodies of these requests."""
         return self._bytes
 
     def drain(self) -> None:
-        """From now on answer new requests with 503: somebody else is there for them, or this one is again, soon."""
+        """Refuse new requests with 503 from now on. Another worker accepts them, or this one after its restart."""
         self._draining = True
 
     def close(self) -> None:
-        """Add what was counted; for when the doors are closed."""
+        """Flush the counters, after the receivers are closed."""
         self._counters.flush()
         self._validators.shutdown(wait=False)
 
     async def receive(self, signal: Signal, media: Media, body: RequestBody, *, transport: str) -> ExportResponse:
-        """Take one export request: its answer, once what it holds is in the journal. Raises `Gone`.
+        """Receive one export request. Returns its response once its items are in the journal.
 
-        `transport`: `http` or `grpc`, for the counters.
+        `transport` is `http` or `grpc`, for the counters. Raises `ClientDisconnected`.
         """
-        held = _RequestReservation(self)
+        reservation = _RequestReservation(self)
         try:
-            held.admit()
-            answer = await self._receive(signal, media, body, held)
+            reservation.admit()
+            response = await self._receive(signal, media, body, reservation)
         except ClientDisconnected:
             raise
-        except RequestRefused as refused:
-            answer = refused.response
-        except Exception as error:  # ours: the client keeps what it sent, and the gateway goes on
+        except RequestRefused as refusal:
+            response = refusal.response
+        except Exception as error:  # an error of the gateway: the client retries, and the gateway goes on
             with _guard.suppress_errors("receive a request"):
                 raise error
-            answer = ExportResponse(503, "the gateway failed; its log says why", retry_after=FULL_RETRY_SECONDS)
+            response = ExportResponse(503, "the gateway failed; its log says why", retry_after=FULL_RETRY_SECONDS)
         finally:
-            held.release()
-        self.count_response(signal, answer, transport=transport)
-        return answer
+            reservation.release()
+        self.count_response(signal, response, transport=transport)
+        return response
 
-    def count_response(self, signal: Signal, answer: ExportResponse, *, transport: str) -> None:
-        """Count an answered request; for the doors, where one did not come as far as to be received."""
-        self._counters.add(semconv.GATEWAY_REQUESTS, 1, signal=signal, transport=transport, status=answer.http_status)
-        if answer.limit is not None:
-            self._counters.add(semconv.GATEWAY_REFUSED, 1, limit=answer.limit)
+    def count_response(self, signal: Signal, response: ExportResponse, *, transport: str) -> None:
+        """Count a response. The receivers call it for requests that are refused before `receive`."""
+        self._counters.add(semconv.GATEWAY_REQUESTS, 1, signal=signal, transport=transport, status=response.http_status)
+        if response.limit is not None:
+            self._counters.add(semconv.GATEWAY_REFUSED, 1, limit=response.limit)
 
     async def _receive(
-        self, signal: Signal, media: Media, body: RequestBody, held: _RequestReservation
+        self, signal: Signal, media: Media, body: RequestBody, reservation: _RequestReservation
     ) -> ExportResponse:
         limits = self._limits
         if body.content_length is not None and body.content_length > limits.max_body_bytes:
             message = f"the body is longer than {limits.max_body_bytes:,} bytes"
             raise RequestRefused(ExportResponse(413, message, limit="max_body_bytes"))
-        with held.deadline:
-            data = await self._read_body(body, held)
-        held.complete()
-        reception = await self._validate(signal, media, data)
-        if reception.item_count:
-            await self._commit(signal, media, reception)
-            self._counters.add(semconv.GATEWAY_ITEMS, reception.item_count, signal=signal)
+        with reservation.deadline:
+            data = await self._read_body(body, reservation)
+        reservation.complete()
+        validated = await self._validate(signal, media, data)
+        if validated.item_count:
+            await self._commit(signal, media, validated)
+            self._counters.add(semconv.GATEWAY_ITEMS, validated.item_count, signal=signal)
             self._counters.add(semconv.GATEWAY_BYTES, len(data), signal=signal)
-        if reception.rejected_count:
-            self._counters.add(semconv.GATEWAY_REJECTED, reception.rejected_count, signal=signal)
-        return ExportResponse(200, reception.rejection_reason, rejected=reception.rejected_count)
+        if validated.rejected_count:
+            self._counters.add(semconv.GATEWAY_REJECTED, validated.rejected_count, signal=signal)
+        return ExportResponse(200, validated.rejection_reason, rejected=validated.rejected_count)
 
-    def evict_slow_requests(self, number: int, held: _RequestReservation) -> None:
-        """For so many more bytes of one request: refuse others that have been on their way for long, the longest first.
+    def evict_slow_requests(self, number: int, reservation: _RequestReservation) -> None:
+        """Refuse slow incomplete requests, the largest first, until `number` more bytes of one request fit.
 
-        So whoever never completes what they send keeps nobody out.
+        Clients that never complete their requests thus keep no others out.
         """
-        begun = asyncio.get_running_loop().time() - SLOW_BODY_SECONDS
-        slow = [each for each in self._incomplete if each is not held and each.bytes and each.started_at <= begun]
-        for each in sorted(slow, key=lambda each: -each.bytes):
+        latest_start = asyncio.get_running_loop().time() - SLOW_BODY_SECONDS
+        slow = [
+            request
+            for request in self._incomplete
+            if request is not reservation and request.bytes and request.started_at <= latest_start
+        ]
+        for request in sorted(slow, key=lambda request: -request.bytes):
             if self._bytes + number <= self._limits.max_received_bytes:
                 return
-            each.evict()
+            request.evict()
 
-    async def _read_body(self, body: RequestBody, held: _RequestReservation) -> bytes:
-        """The whole body, inflated."""
-        piece, more = await body.read_chunk()
-        sent = len(piece)
-        deadline = held.deadline
-        inflater = Decompressor(body.content_encoding, self._limits)
-        kept: list[bytes] = []
-        paused = 0
+    async def _read_body(self, body: RequestBody, reservation: _RequestReservation) -> bytes:
+        """Return the whole body, decompressed."""
+        chunk, more = await body.read_chunk()
+        received_bytes = len(chunk)
+        deadline = reservation.deadline
+        decompressor = Decompressor(body.content_encoding, self._limits)
+        parts: list[bytes] = []
+        yielded_at = 0
         try:
             while True:
-                for part in inflater.feed(piece):
-                    held.reserve(len(part))
-                    kept.append(part)
-                    if held.bytes - paused > _YIELD_BYTES:
-                        paused = held.bytes
+                for part in decompressor.feed(chunk):
+                    reservation.reserve(len(part))
+                    parts.append(part)
+                    if reservation.bytes - yielded_at > _YIELD_BYTES:
+                        yielded_at = reservation.bytes
                         await asyncio.sleep(0)
                 if not more:
                     break
-                piece, more = await body.read_chunk()
+                chunk, more = await body.read_chunk()
                 deadline.has_progress = True
-                sent += len(piece)
-            for part in inflater.finish():
-                held.reserve(len(part))
-                kept.append(part)
+                received_bytes += len(chunk)
+            for part in decompressor.finish():
+                reservation.reserve(len(part))
+                parts.append(part)
         except RequestRefused:
-            kept.clear()
-            held.release_bytes()
-            while more and sent <= self._limits.max_body_bytes:
-                # A client that is still sending when the connection is closed never sees the answer.
-                piece, more = await body.read_chunk()
-                sent += len(piece)
+            parts.clear()
+            reservation.release_bytes()
+            while more and received_bytes <= self._limits.max_body_bytes:
+                # Read on: a client that is still sending when the connection is closed never sees the response.
+                chunk, more = await body.read_chunk()
+                received_bytes += len(chunk)
             raise
-        return kept[0] if len(kept) == 1 else b"".join(kept)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _validate(self, signal: Signal, media: Media, data: bytes) -> ValidatedRequest:
         if len(data) <= _INLINE_BYTES[media]:
@@ -323,11 +226,11 @@ class Receiver:
             self._validators, lambda: validate_request(signal, media, data, self._limits, partitioned=self._partitioned)
         )
 
-    async def _commit(self, signal: Signal, media: Media, reception: ValidatedRequest) -> None:
-        """Put it into the journal, and wait until it is on disk."""
+    async def _commit(self, signal: Signal, media: Media, validated: ValidatedRequest) -> None:
+        """Append a validated request to the journal, and wait until it is on disk."""
         origin: EntryOrigin = "held" if self._hold_traces and signal == "traces" else "received"
         try:
-            commit = self._journal.append(signal, media, reception.body, origin=origin, partitions=reception.partitions)
+            commit = self._journal.append(signal, media, validated.body, origin=origin, partitions=validated.partitions)
             await self._commits.wait(commit)
         except JournalFull as error:
             self._log_journal_full(error)
@@ -342,7 +245,7 @@ class Receiver:
             ) from None
 
     def _log_journal_full(self, error: JournalFull) -> None:
-        """Log why nothing is taken: now and then, as long as it is so."""
+        """Log why requests are refused, at most once per interval."""
         now = time.monotonic()
         if now >= self._last_logged + LOG_INTERVAL_SECONDS:
             self._last_logged = now
@@ -350,17 +253,17 @@ class Receiver:
 
 
 class _RequestReservation:
-    """What one request takes of what all may hold at once.
+    """The share of one request in the limits that all requests have in common.
 
-    Those that are complete count as `max_requests`. Those that are not are bounded by connections, bytes and time.
+    `max_requests` limits complete requests. Connections, bytes and time limit incomplete ones.
     """
 
     __slots__ = ("_is_admitted", "_is_completed", "_receiver", "bytes", "deadline", "started_at")
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        self._is_admitted = 0
-        self._is_completed = 0
+        self._is_admitted = False
+        self._is_completed = False
         self.bytes = 0
         self.started_at = asyncio.get_running_loop().time()
         self.deadline = BodyDeadline(receiver._limits.body_seconds)
@@ -371,7 +274,7 @@ class _RequestReservation:
             raise RequestRefused(ExportResponse(503, "the gateway is shutting down", retry_after=BUSY_RETRY_SECONDS))
         self._check_request_limit()
         receiver._requests += 1
-        self._is_admitted = 1
+        self._is_admitted = True
         receiver._incomplete[self] = None
 
     def complete(self) -> None:
@@ -379,7 +282,7 @@ class _RequestReservation:
         del receiver._incomplete[self]
         self._check_request_limit()
         receiver._complete_requests += 1
-        self._is_completed = 1
+        self._is_completed = True
 
     def _check_request_limit(self) -> None:
         if self._receiver._complete_requests >= self._receiver._limits.max_requests:
@@ -409,5 +312,108 @@ class _RequestReservation:
         self._receiver._complete_requests -= self._is_completed
 
 
-def _too_busy(what: str, limit: str) -> ExportResponse:
-    return ExportResponse(429, f"too many {what} at once ({limit})", retry_after=BUSY_RETRY_SECONDS, limit=limit)
+def _too_busy(resource: str, limit: str) -> ExportResponse:
+    return ExportResponse(429, f"too many {resource} at once ({limit})", retry_after=BUSY_RETRY_SECONDS, limit=limit)
+
+
+class BodyDeadline:
+    """A deadline around reads from a client. Raises `RequestRefused` with 408, or with the response given to `refuse`.
+
+    Unlike `asyncio.timeout` (Python 3.11), it first reads data that has arrived: an event loop that lags handles the
+    timer before the data.
+    """
+
+    __slots__ = ("_handle", "_idle_rounds", "_response", "_rounds", "_seconds", "_task", "has_progress")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._response: ExportResponse | None = None
+        self._rounds = self._idle_rounds = 0
+        self.has_progress = False
+        """Set by the reader when data has arrived."""
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._handle = asyncio.get_running_loop().call_later(self._seconds, self._expire)
+
+    def _expire(self) -> None:
+        self._rounds += 1
+        self._idle_rounds = 0 if self.has_progress else self._idle_rounds + 1
+        self.has_progress = False
+        if self._idle_rounds > _MAX_IDLE_EXTENSIONS or self._rounds > _MAX_EXTENSIONS:
+            message = f"the body did not arrive within {self._seconds:g} seconds (body_seconds)"
+            self.refuse(ExportResponse(408, message, limit="body_seconds"))
+        else:
+            self._handle = asyncio.get_running_loop().call_later(_EXTENSION_SECONDS, self._expire)
+
+    def refuse(self, response: ExportResponse) -> None:
+        """Cancel the read and refuse the request."""
+        if self._response is None:
+            self._response = response
+            self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._handle.cancel()
+        if self._response is not None and kind is not None and issubclass(kind, asyncio.CancelledError):
+            if sys.version_info >= (3, 11):  # a task counts its cancellation requests
+                self._task.uncancel()
+            raise RequestRefused(self._response) from None
+
+
+class CommitWaiter:
+    """Waits for commits of the journal's thread. All commits of one transaction wake the event loop up once."""
+
+    def __init__(self) -> None:
+        self._resolved: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()
+        self._is_wakeup_scheduled = False
+
+    def wait(self, commit: Future[int]) -> asyncio.Future[None]:
+        """Return a future that resolves or fails with the commit. Cancelling it does not cancel the commit."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        commit.add_done_callback(lambda done: self._resolve(loop, waiter, done.exception()))
+        return waiter
+
+    def _resolve(
+        self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], error: BaseException | None
+    ) -> None:
+        self._resolved.append((waiter, error))
+        if not self._is_wakeup_scheduled:
+            self._is_wakeup_scheduled = True
+            with suppress(RuntimeError):  # the loop is closed, so nothing waits
+                loop.call_soon_threadsafe(self._wake_waiters)
+
+    def _wake_waiters(self) -> None:
+        self._is_wakeup_scheduled = False  # first, so that later commits wake the loop up again
+        while self._resolved:
+            waiter, error = self._resolved.popleft()
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+
+class BufferedCounters:
+    """Sums counts of many requests before it adds them: each call of an OpenTelemetry counter costs microseconds."""
+
+    def __init__(self, counters: GatewayCounters) -> None:
+        self._counters = counters
+        self._pending: Counter[tuple[str, tuple[tuple[str, str | int], ...]]] = Counter()
+
+    def add(self, name: str, number: int, **labels: str | int) -> None:
+        """Add to a counter with the next flush."""
+        if not self._pending:
+            asyncio.get_running_loop().call_later(COUNTER_FLUSH_SECONDS, self.flush)
+        self._pending[name, tuple(labels.items())] += number
+
+    def flush(self) -> None:
+        """Add all pending counts to the counters now."""
+        pending, self._pending = self._pending, Counter()
+        for (name, labels), number in pending.items():
+            self._counters.add(name, number, **dict(labels))

@@ -1,4 +1,4 @@
-"""Journal entries opened: whose spans are in them, and the records to be scored."""
+"""Reads the shares of traces and sessions from journal entries, and decodes their records for scoring."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _MAX_CACHED_ENTRIES = 8
 DecodedT = TypeVar("DecodedT")
 
 OwnsPartition = Callable[[int], bool]
-"""Whether a partition is scored here."""
+"""Whether this worker scores a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryShare:
-    """What an entry holds of one trace or session."""
+    """The spans or log records of one trace or session in an entry."""
 
     key: StitchKey
     chunk: TraceChunk
     size: int
-    """Bytes, about."""
+    """Approximate bytes."""
     span_count: int
     has_root: bool
     session: StitchKey | None = None
-    """By what else it may be known."""
+    """The key of its session, if it also belongs to one."""
 
 
 def split_entry(entry: JournalEntry, owns_partition: OwnsPartition) -> list[EntryShare]:
-    """What an entry holds for this worker, by trace. Raises `DecodeError` where it cannot be read.
+    """Returns the shares of an entry that this worker scores. Raises `DecodeError` for an invalid entry.
 
-    Spans in protobuf are not decoded for it. Spans that are held are protobuf if that is possible.
+    Protobuf spans are split without decoding. Held spans are returned as protobuf if possible.
     """
     if entry.signal == "metrics":
         return []
@@ -54,16 +54,16 @@ def split_entry(entry: JournalEntry, owns_partition: OwnsPartition) -> list[Entr
     if body is None:
         return list(_split_json_spans(entry, owns_partition))
     return [
-        EntryShare(trace_id, piece.body, len(piece.body), piece.span_count, piece.has_root)
-        for trace_id, piece in split_traces(body).items()
+        EntryShare(trace_id, part.body, len(part.body), part.span_count, part.has_root)
+        for trace_id, part in split_traces(body).items()
         if owns_partition(partition_of(trace_id))
     ]
 
 
 def entry_as_protobuf(entry: JournalEntry) -> bytes | None:
-    """The spans of an entry as they are divided by trace, and leave if they are held; `None`: as JSON.
+    """Returns the spans of an entry as a protobuf request; `None` if they must stay JSON.
 
-    JSON that is held is turned into protobuf, unless that, which is stricter in places, would lose some of it.
+    Held JSON is converted to protobuf, unless protobuf, which is stricter in places, would lose spans.
     """
     if entry.media == "protobuf":
         return entry.body
@@ -71,25 +71,25 @@ def entry_as_protobuf(entry: JournalEntry) -> bytes | None:
         return None
     try:
         body = json_to_protobuf("traces", entry.body)
-        whole = len(otlp_protobuf.decode_traces(body).spans) == len(
+        is_lossless = len(otlp_protobuf.decode_traces(body).spans) == len(
             _decode_json(entry.body, otlp_json.decode_traces).spans
         )
     except DecodeError:
         return None
-    return body if whole else None
+    return body if is_lossless else None
 
 
 class JournalReader:
-    """Entries opened once more, for bundles whose spans are not in memory. The latest few stay open.
+    """Reads entries again for groups whose spans are not in memory, and caches the latest few.
 
-    Late spans of many traces come in few entries, and so did the rest of those traces.
+    The cache is effective because few entries contain the spans of many traces.
     """
 
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[int, int], dict[StitchKey, list[TraceChunk]]] = OrderedDict()
 
     def read_chunks(self, journal: Journal, journal_number: int, entry_key: int, group: TraceGroup) -> list[TraceChunk]:
-        """What an entry holds of one bundle."""
+        """Returns the chunks of an entry that belong to one group."""
         shares = self._cache.get((journal_number, entry_key))
         if shares is None:
             shares = self._cache[journal_number, entry_key] = self._chunks_by_key(journal, entry_key)
@@ -97,39 +97,39 @@ class JournalReader:
                 self._cache.popitem(last=False)
         else:
             self._cache.move_to_end((journal_number, entry_key))
-        parts = [part for stitch in group.keys for part in shares.get(stitch, ())]
-        return list({id(part): part for part in parts}.values())  # a log is found by its trace and by its session
+        chunks = [chunk for key in group.keys for chunk in shares.get(key, ())]
+        return list({id(chunk): chunk for chunk in chunks}.values())  # a log is listed by trace and by session
 
     def clear_cache(self) -> None:
-        """Keep none open."""
+        """Remove all entries from the cache."""
         self._cache.clear()
 
     def _chunks_by_key(self, journal: Journal, key: int) -> dict[StitchKey, list[TraceChunk]]:
         shares: dict[StitchKey, list[TraceChunk]] = {}
         for entry in journal.read(key - 1, max_entries=1):
             for share in split_entry(entry, lambda _: True) if entry.key == key else ():
-                for stitch in {share.key, share.session} - {None}:
-                    shares.setdefault(stitch, []).append(share.chunk)
+                for stitch_key in {share.key, share.session} - {None}:
+                    shares.setdefault(stitch_key, []).append(share.chunk)
         return shares
 
 
 def decode_chunks(chunks: Iterable[TraceChunk]) -> list[TelemetryRecord]:
-    """The spans and logs of a bundle, in the order in which they came."""
+    """Returns the spans and logs of a group in order of arrival."""
     records: list[TelemetryRecord] = []
-    written: list[bytes] = []
-    for part in chunks:
-        if isinstance(part, bytes):
-            written.append(part)
+    requests: list[bytes] = []
+    for chunk in chunks:
+        if isinstance(chunk, bytes):
+            requests.append(chunk)
             continue
-        records += _decode_protobuf(written)
-        written.clear()
-        records += part
-    return records + _decode_protobuf(written)
+        records += _decode_protobuf(requests)
+        requests.clear()
+        records += chunk
+    return records + _decode_protobuf(requests)
 
 
-def _decode_protobuf(written: list[bytes]) -> list[SpanRecord]:
-    """Protobuf requests back to back are one request."""
-    return otlp_protobuf.decode_traces(b"".join(written)).spans if written else []
+def _decode_protobuf(requests: list[bytes]) -> list[SpanRecord]:
+    """Decode protobuf requests at once: concatenated, they are one request."""
+    return otlp_protobuf.decode_traces(b"".join(requests)).spans if requests else []
 
 
 def _split_json_spans(entry: JournalEntry, owns: OwnsPartition) -> Iterator[EntryShare]:
@@ -140,35 +140,35 @@ def _split_json_spans(entry: JournalEntry, owns: OwnsPartition) -> Iterator[Entr
     for trace_id, spans in traces.items():
         key = bytes.fromhex(trace_id)
         if owns(partition_of(key)):
-            rooted = any(span.parent_id is None for span in spans if isinstance(span, SpanRecord))
-            yield EntryShare(key, spans, len(entry.body) * len(spans) // total, len(spans), rooted)
+            has_root = any(span.parent_id is None for span in spans if isinstance(span, SpanRecord))
+            yield EntryShare(key, spans, len(entry.body) * len(spans) // total, len(spans), has_root)
 
 
 def _split_logs(entry: JournalEntry, owns: OwnsPartition) -> Iterator[EntryShare]:
-    """Logs one by one. Most are of no agent's work, and nothing is kept of them."""
+    """Yields a share per log record. Most records do not concern an agent and are skipped."""
     if entry.media == "json":
         logs = _decode_json(entry.body, otlp_json.decode_logs).records
     else:
         logs = otlp_protobuf.decode_logs(entry.body).records
     size = len(entry.body) // max(1, len(logs))
     for log in logs:
-        told = log_target(log) if isinstance(log, LogRecord) else None
-        if told is None:
+        target = log_target(log) if isinstance(log, LogRecord) else None
+        if target is None:
             continue
-        trace_id, session = told
+        trace_id, session = target
         service = log.resource.get("service.name")
-        named: StitchKey | None = None
+        session_key: StitchKey | None = None
         if session is not None:
-            named = ("session", None if service is None else str(service), session)
-        key: StitchKey | None = bytes.fromhex(trace_id) if trace_id is not None else named
-        # The logs of a session may name a trace each, and belong together all the same.
-        owner = partition_of(str(named).encode() if named is not None else bytes.fromhex(trace_id or ""))
+            session_key = ("session", None if service is None else str(service), session)
+        key: StitchKey | None = bytes.fromhex(trace_id) if trace_id is not None else session_key
+        # The logs of a session belong together, even if each names a different trace.
+        owner = partition_of(str(session_key).encode() if session_key is not None else bytes.fromhex(trace_id or ""))
         if key is not None and owns(owner):
-            yield EntryShare(key, [log], size, 1, has_root=False, session=named)
+            yield EntryShare(key, [log], size, 1, has_root=False, session=session_key)
 
 
 def _decode_json(body: bytes, decode: Callable[..., DecodedT]) -> DecodedT:
-    """What `decode` makes of a document, which is gone afterwards."""
+    """Parse and decode a JSON document, which is freed afterwards."""
     with exclusive_parsing(body):
         try:
             document = json.loads(body)

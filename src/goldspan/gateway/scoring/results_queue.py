@@ -1,4 +1,4 @@
-"""What leaves because of scoring: results, and spans that were held for them. All of it goes through the journal."""
+"""Encodes results and enriched spans as OTLP and writes them to the journal for export to back ends."""
 
 from __future__ import annotations
 
@@ -39,41 +39,41 @@ from goldspan.sinks.otel_sinks import result_attributes
 
 
 def enrich_spans(request: bytes, evaluations: Iterable[Evaluation], *, omit_span_ids: Collection[str] = ()) -> bytes:
-    """An OTLP trace request in protobuf, with the results of runs on their spans; nothing else in it changes.
+    """Returns a protobuf trace request with the results of runs added to their spans; nothing else changes.
 
-    What is written is listed in `goldspan.sinks.otel_sinks`. A span that has such an attribute already, from a
-    goldspan in its own process, gets the new value. Where a span is a request and a component at once, it has the
-    results of the request. It is `without` spans of these ids; no bytes where none is left.
+    `goldspan.sinks.otel_sinks` lists the attributes. A span that already has such an attribute, from goldspan in its
+    own process, gets the new value. A span that is both a request and a component gets the results of the request.
+    Spans in `omit_span_ids` are removed; the result is empty if no span remains.
     """
     results = _attributes_by_span(evaluations)
-    left_out = {bytes.fromhex(span_id) for span_id in omit_span_ids}
-    if not results and not left_out:
+    omitted = {bytes.fromhex(span_id) for span_id in omit_span_ids}
+    if not results and not omitted:
         return request
     traces = TracesData.FromString(request)
-    spans_left = 0
+    remaining = 0
     for resource_spans in traces.resource_spans:
         for scope_spans in resource_spans.scope_spans:
-            for at in reversed(range(len(scope_spans.spans))):
-                span = scope_spans.spans[at]
-                if span.span_id in left_out:
-                    del scope_spans.spans[at]
+            for index in reversed(range(len(scope_spans.spans))):
+                span = scope_spans.spans[index]
+                if span.span_id in omitted:
+                    del scope_spans.spans[index]
                     continue
-                spans_left += 1
+                remaining += 1
                 if (attributes := results.get((span.trace_id, span.span_id))) is not None:
                     _set_attributes(span, attributes)
-    return traces.SerializeToString() if spans_left else b""
+    return traces.SerializeToString() if remaining else b""
 
 
 def _attributes_by_span(evaluations: Iterable[Evaluation]) -> dict[tuple[bytes, bytes], Mapping[str, Any]]:
-    """What is written on which spans, by the ids of their trace and of themselves."""
+    """Returns the result attributes by trace id and span id."""
     results: dict[tuple[bytes, bytes], Mapping[str, Any]] = {}
     for evaluation in evaluations:
         run = evaluation.run
         if run.span_id is None or run.unit == "conversation":
             continue
-        place = (bytes.fromhex(run.run_id.partition(":")[0]), bytes.fromhex(run.span_id))
-        if run.unit == "request" or place not in results:
-            results[place] = result_attributes(evaluation)
+        span_key = (bytes.fromhex(run.run_id.partition(":")[0]), bytes.fromhex(run.span_id))
+        if run.unit == "request" or span_key not in results:
+            results[span_key] = result_attributes(evaluation)
     return results
 
 
@@ -88,31 +88,31 @@ def _to_any_value(value: Any) -> AnyValue:
     if isinstance(value, bool):
         return AnyValue(bool_value=value)
     if isinstance(value, str):
-        return AnyValue(string_value=value.encode("utf-8", "replace").decode())  # half a surrogate pair is none
+        return AnyValue(string_value=value.encode("utf-8", "replace").decode())  # replaces unpaired surrogates
     if isinstance(value, int):
         return AnyValue(int_value=value)
     if isinstance(value, float):
         return AnyValue(double_value=value)
-    written = AnyValue()
-    written.array_value.values.extend(map(_to_any_value, value))
-    return written
+    array = AnyValue()
+    array.array_value.values.extend(map(_to_any_value, value))
+    return array
 
 
 ResultSinkKind = Literal["events", "metrics", "spans"]
 METRICS_INTERVAL_SECONDS = 60.0
 MAX_ITEMS_PER_REQUEST = 512
-"""So many events or spans are one request: what the SDK's own batches are by default."""
+"""Events or spans per request: the default batch size of the SDK."""
 
 
 class ResultEncoder:
-    """Sinks of these kinds whose telemetry is kept until somebody takes it, as requests for the journal.
+    """Encodes evaluations as OTLP requests for the journal, with one sink per kind.
 
-    `sinks` are what evaluations are submitted to; this is a sink itself, too, and submits to all of them. Events and
-    spans carry the trace and span ids of the runs. Metrics are cumulative, from a process of its own: workers differ in
-    `service.instance.id`. All of it is in the scope `goldspan.gateway`, by which a gateway knows it when it comes back.
+    It is itself a sink, which submits to all `sinks`. Events and spans have the trace and span ids of the runs. Metrics
+    are cumulative; each worker has its own `service.instance.id`. The scope is `goldspan.gateway`, by which a gateway
+    recognises its own results if it receives them.
 
-    `metrics_seconds` is how often at most metrics are collected; `clock` tells seconds. Any thread may submit, and any
-    take. Raises `ConfigurationError` for kinds that there are not.
+    `metrics_seconds` is the minimum interval between two collections of metrics; `clock` returns seconds. Thread-safe.
+    Raises `ConfigurationError` for an unknown kind.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ResultEncoder:
         for kind in kinds:
             if kind not in get_args(ResultSinkKind):
                 raise ConfigurationError(
-                    f"results are {join_words(get_args(ResultSinkKind), last='or')}, not {short_repr(kind)}"
+                    f"results must be {join_words(get_args(ResultSinkKind), last='or')}, not {short_repr(kind)}"
                 )
         self._metrics_seconds = metrics_seconds
         self._clock = clock
@@ -140,21 +140,21 @@ class ResultEncoder:
                 "service.instance.id": str(uuid.uuid4()),
             }
         )
-        made = {"events": self._event_sink, "metrics": self._metric_sink, "spans": self._span_sink}
-        self.sinks: tuple[Sink, ...] = tuple(make(resource) for kind, make in made.items() if kind in kinds)
-        """A sink of each kind."""
+        factories = {"events": self._event_sink, "metrics": self._metric_sink, "spans": self._span_sink}
+        self.sinks: tuple[Sink, ...] = tuple(create(resource) for kind, create in factories.items() if kind in kinds)
+        """One sink per kind."""
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Give an evaluation to all of the sinks."""
+        """Submit an evaluation to all sinks."""
         for sink in self.sinks:
             sink.submit(evaluation)
 
     def adopt(self, goldens: Goldens) -> None:
-        """Tell the sinks by which goldens runs are judged from now on."""
+        """Pass the goldens that are used from now on to the sinks."""
         sink_protocol.adopt(self.sinks, goldens)
 
     def drain(self, *, is_final: bool = False) -> list[NewEntry]:
-        """What came since the last time, and metrics where it is time for them or this is the `final` time."""
+        """Returns the new requests since the last call; metrics only if they are due or `is_final`."""
         items = [_to_journal_entry("logs", encode_logs(batch)) for batch in self._events.drain_batches()]
         items += [_to_journal_entry("traces", encode_spans(batch)) for batch in self._spans.drain_batches()]
         if self._metrics is not None and self._is_collection_due(is_final):
@@ -182,7 +182,7 @@ class ResultEncoder:
         return MetricSink(provider, scope=semconv.GATEWAY_SCOPE)
 
     def _span_sink(self, resource: Resource) -> Sink:
-        # Not every span of an application need be recorded; here each is one result.
+        # Always sampled, because each span is one result.
         provider = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(_BufferSpanExporter(self._spans)))
         return SpanSink(provider, scope=semconv.GATEWAY_SCOPE)
@@ -193,7 +193,7 @@ def _to_journal_entry(signal: Signal, request: Any) -> NewEntry:
 
 
 class _ExportBuffer:
-    """What an exporter was given, until it is taken."""
+    """Buffers exported items until they are drained."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -204,7 +204,7 @@ class _ExportBuffer:
             self._items.extend(items)
 
     def drain_batches(self) -> Iterator[list[Any]]:
-        """All of it, by so many that make one request."""
+        """Yields all items in batches of one request each."""
         with self._lock:
             items, self._items = iter(self._items), []
         while batch := list(islice(items, MAX_ITEMS_PER_REQUEST)):
@@ -220,7 +220,7 @@ class _BufferLogExporter(LogRecordExporter):
         return LogRecordExportResult.SUCCESS
 
     def shutdown(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no resource is open."""
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return True
@@ -236,36 +236,34 @@ class _BufferSpanExporter(SpanExporter):
 
 
 class ResultsQueue:
-    """Collects what scoring has for back ends, until it is written to the journal of the worker. For one thread."""
+    """Queues results and enriched spans until they are written to the worker's journal. Not thread-safe."""
 
     def __init__(self, journal: Journal, results: ResultEncoder | None) -> None:
         self._journal = journal
         self._encoder = results
         self._entries: list[NewEntry] = []
         self.queued_bytes = 0
-        """Bytes of spans that are not written yet."""
+        """Bytes of queued spans."""
 
     def add_spans(
         self, chunks: Iterable[TraceChunk], evaluations: Iterable[Evaluation], *, omit_span_ids: Collection[str] = ()
     ) -> None:
-        """Take spans to be handed on, each a request in protobuf, what was scored by them, and the ids of spans in them
-        that stay here.
-        """
-        written = request = b"".join(part for part in chunks if isinstance(part, bytes))
+        """Queue held spans for export, with the results of `evaluations`, without the spans in `omit_span_ids`."""
+        enriched = request = b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
         if request:
-            with suppress_errors("write results into spans"):
-                written = enrich_spans(request, evaluations, omit_span_ids=omit_span_ids)
-        if written:
-            self._add(NewEntry("traces", "protobuf", written, origin="enriched"))
+            with suppress_errors("add results to spans"):
+                enriched = enrich_spans(request, evaluations, omit_span_ids=omit_span_ids)
+        if enriched:
+            self._add(NewEntry("traces", "protobuf", enriched, origin="enriched"))
 
     def add_unchanged(self, entry: JournalEntry) -> None:
-        """Take an entry that is handed on unchanged, because something in it could not be written otherwise."""
+        """Queue an entry for export unchanged, because it cannot be converted without loss."""
         self._add(NewEntry(entry.signal, entry.media, entry.body, origin="enriched"))
 
     def flush(self, *, is_final: bool = False) -> None:
-        """Have everything on disk, at the `final` time with figures that are not due yet.
+        """Write the queue to the journal; if `is_final`, with metrics that are not due yet.
 
-        Raises `GoldspanError` where that fails; nothing is lost then, and it may be called again.
+        Raises `GoldspanError` on failure; nothing is lost then, and it may be called again.
         """
         if self._encoder is not None:
             self._entries += self._encoder.drain(is_final=is_final)

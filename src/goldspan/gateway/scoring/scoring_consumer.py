@@ -1,11 +1,11 @@
-"""The consumer that scores: from journal entries to evaluations in the store, each exactly once.
+"""Scores journal entries in a thread and stores each evaluation exactly once.
 
-Spans are gathered by trace, and scored when no more of them are expected. What is done is written down in this order:
-results for back ends into the journal, evaluations into the store, and only then how far the journal was read. So after
-a `kill -9` some of it is done once more, the store recognises what it has, and nothing is missing.
+The consumer groups spans by trace and scores a trace when no more spans are expected. It commits in this order: results
+for back ends to the journal, evaluations to the store, then the cursor of the journal. After a `kill -9` some work is
+repeated, the store recognises the evaluations it has, and nothing is lost.
 
-What a judge says comes later, from its own thread. It is stored after what it is about, and only then told to back
-ends, since it may be about what is no longer so.
+Verdicts of a judge arrive later, from the judge's thread. The consumer stores a verdict after its evaluation, and
+exports it to back ends only if the evaluation is still current.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from goldspan.store import SqliteStore
 
 
 class VerdictQueue:
-    """Takes verdicts from any thread, and keeps them until the one that scores has written down what they are about.
+    """Queues verdicts of the judge from any thread until the scoring thread has stored their evaluations.
 
-    There are never many: whoever asks is who takes them, and how many questions are open is bounded by the judge.
+    The judge limits its pending requests, which also limits the size of the queue.
     """
 
     def __init__(self) -> None:
         self._pending: deque[Evaluation] = deque()
 
     def put(self, evaluation: Evaluation) -> None:
-        """Take a verdict, which has the revision that it is to be stored as."""
+        """Add a verdict, which already has its new revision number."""
         self._pending.append(evaluation)
 
     def store_all(self, pipeline: Pipeline, store: SqliteStore) -> int:
-        """Store what came, give the sinks what was stored, and answer how many verdicts there were.
+        """Store the queued verdicts and submit the stored ones to the sinks. Returns the number of verdicts.
 
-        Raises `StoreError` where the store cannot be written; called again, it goes on where it was.
+        Raises `StoreError` if the store cannot be written; the next call continues with the same verdict.
         """
         number = 0
         while self._pending:
@@ -63,14 +63,14 @@ class VerdictQueue:
         return number
 
     def discard_all(self) -> int:
-        """Throw away what came too late to be stored; how many verdicts."""
-        left = len(self._pending)
+        """Drop the verdicts that arrived too late to be stored. Returns their number."""
+        dropped = len(self._pending)
         self._pending.clear()
-        return left
+        return dropped
 
 
 def _store_verdict(evaluation: Evaluation, pipeline: Pipeline, store: SqliteStore) -> None:
-    """Store a verdict, unless something else became known of its run meanwhile, or somebody had it deleted."""
+    """Store a verdict, unless its run was changed or deleted meanwhile."""
     if store.replace_if_current(evaluation, (evaluation.revision - 1, evaluation.digest)):
         pipeline.submit_verdict(evaluation)
     else:
@@ -80,29 +80,30 @@ def _store_verdict(evaluation: Evaluation, pipeline: Pipeline, store: SqliteStor
 _log = logging.getLogger("goldspan")
 
 SCORING_CONSUMERS = tuple(f"score/{partition:02d}" for partition in range(PARTITION_COUNT))
-"""What the consumers are called that score a partition each."""
+"""Names of the journal consumers, one per partition."""
 
 _MAX_WRITE_BATCH = 200
-"""Evaluations that are written down together, at most."""
+"""Maximum number of evaluations in one commit."""
 _MAX_WAIT_SECONDS = 0.25
-"""Seconds for which nothing is looked at, at most: journals of other workers do not wake this one."""
+"""Maximum seconds between two polls: the journals of other workers do not wake this one."""
 _REPLAY_HOLD_SECONDS = 2.0
-"""Seconds for which what came before the process began is held, however long ago that was."""
+"""Seconds for which scored traces from before the start of the process are held."""
 _RETRY_SECONDS = 1.0
-"""Seconds."""
+"""Seconds before a failed read or write is retried."""
 _LOG_INTERVAL_SECONDS = 60.0
-"""How often trouble is logged."""
+"""Minimum seconds between two log messages about failures."""
 _MAX_READ_BYTES = 8 * 1024 * 1024
-"""Bytes of entries."""
+"""Maximum bytes of entries per read, and of queued results before a commit."""
 _VERDICT_DRAIN_SHARE = 0.5
-"""Of the time that is left when all is scored, the share in which a judge may still answer."""
+"""Share of the remaining shutdown time in which the consumer waits for the judge after scoring."""
 
 
 class ScoringConsumer:
-    """Scores the partitions of one worker, in a thread of its own.
+    """Scores the partitions of one worker in its own thread.
 
-    `journals` are those of all workers, by their numbers. `clock` tells seconds that never go back, `wall`
-    nanoseconds since the Unix epoch, by which entries say when they came. `verdicts` are those of the pipeline's judge.
+    `journals` are the journals of all workers, by number. `clock` returns monotonic seconds, `wall_clock` nanoseconds
+    since the Unix epoch, which entries use for their time of arrival. `judge_verdicts` is the queue of the pipeline's
+    judge.
     """
 
     def __init__(
@@ -153,14 +154,14 @@ class ScoringConsumer:
         self._last_logged_at = -_LOG_INTERVAL_SECONDS
         self._thread = threading.Thread(target=self._run, name="goldspan-scoring", daemon=True)
 
-    # --- from other threads ------------------------------------------------------------------------------------------
+    # --- called by other threads -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin where the last one stopped."""
+        """Start the thread at the stored cursor."""
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """Score what is there, as far as the time in seconds allows; whether that was all. The rest is not lost."""
+        """Score pending traces for `timeout` seconds. Returns whether all were scored; the rest is not lost."""
         self._drain_deadline = time.monotonic() + timeout
         self._stopping.set()
         self._thread.join(timeout)
@@ -168,19 +169,19 @@ class ScoringConsumer:
         return not self._is_abandoned
 
     def drop_trace(self, trace_id: str) -> None:
-        """Score nothing more of what is held of a trace now."""
+        """Do not score the spans that are held of a trace."""
         self._dropped_trace_ids.append(trace_id)
 
     def backlog_bytes(self) -> int:
-        """Bytes of entries that were not looked at yet."""
+        """Returns the bytes of entries that were not read yet."""
         return sum(journal.size_after(self._read_positions[place]) for place, journal in self._journals.items())
 
     def is_replaying(self) -> bool:
-        """Whether it is still busy with what had been acknowledged before it started."""
+        """Whether entries from before the start are still being read."""
         return any(self._read_positions[journal] < last for journal, last in self._replay_ends.items())
 
     def __len__(self) -> int:
-        """The number of bundles held."""
+        """Returns the number of groups held."""
         return len(self._buffer)
 
     # --- the thread --------------------------------------------------------------------------------------------------
@@ -188,11 +189,11 @@ class ScoringConsumer:
     def _run(self) -> None:
         while not self._stopping.is_set():
             busy: bool | None = None
-            with suppress_errors("score what came in"):
+            with suppress_errors("score new entries"):
                 try:
                     busy = self.poll()
                 except (StoreError, JournalFull) as error:
-                    self._log_throttled(f"cannot read what came in, and tries again: {error}")
+                    self._log_throttled(f"cannot read new journal entries and retries: {error}")
             if busy is None:
                 self._stopping.wait(_RETRY_SECONDS)
             elif not busy:
@@ -200,13 +201,13 @@ class ScoringConsumer:
         try:
             self.drain()
         except (StoreError, JournalFull) as error:
-            self._log_throttled(f"cannot score what was left, and does it at the next start: {error}")
-        except Exception as error:  # noqa: BLE001 - what is open may have been closed meanwhile
+            self._log_throttled(f"cannot score the remaining traces and does so at the next start: {error}")
+        except Exception as error:  # noqa: BLE001 - the store or a journal may be closed meanwhile
             if not self._is_abandoned:
-                report_error("score what was left", error)
+                report_error("score the remaining traces", error)
 
     def drain(self) -> None:
-        """Score what waits for nothing that is known to be missing. What has no root yet stays in the journal."""
+        """Score the complete groups. Traces without a root span stay in the journal."""
         while self._read_entries():
             pass
         self._evaluate_due(self._now())
@@ -218,27 +219,27 @@ class ScoringConsumer:
         self._publish_counts()
 
     def poll(self) -> bool:
-        """What the thread does all the time: look at what came in, and score what is due. Whether anything came."""
-        taken = self._read_entries()
-        if not self.is_replaying():  # of a trace that was scored before, a part would be taken for the whole
-            self._evaluate_due(min(self._watermarks.values()))  # what is only not read yet is not taken for rest
+        """Read new entries and score what is due. Returns whether there were new entries."""
+        read_count = self._read_entries()
+        if not self.is_replaying():  # else a part of an already scored trace would be scored as the whole
+            self._evaluate_due(min(self._watermarks.values()))  # unread entries do not count as inactivity
             self._commit()
         self._publish_counts()
-        return taken > 0
+        return read_count > 0
 
     def _wait_for_entries(self) -> None:
-        """Wait for an entry, as long as nothing is due."""
+        """Wait until an entry arrives or a group is due."""
         next_time = self._buffer.next_due_time()
         nap = _MAX_WAIT_SECONDS if next_time is None else min(_MAX_WAIT_SECONDS, max(0.0, next_time - self._now()))
         self._journals[self._worker].wait(self._read_positions[self._worker], nap)
 
     def _read_entries(self) -> int:
-        """Look at the next entries of every journal; how many there were."""
+        """Read the next entries of every journal. Returns their number."""
         number = 0
         for place, journal in self._journals.items():
             after = self._read_positions[place]
             sheds = journal.size_after(after) > self._max_backlog
-            asked, last = self._now(), journal.last_key
+            read_at, last = self._now(), journal.last_key
             entries = journal.read(
                 after, max_bytes=_MAX_READ_BYTES, origins=SCORED_ORIGINS, partitions=self._partition_mask
             )
@@ -246,7 +247,7 @@ class ScoringConsumer:
                 self._read_positions[place] = entry.key
                 self._buffer_entry(place, entry, should_shed=sheds)
             behind = bool(entries) and entries[-1].key < last
-            self._watermarks[place] = self._last_arrivals[place] if behind else asked
+            self._watermarks[place] = self._last_arrivals[place] if behind else read_at
             self._read_positions[place] = entries[-1].key if entries else max(after, last)
             number += len(entries)
             if self._results_queue.queued_bytes >= _MAX_READ_BYTES:
@@ -256,7 +257,7 @@ class ScoringConsumer:
     def _buffer_entry(self, journal_number: int, entry: JournalEntry, *, should_shed: bool) -> None:
         held = entry.origin == "held"
         shares: Sequence[EntryShare] | None = None
-        with suppress_errors("read what was acknowledged"), suppress(DecodeError):
+        with suppress_errors("read an acknowledged request"), suppress(DecodeError):
             shares = split_entry(entry, self._partitions.__contains__)
         if (
             held
@@ -267,7 +268,7 @@ class ScoringConsumer:
         if shares is None:
             self._counters.add(semconv.GATEWAY_UNREADABLE)
             return
-        # By the clock of the machine it may have come at any time, if somebody set that meanwhile.
+        # The wall clock may have been changed meanwhile, so the time is clamped.
         arrived = self._now() - max(0.0, (self._wall_clock() - entry.arrived_ns) / 1e9)
         now = self._last_arrivals[journal_number] = max(arrived, self._last_arrivals[journal_number])
         if entry.key > self._replay_ends[journal_number]:
@@ -288,22 +289,22 @@ class ScoringConsumer:
                 self._join_session(share.key, share.session)
 
     def _join_session(self, key: StitchKey, session: StitchKey) -> None:
-        found = [bundle for bundle in map(self._buffer.find, (key, session)) if bundle is not None]
+        found = [group for group in map(self._buffer.find, (key, session)) if group is not None]
         self._buffer.join_groups(found, session)
 
     def _evaluate_due(self, now: float) -> None:
-        """Score what is due."""
+        """Score the groups that are due."""
         while self._dropped_trace_ids:
             trace_id = self._dropped_trace_ids.pop()
-            if (bundle := self._buffer.find(bytes.fromhex(trace_id))) is not None:
-                bundle.dropped_trace_ids.add(trace_id)
+            if (group := self._buffer.find(bytes.fromhex(trace_id))) is not None:
+                group.dropped_trace_ids.add(trace_id)
         if self._evaluate_groups(self._buffer.pop_due(now)):
             for place in self._journals:
                 self._evict_oldest(place)
         self._evaluator.release_cache()
 
     def _evict_oldest(self, journal_number: int) -> None:
-        """Score as it is what keeps too much of a journal from being let go: a trace that never rests would fill it."""
+        """Score the oldest groups early if they keep too much of a journal: an endless trace would fill it."""
         journal = self._journals[journal_number]
         while (oldest := self._buffer.oldest_entry(journal_number)) is not None:
             if (
@@ -314,36 +315,36 @@ class ScoringConsumer:
             if not self._evaluate_groups(self._buffer.evict_oldest(journal_number)):
                 break
 
-    # --- one bundle --------------------------------------------------------------------------------------------------
+    # --- evaluation ---------------------------------------------------------------------------------------------------
 
-    def _evaluate_groups(self, bundles: Iterable[TraceGroup]) -> bool:
-        """Judge bundles that are due; whether that went well. Where it does not, the others wait for the next time."""
-        for bundle in bundles:
+    def _evaluate_groups(self, groups: Iterable[TraceGroup]) -> bool:
+        """Evaluate due groups. Returns whether all succeeded; after a failure the others wait."""
+        for group in groups:
             done = True
             try:
-                with suppress_errors("score what was held", except_=StoreError):
-                    done = self._evaluator.evaluate_group(bundle)
-            except StoreError as error:  # the disk, or whoever else is at the store: nothing that it is to blame for
-                self._log_throttled(f"cannot read what is known of a trace, and tries again: {error}")
-                self._buffer.reschedule(bundle, self._now())
+                with suppress_errors("score a trace group", except_=StoreError):
+                    done = self._evaluator.evaluate_group(group)
+            except StoreError as error:  # the disk failed or the store is locked; not caused by the group
+                self._log_throttled(f"cannot read the stored runs of a trace and retries: {error}")
+                self._buffer.reschedule(group, self._now())
                 self._stopping.wait(_RETRY_SECONDS)
                 return False
             if done:
-                self._buffer.mark_scored(bundle)
-            is_much = (
+                self._buffer.mark_scored(group)
+            is_batch_full = (
                 len(self._evaluator.evaluations) >= _MAX_WRITE_BATCH
                 or self._results_queue.queued_bytes >= _MAX_READ_BYTES
             )
-            if is_much and not self._commit():
+            if is_batch_full and not self._commit():
                 return False
         return True
 
-    # --- what is done ------------------------------------------------------------------------------------------------
+    # --- commit ------------------------------------------------------------------------------------------------------
 
     def _commit(self, *, is_final: bool = False) -> bool:
-        """Results into the journal, evaluations into the store, then how far the journals are done with.
+        """Write results to the journal, evaluations and verdicts to the store, then advance the cursors.
 
-        In between come the verdicts about evaluations that are stored. Whether all that was possible before the end.
+        Returns whether that succeeded before the shutdown.
         """
         while True:
             try:
@@ -357,7 +358,7 @@ class ScoringConsumer:
                     self._results_queue.flush(is_final=is_final)
                 break
             except (StoreError, JournalFull) as error:
-                self._log_throttled(f"cannot write down what it scored, and tries again: {error}")
+                self._log_throttled(f"cannot write results and retries: {error}")
                 if self._stopping.wait(_RETRY_SECONDS):
                     return False
         for place, journal in self._journals.items():
@@ -367,7 +368,7 @@ class ScoringConsumer:
         return True
 
     def _store_evaluations(self, evaluations: Sequence[Evaluation]) -> None:
-        """Store evaluations. One that cannot be written keeps no other back."""
+        """Store evaluations. One that cannot be written does not prevent the others."""
         if not evaluations:
             return
         stored = False
@@ -379,18 +380,18 @@ class ScoringConsumer:
                 self._store.submit(evaluation)
 
     def _log_throttled(self, problem: str) -> None:
-        """Log what keeps it from going on: now and then, as long as it is so, and not when it was given up."""
+        """Log a failure at most once per interval, and not after the consumer was abandoned."""
         now = time.monotonic()
         if now >= self._last_logged_at + _LOG_INTERVAL_SECONDS and not self._is_abandoned:
             self._last_logged_at = now
             _log.error("goldspan %s", problem)
 
     def _publish_counts(self) -> None:
-        """Count what was lost since the last time."""
-        bundles, pipeline = self._buffer, self._pipeline
+        """Add the drops since the last call to the drop counters."""
+        groups, pipeline = self._buffer, self._pipeline
         counts = {
-            semconv.EVICTED_COUNTER: bundles.evicted,
-            semconv.UNSCORED_SPANS_COUNTER: bundles.unscored_spans,
+            semconv.EVICTED_COUNTER: groups.evicted,
+            semconv.UNSCORED_SPANS_COUNTER: groups.unscored_spans,
             semconv.SAMPLED_OUT_COUNTER: pipeline.sampled_out,
             semconv.OVER_BUDGET_COUNTER: pipeline.over_budget,
             semconv.INVISIBLE_RUNS_COUNTER: pipeline.invisible,

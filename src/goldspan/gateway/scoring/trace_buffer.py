@@ -1,8 +1,8 @@
-"""What is gathered until it is scored: the spans of a trace, or of several traces of one session.
+"""Holds the spans of a trace, or of several traces of one session, until they are due for scoring.
 
-The journal holds every span that was acknowledged, so what is held here may be let go at any time: of each bundle it is
-known in which entries of which journals its spans are. That bounds the memory, and lets a late span bring back a trace
-that was scored and let go long before. Time is passed in; nothing here locks, sleeps or reads.
+The journal stores every acknowledged span, so the buffer may drop spans from memory at any time: a group records the
+journal entries that contain its spans. This limits memory, and a late span can bring back a trace that was scored and
+released long before. Time is passed in; nothing here locks, sleeps or reads.
 """
 
 from __future__ import annotations
@@ -16,103 +16,102 @@ from typing import TypeAlias
 from goldspan.model import RunUnit, TelemetryRecord
 
 TraceChunk: TypeAlias = "bytes | list[TelemetryRecord]"
-"""Spans of a bundle: an OTLP trace request in protobuf, or records."""
+"""Spans of a group: an OTLP trace request in protobuf, or decoded records."""
 
 StitchKey: TypeAlias = Hashable
-"""What gathers spans: the 16 bytes of a trace's id, or a service and a session of it."""
+"""Key of a group: the 16 bytes of a trace id, or a service and one of its sessions."""
 
 _MAX_LOST_KEYS = 200_000
-"""Stitch keys of bundles that were let go without being scored, so that what comes later of them is not either."""
+"""Remembered keys of groups that were released unscored. Later spans of them are not scored either."""
 _ROOTLESS_RETENTION_FACTOR = 10
-"""How many times as long a trace is held whose root has not come: its request goes on, perhaps."""
+"""Factor on `late` for a trace without a root span: its request may still be running."""
 _SESSION_WAIT_FACTOR = 10
-"""How many times `idle` pieces of a session that never rests wait for the rest of it."""
-
+"""Factor on `idle`: maximum wait of a part of a session for the rest of a session that stays active."""
 
 _RELEASED = -1
-"""The turn of a bundle that was let go, or is part of another one now."""
+"""The schedule number of a group that was released or merged into another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushPolicy:
-    """How long is waited for further spans, in seconds."""
+    """How long to wait for further spans, in seconds."""
 
     grace: float = 5.0
-    """After the last span of a trace whose root has come."""
+    """After the last span of a trace with a root span."""
     idle: float = 30.0
-    """After the last span of one whose root has not."""
+    """After the last span of a trace without a root span."""
     late: float = 60.0
-    """After a trace was scored: so long a late span changes its runs."""
+    """After scoring: how long a late span changes the runs of the trace."""
     lifetime: float = 3600.0
-    """A trace that never rests is scored as it is every so often."""
+    """Maximum wait: a trace that stays active is scored after this time, and again each time it passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceBufferLimits:
-    """How much is held."""
+    """Limits of the buffer."""
 
     max_groups: int = 100_000
     max_bytes: int = 256 * 1024 * 1024
-    """Of spans in memory; what is more is read from the journal again when it is scored."""
+    """Bytes of spans in memory. Spans beyond it are read from the journal again when they are scored."""
     max_spans_per_group: int = 100_000
-    """Of one bundle. One with more is not scored."""
+    """A group with more spans is not scored."""
 
 
 @dataclass(slots=True, eq=False)
 class TraceGroup:
-    """Spans that belong together."""
+    """Spans that are scored together: one trace, or several traces of one session."""
 
     keys: list[StitchKey]
     first_unscored_at: float
-    """When the first span came that is not scored yet."""
+    """When the first unscored span arrived."""
     last_seen_at: float
-    """When the latest span came."""
+    """When the latest span arrived."""
     entries_by_journal: dict[int, list[int]] = field(default_factory=dict)
-    """In which journals, and in which of their entries, the spans are."""
+    """The entries with the spans, by journal."""
     chunks: list[TraceChunk] = field(default_factory=list)
-    """The spans, in the order in which they came, as far as they are in memory."""
+    """The spans in memory, in order of arrival."""
     is_in_memory: bool = True
-    """Whether all of them are."""
+    """Whether all spans are in memory."""
     memory_bytes: int = 0
-    """Bytes in memory."""
+    """Bytes of the spans in memory."""
     span_count: int = 0
     has_root: bool = False
-    """Whether a span without a parent has come."""
+    """Whether a span without a parent has arrived."""
     is_changed: bool = True
-    """Whether something came since it was scored."""
+    """Whether spans arrived since the group was scored."""
     is_lost: bool = False
-    """Whether some of its spans were not taken in, so that it must not be scored."""
+    """Whether spans of it were not accepted, so that it must not be scored."""
     unscored_counted: int = 0
-    """How many of its spans were counted as not scored."""
+    """Number of its spans that were counted as unscored."""
     arrived_at: float = 0.0
-    """When the latest span came, by the journal: of those that came before this process began, when that was."""
+    """When the latest span arrived according to the journal, also for spans from before this process started."""
     has_loaded_revisions: bool = False
-    """Whether it is known what is stored of its traces."""
+    """Whether the stored revisions of its traces were loaded."""
     is_evicting: bool = False
-    """Whether it is let go whatever it waits for."""
+    """Whether it is evicted without waiting for more spans."""
     awaits_session: bool = False
-    """Whether it is work without a request around it, which waits for the rest of its session."""
+    """Whether it has no enclosing request and waits for the rest of its session."""
     revisions: dict[tuple[RunUnit, str], tuple[int, str]] = field(default_factory=dict)
-    """Revision and digest of the runs that were scored."""
+    """Revision and digest of each scored run."""
     required_span_ids: dict[tuple[RunUnit, str], frozenset[str]] = field(default_factory=dict)
-    """The spans of which runs were made that were scored before it was held, also of those with further traces."""
+    """The source spans of runs that were scored before the group was held, including runs with further traces."""
     dropped_trace_ids: set[str] = field(default_factory=set)
-    """The ids of traces of which nothing is to be scored."""
+    """Ids of traces that must not be scored."""
     held_entries: set[tuple[int, int]] = field(default_factory=set)
-    """The journals and entries of spans that leave when they were scored, and were not yet."""
-    appointment: int = 0
-    """Which of its appointments is valid."""
+    """Journals and entries of spans that are exported after scoring and are not scored yet."""
+    schedule_number: int = 0
+    """Number of its valid entry in the schedule."""
 
     @property
     def is_held(self) -> bool:
-        """Whether it was neither let go nor made part of another one."""
-        return self.appointment != _RELEASED
+        """Whether it was neither released nor merged into another one."""
+        return self.schedule_number != _RELEASED
 
 
 class TraceBuffer:
-    """The bundles of one worker. Not for two threads at once; times are in seconds of one clock.
+    """Holds the groups of one worker. Not thread-safe. Times are in seconds of one clock.
 
-    What was scored is held until then at least (`held_until`), however long ago it came.
+    Scored groups are held at least until `held_until`, even if their spans arrived long before.
     """
 
     def __init__(self, policy: FlushPolicy, limits: TraceBufferLimits, *, held_until: float = 0.0) -> None:
@@ -123,21 +122,21 @@ class TraceBuffer:
         self._schedule: list[tuple[float, int, TraceGroup]] = []
         self._sequence = 0
         self._first_entries: dict[int, list[tuple[int, int, TraceGroup]]] = {}
-        """By journal, a heap of the first entries of bundles in it; some are of bundles that were let go since."""
+        """By journal, a heap of the first entry of each group; it may contain entries of released groups."""
         self._in_memory: OrderedDict[TraceGroup, None] = OrderedDict()
         self._lost_keys: OrderedDict[StitchKey, None] = OrderedDict()
         self._group_count = 0
         self.memory_bytes = 0
         """Bytes of spans in memory."""
         self.evicted = 0
-        """Bundles that were scored as they were, or let go early, because too many were held."""
+        """Groups that were scored or released early, because too many were held."""
         self.unscored_spans = 0
-        """Spans of bundles that are not scored because not all of them were taken in."""
+        """Spans of groups that are not scored because some of their spans were not accepted."""
 
     def __len__(self) -> int:
         return self._group_count
 
-    # --- what comes in -----------------------------------------------------------------------------------------------
+    # --- adding spans ------------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -153,36 +152,45 @@ class TraceBuffer:
         arrived: float | None = None,
         is_held: bool = False,
     ) -> None:
-        """Take in spans of an entry of a journal. Those of each journal come in their order.
+        """Add spans of a journal entry. The entries of each journal are added in their order.
 
-        `now` is when they came, and for those that came before this process began, when it did; then `arrived` is when
-        they came. `held`: they leave when they were scored.
+        Args:
+            journal: Number of the journal.
+            entry: Key of the entry.
+            key: Key of the group.
+            chunk: The spans.
+            now: When the spans arrived, or when this process started, if they arrived before.
+            size: Bytes of the spans.
+            span_count: Number of spans.
+            has_root: Whether one of them has no parent.
+            arrived: When the spans arrived, if that was before this process started.
+            is_held: Whether the spans are exported only after scoring.
         """
-        bundle = self._touch(key, now, arrived, rooted=has_root)
-        self._add_entry(bundle, journal, entry, held=is_held)
-        bundle.span_count += span_count
-        if bundle.is_lost or bundle.span_count > self._limits.max_spans_per_group:
-            self._mark_lost(bundle)
-        elif bundle.is_in_memory:
-            bundle.chunks.append(chunk)
-            bundle.memory_bytes += size
+        group = self._touch(key, now, arrived, rooted=has_root)
+        self._add_entry(group, journal, entry, held=is_held)
+        group.span_count += span_count
+        if group.is_lost or group.span_count > self._limits.max_spans_per_group:
+            self._mark_lost(group)
+        elif group.is_in_memory:
+            group.chunks.append(chunk)
+            group.memory_bytes += size
             self.memory_bytes += size
-            self._in_memory[bundle] = None
+            self._in_memory[group] = None
             while self.memory_bytes > self._limits.max_bytes:
                 self._drop_chunks(next(iter(self._in_memory)))
 
     def shed(
         self, journal: int, entry: int, key: StitchKey, now: float, *, span_count: int, is_held: bool = False
     ) -> None:
-        """Take note of spans that will not be scored, and with them nothing of their trace."""
-        bundle = self._touch(key, now, None)
-        self._add_entry(bundle, journal, entry, held=is_held)
-        bundle.span_count += span_count
-        self._mark_lost(bundle)
+        """Record spans that will not be scored. Nothing of their trace is scored then."""
+        group = self._touch(key, now, None)
+        self._add_entry(group, journal, entry, held=is_held)
+        group.span_count += span_count
+        self._mark_lost(group)
 
-    def join_groups(self, bundles: Iterable[TraceGroup], key: StitchKey) -> TraceGroup:
-        """Make one of several bundles, found by a further key from now on."""
-        first, *others = sorted(dict.fromkeys(bundles), key=lambda bundle: -len(bundle.keys))
+    def join_groups(self, groups: Iterable[TraceGroup], key: StitchKey) -> TraceGroup:
+        """Merge groups into one, which `key` finds from now on."""
+        first, *others = sorted(dict.fromkeys(groups), key=lambda group: -len(group.keys))
         for other in others:
             self._merge_groups(first, other)
         if key not in self._group_by_key:
@@ -193,151 +201,149 @@ class TraceBuffer:
         self._schedule_group(first)
         return first
 
-    def can_join(self, *bundles: TraceGroup) -> bool:
-        """Whether bundles may be joined: not where that makes too many spans for one, or one cannot be scored."""
-        several = dict.fromkeys(bundles)
-        spans = sum(bundle.span_count for bundle in several)
-        return len(several) == 1 or not (
-            any(bundle.is_lost for bundle in several) or spans > self._limits.max_spans_per_group
+    def can_join(self, *groups: TraceGroup) -> bool:
+        """Whether groups may be merged: each can be scored, and together they do not have too many spans."""
+        distinct = dict.fromkeys(groups)
+        spans = sum(group.span_count for group in distinct)
+        return len(distinct) == 1 or not (
+            any(group.is_lost for group in distinct) or spans > self._limits.max_spans_per_group
         )
 
     def find(self, key: StitchKey) -> TraceGroup | None:
-        """What is held by that key."""
+        """Returns the group with this key."""
         return self._group_by_key.get(key)
 
     # --- time --------------------------------------------------------------------------------------------------------
 
     def pop_due(self, now: float) -> Iterator[TraceGroup]:
-        """What is to be scored now, one by one. What has been scored for long enough is let go on the way.
+        """Yields the groups that are due for scoring, and releases groups that were scored long enough ago.
 
-        Whoever cannot score one asks for no more of them now: it is due once more then.
+        A caller that cannot score a group reschedules it and stops iterating.
         """
         while self._schedule and self._schedule[0][0] <= now:
-            _, turn, bundle = heappop(self._schedule)
-            if turn != bundle.appointment:
+            _, number, group = heappop(self._schedule)
+            if number != group.schedule_number:
                 continue
-            if self._due_time(bundle) > now:
-                self._schedule_group(bundle)
-            elif bundle.is_changed:
-                yield bundle
+            if self._due_time(group) > now:
+                self._schedule_group(group)
+            elif group.is_changed:
+                yield group
             else:
-                self.release(bundle)
+                self.release(group)
         while self._group_count > self._limits.max_groups:
             yield from self._evict(next(iter(self._group_by_key.values())))
 
     def evict_oldest(self, journal: int) -> Iterator[TraceGroup]:
-        """Let go of what needs the oldest entry of a journal; it is to be scored first if it comes out."""
+        """Release the group that needs the oldest entry of a journal. Yields it first if it has unscored spans."""
         if self.oldest_entry(journal) is not None:
             yield from self._evict(self._first_entries[journal][0][2])
 
-    def _evict(self, bundle: TraceGroup) -> Iterator[TraceGroup]:
-        if bundle.is_changed:
+    def _evict(self, group: TraceGroup) -> Iterator[TraceGroup]:
+        if group.is_changed:
             self.evicted += 1
-            bundle.is_evicting = True
-            yield bundle
-        self.release(bundle)
+            group.is_evicting = True
+            yield group
+        self.release(group)
 
     def complete_groups(self) -> list[TraceGroup]:
-        """What was not scored yet and waits for nothing that is known to be missing."""
-        waiting = [bundle for bundle in dict.fromkeys(self._group_by_key.values()) if bundle.is_changed]
-        return [bundle for bundle in waiting if bundle.has_root and not bundle.awaits_session]
+        """Returns the unscored groups that do not wait for a root span or a session."""
+        waiting = [group for group in dict.fromkeys(self._group_by_key.values()) if group.is_changed]
+        return [group for group in waiting if group.has_root and not group.awaits_session]
 
     def next_due_time(self) -> float | None:
-        """When something may be due; `None`: nothing is held."""
+        """Returns when the next group may be due; `None` if no group is held."""
         return self._schedule[0][0] if self._schedule else None
 
-    def mark_scored(self, bundle: TraceGroup) -> None:
-        """Take note that a bundle was scored with everything that is in it. Its spans leave the memory."""
-        bundle.is_changed = False
-        bundle.held_entries.clear()
-        self._drop_chunks(bundle)
-        self._schedule_group(bundle)
+    def mark_scored(self, group: TraceGroup) -> None:
+        """Record that all spans of a group were scored, and drop them from memory."""
+        group.is_changed = False
+        group.held_entries.clear()
+        self._drop_chunks(group)
+        self._schedule_group(group)
 
-    def reschedule(self, bundle: TraceGroup, now: float) -> None:
-        """Have a bundle that was due be due once more, as if something had come for it."""
-        bundle.last_seen_at = max(bundle.last_seen_at, now)
-        self._schedule_group(bundle)
+    def reschedule(self, group: TraceGroup, now: float) -> None:
+        """Schedule a due group again, as if a span had arrived now."""
+        group.last_seen_at = max(group.last_seen_at, now)
+        self._schedule_group(group)
 
-    def await_session(self, bundle: TraceGroup) -> None:
-        """Have a bundle that was due wait for the rest of its session."""
-        bundle.awaits_session = True
-        self._schedule_group(bundle)
+    def await_session(self, group: TraceGroup) -> None:
+        """Let a due group wait for the rest of its session."""
+        group.awaits_session = True
+        self._schedule_group(group)
 
-    def release(self, bundle: TraceGroup) -> None:
-        """Forget a bundle."""
-        self._drop_chunks(bundle)
-        for key in bundle.keys:
+    def release(self, group: TraceGroup) -> None:
+        """Remove a group from the buffer."""
+        self._drop_chunks(group)
+        for key in group.keys:
             self._group_by_key.pop(key, None)
-            if bundle.is_lost:
+            if group.is_lost:
                 self._lost_keys[key] = None
         while len(self._lost_keys) > _MAX_LOST_KEYS:
             self._lost_keys.popitem(last=False)
-        bundle.appointment = _RELEASED
+        group.schedule_number = _RELEASED
         self._group_count -= 1
 
     def oldest_entry(self, journal: int) -> int | None:
-        """The first entry of a journal that is needed for what is held; `None`: none is."""
+        """Returns the first entry of a journal that a held group needs; `None` if no entry is needed."""
         firsts = self._first_entries.get(journal, [])
         while firsts and not _is_first_entry(firsts[0], journal):
             heappop(firsts)
         return firsts[0][0] if firsts else None
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------------------------------
 
     def _touch(self, key: StitchKey, now: float, arrived: float | None, *, rooted: bool = False) -> TraceGroup:
-        """The bundle of a key, with note taken that something came for it at that time."""
-        bundle = self._group_by_key.get(key)
-        if bundle is None:
-            bundle = self._group_by_key[key] = TraceGroup([key], now, now, is_lost=self._lost_keys.pop(key, 0) is None)
+        """Returns the group of a key, created if needed, and records that spans of it arrived."""
+        group = self._group_by_key.get(key)
+        if group is None:
+            group = self._group_by_key[key] = TraceGroup([key], now, now, is_lost=self._lost_keys.pop(key, 0) is None)
             self._group_count += 1
-        # Journals of several workers are not read in one order.
-        bundle.last_seen_at = max(bundle.last_seen_at, now)
-        bundle.arrived_at = max(bundle.arrived_at, now if arrived is None else arrived)
-        if bundle.appointment and bundle.is_changed and (bundle.has_root or not rooted):
-            return bundle  # the appointment that it has comes first, and is put off when it does
-        if not bundle.is_changed:
-            bundle.is_changed, bundle.first_unscored_at = True, now
-        bundle.has_root = bundle.has_root or rooted
-        self._schedule_group(bundle)
-        return bundle
+        # The journals of several workers are not read in order of arrival.
+        group.last_seen_at = max(group.last_seen_at, now)
+        group.arrived_at = max(group.arrived_at, now if arrived is None else arrived)
+        if group.schedule_number and group.is_changed and (group.has_root or not rooted):
+            return group  # its entry in the schedule comes first, and is postponed then
+        if not group.is_changed:
+            group.is_changed, group.first_unscored_at = True, now
+        group.has_root = group.has_root or rooted
+        self._schedule_group(group)
+        return group
 
-    def _due_time(self, bundle: TraceGroup) -> float:
-        patience = self._policy
-        if not bundle.is_changed:
-            late = patience.late * (1 if bundle.has_root or bundle.is_lost else _ROOTLESS_RETENTION_FACTOR)
-            return max(bundle.arrived_at + late, self._held_until)
-        if bundle.awaits_session:
-            return min(
-                bundle.last_seen_at + patience.idle, bundle.first_unscored_at + patience.idle * _SESSION_WAIT_FACTOR
-            )
-        rest = patience.grace if bundle.has_root else patience.idle
-        return min(bundle.last_seen_at + rest, bundle.first_unscored_at + patience.lifetime)
+    def _due_time(self, group: TraceGroup) -> float:
+        policy = self._policy
+        if not group.is_changed:
+            late = policy.late * (1 if group.has_root or group.is_lost else _ROOTLESS_RETENTION_FACTOR)
+            return max(group.arrived_at + late, self._held_until)
+        if group.awaits_session:
+            return min(group.last_seen_at + policy.idle, group.first_unscored_at + policy.idle * _SESSION_WAIT_FACTOR)
+        rest = policy.grace if group.has_root else policy.idle
+        return min(group.last_seen_at + rest, group.first_unscored_at + policy.lifetime)
 
-    def _schedule_group(self, bundle: TraceGroup) -> None:
+    def _schedule_group(self, group: TraceGroup) -> None:
         self._sequence += 1
-        bundle.appointment = self._sequence
-        heappush(self._schedule, (self._due_time(bundle), self._sequence, bundle))
+        group.schedule_number = self._sequence
+        heappush(self._schedule, (self._due_time(group), self._sequence, group))
 
-    def _add_entry(self, bundle: TraceGroup, journal: int, entry: int, *, held: bool) -> None:
+    def _add_entry(self, group: TraceGroup, journal: int, entry: int, *, held: bool) -> None:
         if held:
-            bundle.held_entries.add((journal, entry))
-        entries = bundle.entries_by_journal.get(journal)
+            group.held_entries.add((journal, entry))
+        entries = group.entries_by_journal.get(journal)
         if entries is None:
-            bundle.entries_by_journal[journal] = [entry]
-            self._add_first_entry(bundle, journal)
+            group.entries_by_journal[journal] = [entry]
+            self._add_first_entry(group, journal)
         elif entries[-1] != entry:
             entries.append(entry)
 
-    def _add_first_entry(self, bundle: TraceGroup, journal: int) -> None:
-        self._sequence += 1  # so that no two bundles are compared
+    def _add_first_entry(self, group: TraceGroup, journal: int) -> None:
+        self._sequence += 1  # a tie-breaker, so that the heap never compares groups
         firsts = self._first_entries.setdefault(journal, [])
-        heappush(firsts, (bundle.entries_by_journal[journal][0], self._sequence, bundle))
-        if len(firsts) > 4 * self._group_count + 1_000:  # behind one that is held for long, others are let go
+        heappush(firsts, (group.entries_by_journal[journal][0], self._sequence, group))
+        if len(firsts) > 4 * self._group_count + 1_000:  # released groups pile up behind one that is held long
             firsts[:] = [first for first in firsts if _is_first_entry(first, journal)]
             heapify(firsts)
 
     def _merge_groups(self, into: TraceGroup, other: TraceGroup) -> None:
-        """Put one bundle's spans into another."""
+        """Move the spans and the state of `other` into another group."""
         for key in other.keys:
             self._group_by_key[key] = into
         into.keys += other.keys
@@ -366,7 +372,7 @@ class TraceBuffer:
         into.revisions.update(other.revisions)
         into.required_span_ids.update(other.required_span_ids)
         into.held_entries |= other.held_entries
-        other.chunks, other.memory_bytes, other.appointment = [], 0, _RELEASED
+        other.chunks, other.memory_bytes, other.schedule_number = [], 0, _RELEASED
         self._in_memory.pop(other, None)
         self._group_count -= 1
         into.awaits_session = into.awaits_session or other.awaits_session
@@ -377,19 +383,19 @@ class TraceBuffer:
         if into.is_lost or other.is_lost or into.span_count > self._limits.max_spans_per_group:
             self._mark_lost(into)
 
-    def _mark_lost(self, bundle: TraceGroup) -> None:
-        self.unscored_spans += bundle.span_count - bundle.unscored_counted
-        bundle.unscored_counted = bundle.span_count
-        bundle.is_lost = True
-        self._drop_chunks(bundle)
+    def _mark_lost(self, group: TraceGroup) -> None:
+        self.unscored_spans += group.span_count - group.unscored_counted
+        group.unscored_counted = group.span_count
+        group.is_lost = True
+        self._drop_chunks(group)
 
-    def _drop_chunks(self, bundle: TraceGroup) -> None:
-        self.memory_bytes -= bundle.memory_bytes
-        bundle.chunks, bundle.memory_bytes, bundle.is_in_memory = [], 0, False
-        self._in_memory.pop(bundle, None)
+    def _drop_chunks(self, group: TraceGroup) -> None:
+        self.memory_bytes -= group.memory_bytes
+        group.chunks, group.memory_bytes, group.is_in_memory = [], 0, False
+        self._in_memory.pop(group, None)
 
 
 def _is_first_entry(first_entry: tuple[int, int, TraceGroup], journal: int) -> bool:
-    """Whether the first entry that was noted of a bundle still is what that bundle needs first."""
-    entry, _, bundle = first_entry
-    return bundle.is_held and bundle.entries_by_journal[journal][0] == entry
+    """Whether a recorded first entry is still the first entry that its group needs."""
+    entry, _, group = first_entry
+    return group.is_held and group.entries_by_journal[journal][0] == entry

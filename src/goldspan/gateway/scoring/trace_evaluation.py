@@ -1,4 +1,4 @@
-"""What becomes of a bundle that is due: its runs are found and judged, and its spans may leave."""
+"""Evaluates a due trace group: extracts its runs, evaluates them and queues its held spans for export."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from goldspan.store import RunFilter, SqliteStore
 
 @dataclass(frozen=True, slots=True)
 class VisibleRuns:
-    """What a bundle shows: its runs, and the spans that they were made of."""
+    """The runs of a trace group, and the spans that they were extracted from."""
 
     runs: Sequence[Run]
     span_ids: frozenset[str]
     detached_spans: frozenset[str] = field(default_factory=frozenset)
-    """The calls of models and tools among them whose parent is not there."""
+    """The model and tool calls among them whose parent is missing."""
     missing_parents: Mapping[str, str] = field(default_factory=dict)
-    """By span, the parents that are not there."""
+    """Missing parents, by span."""
 
     def covers(self, span_ids: frozenset[str]) -> bool:
-        """Whether all of these are to be seen."""
+        """Whether all of these spans are visible."""
         return span_ids <= self.span_ids
 
     def is_incomplete(self, run: Run) -> bool:
-        """Whether a run is known only by parts of it."""
+        """Whether only parts of a run are visible."""
         return run.health.missing_root or run.span_id in self.detached_spans
 
     def span_ids_of(self, run: Run) -> set[str]:
-        """The spans that a run stands on: its own, those of its calls, and what it would be part of."""
+        """Returns the spans of a run: its own, those of its calls, and its missing parent."""
         spans = {call.span_id for call in run.tool_calls} | {run.span_id, self.missing_parents.get(run.span_id or "")}
         return {span_id for span_id in spans if span_id is not None}
 
 
 class RevisionHistory:
-    """Tells what is known of the runs of a bundle, and which of them show too little of what was known.
+    """Loads the stored revisions of a group's runs, and detects runs that show fewer spans than before.
 
-    Journals forget what was scored some time ago, and late spans may come without the rest of their run. So of each
-    stored run it is known which spans it was made of, and a revision of it needs all of them. `pending` are evaluations
-    that are not in the store yet.
+    Journals delete scored entries after some time, so late spans may arrive without the rest of their run. The store
+    records the source spans of each run, and a revision needs all of them. `pending` are evaluations that are not
+    stored yet.
 
-    Raises `StoreError` where the store cannot be read.
+    Raises `StoreError` if the store cannot be read.
     """
 
     def __init__(self, store: SqliteStore, pending: Sequence[Evaluation]) -> None:
@@ -62,25 +62,25 @@ class RevisionHistory:
         self._pending = pending
 
     def load_revisions(self, group: TraceGroup) -> None:
-        """Have a bundle know what is stored of its traces: all of it at first, later what became of it.
+        """Load the stored revisions of a group's runs on the first call, and refresh them on later calls.
 
-        Runs may have been scored again by other goldens since.
+        The API may have evaluated runs again with other goldens since.
         """
         if group.has_loaded_revisions:
             for place, known in group.revisions.items():
                 group.revisions[place] = self.latest_revision(place[1]) or known
             return
         for document in self._stored_documents(group):
-            place = (document["unit"], document["run_id"])
-            group.required_span_ids[place] = _source_span_ids(document)
+            run_key = (document["unit"], document["run_id"])
+            group.required_span_ids[run_key] = _source_span_ids(document)
             if {bytes.fromhex(trace_id) for trace_id in document["trace_ids"]} <= set(group.keys):
-                group.revisions[place] = (document["revision"], document["digest"])
+                group.revisions[run_key] = (document["revision"], document["digest"])
         group.has_loaded_revisions = True
 
     def is_remnant(self, group: TraceGroup, run: Run, visible: VisibleRuns) -> bool:
-        """Whether a run is made of what came too late, when the rest of it had been let go.
+        """Whether a run consists only of late spans, because the journal no longer has the rest of it.
 
-        So is a request that stands on spans of another one, and one that was a component when all was there.
+        That includes a request made of spans of another request, and one that was a component of a complete trace.
         """
         needed = group.required_span_ids.get((run.unit, run.run_id))
         if needed is not None:
@@ -97,7 +97,7 @@ class RevisionHistory:
         return inside or not all(made.isdisjoint(spans) for spans in elsewhere)
 
     def superseded_requests(self, group: TraceGroup, visible: VisibleRuns) -> Iterator[tuple[Any, str]]:
-        """The requests that turned out to be parts of others, now that more of their trace is there."""
+        """Yields the requests that are parts of other requests, now that more of their trace is visible."""
         there = {run.run_id for run in visible.runs if run.unit == "request"}
         for place in group.revisions if there else ():
             unit, run_id = place
@@ -109,7 +109,7 @@ class RevisionHistory:
                 yield place
 
     def latest_revision(self, run_id: str) -> tuple[int, str] | None:
-        """Revision and digest of what was last scored of a run, written down or not."""
+        """Returns revision and digest of the latest evaluation of a run, stored or pending."""
         for evaluation in reversed(self._pending):
             if evaluation.run.run_id == run_id:
                 return evaluation.revision, evaluation.digest
@@ -127,39 +127,41 @@ class RevisionHistory:
 
 
 def visible_runs(records: Iterable[TelemetryRecord], runs: Sequence[Run]) -> VisibleRuns:
-    """What there is to see of the runs in some records."""
+    """Returns what is visible of these runs in these records."""
     spans = [record for record in records if isinstance(record, SpanRecord)]
-    there = {span.span_id for span in spans}
-    loose = [span for span in spans if span.parent_id is not None and span.parent_id not in there]
-    torn = frozenset([span.span_id for span in loose if role_of(span) in WORK_ROLES])
-    parents = {span.span_id: span.parent_id for span in loose if span.parent_id is not None}
-    made = {call.span_id for run in runs for call in run.tool_calls if call.span_id is not None}  # of logs, too
-    return VisibleRuns(runs, frozenset(there | made), torn, parents)
+    span_ids = {span.span_id for span in spans}
+    orphans = [span for span in spans if span.parent_id is not None and span.parent_id not in span_ids]
+    detached = frozenset([span.span_id for span in orphans if role_of(span) in WORK_ROLES])
+    parents = {span.span_id: span.parent_id for span in orphans if span.parent_id is not None}
+    calls = {call.span_id for run in runs for call in run.tool_calls if call.span_id is not None}  # also from logs
+    return VisibleRuns(runs, frozenset(span_ids | calls), detached, parents)
 
 
 def _source_span_ids(document: Mapping[str, Any]) -> frozenset[str]:
-    """The spans that a stored run was made of, as far as they are known: its own, and those of its calls."""
+    """Returns the known source spans of a stored run: its own, and those of its calls."""
     calls = {call["span_id"] for call in document["tool_calls"] if call.get("span_id") is not None}
     own = set() if document["health"]["missing_root"] or document["span_id"] is None else {document["span_id"]}
     return frozenset(calls | own)
 
 
 _PRUNE_THRESHOLD = 64
+"""Groups of a session from which on released ones are pruned."""
 
 
 class SessionGrouping:
-    """Which bundles wait for the rest of their session, and which requests of it are held beside them."""
+    """Merges groups without an enclosing request with the other groups of their session."""
 
-    def __init__(self, bundles: TraceBuffer) -> None:
-        self._buffer = bundles
+    def __init__(self, buffer: TraceBuffer) -> None:
+        self._buffer = buffer
         self._groups_by_session: dict[StitchKey, dict[TraceGroup, None]] = {}
 
     def waits_for_session(
         self, trace_group: TraceGroup, records: Iterable[TelemetryRecord], runs: Iterable[Run]
     ) -> bool:
-        """Whether a bundle was put to the rest of its session, of which more is awaited.
+        """Whether a group was merged with others of its session and waits for more of it.
 
-        Calls of models and tools without a request around them may be part of one, with others of their session.
+        Model and tool calls without an enclosing request may belong to one request, together with others of their
+        session.
         """
         requests = [run for run in runs if run.unit == "request"]
         sessions = {("session", run.service, run.session_id) for run in requests if run.session_id is not None}
@@ -170,41 +172,44 @@ class SessionGrouping:
             self._add_group(session, trace_group)
             return False
         if trace_group.awaits_session:
-            whole = [
-                each for each in self._groups_by_session.pop(session, ()) if each.is_held and each is not trace_group
+            others = [
+                other
+                for other in self._groups_by_session.pop(session, ())
+                if other.is_held and other is not trace_group
             ]
-            fitting = [trace_group]
-            for each in whole:
-                if self._buffer.can_join(*fitting, each):
-                    fitting.append(each)
-            self._buffer.join_groups(fitting, session)
-            return len(fitting) > 1
-        group = self._buffer.find(session)
-        if group is not None and not self._buffer.can_join(group, trace_group):
+            joined_groups = [trace_group]
+            for other in others:
+                if self._buffer.can_join(*joined_groups, other):
+                    joined_groups.append(other)
+            self._buffer.join_groups(joined_groups, session)
+            return len(joined_groups) > 1
+        session_group = self._buffer.find(session)
+        if session_group is not None and not self._buffer.can_join(session_group, trace_group):
             return False
-        joined = self._buffer.join_groups([trace_group] if group is None else [group, trace_group], session)
+        groups = [trace_group] if session_group is None else [session_group, trace_group]
+        joined = self._buffer.join_groups(groups, session)
         self._buffer.await_session(joined)
         return True
 
     def prune(self) -> None:
-        """Forget the sessions of which nothing is held any more, if there are many."""
+        """Remove sessions without held groups, if there are many."""
         if len(self._groups_by_session) > 2 * len(self._buffer) + 1_000:
             self._groups_by_session = {
-                key: held for key, held in self._groups_by_session.items() if any(each.is_held for each in held)
+                key: groups for key, groups in self._groups_by_session.items() if any(group.is_held for group in groups)
             }
 
     def _add_group(self, session: StitchKey, group: TraceGroup) -> None:
-        held = self._groups_by_session.setdefault(session, {})
-        held[group] = None
-        if len(held) > _PRUNE_THRESHOLD and not next(iter(held)).is_held:
-            self._groups_by_session[session] = {each: None for each in held if each.is_held}
+        groups = self._groups_by_session.setdefault(session, {})
+        groups[group] = None
+        if len(groups) > _PRUNE_THRESHOLD and not next(iter(groups)).is_held:
+            self._groups_by_session[session] = {member: None for member in groups if member.is_held}
 
 
 def _lack_enclosing_request(records: Iterable[TelemetryRecord], requests: Iterable[Run]) -> bool:
-    """Whether spans are calls of models or tools that no request stands around."""
+    """Whether the spans are model or tool calls without an enclosing request."""
     spans = {record.span_id: record for record in records if isinstance(record, SpanRecord)}
     own = [spans[run.span_id] for run in requests if run.span_id in spans]
-    if any(role_of(span) in REQUEST_ROLES for span in own):  # which nearly all are, and then nothing else need be read
+    if any(role_of(span) in REQUEST_ROLES for span in own):  # the common case, decided without reading the other spans
         return False
     roles = {role_of(span) for span in spans.values()} - TRANSPARENT_ROLES
     roots = {role_of(span) for span in spans.values() if span.parent_id is None}
@@ -213,20 +218,20 @@ def _lack_enclosing_request(records: Iterable[TelemetryRecord], requests: Iterab
 
 @dataclass(slots=True)
 class _GroupResult:
-    """What was said of the runs of a bundle."""
+    """The evaluations of a group's runs."""
 
     current: list[Evaluation] = field(default_factory=list)
-    """As they stand now, without conversations."""
+    """Current evaluations, without conversations."""
     new: list[Evaluation] = field(default_factory=list)
-    """Those that are to be stored."""
+    """Evaluations to store."""
     exported_span_ids: set[str] = field(default_factory=set)
-    """Spans that are not to leave again."""
+    """Spans that must not be exported again."""
 
 
 class TraceEvaluator:
-    """Judges bundles one by one, and keeps what came of it until it is written down.
+    """Evaluates groups one by one, and keeps the results until they are committed.
 
-    `journals` are those in which the spans of bundles are.
+    `journals` are the journals with the spans of the groups, by number.
     """
 
     def __init__(
@@ -245,47 +250,47 @@ class TraceEvaluator:
         self._session_grouping = SessionGrouping(buffer)
         self._reader = JournalReader()
         self.evaluations: list[Evaluation] = []
-        """What is to be stored."""
+        """Evaluations to store."""
         self.superseded_run_ids: list[str] = []
-        """The ids of runs that are to be taken back: they turned out to be parts of others."""
+        """Ids of runs to delete, because they are parts of other runs."""
         self._open_conversations: list[Run] = []
         self._history = RevisionHistory(store, self.evaluations)
 
     def evaluate_group(self, group: TraceGroup) -> bool:
-        """Judge what is held of a bundle; whether that is done, and not put off.
+        """Evaluate a group. Returns `False` if it was postponed to wait for its session.
 
-        Raises `StoreError` where a journal or the store cannot be read; nothing was judged then.
+        Raises `StoreError` if a journal or the store cannot be read; then nothing was evaluated.
         """
-        parts, held = self._load_chunks(group)
-        verdicts = _GroupResult()
+        chunks, held_chunks = self._load_chunks(group)
+        result = _GroupResult()
         done = True
         with suppress_errors("score a trace", except_=StoreError):
-            done = group.is_lost or self._evaluate_runs(group, parts, verdicts)
+            done = group.is_lost or self._evaluate_runs(group, chunks, result)
         if done:
-            self._results_queue.add_spans(held, verdicts.current, omit_span_ids=verdicts.exported_span_ids)
-            self.evaluations += verdicts.new
+            self._results_queue.add_spans(held_chunks, result.current, omit_span_ids=result.exported_span_ids)
+            self.evaluations += result.new
         return done
 
     def _evaluate_runs(self, group: TraceGroup, chunks: Iterable[TraceChunk], result: _GroupResult) -> bool:
-        """Judge the runs of a bundle; whether it was not put off."""
+        """Evaluate the runs of a group. Returns `False` if the group was postponed."""
         records = [record for record in decode_chunks(chunks) if record.trace_id not in group.dropped_trace_ids]
         runs = self._pipeline.extract_runs(records)
         if not group.is_evicting and self._session_grouping.waits_for_session(group, records, runs):
             return False
         self._history.load_revisions(group)
-        sight = visible_runs(records, runs)
-        outlived = list(self._history.superseded_requests(group, sight))
+        visible = visible_runs(records, runs)
+        superseded = list(self._history.superseded_requests(group, visible))
         for run in runs:
             with suppress_errors("score a run"):
-                self._evaluate_run(group, run, sight, result)
-        for place in outlived:
+                self._evaluate_run(group, run, visible, result)
+        for place in superseded:
             del group.revisions[place]
             self.superseded_run_ids.append(place[1])
         result.exported_span_ids = _exported_before(group, result.current)
         return True
 
     def evaluate_conversations(self) -> None:
-        """Judge the conversations that were continued. Raises `StoreError`; then it may be called again."""
+        """Evaluate the conversations with new turns. May be called again after a `StoreError`."""
         while self._open_conversations:
             conversation = self._open_conversations[0]
             known = self._history.latest_revision(conversation.run_id)
@@ -296,36 +301,36 @@ class TraceEvaluator:
             del self._open_conversations[0]
 
     def clear_committed(self) -> None:
-        """Take note that what there was is stored."""
+        """Remove the results, which are stored now."""
         self.evaluations.clear()
         self.superseded_run_ids.clear()
 
     def release_cache(self) -> None:
-        """Keep no entries open for the next bundles."""
+        """Release cached entries and sessions."""
         self._reader.clear_cache()
         self._session_grouping.prune()
 
     # --- spans -------------------------------------------------------------------------------------------------------
 
     def _load_chunks(self, group: TraceGroup) -> tuple[list[TraceChunk], list[TraceChunk]]:
-        """The spans of a bundle, out of the journals where they are not in memory; and those that are held still."""
+        """Returns the spans of a group, read from the journals if not in memory; and those held for export."""
         if group.is_in_memory:
             return group.chunks, group.chunks if group.held_entries else []
-        parts: list[TraceChunk] = []
-        held: list[TraceChunk] = []
+        chunks: list[TraceChunk] = []
+        held_chunks: list[TraceChunk] = []
         for journal, entries in group.entries_by_journal.items():
             for entry in entries:
                 is_held = (journal, entry) in group.held_entries
                 if is_held or not group.is_lost:
                     found = self._reader.read_chunks(self._journals[journal], journal, entry, group)
-                    parts += found
-                    held += found if is_held else ()
-        return parts, held
+                    chunks += found
+                    held_chunks += found if is_held else ()
+        return chunks, held_chunks
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
     def _evaluate_run(self, group: TraceGroup, run: Run, visible: VisibleRuns, result: _GroupResult) -> None:
-        """Judge a run, unless there is too little of it."""
+        """Evaluate a run, unless too few of its spans are visible."""
         place = (run.unit, run.run_id)
         if self._history.is_remnant(group, run, visible):
             self._drop_counters.add(semconv.TOO_LATE_SPANS_COUNTER)
@@ -344,14 +349,15 @@ class TraceEvaluator:
 
 
 def _exported_before(group: TraceGroup, evaluations: Iterable[Evaluation]) -> set[str]:
-    """The spans of runs that were stored before the bundle was held, of which there is too little to judge them again.
+    """Returns the spans of runs that were stored before the group was held and cannot be evaluated again.
 
-    They have left with their results, which back ends that replace spans would lose if they left again without.
+    The gateway exported them with their results. A back end that replaces spans would lose the results if the spans
+    were exported again without them.
     """
-    judged = {(evaluation.run.unit, evaluation.run.span_id) for evaluation in evaluations}
-    sent: set[str] = set()
+    evaluated = {(evaluation.run.unit, evaluation.run.span_id) for evaluation in evaluations}
+    exported: set[str] = set()
     for (unit, run_id), spans in group.required_span_ids.items():
         own = run_id.partition(":")[2].partition(":")[0]
-        if own in spans and judged.isdisjoint({(unit, own), ("request", own)}):
-            sent.add(own)
-    return sent
+        if own in spans and evaluated.isdisjoint({(unit, own), ("request", own)}):
+            exported.add(own)
+    return exported

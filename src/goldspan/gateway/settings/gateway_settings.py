@@ -1,6 +1,7 @@
-"""What the gateway can be told: one field each, with its meaning, its default and what cannot be.
+"""The settings of the gateway: one field per setting, with its meaning, default and validation.
 
-Making `Settings` reads neither file nor environment: `configuration.load` does, and names the place of every mistake.
+Creating `GatewaySettings` reads neither file nor environment. `settings_loader.load_settings` reads both and reports
+the location of every mistake.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from goldspan._extras import require_server_extra
+from goldspan._extras import require_extra
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.exporting.backends import Backend, parse_backends
 from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, parse_tokens, read_token_file
@@ -46,123 +47,124 @@ from goldspan.judge.prompts import CallDetail
 from goldspan.judge.tool_selection import Combination
 from goldspan.model import UnknownPolicy
 
-with require_server_extra():
-    from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+with require_extra("server"):
+    from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
+    from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 JUDGE_CACHE_FILE = "judge.db"
-"""What the file of answers is called in the data folder."""
+"""Name of the judge's cache file in the data folder."""
 
 _Fraction = Annotated[float, Field(ge=0, le=1)]
 _PositiveCount = Annotated[int, Field(ge=1)]
 
 
 class JudgeConfig(BaseModel):
-    """A model that is asked whether the tools that were called were the best choice."""
+    """A model that judges whether the called tools were the best choice."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     model: Annotated[str, Field(min_length=1)] | None = None
-    """The model that is asked; null: none is, and all else here means nothing."""
+    """Name of the model; null: no model is asked, and the other settings of the judge have no effect."""
     url: str = OPENAI_BASE_URL
-    """Base URL of the OpenAI-compatible endpoint where that model is."""
+    """Base URL of the OpenAI-compatible endpoint of the model."""
     api_key: SecretStr | None = Field(default=None, repr=False)
-    """Its key, best said by the variable GOLDSPAN_JUDGE_API_KEY; null: OPENAI_API_KEY for OpenAI's own, else none."""
+    """API key, preferably set by the variable GOLDSPAN_JUDGE_API_KEY; null: OPENAI_API_KEY at OpenAI, else none."""
     sample: _Fraction = DEFAULT_SAMPLE
-    """Which share of the runs it is asked about, 0 to 1."""
+    """Share of the runs that are judged, 0 to 1."""
     combination: Combination = "apart"
-    """min: tool_correctness becomes the lower of both; apart: it stays."""
+    """min: tool_correctness becomes the lower of both scores; apart: it does not change."""
     threshold: _Fraction | None = None
-    """What tool_selection must reach; null: only what goldens ask for."""
+    """Threshold of tool_selection; null: only the thresholds of goldens apply."""
     votes: _PositiveCount = 1
-    """How often it is asked about a run; the median counts."""
+    """Number of times the model is asked about a run; the median is the score."""
     temperature: NumberOrOff = 0.0
-    """The temperature it is asked with; or off: none is sent."""
+    """Sampling temperature; off: none is sent."""
     seed: CountOrOff = 0
-    """The seed it is asked with; or off: none is sent."""
+    """Sampling seed; off: none is sent."""
     show: CallDetail = "all"
-    """What it is shown of calls: names, also arguments, or all with results."""
+    """What the model sees of tool calls: names, arguments (names and arguments), or all (also results)."""
     explain: bool = False
-    """Whether reasons have the model's own words, which may repeat what is in the run."""
+    """Whether reasons contain the text of the model, which may repeat content of the run."""
     timeout: PositiveSeconds = 30.0
-    """Seconds that all votes about a run may take."""
+    """Seconds for all votes about one run."""
     concurrency: _PositiveCount = 4
-    """Runs that each worker asks about at once."""
+    """Runs that each worker judges at the same time."""
     daily_tokens: CountOrOff = DEFAULT_DAILY_TOKENS
-    """Tokens that all workers together may spend within 24 hours; or off: no limit."""
+    """Tokens that all workers together may use within 24 hours; off: no limit."""
     daily_cost: NonNegativeSeconds | None = None
-    """US dollars that they may; needs the prices; null: no limit."""
+    """US dollars that all workers together may spend within 24 hours; requires prices; null: no limit."""
     prices: PricePair = None
-    """US dollars for a million tokens of questions and of answers, such as 0.25,2."""
+    """US dollars for one million input tokens and output tokens, such as 0.25,2."""
     cache: Path | None = None
-    """SQLite file in which answers, and what was spent, are kept; null: judge.db in the data folder."""
+    """SQLite file that stores answers and spending; null: judge.db in the data folder."""
     answer_form: AnswerForm = "json_schema"
-    """How the form of an answer is asked for; json_object or text for an endpoint that knows no schemas."""
+    """Response format that is requested; json_object or text for an endpoint without schema support."""
     max_tokens: _PositiveCount = 1000
-    """How many tokens an answer may have."""
+    """Maximum number of tokens of an answer."""
     extra: JsonObject = None
-    """Further members of each request, such as reasoning_effort; in a variable as a JSON object."""
+    """Additional members of each request, such as reasoning_effort; a JSON object in a variable."""
 
     @model_validator(mode="after")
     def _validate(self) -> JudgeConfig:
         if not BASE_URL_PATTERN.fullmatch(self.url):
-            raise validation_error("is written as https://api.openai.com/v1; keys go into api_key", "url")
+            raise validation_error("must look like https://api.openai.com/v1; keys belong in api_key", "url")
         try:
             parse_api_key(self.api_key.get_secret_value() if self.api_key else None)
         except ConfigurationError:
-            raise validation_error("holds characters that no key has", "api_key") from None
+            raise validation_error("contains characters that are not allowed in an API key", "api_key") from None
         if self.daily_cost is not None and self.prices is None:
-            raise validation_error("needs prices beside it: what a million tokens cost", "daily_cost")
+            raise validation_error("requires prices: the cost of one million tokens", "daily_cost")
         return self
 
     @property
     def endpoint_host(self) -> str:
-        """Where what is shown to the model goes."""
+        """Host and port of the model endpoint."""
         return urlsplit(self.url).netloc
 
     def to_judge_settings(self, data_folder: Path) -> JudgeSettings | None:
-        """All of it as the judge takes it; `None`: there is none."""
+        """Returns the settings of the judge, or `None` if no model is set."""
         if self.model is None:
             return None
-        said: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(JudgeSettings)}
-        said["api_key"] = self.api_key.get_secret_value() if self.api_key else None
-        return JudgeSettings(**said | {"cache": self.cache or data_folder / JUDGE_CACHE_FILE})
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(JudgeSettings)}
+        values["api_key"] = self.api_key.get_secret_value() if self.api_key else None
+        return JudgeSettings(**values | {"cache": self.cache or data_folder / JUDGE_CACHE_FILE})
 
 
-with require_server_extra():
+with require_extra("server"):
     from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
     from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 
 class TelemetryConfig(BaseModel):
-    """Where the gateway sends its own figures, beside `/metrics`."""
+    """Export of the gateway's own metrics over OTLP, in addition to `/metrics`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     endpoint: str | None = None
-    """URL of an OTLP/HTTP end point, to which `/v1/metrics` is appended; null: they are not sent."""
+    """URL of an OTLP/HTTP endpoint; `/v1/metrics` is appended; null: metrics are not exported."""
     interval: PositiveSeconds = 60.0
-    """Seconds from one time to the next."""
+    """Seconds between two exports."""
     headers: dict[str, SecretStr] = Field(default={}, repr=False)
-    """Headers of these requests."""
+    """Headers of the export requests."""
 
     @model_validator(mode="after")
     def _validate(self) -> TelemetryConfig:
         if self.endpoint is not None and not re.fullmatch(r"https?://[^\s@/?#]+(/[^\s@?#]*)?", self.endpoint):
             raise validation_error(
-                "is written as http://collector:4318; passwords and keys go into headers", "endpoint"
+                "must look like http://collector:4318; passwords and keys belong in headers", "endpoint"
             )
         return self
 
 
 class GatewaySettings(BaseSettings):
-    """Settings of `goldspan serve`: goldspan.yaml, below variables of the environment, below flags."""
+    """Settings of `goldspan serve`. Flags override environment variables, which override goldspan.yaml."""
 
     model_config = SettingsConfigDict(
         title="goldspan.yaml",
         env_prefix="GOLDSPAN_",
         env_nested_delimiter="__",
         env_ignore_empty=True,
-        enable_decoding=False,  # lists are written with commas, not in JSON
+        enable_decoding=False,  # lists are comma-separated, not JSON
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
@@ -170,85 +172,85 @@ class GatewaySettings(BaseSettings):
     )
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
-    """Address to listen on. Any other than this machine's own needs tokens, or `insecure`."""
+    """Address to listen on. An address other than loopback requires tokens or `insecure`."""
     http_port: PortNumber = 4318
-    """Port of OTLP/HTTP, the API, `/metrics`, `/healthz` and `/readyz`; 0: one that is free."""
+    """Port of OTLP/HTTP, the API, `/metrics`, `/healthz` and `/readyz`; 0: any free port."""
     grpc_port: PortNumber = 4317
     """Port of OTLP/gRPC; 0: off."""
     data: Path = Path("goldspan-data")
-    """Folder of the store and the journal. One gateway works on it at a time."""
+    """Folder of the store and the journal. Only one gateway may use it at a time."""
     goldens: TextList = ()
-    """Golden files. They are read again when they change."""
+    """Golden files. The gateway reloads them when they change."""
     forward: BackEndList = ()
-    """OTLP back ends that everything is handed on to: URLs, or mappings with an endpoint, headers and more."""
+    """OTLP back ends that all telemetry is forwarded to: URLs, or mappings with an endpoint, headers and more."""
     results: ResultOutputList = ()
-    """What back ends are told of evaluations: events, metrics, spans, attributes of the spans that are handed on.
-    Where there is a back end and nothing is said: events and metrics."""
+    """How results are exported to back ends: events, metrics, spans, attributes (on the forwarded spans). Default
+    with a back end: events and metrics."""
     enrich: bool = False
-    """Hold each trace until it is whole and write results into its spans: the same as `attributes` in `results`."""
+    """Hold each trace until it is complete and add results to its spans; same as `attributes` in `results`."""
     workers: Annotated[int, Field(ge=1, le=PARTITION_COUNT)] = 1
-    """Processes that share the work."""
+    """Number of worker processes."""
     tls_cert: Path | None = None
-    """PEM file with the certificate; with it, HTTP and gRPC are served over TLS only."""
+    """PEM file with the certificate; if set, HTTP and gRPC use TLS only."""
     tls_key: Path | None = None
-    """PEM file with its private key."""
+    """PEM file with the private key."""
     token_file: Path | None = None
-    """File with the bearer tokens that may send telemetry, one a line; lines that begin with # are comments."""
+    """File with the bearer tokens that may send telemetry, one per line; lines that start with # are comments."""
     read_token_file: Path | None = None
-    """File with the bearer tokens that may read: runs, evaluations, figures."""
+    """File with the bearer tokens that may read runs, evaluations and metrics."""
     token: SecretStr | None = None
-    """Further tokens that may send, one a line; best said by the variable GOLDSPAN_TOKEN."""
+    """Additional tokens that may send, one per line; preferably set by the variable GOLDSPAN_TOKEN."""
     read_token: SecretStr | None = None
-    """Further tokens that may read, one a line; best said by the variable GOLDSPAN_READ_TOKEN."""
+    """Additional tokens that may read, one per line; preferably set by the variable GOLDSPAN_READ_TOKEN."""
     insecure: bool = False
-    """Listen on another address than this machine's own without tokens: everybody who reaches it may do everything."""
+    """Listen on an address other than loopback without tokens: every client that can connect has full access."""
     allowed_hosts: TextList = ()
-    """Further names by which the gateway may be called (the header Host), without ports."""
+    """Additional host names that the header Host may have, without ports."""
     allowed_origins: TextList = ()
-    """Origins of browsers whose pages may use the gateway, such as https://grafana.example."""
+    """Origins of web pages that may call the gateway, such as https://grafana.example."""
     grace: NonNegativeSeconds = 5.0
-    """Seconds that a trace whose root has come waits for more of its spans, after the last one."""
+    """Seconds without a span after which a trace with a root span is scored."""
     idle: PositiveSeconds = 30.0
-    """Seconds without a span after which a trace without a root is scored as it is."""
+    """Seconds without a span after which a trace without a root span is scored."""
     late: NonNegativeSeconds = 60.0
-    """Seconds for which late spans can change a run that was scored."""
+    """Seconds for which late spans can change a scored run."""
     lifetime: PositiveSeconds = 3600.0
-    """Seconds after which a trace is scored as it is, however busy."""
+    """Seconds after which a trace is scored even if spans still arrive."""
     units: UnitList = ("request", "component")
-    """What is scored: request, component, conversation."""
+    """Units that are scored: request, component, conversation."""
     metrics: OptionalTextList = None
     """Names of metrics; null: all."""
     thresholds: ThresholdMap = {}
-    """What a metric must reach, by its name, beside those of the goldens."""
+    """Thresholds by metric name, in addition to those of the goldens."""
     unknown: UnknownPolicy | None = None
-    """What becomes of a run of which something that its golden states cannot be judged: not_evaluated, ignore (the rest
-    decides) or fail; null: as the goldens say."""
+    """Verdict of a run if an expectation of its golden cannot be evaluated: not_evaluated, ignore (the other
+    expectations decide) or fail; null: as the goldens define it."""
     golden_id_attributes: OptionalTextList = None
-    """Span attributes that name a golden, in the order tried; null: goldspan.golden.id, test.case.name."""
+    """Span attributes that contain a golden id, in order of precedence; null: goldspan.golden.id, test.case.name."""
     near: SimilarityOrOff = DEFAULT_NEAR
-    """From which similarity on, 0 to 100, a request's text is that of a golden; or off."""
+    """Minimum similarity, 0 to 100, of a request's text to the text of its golden; off: no fuzzy matching."""
     margin: NonNegativeSeconds = DEFAULT_MARGIN
-    """How much nearer that golden must be than any other."""
+    """How much more similar the best golden must be than any other."""
     budget: PositiveSeconds | None = None
-    """Seconds that the metrics of one run may take; null: no limit."""
+    """Seconds for the metrics of one run; null: no limit."""
     keep_arguments: bool = False
-    """Store values too: arguments, results, texts of errors, outputs and metadata."""
+    """Also store values: arguments, results, error messages, outputs and metadata."""
     keep_days: PositiveSeconds | None = None
-    """Days after which stored runs are deleted; null: they are kept."""
+    """Days after which stored runs are deleted; null: never."""
     max_store_bytes: Annotated[int, Field(ge=1)] | None = None
-    """What the store's file may hold: the oldest runs go first; null: no limit."""
+    """Maximum size of the store; the oldest runs are deleted first; null: no limit."""
     limits: LimitsSection = ResourceLimits()
-    """How much the gateway takes, keeps and waits for."""
+    """Limits of sizes, counts and times."""
     judge: JudgeConfig = JudgeConfig()
-    """A model that is asked whether the tools were the best choice, and how much that may cost."""
+    """A model that judges the choice of tools, and its budget."""
     drain_seconds: NonNegativeSeconds = 10.0
-    """Seconds that work in hand may take after the gateway was told to stop."""
+    """Seconds that pending work may take during shutdown."""
     log_format: Literal["text", "json"] = "text"
-    """How the log is written, which goes to standard error."""
+    """Format of the log on standard error."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """From which level on the log is written."""
+    """Minimum level of the log."""
     telemetry: TelemetryConfig = TelemetryConfig()
-    """Where the gateway sends its own figures, and how often."""
+    """Export of the gateway's own metrics over OTLP."""
 
     _origins: dict[str, SettingOrigin] = PrivateAttr(default_factory=dict)
 
@@ -261,43 +263,41 @@ class GatewaySettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read nothing but the arguments: `configuration.load` puts those together."""
+        """Uses only the arguments, which `settings_loader.load_settings` merges."""
         return (init_settings,)
 
     @model_validator(mode="after")
     def _validate_results(self) -> GatewaySettings:
         if self.results and not self.forward:
-            raise validation_error(
-                f"{join_words(self.results)} need a back end to go to: name one with forward", "results"
-            )
+            raise validation_error(f"{join_words(self.results)} require a back end: set forward", "results")
         if self.enrich and not self.forward:
-            raise validation_error("there are no spans to enrich without a back end: name one with forward", "enrich")
+            raise validation_error("requires a back end: set forward", "enrich")
         results = self.results or (("events", "metrics") if self.forward else ())
         if "attributes" in results and "enrich" in self.model_fields_set and not self.enrich:
-            raise validation_error("results has attributes, which is to enrich; leave one of them out", "enrich")
+            raise validation_error("contradicts attributes in results; remove one of them", "enrich")
         if self.enrich:
             results = (*results, "attributes")
-        chosen = tuple(outlet for outlet in RESULT_OUTPUTS if outlet in results)
-        self.__dict__.update(results=chosen, enrich="attributes" in chosen)  # nobody has seen it yet
+        outputs = tuple(output for output in RESULT_OUTPUTS if output in results)
+        self.__dict__.update(results=outputs, enrich="attributes" in outputs)  # frozen, but not returned yet
         return self
 
     @model_validator(mode="after")
     def _validate_access(self) -> GatewaySettings:
         if (self.tls_cert is None) != (self.tls_key is None):
-            given, other = ("tls_cert", "tls_key") if self.tls_key is None else ("tls_key", "tls_cert")
-            raise validation_error(f"needs {other} beside it", given)
+            present, missing = ("tls_cert", "tls_key") if self.tls_key is None else ("tls_key", "tls_cert")
+            raise validation_error(f"requires {missing}", present)
         if self.grpc_port and self.grpc_port == self.http_port:
             raise validation_error(f"HTTP and gRPC cannot share port {self.grpc_port}", "grpc_port")
         tokens = self.token_file or self.token or self.read_token_file or self.read_token
         if not (self.is_loopback or tokens or self.insecure):
             raise validation_error(
-                f"{self.host} can be reached from elsewhere, and no token is asked: name a file of tokens with "
-                "token_file (--token-file, or GOLDSPAN_TOKEN), or let everybody in with insecure (--insecure)",
+                f"{self.host} is reachable from other machines and no tokens are set: set token_file (--token-file or "
+                "GOLDSPAN_TOKEN), or allow access without tokens with insecure (--insecure)",
                 "host",
             )
         for origin in self.allowed_origins:
             if not re.fullmatch(r"https?://[^\s/*]+", origin):
-                raise validation_error("an origin is written as https://grafana.example", "allowed_origins")
+                raise validation_error("an origin must look like https://grafana.example", "allowed_origins")
         return self
 
     @model_validator(mode="after")
@@ -311,7 +311,7 @@ class GatewaySettings(BaseSettings):
         for host, port in (back_end.address for back_end in self.back_ends):
             if host in own and port in ports:
                 raise validation_error(
-                    f"{host}:{port} is this gateway itself, so that everything would come again", "forward"
+                    f"{host}:{port} is this gateway itself, which would forward in a loop", "forward"
                 )
         return self
 
@@ -321,7 +321,7 @@ class GatewaySettings(BaseSettings):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the gateway."""
+        """Whether the gateway listens on a loopback address."""
         if self.host.lower() in LOOPBACK_HOSTS:
             return True
         try:
@@ -331,14 +331,14 @@ class GatewaySettings(BaseSettings):
 
     @property
     def host_names(self) -> frozenset[str] | None:
-        """What may stand in the header Host; `None`: anything, where the names of this machine are not known."""
+        """The allowed values of the header Host; `None`: any, because the host names are not known."""
         if not (self.is_loopback or self.allowed_hosts):
             return None
         return LOOPBACK_HOSTS | {self.host, *self.allowed_hosts}
 
     @property
     def back_ends(self) -> tuple[Backend, ...]:
-        """The back ends that everything is handed on to."""
+        """The back ends that all telemetry is forwarded to."""
         return parse_backends(self.forward)
 
     @property
@@ -352,16 +352,16 @@ class GatewaySettings(BaseSettings):
         return self._read_tokens("read_token_file", "read_token")
 
     def origin_of(self, path: str) -> SettingOrigin:
-        """Where the value of a field such as `limits.max_spans` was said."""
+        """Returns where the value of a field such as `limits.max_spans` was set."""
         return self._origins.get(path, DEFAULT_ORIGIN)
 
     def location_of(self, path: str) -> str:
-        """How an error names that field."""
+        """Returns the location of a field for error messages."""
         return self.origin_of(path).describe_location(path)
 
     def _read_tokens(self, file_field: str, field: str) -> tuple[str, ...]:
         path: Path | None = getattr(self, file_field)
-        said: SecretStr | None = getattr(self, field)
+        value: SecretStr | None = getattr(self, field)
         found = read_token_file(path, self.location_of(file_field)) if path else []
-        found += parse_tokens(said.get_secret_value(), self.location_of(field)) if said else []
+        found += parse_tokens(value.get_secret_value(), self.location_of(field)) if value else []
         return tuple(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""The kinds of values that settings have: how each is written in a file, in a variable or behind a flag."""
+"""The types of setting fields, and how each is written in a file, a variable or a flag."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from goldspan._extras import require_server_extra
+from goldspan._extras import require_extra
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.exporting.backends import Compression, OtlpProtocol, parse_backends
 from goldspan.gateway.resource_limits import ResourceLimits, Signal
@@ -16,14 +16,14 @@ from goldspan.model import RunUnit
 
 @dataclass(frozen=True, slots=True)
 class SettingOrigin:
-    """Where a value was said."""
+    """Where the value of a setting comes from."""
 
     kind: Literal["default", "file", "environment", "flag"]
     name: str = ""
     """The file, the variable or the flag."""
 
     def describe_location(self, path: str) -> str:
-        """How an error names the field at a path such as `limits.max_spans`."""
+        """Returns the location of a field such as `limits.max_spans` for error messages."""
         return f"{self.name}, {path}" if self.kind == "file" else self.name or path
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class SettingOrigin:
 DEFAULT_ORIGIN = SettingOrigin("default")
 
 
-with require_server_extra():
+with require_extra("server"):
     from pydantic import (
         BeforeValidator,
         ConfigDict,
@@ -51,11 +51,11 @@ RESULT_OUTPUTS: tuple[ResultOutput, ...] = get_args(ResultOutput)
 
 ParsedT = TypeVar("ParsedT")
 VALIDATION_ERROR = "mistake"
-"""The type of our own pydantic errors: `sentence` is what is wrong, `field` the field it is about if not their own."""
+"""The type of goldspan's pydantic errors: `sentence` is the problem; `field` names the field if it is another one."""
 
 
 def validation_error(sentence: str, field: str = "") -> PydanticCustomError:
-    """What is raised for a value that cannot be, about the field itself or another one."""
+    """Returns the error to raise for an invalid value of the validated field or of `field`."""
     return PydanticCustomError(VALIDATION_ERROR, "{sentence}", {"sentence": sentence, "field": field})
 
 
@@ -66,64 +66,64 @@ def _convert_errors(read: Callable[[], ParsedT]) -> ParsedT:
         raise validation_error(str(error)) from None
 
 
-def _split_list(given: Any) -> Any:
-    if isinstance(given, str):
-        return [item for item in map(str.strip, given.split(",")) if item]
-    return given
+def _split_list(value: Any) -> Any:
+    if isinstance(value, str):
+        return [item for item in map(str.strip, value.split(",")) if item]
+    return value
 
 
-def _parse_thresholds(given: Any) -> Any:
-    if not isinstance(given, str):
-        return given
-    pairs = [item.partition("=") for item in _split_list(given)]
+def _parse_thresholds(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    pairs = [item.partition("=") for item in _split_list(value)]
     if not all(sign for _, sign, _ in pairs):
-        raise validation_error("is written as tool_correctness=0.8, several separated by commas")
+        raise validation_error("must look like tool_correctness=0.8, several separated by commas")
     return {metric.strip(): number.strip() for metric, _, number in pairs}
 
 
-def _parse_back_ends(given: Any) -> Any:
-    """Back ends as they are written: URLs separated by commas, JSON, or a list of either, which are tried out."""
-    if isinstance(given, str) and given.lstrip().startswith(("[", "{")):
+def _parse_back_ends(value: Any) -> Any:
+    """Splits and validates back ends: comma-separated URLs, JSON, or a list of URLs and mappings."""
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         try:
-            given = json.loads(given)
+            value = json.loads(value)
         except (ValueError, RecursionError):
-            raise validation_error("is no JSON") from None
-    given = [given] if isinstance(given, Mapping) else _split_list(given)
-    if isinstance(given, list | tuple):
-        _convert_errors(lambda: parse_backends(given, location=""))
-    return given
+            raise validation_error("is not valid JSON") from None
+    entries = [value] if isinstance(value, Mapping) else _split_list(value)
+    if isinstance(entries, list | tuple):
+        _convert_errors(lambda: parse_backends(entries, location=""))
+    return entries
 
 
-def _parse_limits(given: Any, read: ValidatorFunctionWrapHandler) -> ResourceLimits:
-    limits: ResourceLimits = _convert_errors(lambda: read(given))
+def _parse_limits(value: Any, validate: ValidatorFunctionWrapHandler) -> ResourceLimits:
+    limits: ResourceLimits = _convert_errors(lambda: validate(value))
     return limits
 
 
-def _parse_off(given: Any) -> Any:
-    return None if given is False or (isinstance(given, str) and given.lower() in ("off", "false", "no")) else given
+def _parse_off(value: Any) -> Any:
+    return None if value is False or (isinstance(value, str) and value.lower() in ("off", "false", "no")) else value
 
 
-def _parse_prices(given: Any) -> Any:
-    prices = _split_list(given)
+def _parse_prices(value: Any) -> Any:
+    prices = _split_list(value)
     if isinstance(prices, list | tuple) and len(prices) != 2:
-        raise validation_error("is two prices, for a million tokens of questions and of answers: 0.25,2")
+        raise validation_error("must be two prices, for one million input tokens and output tokens: 0.25,2")
     return prices
 
 
-def _parse_json_object(given: Any) -> Any:
-    if not isinstance(given, str):
-        return given
+def _parse_json_object(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
     try:
-        members = json.loads(given)
+        members = json.loads(value)
     except (ValueError, RecursionError):
         members = None
     if not isinstance(members, dict):
-        raise validation_error("is no JSON object")
+        raise validation_error("must be a JSON object")
     return members
 
 
 class BackEndEntry(TypedDict, total=False):
-    """A back end as a mapping. `${NAME}` in the value of a header is that variable of the environment."""
+    """A back end as a mapping. `${NAME}` in the value of a header refers to an environment variable."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 

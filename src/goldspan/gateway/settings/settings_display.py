@@ -1,4 +1,4 @@
-"""What the gateway says of itself: its settings as a file, their JSON Schema, the lines at its start. No secrets."""
+"""Prints the settings as YAML, their JSON Schema and the startup log lines, without secrets."""
 
 from __future__ import annotations
 
@@ -18,56 +18,56 @@ from goldspan.goldens.golden_files import golden_formats
 from goldspan.goldens.spelling import join_words
 
 _VARIABLE_REFERENCE = re.compile(r"([A-Za-z-]+ )?\$\{[^}]*\}")
-"""The value of a header that says where the secret is, and not what it is."""
+"""The value of a header that refers to a variable and contains no secret."""
 _PLAIN_YAML = re.compile(r"[A-Za-z0-9/._~+-][A-Za-z0-9/._~+:-]*")
-"""Text that YAML may hold without quotes, unless it reads as something else."""
+"""Text that needs no quotes in YAML, unless YAML parses it as another type."""
 
 
 def print_config(settings: GatewaySettings) -> str:
-    """The settings as a goldspan.yaml, each with where it was said. Of secrets it only says that there are some."""
-    lines = ["# What `goldspan serve` works with, and where each of it was said."]
+    """Returns the settings as a goldspan.yaml, each with its origin. Secrets are marked as hidden."""
+    lines = ["# The effective settings of `goldspan serve`, each with its origin."]
     for name in GatewaySettings.model_fields:
         lines += _field_lines(settings, name)
     return "\n".join(lines) + "\n"
 
 
 def settings_json_schema() -> dict[str, Any]:
-    """The JSON Schema of goldspan.yaml, for editors and other programs."""
+    """Returns the JSON Schema of goldspan.yaml, for editors and other programs."""
     schema = GatewaySettings.model_json_schema()
-    schema["$defs"]["ResourceLimits"]["additionalProperties"] = False  # not every pydantic says so of dataclasses
+    schema["$defs"]["ResourceLimits"]["additionalProperties"] = False  # some versions of pydantic omit it
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _field_lines(settings: GatewaySettings, name: str) -> Iterator[str]:
     value = getattr(settings, name)
-    said = f"  # {settings.origin_of(name)}"
+    comment = f"  # {settings.origin_of(name)}"
     if name in ("token", "read_token"):
-        yield f"{name}: null{said}" if value is None else f"# {name} is hidden{said}"
+        yield f"{name}: null{comment}" if value is None else f"# {name} is hidden{comment}"
     elif name in ("limits", "judge", "telemetry"):
         yield f"{name}:"
-        inner = asdict(value) if name == "limits" else dict(value)
-        for key, each in inner.items():
+        section = asdict(value) if name == "limits" else dict(value)
+        for key, field_value in section.items():
             origin = settings.origin_of(f"{name}.{key}")
-            if key == "api_key" and each is not None:
+            if key == "api_key" and field_value is not None:
                 yield f"  # {key} is hidden  # {origin}"
                 continue
-            shown = _headers_to_yaml(each) if key == "headers" else _to_yaml(each)
+            shown = _headers_to_yaml(field_value) if key == "headers" else _to_yaml(field_value)
             yield f"  {key}: {shown}  # {origin}"
     elif name == "forward" and value:
-        yield f"forward:{said}"
+        yield f"forward:{comment}"
         for back_end in value:
             yield from _back_end_lines(back_end)
     else:
-        yield f"{name}: {_to_yaml(value)}{said}"
+        yield f"{name}: {_to_yaml(value)}{comment}"
 
 
-def _back_end_lines(written: str | Mapping[str, Any]) -> Iterator[str]:
-    if isinstance(written, str):
-        yield f"  - {_to_yaml(written)}"
+def _back_end_lines(entry: str | Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield f"  - {_to_yaml(entry)}"
         return
-    for at, (key, value) in enumerate(written.items()):
+    for index, (key, value) in enumerate(entry.items()):
         shown = _headers_to_yaml(value) if key == "headers" else _to_yaml(value)
-        yield f"  {'- ' if at == 0 else '  '}{key}: {shown}"
+        yield f"  {'- ' if index == 0 else '  '}{key}: {shown}"
 
 
 def _headers_to_yaml(headers: Mapping[str, Any] | None) -> str:
@@ -78,13 +78,13 @@ def _headers_to_yaml(headers: Mapping[str, Any] | None) -> str:
 
 
 def _to_yaml(value: Any) -> str:
-    """A value as YAML on one line."""
+    """Returns a value as YAML on one line."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_to_yaml(key)}: {_to_yaml(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{_to_yaml(key)}: {_to_yaml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple | set | frozenset):
         return "[" + ", ".join(map(_to_yaml, value)) + "]"
     if isinstance(value, str | Path):
@@ -95,12 +95,13 @@ def _to_yaml(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
-# --- at the start -----------------------------------------------------------------------------------------------------
+# --- startup ------------------------------------------------------------------------------------------------------
 
 
 def startup_lines(settings: GatewaySettings, http_port: int, grpc_port: int | None) -> list[str]:
-    """What listens where, who may use it, what becomes of what comes, and what is off. Ports are those that were bound;
-    `None`: gRPC is off.
+    """Returns the lines logged at startup: addresses, access, back ends, store and disabled features.
+
+    The ports are those that were bound; `grpc_port` is `None` if gRPC is off.
     """
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     scheme = "https" if settings.tls_cert else "http"
@@ -114,7 +115,7 @@ def startup_lines(settings: GatewaySettings, http_port: int, grpc_port: int | No
         lines.append(
             f"results to {'the same back ends' if len(back_ends) > 1 else 'it'}: {join_words(settings.results)}"
         )
-    lines.append(f"goldens: {', '.join(settings.goldens) or 'none; runs are found and stored, and judged by nothing'}")
+    lines.append(f"goldens: {', '.join(settings.goldens) or 'none; runs are stored but not evaluated'}")
     lines.append(f"store: {settings.data / 'goldspan.db'}, {_describe_retention(settings)}")
     if settings.judge.model is not None:
         lines.append(f"judge: {_describe_judge(settings.judge)}")
@@ -126,20 +127,20 @@ def startup_lines(settings: GatewaySettings, http_port: int, grpc_port: int | No
 
 def _describe_access(settings: GatewaySettings) -> str:
     ingest, read = len(settings.ingest_tokens), len(settings.read_tokens)
-    where = "this machine only" if settings.is_loopback else "everybody who reaches this address"
+    clients = "this machine only" if settings.is_loopback else "every client that can connect"
     if not (ingest or read):
-        return f"{where}, without a token"
-    may = [f"{number} that may {what}" for number, what in ((ingest, "send"), (read, "read")) if number]
+        return f"{clients}, without a token"
+    tokens = [f"{number} that may {action}" for number, action in ((ingest, "send"), (read, "read")) if number]
     nobody = "" if ingest and read else f"; nobody may {'read' if ingest else 'send'}"
-    return f"{where}, with a token ({' and '.join(may)}{nobody})"
+    return f"{clients}, with a token ({' and '.join(tokens)}{nobody})"
 
 
 def _describe_back_end(back_end: Backend) -> str:
-    where = back_end.endpoint if back_end.protocol == "http" else f"{back_end.endpoint} (gRPC)"
-    name = f"{back_end.name}: " if back_end.name not in where else ""
+    target = back_end.endpoint if back_end.protocol == "http" else f"{back_end.endpoint} (gRPC)"
+    name = f"{back_end.name}: " if back_end.name not in target else ""
     signals = "" if len(back_end.signals) == 3 else f", {join_words(sorted(back_end.signals))} only"
     plain = ", in plain text" if back_end.insecure else ""
-    return f"{name}{where}{signals}{plain}"
+    return f"{name}{target}{signals}{plain}"
 
 
 def _describe_retention(settings: GatewaySettings) -> str:
@@ -147,18 +148,18 @@ def _describe_retention(settings: GatewaySettings) -> str:
     bounds += [f"{settings.max_store_bytes} bytes"] if settings.max_store_bytes else []
     kept = f"kept for {' and up to '.join(bounds)}" if settings.keep_days else f"kept up to {''.join(bounds)}"
     values = "with arguments and results" if settings.keep_arguments else "without arguments and results"
-    return f"{kept if bounds else 'kept for good'}, {values}"
+    return f"{kept if bounds else 'kept without limit'}, {values}"
 
 
 def _describe_judge(judge: JudgeConfig) -> str:
-    """Who is asked about how much, and what leaves for there."""
+    """Describes the model, its share of runs, its budget and the data that is sent to it."""
     budgets = [f"{judge.daily_tokens} tokens"] if judge.daily_tokens is not None else []
     budgets += [f"{judge.daily_cost:g} US dollars"] if judge.daily_cost is not None else []
     shown = {"names": "names of tools", "arguments": "names and arguments", "all": "arguments and results"}[judge.show]
     return (
-        f"{judge.model} at {judge.endpoint_host} is asked about {judge.sample * 100:.3g} % of the runs, within "
-        f"{f'{join_words(budgets)} a day' if budgets else 'no budget'}; requests and answers of agents leave for there, "
-        f"and of their calls {shown}"
+        f"{judge.model} at {judge.endpoint_host} judges {judge.sample * 100:.3g} % of the runs, within "
+        f"{f'{join_words(budgets)} a day' if budgets else 'no budget'}; it receives the "
+        f"requests and answers of agents, and of their calls {shown}"
     )
 
 
@@ -170,8 +171,8 @@ def _disabled_features(settings: GatewaySettings, grpc_port: int | None) -> Iter
     if not settings.forward:
         yield "forwarding (forward)"
     else:
-        yield from (f"{outlet} to back ends (results)" for outlet in RESULT_OUTPUTS if outlet not in settings.results)
+        yield from (f"{output} to back ends (results)" for output in RESULT_OUTPUTS if output not in settings.results)
     if settings.judge.model is None:
         yield "the judge (judge.model)"
     if not settings.telemetry.endpoint:
-        yield "own figures over OTLP (telemetry)"
+        yield "own metrics over OTLP (telemetry)"

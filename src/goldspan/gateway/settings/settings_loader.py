@@ -1,6 +1,6 @@
-"""Settings put together: goldspan.yaml, below variables of the environment, below flags; and what is wrong with them.
+"""Loads and validates the gateway's settings: goldspan.yaml, environment variables, flags.
 
-Every mistake is a `ConfigurationError` of one sentence that begins with the file, the variable or the flag.
+Every mistake raises a `ConfigurationError` with one sentence that begins with the file, the variable or the flag.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from opentelemetry.metrics import NoOpMeterProvider
 
-from goldspan._extras import require_server_extra
+from goldspan._extras import require_extra
 from goldspan.errors import ConfigurationError, GoldspanWarning
 from goldspan.gateway.resource_limits import ResourceLimits
 from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeConfig, TelemetryConfig
@@ -23,17 +23,17 @@ from goldspan.gateway.settings.setting_types import DEFAULT_ORIGIN, VALIDATION_E
 from goldspan.goldens.golden_files import golden_formats
 from goldspan.goldens.spelling import is_typo, join_words, nearest_word, short_repr
 
-with require_server_extra():
+with require_extra("server"):
     from pydantic import ValidationError
     from pydantic_settings import EnvSettingsSource
 
 DEFAULT_FILE = "goldspan.yaml"
-"""What is read where no other file is named, if it is there."""
+"""The file that is read if no other file is named and it exists."""
 VARIABLE_PREFIX = "GOLDSPAN_"
 
 FieldPath: TypeAlias = tuple[str, ...]
 ValuesByPath: TypeAlias = dict[FieldPath, tuple[Any, SettingOrigin]]
-"""Values by field, such as `("limits", "max_spans")`, and where each was said."""
+"""Values by field, such as `("limits", "max_spans")`, each with its origin."""
 
 _SECTION_FIELDS: Mapping[str, Sequence[str]] = {
     "limits": tuple(ResourceLimits.__dataclass_fields__),
@@ -50,14 +50,14 @@ _LIBRARY_VARIABLES = frozenset(
     | {"MAX_TRACES", "MAX_SPANS", "MAX_SPANS_PER_TRACE", "MAX_BYTES", "MAX_QUEUE", "SETTLE", "THEN_EXPORTER"}
     | {"ENABLED", "DISABLED", "STRICT"}
 )
-"""Variables that mean something to goldspan in an agent's process, and nothing here."""
+"""Variables that goldspan reads in the process of an agent. The gateway ignores them."""
 _FLAG_NAMES = {"allowed_hosts": "--allowed-host", "allowed_origins": "--allowed-origin"}
 
 
 def variable_name(path: str) -> str:
-    """The variable of a field: `GOLDSPAN_LIMITS__MAX_SPANS` of `limits.max_spans`.
+    """Returns the variable of a field: `GOLDSPAN_LIMITS__MAX_SPANS` for `limits.max_spans`.
 
-    Some are called as in the processor: those of the judge, and one that names one attribute or several.
+    The variables of the judge and of `golden_id_attributes` have the same names as in the processor.
     """
     if path == "golden_id_attributes":
         return f"{VARIABLE_PREFIX}GOLDEN_ID_ATTRIBUTE"
@@ -67,18 +67,18 @@ def variable_name(path: str) -> str:
 def load_settings(
     path: str | os.PathLike[str] | None = None, flags: Mapping[str, Any] | None = None
 ) -> GatewaySettings:
-    """The settings that hold: those of `path`, or of goldspan.yaml in the working directory if there is one, then those
-    of the environment, then those of flags, which are named as the fields are.
+    """Returns the settings of `path` (default: goldspan.yaml in the working directory), the environment and flags.
 
-    Warns of secrets that others may read. Raises `ConfigurationError` for whatever is wrong.
+    Later sources override earlier ones. Flags have the names of the fields. Warns about files with secrets that other
+    users may read. Raises `ConfigurationError` for every mistake.
     """
-    said: ValuesByPath = {}
+    values: ValuesByPath = {}
     if path is not None or Path(DEFAULT_FILE).exists():
-        said |= _read_file(Path(path or DEFAULT_FILE))
-    said |= _read_environment()
+        values |= _read_file(Path(path or DEFAULT_FILE))
+    values |= _read_environment()
     for name, value in (flags or {}).items():
-        said[name,] = value, SettingOrigin("flag", _FLAG_NAMES.get(name, f"--{name.replace('_', '-')}"))
-    settings = _validate(said)
+        values[name,] = value, SettingOrigin("flag", _FLAG_NAMES.get(name, f"--{name.replace('_', '-')}"))
+    settings = _validate(values)
     _validate_files(settings)
     _validate_judge(settings)
     return settings
@@ -96,36 +96,34 @@ def _read_file(path: Path) -> ValuesByPath:
     if content is golden_formats.EMPTY_DOCUMENT or content is None:
         return {}
     if not isinstance(content, dict):
-        raise ConfigurationError(
-            f"{path}: holds {short_repr(content)} where settings were expected, such as `workers: 2`"
-        )
+        raise ConfigurationError(f"{path}: must contain settings, such as `workers: 2`, not {short_repr(content)}")
     origin = SettingOrigin("file", str(path))
-    said = {path: (value, origin) for path, value in _flatten(content)}
-    for each in said:
-        if each not in _FIELD_PATHS and each[:1] not in _FIELD_PATHS:
-            _raise_unknown_key(each, str(path))
-    return said
+    values = {field_path: (value, origin) for field_path, value in _flatten(content)}
+    for field_path in values:
+        if field_path not in _FIELD_PATHS and field_path[:1] not in _FIELD_PATHS:
+            _raise_unknown_key(field_path, str(path))
+    return values
 
 
-def _flatten(given: Mapping[Any, Any]) -> Iterator[tuple[FieldPath, Any]]:
-    for key, value in given.items():
+def _flatten(content: Mapping[Any, Any]) -> Iterator[tuple[FieldPath, Any]]:
+    for key, value in content.items():
         if key in _SECTION_FIELDS and isinstance(value, Mapping):
-            yield from (((key, str(inner)), each) for inner, each in value.items())
-        elif key not in _SECTION_FIELDS or value is not None:  # nothing stands below it: nothing was said
+            yield from (((key, str(inner_key)), inner_value) for inner_key, inner_value in value.items())
+        elif key not in _SECTION_FIELDS or value is not None:  # an empty section sets nothing
             yield (str(key),), value
 
 
 def _raise_unknown_key(unknown: FieldPath, source: str) -> None:
-    """Raise an error for a key that nobody knows, with the one that was probably meant."""
+    """Raise an error for an unknown key, with the most similar known key."""
     if len(unknown) == 1 and unknown[0] in _SECTION_FIELDS:
-        return  # pydantic says that it must be a mapping
+        return  # pydantic reports that it must be a mapping
     names = [".".join(path) for path in _FIELD_PATHS]
     inner = {path[-1]: ".".join(path) for path in _FIELD_PATHS if len(path) == 2}
     key = ".".join(unknown)
-    meant = nearest_word(key, [*names, *_SECTION_FIELDS]) or inner.get(nearest_word(unknown[-1], inner) or "")
+    similar = nearest_word(key, [*names, *_SECTION_FIELDS]) or inner.get(nearest_word(unknown[-1], inner) or "")
     known = [path[-1] for path in _FIELD_PATHS if path[:-1] == unknown[:-1]]
-    hint = f"did you mean {meant!r}?" if meant else f"there are {join_words(known)}"
-    raise ConfigurationError(f"{source}: there is no setting {short_repr(key)}; {hint}")
+    hint = f"did you mean {similar!r}?" if similar else f"the settings are {join_words(known)}"
+    raise ConfigurationError(f"{source}: unknown setting {short_repr(key)}; {hint}")
 
 
 def _read_environment() -> ValuesByPath:
@@ -134,44 +132,44 @@ def _read_environment() -> ValuesByPath:
     found.pop("golden_id_attributes", None)
     if os.environ.get(variable):
         found["golden_id_attributes"] = os.environ[variable]
-    said = {
+    values = {
         path: (value, SettingOrigin("environment", variable_name(".".join(path)))) for path, value in _flatten(found)
     }
     known = {variable_name(".".join(path)).removeprefix(VARIABLE_PREFIX) for path in _FIELD_PATHS}
-    for path in [path for path in said if path[0] == "judge" and len(path) > 1]:
+    for path in [path for path in values if path[0] == "judge" and len(path) > 1]:
         _raise_unknown_variable(
             f"{VARIABLE_PREFIX}JUDGE__{path[1].upper()}", known
-        )  # with two underscores, as in other sections
+        )  # written with two underscores, as in other sections
     for name in _SECTION_FIELDS["judge"]:
         variable = variable_name(f"judge.{name}")
         if os.environ.get(variable):
-            said["judge", name] = os.environ[variable], SettingOrigin("environment", variable)
-    for path in said:
+            values["judge", name] = os.environ[variable], SettingOrigin("environment", variable)
+    for path in values:
         if path not in _FIELD_PATHS and path[0] in _SECTION_FIELDS and len(path) > 1:
             _raise_unknown_variable(variable_name(".".join(path)), known)
     for name in sorted(os.environ):
         word = name.removeprefix(VARIABLE_PREFIX)
         if name != word and word not in known | _LIBRARY_VARIABLES and (name == plural or _is_misspelled(word, known)):
             _raise_unknown_variable(name, known)
-    return said
+    return values
 
 
 def _is_misspelled(word: str, known: set[str]) -> bool:
-    """Whether a variable that nobody knows is one of the gateway's with a slip of the pen.
+    """Whether an unknown variable is probably a misspelled variable of the gateway.
 
-    It need not be anybody's mistake: Kubernetes tells of a service called goldspan in GOLDSPAN_PORT_4318_TCP_ADDR.
+    Not every unknown variable is a mistake: for a service named goldspan, Kubernetes sets GOLDSPAN_PORT_4318_TCP_ADDR.
     """
     return f"LIMITS__{word}" in known or (is_typo(word, known) and not is_typo(word, _LIBRARY_VARIABLES))
 
 
 def _raise_unknown_variable(name: str, known: set[str]) -> None:
     word = name.removeprefix(VARIABLE_PREFIX)
-    meant = f"LIMITS__{word}" if f"LIMITS__{word}" in known else nearest_word(word, known)
-    hint = f"; did you mean {VARIABLE_PREFIX}{meant}?" if meant else ""
-    raise ConfigurationError(f"there is no setting {name}{hint}")
+    similar = f"LIMITS__{word}" if f"LIMITS__{word}" in known else nearest_word(word, known)
+    hint = f"; did you mean {VARIABLE_PREFIX}{similar}?" if similar else ""
+    raise ConfigurationError(f"unknown setting {name}{hint}")
 
 
-# --- what is wrong, in words for people -------------------------------------------------------------------------------
+# --- validation --------------------------------------------------------------------------------------------------
 
 _TYPE_MESSAGES = {
     "bool_parsing": "must be true or false",
@@ -181,9 +179,9 @@ _TYPE_MESSAGES = {
     "finite_number": "must be a finite number",
     "float_parsing": "must be a number",
     "float_type": "must be a number",
-    "int_from_float": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
+    "int_from_float": "must be an integer",
+    "int_parsing": "must be an integer",
+    "int_type": "must be an integer",
     "model_type": "must be a mapping",
     "path_type": "must be a path",
     "string_type": "must be text",
@@ -193,14 +191,14 @@ _BOUND_WORDS = {"greater_than": "above", "greater_than_equal": "at least", "less
 _SECRET_FIELDS = frozenset({"token", "read_token", "forward", "headers", "api_key", "extra"})
 
 
-def _validate(said: ValuesByPath) -> GatewaySettings:
+def _validate(values_by_path: ValuesByPath) -> GatewaySettings:
     values: dict[str, Any] = {}
-    for path, (value, _) in said.items():
+    for path, (value, _) in values_by_path.items():
         if len(path) == 1:
             values[path[0]] = value
         else:
             values.setdefault(path[0], {})[path[1]] = value
-    origins = {".".join(path): origin for path, (_, origin) in said.items()}
+    origins = {".".join(path): origin for path, (_, origin) in values_by_path.items()}
     try:
         settings = GatewaySettings(**values)
     except ValidationError as error:
@@ -210,13 +208,13 @@ def _validate(said: ValuesByPath) -> GatewaySettings:
 
 
 def _error_message(error: ValidationError, origins: Mapping[str, SettingOrigin]) -> str:
-    """The first of pydantic's errors as a sentence."""
+    """Returns the first of pydantic's errors as a sentence."""
     problem: Any = error.errors(include_url=False)[0]
     steps = list(problem["loc"])
     context = problem.get("ctx", {})
     if problem["type"] == VALIDATION_ERROR:
         field, sentence = context["field"], context["sentence"]
-        if steps == ["limits"]:  # what is wrong with one begins with its name
+        if steps == ["limits"]:  # the sentence begins with the name of the limit
             field, _, sentence = sentence.partition(" ")
         steps += [field] if field else []
     path = ".".join(map(str, steps[: 2 if steps[0] in _SECTION_FIELDS else 1]))
@@ -224,9 +222,9 @@ def _error_message(error: ValidationError, origins: Mapping[str, SettingOrigin])
     place = origins.get(path, DEFAULT_ORIGIN).describe_location(path) + inner
     if problem["type"] == VALIDATION_ERROR:
         return f"{place}{'' if sentence.startswith('[') else ': '}{sentence}"
-    given = problem["input"]
-    told = isinstance(given, str | int | float) and _SECRET_FIELDS.isdisjoint(steps)
-    return f"{place}: {_expectation(problem)}{f', not {short_repr(given)}' if told else ''}"
+    value = problem["input"]
+    is_shown = isinstance(value, str | int | float) and _SECRET_FIELDS.isdisjoint(steps)
+    return f"{place}: {_expectation(problem)}{f', not {short_repr(value)}' if is_shown else ''}"
 
 
 def _expectation(problem: Mapping[str, Any]) -> str:
@@ -245,11 +243,11 @@ def _expectation(problem: Mapping[str, Any]) -> str:
 
 
 def _validate_judge(settings: GatewaySettings) -> None:
-    """Whether a model could be asked, as far as that is known without asking. Opens no file."""
-    told = settings.judge.to_judge_settings(settings.data)
-    if told is not None:
+    """Raise an error if the judge cannot be created. Sends no request and opens no file."""
+    judge_settings = settings.judge.to_judge_settings(settings.data)
+    if judge_settings is not None:
         try:
-            replace(told, cache=None).create_judge(meter_provider=NoOpMeterProvider()).close()
+            replace(judge_settings, cache=None).create_judge(meter_provider=NoOpMeterProvider()).close()
         except ConfigurationError as error:
             raise ConfigurationError(f"{settings.location_of('judge.model')}: {error}") from None
 
@@ -258,7 +256,7 @@ def _validate_judge(settings: GatewaySettings) -> None:
 
 
 def _validate_files(settings: GatewaySettings) -> None:
-    """Whether the files that are named can be read now; warns where others may read secrets."""
+    """Raise an error if a configured file cannot be read; warn if other users may read a file with secrets."""
     _ = settings.ingest_tokens, settings.read_tokens
     for field in ("tls_cert", "tls_key"):
         path: Path | None = getattr(settings, field)
@@ -266,9 +264,9 @@ def _validate_files(settings: GatewaySettings) -> None:
             try:
                 path.open("rb").close()
             except OSError as error:
-                why = (error.strerror or str(error)).lower()
-                raise ConfigurationError(f"{settings.location_of(field)}: {path} cannot be read: {why}") from None
+                reason = (error.strerror or str(error)).lower()
+                raise ConfigurationError(f"{settings.location_of(field)}: {path} cannot be read: {reason}") from None
     for secret in (settings.token_file, settings.read_token_file, settings.tls_key):
         if secret is not None and os.name == "posix" and secret.stat().st_mode & stat.S_IROTH:
-            told = f"{secret} holds secrets, and everybody on this machine may read it: chmod o-r {secret}"
-            warnings.warn(told, GoldspanWarning, stacklevel=3)
+            warning = f"{secret} contains secrets and is readable by every user of this machine: chmod o-r {secret}"
+            warnings.warn(warning, GoldspanWarning, stacklevel=3)
