@@ -177,11 +177,11 @@ def test_what_cannot_be_written_is_logged_once_and_left_out(
 @pytest.mark.parametrize(
     ("write", "given", "told"),
     [
-        (encode_expected_tools, "search", "expected tools are a list, not 'search'"),
-        (encode_expected_tools, [""], "an expected tool is a name, a dictionary or an ExpectedTool, not ''"),
-        (encode_expected_tools, 3, "expected tools are a list, not 3"),
-        (encode_tool_definitions, {"name": "search"}, "available tools are a list, not {'name': 'search'}"),
-        (encode_tool_definitions, [3], "an available tool is a name, a dictionary or a ToolDefinition, not 3"),
+        (encode_expected_tools, "search", "expected tools must be a list, not 'search'"),
+        (encode_expected_tools, [""], "an expected tool must be a name, a dictionary or an ExpectedTool, not ''"),
+        (encode_expected_tools, 3, "expected tools must be a list, not 3"),
+        (encode_tool_definitions, {"name": "search"}, "available tools must be a list, not {'name': 'search'}"),
+        (encode_tool_definitions, [3], "an available tool must be a name, a dictionary or a ToolDefinition, not 3"),
     ],
 )
 def test_an_error_says_what_was_meant(write: Any, given: Any, told: str) -> None:
@@ -398,7 +398,7 @@ def test_what_is_wrong_with_a_block_leaves_the_rest_of_it(
     with goldspan.expect(7, tools=["search"]):  # type: ignore[arg-type]
         work("a")
     assert expecting.attributes("a") == {"goldspan.expected_tools": '["search"]'}
-    assert "a golden is named by its id, a text, not by 7" in caplog.text
+    assert "golden must be the id of a golden, not 7" in caplog.text
 
 
 def test_as_a_decorator_it_is_for_every_call(expecting: Exported) -> None:
@@ -451,7 +451,7 @@ def test_a_function_that_calls_itself_is_expected_so_at_every_depth(expecting: E
     ("decorated", "told"),
     [
         (goldspan.expect, "the id of a golden, as in @goldspan.expect('refund'), or tools"),
-        (goldspan.expect("g1"), "decorate a class's methods one by one"),
+        (goldspan.expect("g1"), "decorate the methods of a class"),
     ],
 )
 def test_a_decorator_that_would_keep_what_it_is_on_from_running_is_refused(decorated: Any, told: str) -> None:

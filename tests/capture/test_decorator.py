@@ -160,10 +160,10 @@ def test_the_metrics_of_a_component_are_on_its_span_by_their_names(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        pytest.param({"metrics": ["tool_recall"]}, "a tool has none", id="of a tool"),
-        pytest.param({"kind": "agent", "metrics": "tool_recall"}, "metrics are a list", id="no list"),
-        pytest.param({"kind": "agent", "metrics": 3}, "metrics are a list", id="no list at all"),
-        pytest.param({"kind": "agent", "metrics": [len]}, "no registered metric", id="not registered"),
+        pytest.param({"metrics": ["tool_recall"]}, "only an agent or a component can have", id="of a tool"),
+        pytest.param({"kind": "agent", "metrics": "tool_recall"}, "metrics must be a list", id="no list"),
+        pytest.param({"kind": "agent", "metrics": 3}, "metrics must be a list", id="no list at all"),
+        pytest.param({"kind": "agent", "metrics": [len]}, "not a registered metric", id="not registered"),
     ],
 )
 def test_wrong_metrics_are_refused_where_they_are_written(options: dict[str, Any], told: str) -> None:
@@ -741,9 +741,11 @@ def test_an_agent_that_streams_text_answers_with_the_whole_text(captured: Export
     ("use", "message"),
     [
         pytest.param(lambda: goldspan.trace(kind="chain"), "one of tool, agent, component", id="unknown kind"),  # type: ignore[call-overload]
-        pytest.param(lambda: goldspan.trace(golden="g"), "a tool has none", id="golden for a tool"),
-        pytest.param(lambda: goldspan.trace(Desk), "one by one", id="a class"),
-        pytest.param(lambda: goldspan.trace(kind="agent")(3), "not for 3", id="not callable"),  # type: ignore[type-var]
+        pytest.param(
+            lambda: goldspan.trace(golden="g"), "only an agent or a component can have", id="golden for a tool"
+        ),
+        pytest.param(lambda: goldspan.trace(Desk), "decorate the methods of a class", id="a class"),
+        pytest.param(lambda: goldspan.trace(kind="agent")(3), "not 3", id="not callable"),  # type: ignore[type-var]
     ],
 )
 def test_wrong_use_is_told_at_decoration(use: Callable[[], object], message: str) -> None:

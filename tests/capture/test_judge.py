@@ -54,7 +54,7 @@ class Kept:
 
 def judge_at(url: str, **options: Any) -> Judge:
     """A judge that is waited for as long as a slow machine takes."""
-    return Judge(ModelEndpoint("tiny", base_url=url, api_key=KEY), **{"drain": 60.0} | options)
+    return Judge(ModelEndpoint("tiny", base_url=url, api_key=KEY), **{"drain_timeout": 60.0} | options)
 
 
 def test_the_verdict_comes_after_the_agent_and_its_span_have_gone(exported: Exported, install: Install) -> None:
@@ -104,7 +104,7 @@ def test_the_judges_own_requests_are_in_nobodys_trace(exported: Exported, instal
 
 def test_a_hanging_judge_holds_up_neither_the_agent_nor_its_end(exported: Exported, install: Install) -> None:
     kept = Kept()
-    judge_options = {"drain": 0.2, "concurrency": 2, "max_queue": 3}
+    judge_options = {"drain_timeout": 0.2, "concurrency": 2, "max_queue": 3}
     with serving([hang()]) as model:
         judge = judge_at(model.url, **judge_options)
         processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), sinks=[kept], judge=judge)
@@ -163,7 +163,7 @@ def test_variables_turn_it_on(
         instrumentation = goldspan.instrument(GOLDENS, then=exported.processor(), sinks=[kept])
         agent("find it")
         instrumentation.shutdown()
-    assert f"asks a judge, ModelEndpoint('tiny', base_url='{model.url}'), which is shown" in caplog.text
+    assert f"to the model ModelEndpoint('tiny', base_url='{model.url}')" in caplog.text
     assert KEY not in caplog.text
     verdict = kept.evaluations[-1]
     score = verdict.score("tool_selection")
@@ -236,7 +236,7 @@ def test_the_key_is_openais_variable_for_openai_alone(monkeypatch: pytest.Monkey
 
 
 def test_what_is_no_judge_is_refused() -> None:
-    with pytest.raises(goldspan.ConfigurationError, match=r"judge= takes a goldspan\.judge\.Judge, not 'gpt'"):
+    with pytest.raises(goldspan.ConfigurationError, match=r"judge= must be a goldspan\.judge\.Judge, not 'gpt'"):
         goldspan.ScoringProcessor(judge="gpt")  # type: ignore[arg-type]
 
 

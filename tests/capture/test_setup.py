@@ -99,7 +99,7 @@ def test_a_second_call_adds_nothing(exported: Exported, caplog: pytest.LogCaptur
     caplog.set_level(logging.INFO, "goldspan")
     running = goldspan.instrument(GOLDENS, then=exported.processor())
     goldspan.instrument(GOLDENS, then=exported.processor()).shutdown()
-    assert "is at work already" in caplog.records[-1].getMessage()
+    assert "is already active in this process" in caplog.records[-1].getMessage()
     agent("hi")
     assert len(exported.spans) == 2
     running.force_flush()
@@ -244,7 +244,7 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(
         pytest.param(
             "OTEL_TRACES_EXPORTER",
             "oltp",
-            "no exporter 'oltp' is installed; there are console, goldspan, otlp",
+            "no exporter 'oltp' is installed; valid names: console, goldspan, otlp",
             id="exporter",
         ),
         pytest.param("GOLDSPAN_METRICS", "tool_recal", "GOLDSPAN_METRICS: unknown metric 'tool_recal'", id="metric"),
@@ -265,8 +265,12 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(
         pytest.param("GOLDSPAN_UNITS", "span", "GOLDSPAN_UNITS: 'span'", id="unit"),
         pytest.param("GOLDSPAN_UNKNOWN", "pass", "GOLDSPAN_UNKNOWN: 'pass' is none of not_evaluated", id="unknown"),
         pytest.param("GOLDSPAN_SINKS", "evnets", "GOLDSPAN_SINKS: there is no sink 'evnets'", id="sink"),
-        pytest.param("GOLDSPAN_SINKS", "jsonl:", "GOLDSPAN_SINKS: there is no sink 'jsonl:'", id="sink without a path"),
-        pytest.param("GOLDSPAN_THEN_EXPORTER", "otlp,goldspan", "stand behind itself", id="behind itself"),
+        pytest.param("GOLDSPAN_SINKS", "evnets", "store:PATH. Did you mean 'events'", id="nearest sink"),
+        pytest.param("GOLDSPAN_SINKS", "jsnol:a.jsonl", "Did you mean 'jsonl:a.jsonl'", id="nearest sink with a path"),
+        pytest.param("GOLDSPAN_SINKS", "jsonl:", "the sink 'jsonl:' lacks a path; write jsonl:PATH", id="empty path"),
+        pytest.param("GOLDSPAN_SINKS", "store", "the sink 'store' lacks a path; write store:PATH", id="no path"),
+        pytest.param("GOLDSPAN_SINKS", "events:x", "the sink 'events' takes no path", id="path for no file"),
+        pytest.param("GOLDSPAN_THEN_EXPORTER", "otlp,goldspan", "cannot forward to itself", id="behind itself"),
         pytest.param("GOLDSPAN_SAMPLE", "10%", "GOLDSPAN_SAMPLE: '10%' is not a share from 0 to 1", id="percent"),
         pytest.param(
             "GOLDSPAN_RELOAD", "0", "GOLDSPAN_RELOAD: '0' is not a number of seconds above 0, nor off", id="or off"
@@ -356,14 +360,18 @@ def test_the_page_of_settings_has_every_variable_as_the_code_has_it() -> None:
 def test_a_setting_stands_in_for_an_argument_that_is_there() -> None:
     """A setting that says whose argument it is has the name of that argument."""
     takers = {"goldens": Goldens, "processor": goldspan.ScoringProcessor, "limits": Limits, "judge": JudgeSettings}
-    owned = [(row.name, row.metadata["of"]) for row in fields(EnvironmentSettings) if row.metadata["of"] is not None]
+    owned = [
+        (row.name, row.metadata["owner"]) for row in fields(EnvironmentSettings) if row.metadata["owner"] is not None
+    ]
     rows = [(name.removeprefix("judge_") if of == "judge" else name, of) for name, of in owned]
     assert len(rows) > 10
     assert [name for name, of in rows if name not in inspect.signature(takers[of]).parameters] == []
 
 
 def test_every_limit_has_a_variable_whose_default_is_its_own() -> None:
-    rows = {row.name: row.metadata["default"] for row in fields(EnvironmentSettings) if row.metadata["of"] == "limits"}
+    rows = {
+        row.name: row.metadata["default"] for row in fields(EnvironmentSettings) if row.metadata["owner"] == "limits"
+    }
     assert rows == {limit.name: f"{limit.default:.12g}" for limit in fields(Limits)}
 
 

@@ -302,7 +302,7 @@ def test_an_exporter_with_nothing_behind_says_so(install: Install, caplog: pytes
     provider = _provider(ScoringExporter(GOLDENS, then="none"), install)
     _serve(provider)
     assert provider.force_flush()
-    assert "nothing stands behind OTEL_TRACES_EXPORTER=goldspan to receive the spans" in caplog.text
+    assert "OTEL_TRACES_EXPORTER=goldspan has no downstream exporter that receives the spans" in caplog.text
 
 
 def test_a_flush_goes_on_to_what_stands_behind(exported: Exported) -> None:

@@ -368,12 +368,12 @@ def test_at_the_limit_of_bytes_what_was_scored_is_forgotten_before_anything_in_f
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"max_spans": 0}, "max_spans is a number of at least 1, not 0"),
-        ({"max_traces": "many"}, "max_traces is a number of at least 1, not 'many'"),
-        ({"max_queue": True}, "max_queue is a number of at least 1, not True"),
-        ({"idle": 0}, "idle is a number of more than 0, not 0"),
-        ({"lifetime": float("nan")}, "lifetime is a number of more than 0, not nan"),
-        ({"settle": -1}, "settle is a number of 0 or more, not -1"),
+        ({"max_spans": 0}, "max_spans must be a number of at least 1, not 0"),
+        ({"max_traces": "many"}, "max_traces must be a number of at least 1, not 'many'"),
+        ({"max_queue": True}, "max_queue must be a number of at least 1, not True"),
+        ({"idle": 0}, "idle must be a number above 0, not 0"),
+        ({"lifetime": float("nan")}, "lifetime must be a number above 0, not nan"),
+        ({"settle": -1}, "settle must be a number of at least 0, not -1"),
     ],
     ids=str,
 )

@@ -186,7 +186,7 @@ def test_runs_whose_calls_do_not_show_are_counted_and_told_once_for_the_same_con
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage().startswith(
-        "goldspan, of runs read by genai (logged once): no tool calls could have been seen."
+        "goldspan, for runs read by genai (logged once): no tool calls could have been seen."
     )
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in record.getMessage()
     health = Health(calls_invisible=True, without_content=("pydantic_ai",))
@@ -302,7 +302,7 @@ def test_of_very_many_sessions_and_requests_the_latest_are_kept() -> None:
 
 @pytest.mark.parametrize("units", [(), ("trace",), ("request", "requests")])
 def test_units_that_do_not_exist_are_refused(units: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigurationError, match="units are some of request, component, conversation, not "):
+    with pytest.raises(ConfigurationError, match="units must be some of request, component, conversation, not "):
         check_units(units)
 
 
@@ -351,7 +351,7 @@ def test_goldens_that_cannot_be_used_are_counted_and_the_earlier_ones_stay(
             pipeline.evaluate_spans(CompletedSpans("request", (agent(),)))
     assert [golden.id for golden in pipeline.goldens] == ["g"]
     assert (pipeline.reload_failures, kept.adopted) == (2, [["g"]])
-    assert "goldspan goes on with the goldens that it had" in caplog.text
+    assert "goldspan keeps the previous goldens" in caplog.text
     source.close()
 
 

@@ -77,7 +77,7 @@ def test_a_rate_that_is_none_is_refused(rate: object) -> None:
 
 
 def test_a_unit_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="unit is request, component or conversation, not 'trace'"):
+    with pytest.raises(ConfigurationError, match="unit must be request, component or conversation, not 'trace'"):
         SamplingRule(1.0, unit="trace")
 
 
@@ -110,19 +110,19 @@ def test_everything_is_scored_where_nothing_is_said(rate: str | None) -> None:
 @pytest.mark.parametrize(
     ("rate", "rules", "complaint"),
     [
-        ("some", None, "the sampling rate is a number from 0 to 1, not 'some'"),
-        ("2", None, "the sampling rate is a number from 0 to 1, not 2.0"),
+        ("some", None, "the sampling rate must be a number from 0 to 1, not 'some'"),
+        ("2", None, "the sampling rate must be a number from 0 to 1, not 2.0"),
         (None, "agent=a", "write NAME=VALUE:RATE"),
         (None, ":1", "write NAME=VALUE:RATE"),
-        (None, "agent=a:often", "sampling rule 'agent=a:often': the rate is a number from 0 to 1, not 'often'"),
-        (None, "agent=a:7", "sampling rule 'agent=a:7': the sampling rate is a number from 0 to 1, not 7.0"),
+        (None, "agent=a:often", "sampling rule 'agent=a:often': the rate must be a number from 0 to 1, not 'often'"),
+        (None, "agent=a:7", "sampling rule 'agent=a:7': the sampling rate must be a number from 0 to 1, not 7.0"),
         (None, "agnt=a:1", "'agnt=a' is not one of agent=..., service=..., environment=..., golden=..., unit=..."),
         (None, "agent:1", "'agent' is not one of agent=..."),
         (None, "agent=:1", "'agent=' is not one of agent=..."),
-        (None, "agent=a agent=b:1", "sampling rule 'agent=a agent=b:1': agent is named twice"),
-        (None, "environment=test:0 agent=a:1", "write a comma behind 'environment=test:0', or quotes around its value"),
-        (None, 'agent="a:1', """the quotes in 'agent="a' do not end"""),
-        (None, "unit=trace:1", "sampling rule 'unit=trace:1': unit is request"),
+        (None, "agent=a agent=b:1", "sampling rule 'agent=a agent=b:1': agent occurs twice"),
+        (None, "environment=test:0 agent=a:1", "write a comma after 'environment=test:0', or quotes around its value"),
+        (None, 'agent="a:1', """'agent="a' lacks a closing quote"""),
+        (None, "unit=trace:1", "sampling rule 'unit=trace:1': unit must be request"),
     ],
 )
 def test_text_that_cannot_be_read_is_refused_with_what_is_wrong(

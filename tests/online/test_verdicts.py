@@ -90,7 +90,7 @@ def pipelines() -> Iterator[Any]:
 def test_a_verdict_is_the_next_revision_with_nothing_else_changed(pipelines: Any) -> None:
     kept, asked = Kept(), Asked(0.25)
     pipeline = pipelines(judge_of(asked), kept)
-    first = pipeline.evaluate(RUN)
+    first = pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     assert kept.told == [(1, None), (2, 0.25)]
     verdict = kept.evaluations[1]
@@ -104,7 +104,7 @@ def test_a_verdict_is_the_next_revision_with_nothing_else_changed(pipelines: Any
 def test_what_the_model_says_in_its_own_words_is_in_no_reason(pipelines: Any) -> None:
     kept = Kept()
     pipeline = pipelines(judge_of(Asked(0.0), threshold=0.5), kept)
-    pipeline.evaluate(RUN)
+    pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     verdict = kept.evaluations[1]
     score = verdict.score("tool_selection")
@@ -119,9 +119,11 @@ def test_what_the_model_says_in_its_own_words_is_in_no_reason(pipelines: Any) ->
 def test_late_spans_and_verdicts_share_one_row_of_numbers(pipelines: Any) -> None:
     kept, asked = Kept(), Asked()
     pipeline = pipelines(judge_of(asked), kept)
-    pipeline.evaluate(RUN)
+    pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
-    revised = pipeline.revise(LATER, (1, kept.evaluations[0].digest))  # whoever kept count knows of no verdict
+    revised = pipeline.evaluate_revision(
+        LATER, (1, kept.evaluations[0].digest)
+    )  # whoever kept count knows of no verdict
     assert revised is not None
     assert pipeline.flush_verdicts(WAIT_MS)
     assert kept.told == [(1, None), (2, 0.5), (3, None), (4, 0.5)]
@@ -132,8 +134,8 @@ def test_a_verdict_about_what_was_before_is_thrown_away_and_counted(pipelines: A
     kept, asked, meter = Kept(), Asked(waits=True), Meter()
     judge = judge_of(asked, meter_provider=meter.provider)
     pipeline = pipelines(judge, kept)
-    pipeline.evaluate(RUN)
-    pipeline.revise(LATER, (1, kept.evaluations[0].digest))
+    pipeline.evaluate_and_submit(RUN)
+    pipeline.evaluate_revision(LATER, (1, kept.evaluations[0].digest))
     asked.let.set()
     assert pipeline.flush_verdicts(WAIT_MS)
     assert kept.told == [(1, None), (2, None), (3, 0.5)]
@@ -143,9 +145,9 @@ def test_a_verdict_about_what_was_before_is_thrown_away_and_counted(pipelines: A
 
 def test_runs_that_are_not_sampled_are_neither_asked_about_nor_renumbered(pipelines: Any) -> None:
     kept, asked = Kept(), Asked()
-    pipeline = pipelines(judge_of(asked, samples=Sampling(0.0).should_sample), kept)
-    pipeline.evaluate(RUN)
-    pipeline.revise(LATER, (1, kept.evaluations[0].digest))
+    pipeline = pipelines(judge_of(asked, sampler=Sampling(0.0).should_sample), kept)
+    pipeline.evaluate_and_submit(RUN)
+    pipeline.evaluate_revision(LATER, (1, kept.evaluations[0].digest))
     assert pipeline.flush_verdicts(WAIT_MS)
     assert kept.told == [(1, None), (2, None)]
     assert asked.questions == []
@@ -158,17 +160,17 @@ def test_a_run_of_which_too_little_is_known_gets_no_revision(pipelines: Any, run
     kept, asked = Kept(), Asked()
     judge = judge_of(asked)
     pipeline = pipelines(judge, kept)
-    pipeline.evaluate(run)
+    pipeline.evaluate_and_submit(run)
     assert pipeline.flush_verdicts(WAIT_MS)
     assert kept.told == [(1, None)]
-    assert (judge.usage.record_not_asked, judge.usage.requests) == (1, 0)
+    assert (judge.usage.not_asked, judge.usage.requests) == (1, 0)
 
 
 def test_a_spent_budget_makes_no_revisions(pipelines: Any) -> None:
     kept = Kept()
     judge = judge_of(Asked(), budget=Budget(tokens=10))
     pipeline = pipelines(judge, kept)
-    pipeline.evaluate(RUN)
+    pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     assert kept.told == [(1, None)]
     assert judge.usage.over_budget == 1
@@ -180,7 +182,7 @@ def test_a_judge_that_fails_is_an_error_in_a_score_and_changes_no_verdict(pipeli
 
     kept = Kept()
     pipeline = pipelines(judge_of(failing, combination="min", threshold=0.9), kept)
-    pipeline.evaluate(RUN)
+    pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     verdict = kept.evaluations[1]
     score = verdict.score("tool_selection")
@@ -197,7 +199,7 @@ def test_submitting_never_waits_for_the_judge(pipelines: Any) -> None:
     pipeline = pipelines(judge, kept)
     began = time.monotonic()
     for number in range(20):
-        pipeline.evaluate(replace(RUN, run_id=f"r{number}"))
+        pipeline.evaluate_and_submit(replace(RUN, run_id=f"r{number}"))
     assert time.monotonic() - began < 5
     assert len(kept.evaluations) == 20
     assert judge.usage.dropped == 15  # the queue has five places
@@ -214,7 +216,7 @@ def test_what_is_submitted_after_the_end_is_dropped_and_counted(pipelines: Any) 
     kept = Kept()
     pipeline = pipelines(judge, kept)
     pipeline.close()
-    pipeline.evaluate(RUN)
+    pipeline.evaluate_and_submit(RUN)
     assert judge.usage.dropped == 1
     assert len(kept.evaluations) == 1
 
@@ -222,7 +224,7 @@ def test_what_is_submitted_after_the_end_is_dropped_and_counted(pipelines: Any) 
 def test_a_redacted_evaluation_keeps_its_digest_and_nothing_hidden_is_asked(pipelines: Any) -> None:
     kept, asked = Kept(), Asked()
     pipeline = pipelines(judge_of(asked), kept, redact=sinks.ArgumentFilter())
-    first = pipeline.evaluate(RUN)
+    first = pipeline.evaluate_and_submit(RUN)
     assert first is not None
     assert pipeline.flush_verdicts(WAIT_MS)
     assert "secret" not in str(asked.questions[0].messages)
@@ -240,7 +242,7 @@ def test_a_sink_that_fails_with_a_verdict_costs_the_others_nothing(
 
     kept = Kept()
     pipeline = pipelines(judge_of(Asked()), Failing(), kept)
-    pipeline.evaluate(RUN)
+    pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     assert kept.told == [(1, None), (2, 0.5)]
     assert sum(_guard.failure_counts.values()) == 2
@@ -250,10 +252,10 @@ def test_a_sample_may_be_left_to_chance(pipelines: Any) -> None:
     """It is asked once a run: what were decided twice would be paid for and thrown away, or not asked about at all."""
     kept = Kept()
     said = iter([True, False] * 5)
-    judge = judge_of(Asked(), samples=lambda _: next(said))
+    judge = judge_of(Asked(), sampler=lambda _: next(said))
     pipeline = pipelines(judge, kept)
     for number in range(10):
-        pipeline.evaluate(replace(RUN, run_id=f"r{number}"))
+        pipeline.evaluate_and_submit(replace(RUN, run_id=f"r{number}"))
     assert pipeline.flush_verdicts(WAIT_MS)
     judged = [each.run.run_id for each in kept.evaluations if each.revision == 2]
     assert sorted(judged) == ["r0", "r2", "r4", "r6", "r8"]
@@ -263,17 +265,17 @@ def test_a_sample_may_be_left_to_chance(pipelines: Any) -> None:
 def test_a_sample_that_fails_costs_the_verdict_alone(pipelines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     kept, asked = Kept(), Asked()
-    pipeline = pipelines(judge_of(asked, samples=lambda _: 1 / 0 > 0), kept)
-    pipeline.evaluate(RUN)
+    pipeline = pipelines(judge_of(asked, sampler=lambda _: 1 / 0 > 0), kept)
+    pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     assert (kept.told, asked.questions) == ([(1, None)], [])
-    assert _guard.failure_counts["say whether the judge is asked about a run"] == 1
+    assert _guard.failure_counts["decide whether a run is judged"] == 1
 
 
 def test_flushing_waits_no_longer_than_the_judge_may_at_the_end(pipelines: Any) -> None:
     asked = Asked(waits=True)
     pipeline = pipelines(judge_of(asked, drain=0.1))
-    pipeline.evaluate(RUN)
+    pipeline.evaluate_and_submit(RUN)
     began = time.monotonic()
     assert not pipeline.flush_verdicts(60_000)
     assert time.monotonic() - began < 10

@@ -250,7 +250,7 @@ def _submit(submit: Callable[[Evaluation], None], times: int) -> None:
 
 
 def test_a_queue_without_room_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="max_queue is a number of at least 1, not 0"):
+    with pytest.raises(ConfigurationError, match="max_queue must be at least 1, not 0"):
         BackgroundSink(print, max_queue=0)
 
 

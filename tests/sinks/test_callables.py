@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from goldspan import ConfigurationError, Evaluation
+from goldspan import ConfigurationError, Evaluation, ScoringProcessor, instrument
 from goldspan.sinks import BackgroundSink, EventSink, FunctionSink, as_sink
 from support.evaluation_builders import evaluation
 
@@ -56,25 +56,48 @@ def test_what_is_asynchronous_gets_a_thread_with_an_event_loop(thing: object) ->
 
 @pytest.mark.parametrize("function", [save, functools.partial(save), Saving()], ids=kind)
 def test_a_coroutine_function_is_refused_where_nobody_would_await_it(function: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"never await .*: give it to goldspan\.sinks\.BackgroundSink"):
+    with pytest.raises(ConfigurationError, match=r"never await .*: pass it to goldspan\.sinks\.BackgroundSink"):
         FunctionSink(function)  # type: ignore[arg-type]
 
 
 def test_a_coroutine_that_a_plain_function_returns_is_not_passed_over() -> None:
     sink = as_sink(lambda one: save(one))
     assert isinstance(sink, FunctionSink)
-    with pytest.raises(ConfigurationError, match=r"never await <lambda>: give it to goldspan\.sinks\.BackgroundSink"):
+    with pytest.raises(ConfigurationError, match=r"never await <lambda>: pass it to goldspan\.sinks\.BackgroundSink"):
         sink.submit(evaluation())
 
 
-@pytest.mark.parametrize(
-    ("thing", "complaint"),
-    [
-        pytest.param("events", r"or has a method submit\(evaluation\), unlike str", id="a text"),
-        pytest.param(None, "unlike NoneType", id="nothing"),
-        pytest.param(EventSink, r"EventSink is a class and no sink yet; write EventSink\(\.\.\.\)", id="a class"),
-    ],
-)
+class Misnamed:
+    def submitt(self, evaluation: Evaluation) -> None: ...
+
+
+class TwoParameters:
+    def submit(self, evaluation: Evaluation, revision: int) -> None: ...
+
+
+def takes_nothing() -> None: ...
+
+
+def takes_two(evaluation: Evaluation, revision: int) -> None: ...
+
+
+def takes_defaults(evaluation: Evaluation, revision: int = 1) -> None: ...
+
+
+WRONG_SINKS = [
+    pytest.param("events", r"sink 'events' is a name, .* Did you mean goldspan\.sinks\.EventSink\(\)\?", id="a name"),
+    pytest.param("evnts", r"Did you mean goldspan\.sinks\.EventSink\(\)\?", id="a misspelled name"),
+    pytest.param("jsonl:x", r"Did you mean goldspan\.sinks\.JsonLinesSink\(path\)\?", id="a name with a path"),
+    pytest.param(None, r"sink NoneType is neither a function .* submit\(evaluation\)\.$", id="nothing"),
+    pytest.param(Misnamed(), "sink Misnamed is neither .* rename it to 'submit'", id="a misspelled method"),
+    pytest.param(EventSink, r"sink EventSink is a class; pass an instance: EventSink\(\.\.\.\)", id="a class"),
+    pytest.param(takes_nothing, r"takes_nothing\(\).* cannot be called with one argument", id="no parameter"),
+    pytest.param(takes_two, r"cannot be called with one argument; write takes_two\(evaluation\)", id="two parameters"),
+    pytest.param(TwoParameters(), r"write TwoParameters\.submit\(evaluation\)", id="a method with two parameters"),
+]
+
+
+@pytest.mark.parametrize(("thing", "complaint"), WRONG_SINKS)
 def test_what_is_neither_a_sink_nor_a_function_is_refused(thing: object, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         as_sink(thing)  # type: ignore[arg-type]
@@ -82,6 +105,21 @@ def test_what_is_neither_a_sink_nor_a_function_is_refused(thing: object, complai
         BackgroundSink(thing)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("thing", "complaint"), WRONG_SINKS)
+def test_a_wrong_sink_is_refused_where_it_is_declared(thing: object, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        ScoringProcessor(sinks=[thing])  # type: ignore[list-item]
+    with pytest.raises(ConfigurationError, match=complaint):
+        instrument(sinks=[thing])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "function", [takes_defaults, print, lambda *evaluations: None], ids=["defaults", "print", "any"]
+)
+def test_further_parameters_with_defaults_are_no_mistake(function: object) -> None:
+    assert isinstance(as_sink(function), FunctionSink)  # type: ignore[arg-type]
+
+
 def test_only_a_function_can_be_called() -> None:
-    with pytest.raises(ConfigurationError, match="takes a function of an evaluation, not int"):
+    with pytest.raises(ConfigurationError, match="needs a function of an evaluation, not int"):
         FunctionSink(3)  # type: ignore[arg-type]

@@ -206,13 +206,13 @@ def test_forked_processes_that_rotate_one_file_lose_no_line_of_the_last_two_file
 def test_a_place_where_nothing_can_be_written_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot write evaluations to .*no.such: No such file or directory"):
         JsonLinesSink(tmp_path / "no" / "such")
-    with pytest.raises(ConfigurationError, match="rotate_bytes is a number of at least 1, not 0"):
+    with pytest.raises(ConfigurationError, match="rotate_bytes must be at least 1, not 0"):
         JsonLinesSink(tmp_path / "a", rotate_bytes=0)
 
 
 def test_rotation_is_refused_where_files_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serialization, "_SUPPORTS_FLOCK", False)
-    with pytest.raises(ConfigurationError, match="rotate_bytes needs locks on files, which this system does not have"):
+    with pytest.raises(ConfigurationError, match="rotate_bytes needs file locks, which this system does not support"):
         JsonLinesSink(tmp_path / "a", rotate_bytes=1_000)
 
 

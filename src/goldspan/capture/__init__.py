@@ -1,4 +1,20 @@
-"""Capturing runs as they happen: the decorator, the scoring span processor, and the one-line set-up.
+"""Captures runs while the application serves them, and scores them when their spans end.
 
-Nothing is imported here: an application that only decorates its tools should load the decorator and no more.
+Modules in reading order:
+
+- ``decorator``: `@goldspan.trace` creates a span for each call of a function.
+- ``call_spans``: starts and ends the spans of one decorated function.
+- ``span_attributes``: the names and attributes of tool, agent and component spans.
+- ``bounded_json``: encodes arguments and results as JSON text of limited length.
+- ``annotations``: `goldspan.update_current_span` and `goldspan.expect`.
+- ``threads``: propagates the OpenTelemetry context into threads and thread pools.
+- ``processor``: `ScoringProcessor`, the span processor that scores runs.
+- ``processor_options``: validates the processor's arguments and wraps the downstream processor.
+- ``setup``: `goldspan.instrument()` configures providers, sinks and the processor.
+- ``environment``: the table of `GOLDSPAN_*` environment variables.
+- ``providers``: builds OpenTelemetry providers from the `OTEL_*` variables.
+- ``exporter``: the span exporter behind `OTEL_TRACES_EXPORTER=goldspan`.
+- ``zero_code``: the hook that `opentelemetry-instrument` calls.
+
+The package imports none of its modules, so that an application that only decorates its tools loads the decorator alone.
 """

@@ -1,8 +1,8 @@
-"""Arguments and results as bounded JSON text, whatever they are.
+"""Encodes arguments and results as JSON text of limited length, for the decorator and for annotations.
 
-Plain values, dataclasses, pydantic models, dates and the like become the JSON one expects; anything else its `repr`.
-Text that had to be cut ends in an ellipsis and is therefore no JSON any more: whoever reads it can tell an argument
-that was cut from an argument that was wrong.
+Plain values, dataclasses, pydantic models, dates and similar types are encoded as usual; other objects as their `repr`.
+Truncated text ends in an ellipsis and is therefore not valid JSON: a reader can distinguish a truncated argument from a
+wrong one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 MAX_TEXT = 32_768
-"""Characters of one captured value."""
+"""The maximum number of characters of one captured value."""
 MAX_ITEMS = 2_000
-"""Elements of one captured value, counted over all its levels."""
+"""The maximum number of elements of one captured value, over all levels."""
 ELLIPSIS = "…"
 
 _MAX_REPR = 1_000
@@ -26,37 +26,37 @@ _encode: Callable[..., bytes] | None = None
 
 
 def to_json(value: object) -> str:
-    """The value as JSON text of at most `MAX_TEXT` characters. Raises nothing, whatever the value does."""
-    if type(value) is dict and len(value) <= MAX_ITEMS:  # what most arguments and results are: flat and small
+    """Returns the value as JSON text of at most `MAX_TEXT` characters. Never raises."""
+    if type(value) is dict and len(value) <= MAX_ITEMS:  # fast path: most arguments and results are flat and small
         for item in value.values():
             kind = type(item)
             if kind not in _SCALARS and (kind is not str or len(item) > MAX_TEXT):
-                modest = _is_small(value)
+                is_small = _is_small(value)
                 break
         else:
-            modest = True
+            is_small = True
     else:
-        modest = _is_small(value)
-    if not modest:
+        is_small = _is_small(value)
+    if not is_small:
         return _encode_truncated(value)
     try:
         text = (_encode or _load_encoder())(value, fallback=bounded_repr, inf_nan_mode="strings").decode()
-    except Exception:  # noqa: BLE001 - circular, half a surrogate pair, a model that fails: all worth a second try
+    except Exception:  # noqa: BLE001 - a cycle, a lone surrogate or a failing model: the slow encoder handles them
         return _encode_truncated(value)
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + ELLIPSIS
 
 
 def bounded_repr(value: object) -> str:
-    """The `repr` of anything, at most a thousand characters of it."""
+    """Returns the `repr` of an object, at most 1,000 characters."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - values of the application may do anything
+    except Exception:  # noqa: BLE001 - `__repr__` of an application's object may raise
         text = f"<{type(value).__name__}, whose repr fails>"
     return text if len(text) <= _MAX_REPR else text[:_MAX_REPR] + ELLIPSIS
 
 
 def _load_encoder() -> Callable[..., bytes]:
-    """Import the encoder when the first value is captured: importing goldspan must stay cheap.
+    """Imports the encoder when the first value is captured, so that importing goldspan stays cheap.
 
     A small dictionary takes 0.5 us with pydantic_core and 2.3 us with the standard library's json.
     """
@@ -68,7 +68,7 @@ def _load_encoder() -> Callable[..., bytes]:
 
 
 def _is_small(value: object) -> bool:
-    """Whether plain containers and texts are small enough to be encoded without looking closer."""
+    """Returns whether plain containers and texts can be encoded without truncation."""
     kind = type(value)
     if kind in _SCALARS:
         return True
@@ -104,17 +104,17 @@ def _is_small(value: object) -> bool:
 
 
 def _encode_truncated(value: object) -> str:
-    """The slow way for everything odd: a plain copy without circles, only as large as allowed."""
+    """Encodes unusual values via a plain copy without cycles and within the limits."""
     copier = _BoundedCopier()
     try:
         text = json.dumps(copier.copy(value, 0))
-    except Exception:  # noqa: BLE001 - values of the application may do anything
+    except Exception:  # noqa: BLE001 - methods of an application's object may raise
         return bounded_repr(value)
     return text[:MAX_TEXT] + ELLIPSIS if copier.is_truncated or len(text) > MAX_TEXT else text
 
 
 class _BoundedCopier:
-    """Copies plain values until its budget is spent; `lossy` says whether anything was left out."""
+    """Copies plain values within the item limit; `is_truncated` reports whether something was left out."""
 
     def __init__(self) -> None:
         self.is_truncated = False
@@ -122,7 +122,7 @@ class _BoundedCopier:
         self._ancestor_ids: set[int] = set()
 
     def copy(self, value: Any, depth: int) -> Any:
-        """A plain twin of the value."""
+        """Returns a plain copy of the value."""
         if isinstance(value, str):
             return self._text(str(value))
         if isinstance(value, float) and not math.isfinite(value):
@@ -164,7 +164,7 @@ class _BoundedCopier:
 
 
 class StreamedItems:
-    """The items of a stream, written down as they pass: what is done to them later does not show."""
+    """The items of a stream, encoded when they are yielded, so that later changes to them have no effect."""
 
     __slots__ = ("_is_truncated", "_json", "_remaining_characters", "_texts")
 
@@ -175,25 +175,25 @@ class StreamedItems:
         self._is_truncated = False
 
     def add(self, item: object) -> None:
-        """Note one more item, unless the stream's text is full."""
+        """Adds an item unless the text is full."""
         if self._remaining_characters <= 0:
             self._is_truncated = True
             return
-        written = to_json(item)
-        self._remaining_characters -= len(written) + 1
-        self._json.append(written)
+        encoded = to_json(item)
+        self._remaining_characters -= len(encoded) + 1
+        self._json.append(encoded)
         if not isinstance(item, str):
             self._texts = None
         elif self._texts is not None:
             self._texts.append(item)
 
     def json(self) -> str:
-        """The items as a JSON list."""
+        """Returns the items as a JSON list."""
         text = f"[{','.join(self._json)}]"
         return text[:MAX_TEXT] + ELLIPSIS if self._is_truncated or len(text) > MAX_TEXT else text
 
     def text(self) -> str:
-        """The text that a stream of texts amounts to; of other streams the JSON list."""
+        """Returns the concatenated text of a stream of texts; for other streams the JSON list."""
         if not self._texts:
             return self.json()
         text = "".join(self._texts)

@@ -1,4 +1,4 @@
-"""The spans of one decorated function: opened with the arguments, ended with a result, a failure, or neither."""
+"""Starts and ends the spans of one decorated function, for `capture.decorator`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _NOTIFYING = suppress_errors("score a span before it ends")
 
 
 class SpanEndListener(Protocol):
-    """Is told of every decorated span just before it ends.
+    """Receives each decorated span just before it ends.
 
-    Called once a span on the thread that ends it, in the order of registration; what it raises is logged and counted.
+    The thread that ends the span calls the listeners once, in the order of registration. An exception is counted and
+    logged.
     """
 
     def before_span_end(self, span: Span, end_ns: int) -> None:
-        """Put results on a span that will end at `end_ns`."""
+        """Sets results on a span that will end at `end_ns`."""
         ...
 
 
@@ -36,28 +37,28 @@ _listeners_lock = ForkSafeLock()
 
 
 def add_span_end_listener(listener: SpanEndListener) -> None:
-    """Tell it from now on."""
+    """Registers a listener."""
     global _listeners
     with _listeners_lock:
         _listeners = (*_listeners, listener)
 
 
 def remove_span_end_listener(listener: SpanEndListener) -> None:
-    """Tell it no more. One that is not registered is fine."""
+    """Removes a listener; does nothing if it is not registered."""
     global _listeners
     with _listeners_lock:
         _listeners = tuple(known for known in _listeners if known is not listener)
 
 
 def end_span(span: Span) -> None:
-    """End a decorated span, with its results on it where somebody has some."""
+    """Ends a decorated span after the listeners have set results on it."""
     if not _listeners:
         span.end()
         return
     end_ns = time_ns()
-    for closer in _listeners:
+    for listener in _listeners:
         with _NOTIFYING:
-            closer.before_span_end(span, end_ns)
+            listener.before_span_end(span, end_ns)
     span.end(end_ns)
 
 
@@ -70,11 +71,11 @@ _NOT_RECORDING = (otel_trace.ProxyTracerProvider, otel_trace.NoOpTracerProvider)
 
 
 OpenCall: TypeAlias = tuple[Span, Context]
-"""One call under way: its span, and the context in which that span is current."""
+"""The span of one call, and the context in which that span is current."""
 
 
 class _CaptureSettings:
-    """What is captured of a function's calls while one provider is the application's. Never changes."""
+    """What is captured of a function's calls while one tracer provider is the global one. Immutable."""
 
     __slots__ = ("allowed_arguments", "arguments", "provider", "result", "tracer")
 
@@ -88,17 +89,18 @@ class _CaptureSettings:
         if provider is None or isinstance(provider, _NOT_RECORDING):
             return
         self.tracer = provider.get_tracer(semconv.INSTRUMENTATION_SCOPE, __version__)
-        taken = _default_capture() if arguments is None else arguments
-        self.arguments = taken is True
-        self.allowed_arguments = taken if isinstance(taken, frozenset) else None
+        captured = _default_capture() if arguments is None else arguments
+        self.arguments = captured is True
+        self.allowed_arguments = captured if isinstance(captured, frozenset) else None
         self.result = _default_capture() is True if result is None else result
 
 
 class CallRecorder:
-    """Opens and ends the spans of one function. Its methods never raise, whatever the values do.
+    """Starts and ends the spans of one function. Its methods never raise.
 
-    They are on the path of every call, of which most of the time is the SDK's. So what can be looked up beforehand has
-    been, and a guard is entered where something has gone wrong: `try` alone costs nothing.
+    They run on every call, and most of the time of a call is the SDK's. Therefore everything that does not depend on
+    the call is computed beforehand, and `suppress_errors` is entered only after an exception: a plain `try` costs
+    nothing.
     """
 
     __slots__ = (
@@ -127,12 +129,12 @@ class CallRecorder:
         capture_result: bool | None = None,
         static: bool = False,
     ) -> None:
-        shape = SPAN_TEMPLATES[kind]
-        self._span_name = shape.name_prefix + name
-        self._constant_attributes = shape.constant_attributes(name)
-        self._input_key, self._encode_input = shape.input_key, shape.encode_input
-        self._input_is_request = shape.input_is_request
-        self._output_key, self._encode_output = shape.output_key, shape.encode_output
+        template = SPAN_TEMPLATES[kind]
+        self._span_name = template.name_prefix + name
+        self._constant_attributes = template.constant_attributes(name)
+        self._input_key, self._encode_input = template.input_key, template.encode_input
+        self._input_is_request = template.input_is_request
+        self._output_key, self._encode_output = template.output_key, template.encode_output
         if golden is not None:
             self._constant_attributes[semconv.GOLDEN_ID] = golden
         if metrics:
@@ -142,15 +144,15 @@ class CallRecorder:
         self._capture = _CaptureSettings(None, None, None)
 
     def start_span(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> OpenCall | None:
-        """Start the span of a call; `None` where nothing listens or instrumentation is suppressed."""
+        """Starts the span of a call; `None` if nothing records spans or instrumentation is suppressed."""
         try:
             here = get_current()
             if here.get(_SUPPRESS_INSTRUMENTATION_KEY):
                 return None
             provider, capture = get_tracer_provider(), self._capture
             if provider is not capture.provider:
-                # It was set, or in tests replaced, after the function was decorated. Threads that call it for the first
-                # time at once each find that out: none sees what another has only half made.
+                # The provider was set (in tests: replaced) after the decoration. Several threads may notice it at once;
+                # each assigns a complete object, so that none sees a partial state.
                 capture = self._capture = _CaptureSettings(
                     provider, self._configured_arguments, self._configured_result
                 )
@@ -159,9 +161,9 @@ class CallRecorder:
             attributes = self._constant_attributes.copy()
             if capture.arguments:
                 binder = self._binder
-                written = self._encode_input(binder, binder.bind(args, kwargs))
-                if written is not None:
-                    attributes[self._input_key] = written
+                encoded = self._encode_input(binder, binder.bind(args, kwargs))
+                if encoded is not None:
+                    attributes[self._input_key] = encoded
             elif capture.allowed_arguments is not None:
                 attributes.update(self._filtered_input(capture.allowed_arguments, self._binder.bind(args, kwargs)))
             span = capture.tracer.start_span(self._span_name, here, attributes=attributes)
@@ -172,7 +174,7 @@ class CallRecorder:
         return None
 
     def succeed(self, span: Span, result: object) -> None:
-        """End the span of a call that returned."""
+        """Ends the span of a call that returned."""
         try:
             if self._capture.result and span.is_recording():
                 span.set_attribute(self._output_key, self._encode_output(result))
@@ -186,10 +188,10 @@ class CallRecorder:
                 raise
 
     def fail(self, span: Span, error: BaseException) -> None:
-        """End the span of a call that raised.
+        """Ends the span of a call that raised.
 
-        A call that was interrupted (`CancelledError`, `GeneratorExit`, `KeyboardInterrupt`, `SystemExit`) has neither
-        succeeded nor failed: its span ends with the status unset and no result.
+        A call that was interrupted (`CancelledError`, `GeneratorExit`, `KeyboardInterrupt`, `SystemExit`) neither
+        succeeded nor failed: its span ends with the status unset and without a result.
         """
         if isinstance(error, Exception):
             with _RECORDING_OUTCOME:
@@ -198,20 +200,21 @@ class CallRecorder:
             end_span(span)
 
     def _filtered_input(self, allowed: frozenset[str], arguments: BoundArguments) -> dict[str, str]:
-        """The input as far as it may be captured; no attribute where nothing of it may: unknown, not empty."""
-        question = self._binder.request_argument(arguments) if self._input_is_request else None
-        whole = arguments if question is None else {question: arguments[question]}
-        part = {name: value for name, value in whole.items() if name in allowed}
-        written = self._encode_input(self._binder, part) if part or not whole else None
-        return {} if written is None else {self._input_key: written}
+        """Returns the input attribute with the allowed arguments; empty if none is allowed, since "not captured"
+        differs from "no arguments".
+        """
+        request = self._binder.request_argument(arguments) if self._input_is_request else None
+        candidates = arguments if request is None else {request: arguments[request]}
+        captured = {name: value for name, value in candidates.items() if name in allowed}
+        encoded = self._encode_input(self._binder, captured) if captured or not candidates else None
+        return {} if encoded is None else {self._input_key: encoded}
 
 
 @functools.cache
 def _default_capture() -> bool | frozenset[str]:
-    """What the environment says may be captured."""
-    from goldspan.capture.environment import (
-        captured_arguments,  # at the first call that is captured, never at an import
-    )
+    """Returns the capture setting of the environment."""
+    # Imported at the first captured call, so that importing goldspan stays cheap.
+    from goldspan.capture.environment import captured_arguments
 
     names = captured_arguments()
     return names if isinstance(names, bool) else frozenset(names)
@@ -223,7 +226,7 @@ def _record_error(span: Span, error: Exception) -> None:
     span.set_attribute(semconv.ERROR_TYPE, name)
     try:
         message = str(error)[:_MAX_MESSAGE]
-    except Exception:  # noqa: BLE001 - an exception of the application may fail even to say what it is
+    except Exception:  # noqa: BLE001 - `__str__` of an application's exception may raise
         span.set_status(Status(StatusCode.ERROR, name))
         return
     span.set_status(Status(StatusCode.ERROR, f"{name}: {message}" if message else name))

@@ -1,4 +1,4 @@
-"""`@goldspan.trace`: a decorator that makes a span of every call of a tool, an agent or a component."""
+"""`@goldspan.trace`: creates a span for each call of a tool, an agent or a component."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from goldspan.errors import ConfigurationError
 if TYPE_CHECKING:
     from goldspan.scoring.metrics import MetricLike
 
-_ADDING_ITEM = suppress_errors("note what a decorated generator yielded")
+_ADDING_ITEM = suppress_errors("record an item of a decorated generator")
 
 
 def wrap_callable(function: Callable[..., Any], recorder: CallRecorder) -> Callable[..., Any]:
-    """The function with a span around each of its calls."""
+    """Returns the function wrapped so that each call has a span."""
     if inspect.isasyncgenfunction(function):
         return _wrap_async_generator(function, recorder)
     if inspect.isgeneratorfunction(function):
@@ -137,24 +137,24 @@ def _wrap_async_generator(function: Callable[..., Any], recorder: CallRecorder) 
 
 
 def _detach(token: Token[Context]) -> None:
-    """Make the span current no more.
+    """Detaches a span's context.
 
-    A coroutine or generator that nobody waited for is closed from wherever it was found, by the collector of garbage or
-    the end of an event loop. There its span never was current, and `detach` would log an error that is none.
+    The garbage collector or the end of an event loop closes an abandoned coroutine or generator in another context. The
+    span was never current there, and `opentelemetry.context.detach` would log an error.
     """
     try:
         token.var.reset(token)
     except ValueError:
         pass
-    except AttributeError:  # not OpenTelemetry's own way to keep contexts
+    except AttributeError:  # another context implementation than OpenTelemetry's default
         detach(token)
 
 
 class _GeneratorSpan:
-    """One run of a generator: its span is current while the generator works, and never while its consumer does.
+    """The span of one generator. It is current while the generator runs, and never while its consumer runs.
 
-    As a context manager it surrounds one step. The context in which the body leaves off is the one in which it goes on:
-    a span that the body itself keeps open across a `yield` stays current for the body, and for nobody else.
+    As a context manager it surrounds one step. It restores the context in which the body stopped: a span that the body
+    keeps open across a `yield` stays current for the body only.
     """
 
     __slots__ = ("_call", "_context", "_items", "_recorder", "_token")
@@ -176,19 +176,19 @@ class _GeneratorSpan:
             _detach(self._token)
 
     def add_item(self, item: object) -> None:
-        """Remember what was yielded."""
+        """Records an item that the generator yielded."""
         if self._call is not None:
             with _ADDING_ITEM:
                 self._items.add(item)
 
     def succeed(self) -> None:
-        """End the span: the generator ran out, or its consumer had enough. Ending twice does nothing."""
+        """Ends the span after the generator was exhausted or closed. A second call does nothing."""
         if self._call is not None:
             (span, _), self._call = self._call, None
             self._recorder.succeed(span, self._items)
 
     def fail(self, error: BaseException) -> None:
-        """End the span, unless that has been done."""
+        """Ends the span with an error, unless it has ended."""
         if self._call is not None:
             (span, _), self._call = self._call, None
             self._recorder.fail(span, error)
@@ -198,10 +198,10 @@ F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, ..., Any] | static
 
 
 class TraceDecorator(Protocol):
-    """Gives back what it is put on, with the same signature."""
+    """A decorator that keeps the type of the decorated function."""
 
     def __call__(self, function: F, /) -> F:
-        """Decorate."""
+        """Decorates a function."""
         ...
 
 
@@ -232,30 +232,38 @@ def trace(
     capture_arguments: bool | Iterable[str] | None = None,
     capture_result: bool | None = None,
 ) -> F | TraceDecorator:
-    """Make a span of every call: of a tool by default, of an agent or a component where `kind` says so.
+    """Creates a span for each call of a tool (the default), an agent or a component.
 
-    Works on functions, coroutine functions, generators and async generators, on methods, class methods and static
-    methods, above or below `@classmethod` and `@staticmethod`. The decorated function looks, runs and raises as before.
+    Works on functions, coroutine functions, generators, async generators, methods, class methods and static methods,
+    above or below `@classmethod` and `@staticmethod`. The decorated function keeps its signature, its result and its
+    exceptions.
 
-    - `kind="tool"`: one tool being executed, with its arguments and its result as JSON.
-    - `kind="agent"`: a request: the tools called inside are what is scored. Its input, by which a golden is found
-      unless `golden` names one, is what the user said last in the argument `messages`; else the first argument that is
-      text, else messages by another name or in a state, else all arguments as JSON.
-    - `kind="component"`: an inner part that is scored by itself as well.
+    The span of a generator starts with its first step and ends when the generator is exhausted, closed or collected;
+    its result is the list of yielded items. A call that is cancelled or interrupted ends with the status unset and
+    without a result. Captured text is truncated with an ellipsis.
 
-    `golden` is the id of its golden. `metrics` are those to measure, by their names or as functions that
-    `@goldspan.metric` registered; they go before those that the golden lists.
+    Args:
+        function: The function, when the decorator is used without parentheses.
+        kind: `"tool"`: the execution of one tool, with arguments and result as JSON. `"agent"`: a request, of which the
+            tools called inside are scored. `"component"`: a part of a request that is scored separately as well. The
+            input of an agent or a component is the last user message in the argument `messages`; else the first text
+            argument; else the last user message in another argument; else all arguments as JSON. The golden is looked
+            up by this input unless `golden` is set.
+        name: The name of the tool, agent or component. Default: the function's name.
+        golden: The id of the golden of an agent or a component.
+        metrics: The metrics to compute, by name or as functions registered with `@goldspan.metric`, instead of those
+            that the golden lists.
+        capture_arguments: `False` captures no arguments; a list of names captures these arguments only (and the input
+            of an agent or a component only if its parameter is listed). Default: `GOLDSPAN_CAPTURE_ARGUMENTS`, which is
+            `on`, `off`, or a list of names, which also disables results.
+        capture_result: `False` captures no result. Default: `GOLDSPAN_CAPTURE_ARGUMENTS`.
 
-    `capture_arguments=False` and `capture_result=False` keep content out of the span. Names are the only arguments that
-    may be captured; the input of an agent or a component is, where the parameter that holds it is named. What is left
-    out is as `GOLDSPAN_CAPTURE_ARGUMENTS` says: `on`, which is the default; `off` for neither; or names, and no result.
+    Returns:
+        The decorated function, or a decorator when called without a function.
 
-    `name` is by default the function's own. The span of a generator begins with its first step and ends when it is
-    exhausted, closed or collected; its result is what it yielded. A call that is cancelled or otherwise interrupted
-    ends with the status unset and no result. Captured text is bounded: longer text ends in an ellipsis.
-
-    Raises `ConfigurationError` on an unknown kind, a golden or metrics for a tool, a metric without a registered name,
-    arguments that are no list of names, and on what cannot be called.
+    Raises:
+        ConfigurationError: If the kind is unknown, a tool has a golden or metrics, a metric is not registered,
+            `capture_arguments` is not a list of names, or the decorated object is not callable.
     """
     _check_options(kind, golden, metrics)
     names = _metric_names(metrics)
@@ -284,53 +292,53 @@ def trace(
 def _check_options(kind: str, golden: str | None, metrics: Iterable[MetricLike] | None) -> None:
     kinds = get_args(TracedKind)
     if kind not in kinds:
-        raise ConfigurationError(f"@goldspan.trace(kind={kind!r}): the kind is one of {', '.join(kinds)}")
-    for what, given in (("golden", golden), ("metrics", metrics)):
-        if given is not None and kind == "tool":
+        raise ConfigurationError(f"@goldspan.trace(kind={kind!r}): kind must be one of {', '.join(kinds)}")
+    for option, value in (("golden", golden), ("metrics", metrics)):
+        if value is not None and kind == "tool":
             raise ConfigurationError(
-                f"@goldspan.trace({what}=...): an agent or a component has {_ARTICLES[what]}, a tool has none"
+                f"@goldspan.trace({option}=...): only an agent or a component can have {_OPTION_NOUNS[option]}"
             )
 
 
-_ARTICLES = {"golden": "a golden", "metrics": "metrics"}
+_OPTION_NOUNS = {"golden": "a golden", "metrics": "metrics"}
 
 
 def _metric_names(metrics: Iterable[MetricLike] | None) -> tuple[str, ...]:
-    """The names under which the metrics are found wherever the span is read."""
+    """Returns the registered names of the metrics; the span refers to a metric by name."""
     if metrics is None:
         return ()
     if isinstance(metrics, str) or not isinstance(metrics, Iterable):
-        raise ConfigurationError(f"@goldspan.trace(metrics=...): metrics are a list, not {metrics!r}")
-    from goldspan.scoring.metrics.registry import registered_name  # most decorators name none, and need not load it
+        raise ConfigurationError(f"@goldspan.trace(metrics=...): metrics must be a list, not {metrics!r}")
+    from goldspan.scoring.metrics.registry import registered_name  # few decorators name metrics: do not load the others
 
     return tuple(dict.fromkeys(map(registered_name, metrics)))
 
 
 def _argument_names(captured: bool | Iterable[str] | None) -> bool | frozenset[str] | None:
-    """Whether arguments are captured, or only which."""
+    """Returns whether arguments are captured, or the names of the captured arguments."""
     if captured is None or isinstance(captured, bool):
         return captured
     names = None if isinstance(captured, str) or not isinstance(captured, Iterable) else list(captured)
     if names is None or not all(isinstance(name, str) for name in names):
         raise ConfigurationError(
-            f"@goldspan.trace(capture_arguments=...): True, False or a list of names, not {captured!r}"
+            f"@goldspan.trace(capture_arguments=...): must be True, False or a list of names, not {captured!r}"
         )
     return frozenset(names)
 
 
 def _unwrap_method(function: object) -> tuple[Callable[..., Any], bool]:
-    """The function itself, and whether it is known to have no receiver."""
+    """Returns the plain function, and whether it is a static method."""
     if isinstance(function, (classmethod, staticmethod)):
         return function.__func__, isinstance(function, staticmethod)
     if inspect.isclass(function) or not callable(function):
         raise ConfigurationError(
-            f"@goldspan.trace is for functions and methods, not for {function!r}; decorate a class's methods one by one"
+            f"@goldspan.trace decorates functions and methods, not {function!r}; decorate the methods of a class"
         )
     return function, False
 
 
 def _function_name(function: Callable[..., Any]) -> str:
-    """The name people know it by; `functools.partial` and callable objects have none of their own."""
+    """Returns the function's name, or for a `functools.partial` or callable object that of its function or type."""
     while isinstance(function, functools.partial):
         function = function.func
     return getattr(function, "__name__", None) or type(function).__name__

@@ -1,6 +1,6 @@
-"""Every `GOLDSPAN_*` variable in one table: what it is called, how it is read, what it means.
+"""Defines every `GOLDSPAN_*` environment variable in one table and reads their values.
 
-Nothing is loaded here that an application without goldens would have to pay for.
+Imports no module that only applications with goldens need.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from goldspan.errors import ConfigurationError
 
 SettingOwner = Literal["goldens", "processor", "limits", "judge"]
-"""Whose argument a setting stands in for: of `Goldens`, `ScoringProcessor`, `Limits` or `JudgeSettings`."""
+"""The class whose argument a setting supplies: `Goldens`, `ScoringProcessor`, `Limits` or `JudgeSettings`."""
 
 
 _PREFIX = "GOLDSPAN_"
@@ -32,8 +32,8 @@ def _setting(
     variable: str | None = None,
     secret: bool = False,
 ) -> Any:
-    """A row of the table. The variable is called as the setting is, unless it is told. A secret is never shown."""
-    row = {"read": parse, "meaning": meaning, "default": default, "of": owner, "variable": variable}
+    """Return a row of the table. `variable` defaults to the setting's name. `repr` omits a secret."""
+    row = {"parse": parse, "meaning": meaning, "default": default, "owner": owner, "variable": variable}
     return field(default=None, metadata=row, repr=not secret)
 
 
@@ -140,12 +140,12 @@ def _parse_json_object(text: str) -> dict[str, Any]:
 
 
 def _choice_parser(*known: str) -> _Parser:
-    def read_word(text: str) -> str:
+    def parse_choice(text: str) -> str:
         if text not in known:
             raise ValueError(f"{text!r} is none of {', '.join(known)}")
         return text
 
-    return read_word
+    return parse_choice
 
 
 _BOOLEANS = {
@@ -161,19 +161,19 @@ def _parse_boolean(text: str) -> bool:
     return _BOOLEANS[text.lower()]
 
 
-def _number_or_off_parser(read: _Parser) -> _Parser:
-    """A number, or `False`: off. Zero is a number here."""
+def _number_or_off_parser(parse: _Parser) -> _Parser:
+    """Return a parser that also accepts `off` and returns `False` for it. It parses "0" as a number."""
 
-    def read_or_off(text: str) -> float | Literal[False]:
+    def parse_or_off(text: str) -> float | Literal[False]:
         if text.lower() in _OFF_WORDS:
             return False
         try:
-            number: float = read(text)
+            number: float = parse(text)
         except ValueError as error:
             raise ValueError(f"{error}, nor off") from None
         return number
 
-    return read_or_off
+    return parse_or_off
 
 
 def _parse_capture(text: str) -> bool | tuple[str, ...]:
@@ -182,20 +182,22 @@ def _parse_capture(text: str) -> bool | tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSettings:
-    """What the environment says. `None`: nothing."""
+    """The values of the environment variables; `None` for a variable that is not set."""
 
     goldens: tuple[str, ...] | None = _setting(_parse_list, "golden files, separated by commas", "none")
     reload: float | Literal[False] | None = _processor_setting(
         _number_or_off_parser(_parse_seconds),
-        "seconds between two looks at whether golden files have changed; or `off`",
+        "seconds between two checks for changed golden files; or `off`",
         "1",
     )
     near: float | Literal[False] | None = _goldens_setting(
         _number_or_off_parser(_parse_similarity),
-        "from which similarity on, 0 to 100, a request's text is that of a golden; or `off`",
+        "minimum similarity, 0 to 100, for a request's text to match a golden; or `off`",
         "90",
     )
-    margin: float | None = _goldens_setting(_parse_number, "how much nearer that golden must be than any other", "3")
+    margin: float | None = _goldens_setting(
+        _parse_number, "minimum lead of that golden's similarity over the next best", "3"
+    )
     golden_id_attributes: tuple[str, ...] | None = _processor_setting(
         _parse_list,
         "span attributes that name a golden, separated by commas, in the order tried",
@@ -204,149 +206,151 @@ class EnvironmentSettings:
     )
     metrics: tuple[str, ...] | None = _processor_setting(_parse_list, "names of metrics, separated by commas", "all")
     thresholds: Mapping[str, float] | None = _processor_setting(
-        _parse_thresholds, "`metric=number`, separated by commas", "those of the goldens"
+        _parse_thresholds, "`metric=number`, separated by commas", "as in the goldens"
     )
     unknown: Literal["not_evaluated", "ignore", "fail"] | None = _processor_setting(
         _parse_unknown,
-        "what becomes of a run of which something that its golden states cannot be judged: `not_evaluated`, `ignore` "
-        "(the rest decides), `fail`",
-        "as the goldens say",
+        "verdict of a run when part of its golden cannot be evaluated: `not_evaluated`, `ignore` (the rest decides), "
+        "`fail`",
+        "as in the goldens",
     )
     units: tuple[str, ...] | None = _processor_setting(
         _parse_units,
-        "what is scored: `request`, `component`, `conversation`, separated by commas",
+        "units to score: `request`, `component`, `conversation`, separated by commas",
         "`request,component`",
     )
     sinks: tuple[str, ...] | None = _setting(
         _parse_list,
-        "where results go, separated by commas: `attributes` of the run's own span, `events`, `metrics`, `figures`, "
+        "sinks, separated by commas: `attributes` of the run's own span, `events`, `metrics`, `figures`, "
         "`spans`, `jsonl:PATH`, `store:PATH`",
         "`attributes,events,metrics,figures`",
     )
     capture_arguments: bool | tuple[str, ...] | None = _setting(
         _parse_capture,
-        "what `@goldspan.trace` captures where it is not told: `on`, `off` for neither arguments nor results, or the "
-        "names of the only arguments that may be captured, separated by commas, and no results",
+        "what `@goldspan.trace` captures by default: `on` for arguments and results, `off` for neither, or names of "
+        "arguments, separated by commas, to capture only those and no results",
         "on",
     )
     threads: bool | None = _processor_setting(
-        _parse_boolean, "whether threads and thread pools keep the request they were started in", "on"
+        _parse_boolean, "whether threads and thread pools keep the context of the request that started them", "on"
     )
-    sample: float | None = _setting(_parse_rate, "which share of the traces is scored, 0 to 1", "1")
-    sample_rules: str | None = _setting(str, "other shares by rule, as `environment=test:0, agent=support:1`", "none")
-    export_sample: float | None = _setting(
-        _parse_rate, "which share of the traces is handed on, 0 to 1; all are scored", "1"
+    sample: float | None = _setting(_parse_rate, "share of traces to score, 0 to 1", "1")
+    sample_rules: str | None = _setting(
+        str, "shares for matching traces, for example `environment=test:0, agent=support:1`", "none"
     )
-    budget: float | None = _processor_setting(
-        _parse_seconds, "seconds that the metrics of one run may take", "no limit"
-    )
+    export_sample: float | None = _setting(_parse_rate, "share of traces to forward, 0 to 1; all are scored", "1")
+    budget: float | None = _processor_setting(_parse_seconds, "maximum seconds for the metrics of one run", "no limit")
     background: bool | None = _processor_setting(
-        _parse_boolean, "whether runs are scored by a thread of their own", "on where spans are exported in batches"
+        _parse_boolean, "whether a background thread scores runs", "on where spans are exported in batches"
     )
     max_traces: int | None = _limits_setting(
-        _parse_positive_int, "traces in flight before the one idle for longest is scored as it is", "10000"
+        _parse_positive_int, "maximum traces in flight; above it, the trace idle longest is scored as it is", "10000"
     )
-    max_spans: int | None = _limits_setting(_parse_positive_int, "spans in flight before that", "100000")
+    max_spans: int | None = _limits_setting(
+        _parse_positive_int, "maximum spans in flight, with the same effect as `GOLDSPAN_MAX_TRACES`", "100000"
+    )
     max_spans_per_trace: int | None = _limits_setting(
-        _parse_positive_int, "spans of one trace in flight beyond which it is not scored", "10000"
+        _parse_positive_int, "maximum spans in flight of one trace; a trace with more is not scored", "10000"
     )
-    max_bytes: int | None = _limits_setting(_parse_positive_int, "bytes of ended spans kept before that", "67108864")
+    max_bytes: int | None = _limits_setting(
+        _parse_positive_int,
+        "maximum bytes of retained ended spans, with the same effect as `GOLDSPAN_MAX_TRACES`",
+        "67108864",
+    )
     max_queue: int | None = _limits_setting(
         _parse_positive_int,
-        "spans that wait to be scored in the background; the traces of those beyond are not scored",
+        "maximum spans in the queue for background scoring; traces of further spans are not scored",
         "50000",
     )
     idle: float | None = _limits_setting(
         _parse_seconds, "seconds without a span after which a run is scored as it is", "300"
     )
-    lifetime: float | None = _limits_setting(_parse_seconds, "seconds after which it is, however busy", "3600")
-    late: float | None = _limits_setting(
-        _parse_number, "seconds for which late spans can change a run that was scored", "60"
+    lifetime: float | None = _limits_setting(
+        _parse_seconds, "seconds after which a run is scored as it is, even if it is active", "3600"
     )
+    late: float | None = _limits_setting(_parse_number, "seconds during which late spans can change a scored run", "60")
     settle: float | None = _limits_setting(
-        _parse_number, "seconds without a further late span before such a run is scored again", "1"
+        _parse_number, "seconds without a further late span before a run is scored again", "1"
     )
     judge_model: str | None = _judge_setting(
-        str, "the model that is asked whether the tools were the best choice; it turns the [judge](judge.md) on", "none"
+        str, "model that rates whether the tools were the best choice; setting it enables the [judge](judge.md)", "none"
     )
     judge_url: str | None = _judge_setting(
-        str, "base URL of the OpenAI-compatible endpoint where that model is", "`https://api.openai.com/v1`"
+        str, "base URL of the model's OpenAI-compatible endpoint", "`https://api.openai.com/v1`"
     )
     judge_api_key: str | None = _judge_setting(
-        str, "its key", "`OPENAI_API_KEY` for OpenAI's own, else none", secret=True
+        str, "API key of the endpoint", "`OPENAI_API_KEY` for OpenAI's endpoint, else none", secret=True
     )
-    judge_sample: float | None = _judge_setting(_parse_rate, "which share of the runs it is asked about, 0 to 1", "0.1")
+    judge_sample: float | None = _judge_setting(_parse_rate, "share of runs to judge, 0 to 1", "0.1")
     judge_combination: str | None = _judge_setting(
         _choice_parser("apart", "min"),
-        "`min`: `tool_correctness` becomes the lower of both; `apart`: it stays",
+        "`min`: `tool_correctness` becomes the lower of the two scores; `apart`: it stays unchanged",
         "`apart`",
     )
-    judge_threshold: float | None = _judge_setting(
-        _parse_rate, "what `tool_selection` must reach", "those of the goldens"
-    )
+    judge_threshold: float | None = _judge_setting(_parse_rate, "threshold of `tool_selection`", "as in the goldens")
     judge_votes: int | None = _judge_setting(
-        _parse_positive_int, "how often it is asked about a run; the median counts", "1"
+        _parse_positive_int, "requests to the model per run; the median score counts", "1"
     )
     judge_temperature: float | Literal[False] | None = _judge_setting(
-        _number_or_off_parser(_parse_number), "the temperature it is asked with; or `off`: none is sent", "0"
+        _number_or_off_parser(_parse_number), "temperature of the requests; or `off` to send none", "0"
     )
     judge_seed: float | Literal[False] | None = _judge_setting(
-        _number_or_off_parser(_parse_non_negative_int), "the seed it is asked with; or `off`: none is sent", "0"
+        _number_or_off_parser(_parse_non_negative_int), "seed of the requests; or `off` to send none", "0"
     )
     judge_show: str | None = _judge_setting(
         _choice_parser("names", "arguments", "all"),
-        "what it is shown of calls: `all` has arguments and results",
+        "what the model sees of calls: `names`, `arguments` (names and arguments), or `all` (also results)",
         "`all`",
     )
     judge_explain: bool | None = _judge_setting(
-        _parse_boolean, "whether reasons have the model's own words, which may repeat what is in the run", "off"
+        _parse_boolean, "whether reasons contain the model's own words, which can repeat content of the run", "off"
     )
-    judge_timeout: float | None = _judge_setting(_parse_seconds, "seconds that all votes about a run may take", "30")
-    judge_concurrency: int | None = _judge_setting(_parse_positive_int, "runs that it is asked about at once", "4")
+    judge_timeout: float | None = _judge_setting(_parse_seconds, "maximum seconds for all votes about one run", "30")
+    judge_concurrency: int | None = _judge_setting(_parse_positive_int, "maximum runs to judge at the same time", "4")
     judge_daily_tokens: int | Literal[False] | None = _judge_setting(
         _number_or_off_parser(_parse_non_negative_int),
-        "tokens that may be spent within 24 hours; or `off`: no limit",
+        "maximum tokens to spend within 24 hours; or `off` for no limit",
         "1000000",
     )
     judge_daily_cost: float | None = _judge_setting(
-        _parse_number, "US dollars that may be; needs the prices", "no limit"
+        _parse_number, "maximum US dollars to spend within 24 hours; needs `GOLDSPAN_JUDGE_PRICES`", "no limit"
     )
     judge_prices: tuple[float, float] | None = _judge_setting(
-        _parse_prices, "US dollars for a million tokens of questions and of answers: `0.25,2`", "none"
+        _parse_prices, "US dollars per million input tokens and per million output tokens, for example `0.25,2`", "none"
     )
     judge_cache: str | None = _judge_setting(
-        str, "SQLite file in which answers, and what was spent, are kept", "both last as long as the process"
+        str, "SQLite file that stores verdicts and the spent budget", "memory of the process"
     )
     judge_answer_form: str | None = _judge_setting(
         _choice_parser("json_schema", "json_object", "text"),
-        "how the form of an answer is asked for, where an endpoint does not know schemas",
+        "response format to request: `json_schema`, or `json_object` or `text` for endpoints without schemas",
         "`json_schema`",
     )
-    judge_max_tokens: int | None = _judge_setting(_parse_positive_int, "how many tokens an answer may have", "1000")
+    judge_max_tokens: int | None = _judge_setting(_parse_positive_int, "maximum tokens of a reply", "1000")
     judge_extra: Mapping[str, Any] | None = _judge_setting(
-        _parse_json_object, 'further members of each request, in JSON: `{"reasoning_effort": "low"}`', "none"
+        _parse_json_object,
+        'additional members of each request, in JSON, for example `{"reasoning_effort": "low"}`',
+        "none",
     )
     then_exporter: tuple[str, ...] | None = _setting(
         _parse_list,
-        "where `OTEL_TRACES_EXPORTER=goldspan` hands the spans on: names of exporters, separated by commas, or `none`",
-        "`otlp` where an end point is set, else `none`",
+        "exporters to which `OTEL_TRACES_EXPORTER=goldspan` forwards spans, separated by commas, or `none`",
+        "`otlp` if an endpoint is set, else `none`",
     )
     enabled: bool | None = _setting(
         _parse_boolean,
-        "`on`: score under `opentelemetry-instrument` also without any goldens; `off`: do not score there at all",
-        "on with goldens or `OTEL_TRACES_EXPORTER=goldspan`",
+        "`on`: score under `opentelemetry-instrument` even without goldens; `off`: do not score there",
+        "on with goldens or with `OTEL_TRACES_EXPORTER=goldspan`",
     )
-    disabled: bool | None = _setting(
-        _parse_boolean, "whether `instrument()` and the ways without code do nothing", "off"
-    )
+    disabled: bool | None = _setting(_parse_boolean, "`on`: `instrument()` and the zero-code setup do nothing", "off")
     strict: bool | None = _setting(
-        _parse_boolean, "`1`: failures of goldspan's own are raised, for its own tests", "off"
+        _parse_boolean, "`on`: raise internal failures of goldspan; for its own tests", "off"
     )
 
     def arguments_for(self, owner: SettingOwner) -> dict[str, Any]:
-        """What is said of the arguments of somebody; `None` for a number: off."""
+        """Return the arguments that the variables set for `owner`; the value `None` turns a number off."""
         prefix = "judge_" if owner == "judge" else ""
-        rows = [row for row in fields(self) if row.metadata["of"] == owner]
+        rows = [row for row in fields(self) if row.metadata["owner"] == owner]
         named = {row.name.removeprefix(prefix): getattr(self, row.name) for row in rows}
         numbers = {"near", "reload", "temperature", "seed", "daily_tokens"}
         return {
@@ -358,7 +362,7 @@ class EnvironmentSettings:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentVariable:
-    """One row of the table, for people."""
+    """One row of the table, for the documentation."""
 
     name: str
     meaning: str
@@ -366,7 +370,7 @@ class EnvironmentVariable:
 
 
 def variable_name(setting: str) -> str:
-    """The variable that says a setting."""
+    """Return the name of the environment variable of a setting."""
     return _PREFIX + (_setting_metadata(setting)["variable"] or setting.upper())
 
 
@@ -381,35 +385,38 @@ VARIABLES = tuple(
 
 
 def read_environment(environment: Mapping[str, str] = os.environ) -> EnvironmentSettings:
-    """Read the variables. Raises `ConfigurationError`, naming the variable, for what cannot be understood."""
+    """Read all variables. Raises `ConfigurationError`, which names the variable, for an invalid value."""
     return EnvironmentSettings(
         **{row.name: _read_variable(environment, row.name) for row in fields(EnvironmentSettings)}
     )
 
 
 def captured_arguments(environment: Mapping[str, str] = os.environ) -> bool | tuple[str, ...]:
-    """What decorated functions capture where they are not told; names: of the arguments only those called so."""
-    said: bool | tuple[str, ...] | None = _read_variable(environment, "capture_arguments")
-    return True if said is None else said
+    """Return what decorated functions capture by default; names: only the arguments with these names."""
+    captured: bool | tuple[str, ...] | None = _read_variable(environment, "capture_arguments")
+    return True if captured is None else captured
 
 
 def downstream_exporter_names(environment: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
-    """The exporters to which spans are handed on. No other setting, if it is wrong, may keep spans from these."""
+    """Return the exporters to which spans are forwarded.
+
+    Reads only this variable, so that an invalid value of another one does not stop the forwarding.
+    """
     names: tuple[str, ...] | None = _read_variable(environment, "then_exporter")
     return names
 
 
 def misspelled_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """A sentence about every variable that is nearly one of ours, and so says nothing."""
+    """Return a warning for each unknown `GOLDSPAN_*` variable whose name resembles a known one."""
     known = {variable.name.removeprefix(_PREFIX) for variable in VARIABLES}
-    odd = [name.removeprefix(_PREFIX) for name in environment if name.startswith(_PREFIX)]
-    odd = [name for name in odd if name not in known]
-    if not odd:
+    names = [name.removeprefix(_PREFIX) for name in environment if name.startswith(_PREFIX)]
+    unknown = sorted(name for name in names if name not in known)
+    if not unknown:
         return []
-    from goldspan.goldens.spelling import is_typo, nearest_word  # only mistakes need it
+    from goldspan.goldens.spelling import is_typo, nearest_word  # imported only for unknown names: import time
 
-    meant = {name: nearest_word(name, known) for name in sorted(odd) if is_typo(name, known)}
-    return [f"there is no setting {_PREFIX}{name}; did you mean {_PREFIX}{word}?" for name, word in meant.items()]
+    suggestions = {name: nearest_word(name, known) for name in unknown if is_typo(name, known)}
+    return [f"there is no setting {_PREFIX}{name}; did you mean {_PREFIX}{word}?" for name, word in suggestions.items()]
 
 
 def _read_variable(environment: Mapping[str, str], setting: str) -> Any:
@@ -418,7 +425,7 @@ def _read_variable(environment: Mapping[str, str], setting: str) -> Any:
     if not text:
         return None
     try:
-        value = _setting_metadata(setting)["read"](text)
+        value = _setting_metadata(setting)["parse"](text)
     except ValueError as error:
         raise ConfigurationError(f"{variable}: {error}") from None
     return None if value == () else value

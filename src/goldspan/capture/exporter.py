@@ -1,4 +1,4 @@
-"""`OTEL_TRACES_EXPORTER=goldspan`: a span exporter that stands before others and scores what goes through it."""
+"""`OTEL_TRACES_EXPORTER=goldspan`: an exporter that scores spans and forwards them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SpanTree = list[ReadableSpan]
 
 
 class TraceReassembler:
-    """Spans of one process that wait for their local root: one without a parent, or with a parent in another process.
+    """Buffers spans of one process until their local root arrives: a span without a parent or with a remote parent.
 
-    At most `max_spans` wait, and those of one trace for at most `idle` seconds after the last of them came: then they
-    come out as they are. A span that comes after its tree has come out does not wait.
+    It buffers at most `max_spans` spans, and those of one trace for at most `idle` seconds after the last arrival; then
+    it releases them without their root. It does not buffer spans that arrive after their tree was released.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -44,15 +44,15 @@ class TraceReassembler:
         self._released_ids: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
-        """The number of spans that wait."""
+        """Returns the number of buffered spans."""
         return self._size
 
     def empty_copy(self) -> TraceReassembler:
-        """One with the same limits and nothing in it."""
+        """Returns an empty reassembler with the same limits."""
         return TraceReassembler(self._limits)
 
     def add(self, spans: Iterable[ReadableSpan], now: float) -> Iterator[SpanTree]:
-        """Take in a batch; what is complete by it, or will wait no longer, a trace at a time and parents first."""
+        """Adds a batch. Yields each trace that is complete or overdue, parents first."""
         touched: dict[int, None] = {}
         for span in spans:
             trace_id = span.context.trace_id
@@ -62,55 +62,55 @@ class TraceReassembler:
             self._size += 1
             touched[trace_id] = None
         for trace_id in touched:
-            if rooted := self._complete_spans(self._pending[trace_id]):
-                yield self._release_spans(trace_id, rooted)
+            if complete := self._complete_spans(self._pending[trace_id]):
+                yield self._release_spans(trace_id, complete)
         while self._pending and self._is_overdue(next(iter(self._pending)), now):
             yield self._release_trace(next(iter(self._pending)))
 
     def release_all(self) -> Iterator[SpanTree]:
-        """Everything that still waits."""
+        """Yields everything that is buffered."""
         while self._pending:
             yield self._release_trace(next(iter(self._pending)))
 
     def _is_overdue(self, trace_id: int, now: float) -> bool:
         return self._size > self._limits.max_spans or now - self._last_arrival[trace_id] >= self._limits.idle
 
-    def _complete_spans(self, waiting: SpanTree) -> SpanTree:
-        """The spans that hang, over however many others, from a local root or from one that has come out already."""
+    def _complete_spans(self, pending: SpanTree) -> SpanTree:
+        """Returns the spans that descend from a local root or from a released span."""
         children: dict[int, SpanTree] = {}
-        found: SpanTree = []
-        for span in waiting:
+        complete: SpanTree = []
+        for span in pending:
             if span.parent is None or span.parent.is_remote or span.parent.span_id in self._released_ids:
-                found.append(span)
+                complete.append(span)
             else:
                 children.setdefault(span.parent.span_id, []).append(span)
-        for span in found:  # grows while it is gone through
-            found.extend(children.pop(span.context.span_id, ()))
-        return found
+        for span in complete:  # grows during the iteration
+            complete.extend(children.pop(span.context.span_id, ()))
+        return complete
 
     def _release_trace(self, trace_id: int) -> SpanTree:
-        waiting = self._pending[trace_id]
-        ids = {span.context.span_id for span in waiting}
-        tops = [span for span in waiting if span.parent is None or span.parent.span_id not in ids]
-        self._released_ids.update(dict.fromkeys(span.parent.span_id for span in tops if span.parent is not None))
-        return self._release_spans(trace_id, self._complete_spans(waiting) or waiting)
+        pending = self._pending[trace_id]
+        ids = {span.context.span_id for span in pending}
+        roots = [span for span in pending if span.parent is None or span.parent.span_id not in ids]
+        self._released_ids.update(dict.fromkeys(span.parent.span_id for span in roots if span.parent is not None))
+        return self._release_spans(trace_id, self._complete_spans(pending) or pending)
 
-    def _release_spans(self, trace_id: int, given: SpanTree) -> SpanTree:
-        ids = dict.fromkeys(span.context.span_id for span in given)
-        left = [span for span in self._pending[trace_id] if span.context.span_id not in ids]
-        self._size -= len(self._pending[trace_id]) - len(left)
-        if left:
-            self._pending[trace_id] = left
+    def _release_spans(self, trace_id: int, spans: SpanTree) -> SpanTree:
+        ids = dict.fromkeys(span.context.span_id for span in spans)
+        remaining = [span for span in self._pending[trace_id] if span.context.span_id not in ids]
+        self._size -= len(self._pending[trace_id]) - len(remaining)
+        if remaining:
+            self._pending[trace_id] = remaining
         else:
             del self._pending[trace_id], self._last_arrival[trace_id]
         self._released_ids.update(ids)
         while len(self._released_ids) > self._limits.max_spans:
             self._released_ids.popitem(last=False)
-        return given
+        return spans
 
 
 _STARTING = "start from the environment, and scores nothing"
-_FORWARDING = "hand spans on: no span of this process is exported, and nothing is scored"
+_FORWARDING = "forward spans: no span of this process is exported, and nothing is scored"
 
 _log = logging.getLogger("goldspan")
 _SCORING = suppress_errors("score exported spans")
@@ -121,31 +121,36 @@ _exporters: weakref.WeakSet[ScoringExporter] = weakref.WeakSet()
 
 
 def start_from_environment() -> None:
-    """Score this process, whose providers the environment has made: at the exporter's tracer provider, if one was made.
+    """Scores this process, whose providers the environment configured, at the tracer provider of the exporter if there
+    is one.
 
-    Nothing raises: what is set up wrongly is counted, logged as one error, and nothing is scored.
+    It never raises: a configuration error is counted and logged once, and nothing is scored.
     """
     try:
-        if made := next(iter(_exporters), None):
-            made.attach_to_provider(trace.get_tracer_provider())
+        if exporter := next(iter(_exporters), None):
+            exporter.attach_to_provider(trace.get_tracer_provider())
             return
         settings = read_environment()
         if settings.enabled or (settings.enabled is None and settings.goldens):
             instrument()
-    except Exception as error:  # noqa: BLE001 - the program would be left without its other instrumentation
+    except Exception as error:  # noqa: BLE001 - raising would disable the program's other instrumentation
         _report_failure(error, _STARTING)
 
 
 class ScoringExporter(SpanExporter):
-    """Hands every span on to the exporters behind it, and scores requests when their local root comes through.
+    """Forwards every span to the downstream exporters, and scores requests when their local root is exported.
 
-    An exporter sees spans after they ended, in batches: a run's results are on its span where that comes in one batch
-    with its local root, and always in events and metrics. A processor sees more. So where one can be added to the
-    tracer provider, as under `opentelemetry-instrument`, `attend` does that, and leaves everything to it.
+    An exporter receives spans after they ended, in batches: the results are on a run's span if the span is in one batch
+    with its local root, and always in events and metrics. A processor sees more. If one can be added to the tracer
+    provider, as under `opentelemetry-instrument`, `attach_to_provider` adds it, and the processor does all scoring.
 
-    `then` is an exporter or names of exporters, by default those of `GOLDSPAN_THEN_EXPORTER`. Nothing raises here: what
-    is set up wrongly is counted, logged as one error, and nothing is scored. Nothing is scored twice either: where a
-    `ScoringProcessor` is at work in this process, the spans are only handed on. So they are with `GOLDSPAN_ENABLED=0`.
+    The exporter never raises: a configuration error is counted and logged once, and nothing is scored. It only forwards
+    spans if a `ScoringProcessor` is active in this process, so that nothing is scored twice, and if `GOLDSPAN_ENABLED`
+    is off.
+
+    Args:
+        goldens: As for `ScoringProcessor`. Default: `GOLDSPAN_GOLDENS`.
+        then: An exporter, or names of exporters. Default: `GOLDSPAN_THEN_EXPORTER`.
     """
 
     def __init__(self, goldens: GoldensLike = None, *, then: SpanExporter | str | None = None) -> None:
@@ -159,8 +164,8 @@ class ScoringExporter(SpanExporter):
         self._downstream = [then] if isinstance(then, SpanExporter) else self._load_downstream(then)
         if not self._downstream and not self._is_off:
             _log.warning(
-                "goldspan: nothing stands behind OTEL_TRACES_EXPORTER=goldspan to receive the spans and what is put on "
-                "them; set OTEL_EXPORTER_OTLP_ENDPOINT, or %s to an exporter's name",
+                "goldspan: OTEL_TRACES_EXPORTER=goldspan has no downstream exporter that receives the spans and their "
+                "results; set OTEL_EXPORTER_OTLP_ENDPOINT, or set %s to an exporter's name",
                 providers.THEN_EXPORTER,
             )
         self.renew()
@@ -168,14 +173,16 @@ class ScoringExporter(SpanExporter):
         _exporters.add(self)
 
     def renew(self) -> None:
-        """Begin anew in a forked child: what waits is the parent's, and so is perhaps the lock."""
+        """Resets the state in a forked child: the buffered spans are the parent's, and another thread may hold the
+        lock.
+        """
         self._lock = threading.Lock()
         self._reassembler = self._reassembler.empty_copy()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Score what is complete, and hand the spans on."""
+        """Scores what is complete, and forwards the spans."""
         with self._lock:
-            if self._is_attached:  # the processor has them already
+            if self._is_attached:  # the processor forwards them
                 return SpanExportResult.SUCCESS
             with _SCORING:
                 for tree in self._complete_trees(spans):
@@ -188,17 +195,17 @@ class ScoringExporter(SpanExporter):
         return SpanExportResult.FAILURE if SpanExportResult.FAILURE in results else SpanExportResult.SUCCESS
 
     def attach_to_provider(self, provider: Any) -> None:
-        """Score at the tracer provider from now on, where spans are seen as they start and end."""
+        """Adds a processor to the tracer provider, which sees spans start and end, and lets it do the scoring."""
         provider.force_flush()
         with self._lock:
             if self._is_off:
                 return
             self._score_pending()
-            made = self._attempt(lambda: self._instrument_provider(read_environment()))
-            self._is_attached = made is not None and made.added_processor
+            instrumentation = self._attempt(lambda: self._instrument_provider(read_environment()))
+            self._is_attached = instrumentation is not None and instrumentation.added_processor
 
     def shutdown(self) -> None:
-        """Score what waits, and shut down the exporters behind, unless they are the processor's now."""
+        """Scores the buffered spans, and shuts down the downstream exporters unless the processor owns them."""
         with self._lock:
             if self._is_attached:
                 return
@@ -207,7 +214,7 @@ class ScoringExporter(SpanExporter):
             exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Flush the exporters behind. What waits for its local root waits on."""
+        """Flushes the downstream exporters. Spans that wait for their local root stay buffered."""
         flushed = [] if self._is_attached else [exporter.force_flush(timeout_millis) for exporter in self._downstream]
         return all(flushed)
 
@@ -231,12 +238,12 @@ class ScoringExporter(SpanExporter):
         return processor
 
     def _replay_tree(self, tree: SpanTree) -> None:
-        """Let the processor see a tree of spans, parents first, as if it happened now."""
+        """Passes a tree of spans to the processor, parents first, as if it happened now."""
         assert self._processor is not None
         for span in tree:
-            self._processor.on_start(span)  # type: ignore[arg-type] # an ended span says of its start what a live one does
-        places = {id(span): place for place, span in enumerate(tree)}
-        for span in sorted(tree, key=lambda span: (span.end_time or 0, -places[id(span)])):
+            self._processor.on_start(span)  # type: ignore[arg-type] # it reads only what an ended span has as well
+        positions = {id(span): position for position, span in enumerate(tree)}
+        for span in sorted(tree, key=lambda span: (span.end_time or 0, -positions[id(span)])):
             self._copies.original = span
             self._processor.on_end(span)
 
@@ -255,30 +262,30 @@ class ScoringExporter(SpanExporter):
     def _attempt(self, make: Callable[[], T], action: str = _STARTING) -> T | None:
         try:
             return make()
-        except Exception as error:  # noqa: BLE001 - an exporter of another package may raise anything when it is made
+        except Exception as error:  # noqa: BLE001 - the constructor of another package's exporter may raise anything
             self._is_off = True
             _report_failure(error, action)
             return None
 
 
 class _EnrichedCopies(SpanProcessor):
-    """Receives what the scoring processor hands on, and keeps what is not the span that went in."""
+    """Receives the processor's output, and keeps the spans that are not the original."""
 
     def __init__(self) -> None:
         self.original: ReadableSpan | None = None
         self._kept: dict[int, ReadableSpan] = {}
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Keep a copy by its original."""
+        """Stores a copy under its original."""
         if span is not self.original:
             self._kept[id(self.original)] = span
 
     def drain(self) -> dict[int, ReadableSpan]:
-        """What was kept since the last time."""
+        """Returns and removes the stored copies."""
         kept, self._kept, self.original = self._kept, {}, None
         return kept
 
 
 def _report_failure(error: Exception, action: str) -> None:
-    DropCounters()  # publishes the count: there is no processor that would
+    DropCounters()  # publishes the failure count: no processor does it
     report_error(action, error, with_traceback=not isinstance(error, GoldspanError))

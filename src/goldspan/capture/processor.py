@@ -1,4 +1,4 @@
-"""`ScoringProcessor`: a span processor that scores every run when its span ends."""
+"""`ScoringProcessor`: the span processor that scores each run when its span ends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from opentelemetry import baggage
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
@@ -19,9 +20,8 @@ from opentelemetry.util.types import AttributeValue
 
 from goldspan import semconv
 from goldspan._guard import suppress_errors
-from goldspan.capture import annotations as saying
+from goldspan.capture import annotations as span_annotations
 from goldspan.capture import call_spans, processor_options
-from goldspan.capture.annotations import expected_attributes
 from goldspan.capture.processor_options import (
     GoldensLike,
     check_option_types,
@@ -52,10 +52,10 @@ _STATUS_BY_CODE: dict[StatusCode, SpanStatus] = {
 
 
 def to_span_record(span: ReadableSpan, end_ns: int | None = None) -> SpanRecord:
-    """The record of a span: of one that ended, or of a live one as it is now, ending (if at all) at `end_ns`.
+    """Returns the record of an ended span, or of a live span in its current state with `end_ns` as its end time.
 
-    How much a record can hold is bounded by the span limits of the SDK; the attributes are copied once, and not at all
-    deeply, because the SDK has made them immutable.
+    The span limits of the SDK bound the size of a record. The attributes are copied once and not deeply, because the
+    SDK stores immutable values.
     """
     context, parent, status = span.context, span.parent, span.status
     scope = span.instrumentation_scope
@@ -89,54 +89,75 @@ def _copy_attributes(attributes: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return copy() if copy is not None else dict(attributes)
 
 
-_STARTING = suppress_errors("take note of a span")
+_STARTING = suppress_errors("register a span")
 _SCORING = suppress_errors("score a run")
 
 _SHUTDOWN_TIMEOUT_S = 30.0
-"""How long `shutdown` waits for what is under way."""
+"""Seconds for which `shutdown` waits for queued spans."""
 _DEFAULT_LIMITS = Limits()
 
 ResultAttributes = dict[str, AttributeValue]
 _QueueItem: TypeAlias = "ReadableSpan | tuple[ReadableSpan]"
-"""A span that started; or one that ended, in a tuple: an ended span may be the same object, and one is made sooner."""
+"""A span that started, or a tuple with a span that ended. The SDK may pass the same object for both, and a tuple is
+faster to create than any other marker."""
 
 _active_processors: weakref.WeakSet[ScoringProcessor] = globals().get("_active_processors", weakref.WeakSet())
-"""They go on where somebody loads this module again, as is done in notebooks."""
+"""Kept when the module is reloaded, as notebooks do."""
 
 
 def has_active_processor() -> bool:
-    """Whether some scoring processor of this process has been made and not been shut down."""
+    """Returns whether this process has a scoring processor that has not been shut down."""
     return len(_active_processors) > 0
 
 
 class ScoringProcessor(SpanProcessor):
-    """Scores each run as its span ends: the outermost agent of a request, a component, or the local root.
+    """Scores each run when its span ends: the outermost agent of a request, a component, or the local root.
 
-    With `then` (an exporter, which gets a `BatchSpanProcessor` of its own, or another processor) every span is handed
-    on in order and unchanged, except that a run's span is handed on as a copy with the results among its attributes.
-    Without `then`, beside other processors of a provider, the results are put on the spans of `@goldspan.trace`
-    functions just before these end. `attributes=False` leaves all spans as they are. Either way results go to the
-    `sinks`: by default events, metrics and figures, through the given or the global logger and meter providers.
+    The processor forwards every span to `then` in order and unchanged, except that it forwards a run's span as a copy
+    with the results added as attributes. Without `then`, next to other processors of a provider, it sets the results on
+    the spans of `@goldspan.trace` functions just before these end. In both cases it submits each evaluation to the
+    `sinks`.
 
-    Where spans are exported in batches anyway, they are scored, and handed on, by a thread of their own, and the
-    application only leaves them there; `force_flush` waits for it. Otherwise, or with `background=False`, a run is
-    scored on the thread that ends its span.
+    If `then` exports in batches, a background thread scores the spans and forwards them, and the application's thread
+    only adds them to a queue; `force_flush` waits for the queue. Otherwise, or with `background=False`, the thread that
+    ends a run's span scores the run.
 
-    `goldens` may be a path or several, `Goldens`, or a list of `Golden`; without any, the tools used and the metrics
-    that need no golden still come out. Files are looked at every `reload` seconds, and read again when they change.
-    `redact` makes of each evaluation what may leave the process. `sampling` says which runs are scored, `budget` how
-    many seconds the metrics of one may take, `units` what is scored. `unknown` says, in place of the goldens, what
-    becomes of a run of which something stated cannot be judged: `not_evaluated`, `ignore` or `fail`. Spans that are
-    recorded but not sampled are scored too. A `judge` is asked about runs on a thread of its own, and what it says is a
-    later revision, which no span has.
-    `export` says which traces are handed on: all are scored. Memory is bounded by `limits`.
+    Spans that are recorded but not sampled are scored too. When the program exits, the spans in flight are scored
+    before the providers that existed before the first span are shut down. After construction, no error inside the
+    processor reaches the application or prevents a span from being forwarded.
 
-    Unless `threads` is false, threads and thread pools keep the context they were started in, so that tools run there
-    stay part of their request. What is in flight when the program ends is scored before the providers that were made
-    earlier than the first span are shut down.
+    Args:
+        goldens: A path, several paths, `Goldens`, or a list of `Golden`. Without goldens, the processor reports the
+            tools that were used and the metrics that need no golden.
+        then: The exporter (which is wrapped in a `BatchSpanProcessor`) or span processor to which spans are forwarded.
+        metrics: The metrics to compute, by name or as registered functions, instead of those that the goldens list.
+        thresholds: The minimum value for each metric, by metric name, instead of the thresholds of the goldens.
+        unknown: The policy for a run of which a statement of the golden cannot be evaluated: `"not_evaluated"`,
+            `"ignore"` or `"fail"`. It overrides the policy of the goldens.
+        sinks: The sinks or functions that receive evaluations. Default: events, metrics and pass rates, through
+            `logger_provider` and `meter_provider`.
+        attributes: Whether results are written on spans. With `False`, no span is changed.
+        logger_provider: The logger provider of the default sinks. Default: the global one.
+        meter_provider: The meter provider of the default sinks and of the drop counters. Default: the global one.
+        golden_id_attributes: Names of the span attributes that hold a golden's id, in order of precedence. Default:
+            `goldspan.golden.id`, `test.case.name`.
+        units: The units to score: some of `"request"`, `"component"` and `"conversation"`.
+        redact: A function that receives each evaluation and returns the evaluation that may leave the process, or
+            `None` to drop it.
+        sampling: Selects the runs that are scored. Default: all.
+        export: Selects the traces that are forwarded to `then`. All traces are scored.
+        budget: Seconds that the metrics of one run may take. Metrics that would start later are not evaluated.
+        judge: A model that judges runs on a separate thread. Its verdict is submitted as a later revision and is never
+            written on a span.
+        background: Whether a background thread scores the spans. Default: `True` if `then` exports in batches.
+        threads: Whether new threads and thread pool tasks keep the OpenTelemetry context in which they were started, so
+            that tools that run there stay part of their request.
+        reload: Seconds between two checks whether golden files have changed; changed files are reloaded. `None`
+            disables the checks.
+        limits: Bounds for the memory and the time that spans in flight may take.
 
-    Raises `GoldspanError` when made wrongly. After that nothing that goes wrong in here reaches the application or
-    keeps a span from being handed on.
+    Raises:
+        GoldspanError: If an argument is invalid or a golden file cannot be read.
     """
 
     def __init__(
@@ -163,19 +184,19 @@ class ScoringProcessor(SpanProcessor):
         reload: float | None = 1.0,
         limits: Limits = _DEFAULT_LIMITS,
     ) -> None:
-        behind = processor_options.downstream_processor(then)
-        self._downstream = behind if export is None else processor_options.sample_exports(behind, export)
-        self._forwards_starts = processor_options.handles_span_start(behind)
+        downstream = processor_options.downstream_processor(then)
+        self._downstream = downstream if export is None else processor_options.sample_exports(downstream, export)
+        self._forwards_starts = processor_options.handles_span_start(downstream)
         check_option_types(
             limits=limits, thresholds=thresholds, redact=redact, sampling=sampling, logger_provider=logger_provider
         )
         check_option_types(unknown=unknown)
         check_option_types(meter_provider=meter_provider, background=background, threads=threads, attributes=attributes)
-        found = resolve_goldens(goldens, reload=require_seconds("reload", reload))
+        resolved_goldens = resolve_goldens(goldens, reload=require_seconds("reload", reload))
         if sinks is None:
             sinks = default_sinks(logger_provider, meter_provider)
         pipeline = Pipeline(
-            found,
+            resolved_goldens,
             sinks=[as_sink(sink) for sink in require_list("sinks", sinks)],
             metrics=None if metrics is None else require_list("metrics", metrics),
             thresholds=thresholds,
@@ -194,7 +215,7 @@ class ScoringProcessor(SpanProcessor):
             self._process_item, self._scorer.check_deadlines, max_queue=limits.max_queue
         )
         self._enqueue = self._worker.put
-        self._in_background = processor_options.exports_in_batches(behind) if background is None else background
+        self._in_background = processor_options.exports_in_batches(downstream) if background is None else background
         self._attributes = attributes
         self._has_seen_span = False
         self._stopped = False
@@ -208,34 +229,34 @@ class ScoringProcessor(SpanProcessor):
 
     @property
     def goldens(self) -> Goldens:
-        """What runs are judged by."""
+        """The goldens that runs are currently evaluated against."""
         return self._scorer.pipeline.goldens
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        """Where evaluations go."""
+        """The sinks that receive evaluations."""
         return self._scorer.pipeline.sinks
 
     @property
     def annotated_spans(self) -> Literal["runs", "traced", "none"]:
-        """On which spans results are put: those of all runs, of `@goldspan.trace` functions alone, or none."""
+        """The spans on which results are written: all run spans, `@goldspan.trace` spans only, or none."""
         if not self._attributes:
             return "none"
         return "runs" if self._downstream is not None else "none" if self._in_background else "traced"
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Take note of where a span hangs, and write down what is expected of it."""
-        # This is on the application's time, and a guard costs some of it even where there is nothing to guard against.
+        """Registers a span that started, and sets the attributes of `goldspan.expect` on it."""
+        # Runs on the application's thread: entering `suppress_errors` costs time, a plain `try` costs none.
         try:
             parent = span.parent
-            if parent is None or parent.is_remote or saying.has_expectations:
+            if parent is None or parent.is_remote or span_annotations.has_expectations:
                 self._set_expected_attributes(span, parent_context)
             if not self._in_background:
                 self._record_start(span)
                 self._wake_worker()
             elif not self._enqueue(span):
                 self._record_shed(span, spans=1)
-        except Exception:  # the guard says what becomes of it
+        except Exception:  # `suppress_errors` counts and logs it
             with _STARTING:
                 raise
         finally:
@@ -245,32 +266,34 @@ class ScoringProcessor(SpanProcessor):
     def _set_expected_attributes(self, span: Span, parent_context: Context | None) -> None:
         if not self._has_seen_span:
             self._register_exit_handler()
-        expected = expected_attributes(parent_context, span.parent)
-        if expected is not None:
-            span.set_attributes(expected)
+        # Most spans have neither an `expect` block nor baggage around them.
+        if span_annotations.has_expectations or baggage.get_all(parent_context):
+            expected = span_annotations.expected_attributes(parent_context, span.parent)
+            if expected is not None:
+                span.set_attributes(expected)
 
     def _on_ending(self, span: Span) -> None:
-        # Private in the SDK and of no use to us; the processor behind may think otherwise.
+        # A private method of the SDK that the downstream processor may implement.
         if self._downstream is not None:
             self._downstream._on_ending(span)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Hand the span on, with its results if it is a run's; at once, or as soon as the background comes to it."""
+        """Scores and forwards a span that ended, or queues it for the background thread."""
         if not self._in_background:
             self._record_end(span)
         elif not self._enqueue(span if type(span) is ReadableSpan else (span,)):
-            self._record_shed(span, spans=0)  # it counts where its start is met
+            self._record_shed(span, spans=0)  # its start is counted as unscored
             if self._downstream is not None:
                 self._downstream.on_end(span)
 
     def before_span_end(self, span: ApiSpan, end_ns: int) -> None:
-        """Put the results of a run on its span just before it ends; see `closing.end`."""
+        """Sets the results of a run on its span just before the span ends; see `call_spans.end_span`."""
         if isinstance(span, ReadableSpan) and self._scorer.is_in_flight(span.context.trace_id, span.context.span_id):
             self._scored_before_end.add(span.context.span_id)
             span.set_attributes(self._score(span, to_span_record(span, end_ns)))
 
     def shutdown(self) -> None:
-        """Score what is there, and stop; then shut down the sinks and the processor behind this one."""
+        """Scores the spans in flight and stops; then shuts down the sinks and the downstream processor."""
         if self not in _active_processors:
             return
         atexit.unregister(self._finish_at_exit)
@@ -278,7 +301,7 @@ class ScoringProcessor(SpanProcessor):
         call_spans.remove_span_end_listener(self)
         _active_processors.discard(self)
         self._worker.stop(_SHUTDOWN_TIMEOUT_S)
-        self._stopped = True  # a provider goes on telling of spans, and another processor may have taken over
+        self._stopped = True  # the provider keeps calling this processor, and another one may score its spans
         with _SCORING:
             self._scorer.release_all()
         self._scorer.pipeline.close()
@@ -287,26 +310,30 @@ class ScoringProcessor(SpanProcessor):
             self._downstream.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until everything that has ended is scored and handed on, and has left; whether that was in time."""
+        """Waits until every ended span is scored, forwarded and flushed. Returns `False` on timeout."""
         until = time.monotonic() + timeout_millis / 1000
         done = self._worker.flush(timeout_millis / 1000)
         with _SCORING:
             self._scorer.check_deadlines(everything=True)
         done = self._scorer.pipeline.flush_verdicts(_remaining_millis(until)) and done
-        done = flush_all(self._scorer.pipeline.sinks, _remaining_millis(until)) and done
+        sinks = self._scorer.pipeline.sinks
+        if any(hasattr(sink, "force_flush") for sink in sinks):
+            done = flush_all(sinks, _remaining_millis(until)) and done
         return (self._downstream is None or self._downstream.force_flush(_remaining_millis(until))) and done
 
     def renew(self) -> None:
-        """Begin anew in a forked child: what is in flight will end in the parent, and so perhaps will a lock."""
+        """Resets the state in a forked child. The spans in flight end in the parent, and another thread of the parent
+        may hold a lock.
+        """
         self._worker.reset()
         self._scorer.reset()
         self._scored_before_end = set()
 
     def _register_exit_handler(self) -> None:
-        """See to it that nothing is lost when the program ends.
+        """Registers the exit handler that scores the spans in flight.
 
-        What runs at exit runs in the reverse order of its registration. So this is done when the first span comes:
-        logger and meter providers, which must not be shut down before the last runs are scored, have been made by then.
+        Exit handlers run in the reverse order of their registration. This one is registered at the first span, when the
+        logger and meter providers exist, so that it runs before these are shut down.
         """
         self._has_seen_span = True
         atexit.register(self._finish_at_exit)
@@ -317,15 +344,15 @@ class ScoringProcessor(SpanProcessor):
             self._scorer.release_all()
             self.force_flush()
 
-    def _process_item(self, seen: _QueueItem) -> None:
-        """What the worker does with a span that was left to it."""
-        if isinstance(seen, tuple):
-            self._record_end(*seen)
-        elif type(seen) is ReadableSpan:
-            self._record_end(seen)
+    def _process_item(self, item: _QueueItem) -> None:
+        """Processes one queue item on the background thread."""
+        if isinstance(item, tuple):
+            self._record_end(*item)
+        elif type(item) is ReadableSpan:
+            self._record_end(item)
         else:
             with _STARTING:
-                self._record_start(seen)
+                self._record_start(item)
 
     def _record_start(self, span: ReadableSpan) -> None:
         context, parent = span.context, span.parent
@@ -343,7 +370,7 @@ class ScoringProcessor(SpanProcessor):
                 results = self._score_unless_scored(span)
         finally:
             if self._downstream is not None:
-                self._downstream.on_end(processor_options.copy_with_attributes(span, results) if results else span)
+                self._downstream.on_end(_copy_with_attributes(span, results) if results else span)
 
     def _score_unless_scored(self, span: ReadableSpan) -> ResultAttributes:
         if self._stopped or _is_evaluation_span(span):
@@ -354,7 +381,7 @@ class ScoringProcessor(SpanProcessor):
         return self._score(span, to_span_record(span))
 
     def _score(self, span: ReadableSpan, record: SpanRecord) -> ResultAttributes:
-        """Score what ended with a span; the results of the runs that stand on the span itself."""
+        """Scores the runs that a span completed. Returns the results of the runs whose span it is."""
         results: ResultAttributes = {}
         for evaluation in self._scorer.end_span(span.context.trace_id, span.context.span_id, record):
             if self._attributes and evaluation.run.span_id == record.span_id:
@@ -362,22 +389,40 @@ class ScoringProcessor(SpanProcessor):
         return results
 
     def _record_shed(self, span: ReadableSpan, *, spans: int) -> None:
-        """Take note of what found no place in the queue."""
+        """Records a span that was dropped because the queue was full."""
         if not self._stopped:
             self._scorer.record_shed(span.context.trace_id, spans=spans)
 
     def _wake_worker(self) -> None:
-        """See to it that deadlines are looked at."""
+        """Makes sure that the worker thread checks deadlines."""
         if self._worker.is_asleep:
             self._worker.wake()
 
 
 def _is_evaluation_span(span: ReadableSpan) -> bool:
-    """Whether it is an evaluation put down as a span, which is nobody's work."""
+    """Returns whether a span is a `SpanSink`'s span for an evaluation; it belongs to no run."""
     scope = span.instrumentation_scope
     return scope is not None and scope.name == "goldspan" and semconv.IS_EVALUATION in (span.attributes or {})
 
 
+def _copy_with_attributes(span: ReadableSpan, attributes: Mapping[str, AttributeValue]) -> ReadableSpan:
+    """Returns a copy of an ended span with additional attributes, which the SDK's attribute limit no longer affects."""
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes={**(span.attributes or {}), **attributes},
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
 def _remaining_millis(deadline: float) -> int:
-    """Milliseconds from now."""
+    """Returns the milliseconds until a deadline, at least 0."""
     return max(0, int((deadline - time.monotonic()) * 1000))

@@ -1,4 +1,4 @@
-"""How spans go on to whatever stands behind a `ScoringProcessor`."""
+"""Validates the arguments of `ScoringProcessor` and wraps its downstream processor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.util.types import AttributeValue
 
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
@@ -33,7 +32,7 @@ T = TypeVar("T")
 
 
 class ProcessorOptions(TypedDict, total=False):
-    """Those of `ScoringProcessor`, apart from the goldens and `then`. What is left out is as it is there."""
+    """The keyword arguments of `ScoringProcessor` other than `goldens` and `then`, with the same defaults."""
 
     metrics: Iterable[MetricLike]
     thresholds: Mapping[str, float]
@@ -56,14 +55,14 @@ class ProcessorOptions(TypedDict, total=False):
 
 
 def require_list(name: str, value: Iterable[T]) -> list[T]:
-    """What was given as a list. Raises `ConfigurationError` for what is none, such as a single text."""
+    """Returns the argument as a list. Raises `ConfigurationError` for a text or another value that is not a list."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise _option_error(name, "a list", value)
     return list(value)
 
 
 def check_option_types(**values: object) -> None:
-    """Raise `ConfigurationError` for the first argument, by its name, that is of another type than it should be."""
+    """Raises `ConfigurationError`, naming the argument, for the first argument of a wrong type."""
     for name, value in values.items():
         require_type(name, value, *_OPTION_TYPES[name])
     unknown = values.get("unknown")
@@ -87,29 +86,29 @@ _OPTION_TYPES: Mapping[str, tuple[Any, str]] = {
 
 
 def require_type(name: str, value: T, kind: Any, expected: str) -> T:
-    """What was given. Raises `ConfigurationError` where it is of another type than is wanted."""
+    """Returns the argument. Raises `ConfigurationError` if its type is wrong."""
     if not isinstance(value, kind):
         raise _option_error(name, expected, value)
     return value
 
 
 def require_seconds(name: str, value: float | None) -> float | None:
-    """A time that was given, if it was. Raises `ConfigurationError` for what is none."""
-    wanted = "a number of seconds above 0"
-    require_type(name, value, int | float | None, wanted)
-    if value is not None and not value > 0:  # nan is none either
-        raise _option_error(name, wanted, value)
+    """Returns the number of seconds, or `None`. Raises `ConfigurationError` unless it is above 0."""
+    expected = "a number of seconds above 0"
+    require_type(name, value, int | float | None, expected)
+    if value is not None and not value > 0:  # `not ... > 0` also rejects NaN
+        raise _option_error(name, expected, value)
     return value
 
 
 def _option_error(name: str, expected: str, value: object) -> ConfigurationError:
-    return ConfigurationError(f"{name}= takes {expected}, not {value!r}")
+    return ConfigurationError(f"{name}= must be {expected}, not {value!r}")
 
 
 def require_judge(judge: Judge | None) -> Judge | None:
-    """The judge that was given, if one was. Raises `ConfigurationError` for what is none."""
+    """Returns the judge, or `None`. Raises `ConfigurationError` for another type."""
     if judge is not None:
-        from goldspan.judge.judge import Judge  # whoever has one has loaded it already
+        from goldspan.judge.judge import Judge  # already loaded if there is a judge
 
         require_type("judge", judge, Judge, "a goldspan.judge.Judge")
     return judge
@@ -117,14 +116,14 @@ def require_judge(judge: Judge | None) -> Judge | None:
 
 GoldenPaths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
 GoldensLike: TypeAlias = "Goldens | ReloadingGoldens | Iterable[Golden] | GoldenPaths | None"
-"""One path or several, goldens made in code or read elsewhere, or none."""
+"""One path or several, goldens created in code or loaded elsewhere, or none."""
 
 DEFAULT_RELOAD_S = 1.0
-"""Seconds between two looks at golden files, where nothing else is said."""
+"""Seconds between two checks of golden files, unless configured."""
 
 
 class LookupOptions(TypedDict, total=False):
-    """How goldens are found by text; see `Goldens`, which has its own where it was made elsewhere."""
+    """How goldens are found by text; see `Goldens`. They do not apply to a `Goldens` object, which has its own."""
 
     near: float | None
     margin: float
@@ -133,21 +132,21 @@ class LookupOptions(TypedDict, total=False):
 def resolve_goldens(
     source: GoldensLike, *, reload: float | None = None, **lookup: Unpack[LookupOptions]
 ) -> Goldens | ReloadingGoldens:
-    """The goldens meant; those of files are read again when these change, which is looked for every `reload` seconds.
+    """Returns the goldens of a source; golden files are checked for changes every `reload` seconds.
 
-    Raises `GoldspanError` where a file is missing or wrong, or the source is of another type.
+    Raises `GoldspanError` if a file is missing or invalid, or the source has a wrong type.
     """
     if source is None:
         return Goldens(**lookup)
     if isinstance(source, Goldens) or _is_reloading_goldens(source):
         return cast("Goldens | ReloadingGoldens", source)
     items = [source] if isinstance(source, (str, os.PathLike)) else _as_list(source)
-    made = [item for item in items if isinstance(item, Golden)]
+    goldens = [item for item in items if isinstance(item, Golden)]
     paths = [item for item in items if isinstance(item, (str, os.PathLike))]
-    if len(made) == len(items):
-        return Goldens(made, **lookup)
+    if len(goldens) == len(items):
+        return Goldens(goldens, **lookup)
     if len(paths) == len(items):
-        # Files take pydantic, which goldens made in code should not pay for.
+        # Reading files loads pydantic, which goldens created in code do not need.
         if reload is not None:
             from goldspan.goldens.golden_files.hot_reload import ReloadingGoldens
 
@@ -155,13 +154,13 @@ def resolve_goldens(
         from goldspan.goldens import load_goldens
 
         return load_goldens(*paths, **lookup)
-    if len(made) + len(paths) == len(items):
-        raise ConfigurationError("goldens are all paths or all Golden, not some of each")
+    if len(goldens) + len(paths) == len(items):
+        raise ConfigurationError("goldens must be either all paths or all Golden, not a mixture")
     raise _source_error(next(item for item in items if not isinstance(item, (Golden, str, os.PathLike))))
 
 
 def _is_reloading_goldens(source: object) -> bool:
-    """Whether it is `ReloadingGoldens`; where nobody has imported these, or is about to, it is none."""
+    """Returns whether it is a `ReloadingGoldens`, without importing that class."""
     kind = getattr(sys.modules.get("goldspan.goldens.golden_files.hot_reload"), "ReloadingGoldens", None)
     return kind is not None and isinstance(source, kind)
 
@@ -174,25 +173,25 @@ def _as_list(source: object) -> list[object]:
 
 def _source_error(value: object) -> ConfigurationError:
     kind = type(value).__name__
-    return ConfigurationError(f"goldens are a path, several paths, Goldens or a list of Golden, not {kind}")
+    return ConfigurationError(f"goldens must be a path, several paths, Goldens or a list of Golden, not {kind}")
 
 
 def default_sinks(
     logger_provider: LoggerProvider | None = None, meter_provider: MeterProvider | None = None
 ) -> tuple[Sink, ...]:
-    """Events, metrics and figures, through these providers or the global ones.
+    """Returns the sinks for events, metrics and pass rates, through these providers or the global ones.
 
-    Which tools become labels the pipeline tells them, as soon as it has goldens and whenever it has others.
+    The pipeline passes the goldens to `adopt`, which determines the tools that become metric labels.
     """
     return EventSink(logger_provider), MetricSink(meter_provider), PassRateSink(meter_provider, logger_provider)
 
 
 _NOOP_ON_START = (SpanProcessor.on_start, BatchSpanProcessor.on_start)
-"""Those of processors that do nothing when a span starts."""
+"""The `on_start` methods that do nothing."""
 
 
 def downstream_processor(then: object) -> SpanProcessor | None:
-    """What spans are handed to: the processor given, or a batch processor of the exporter given.
+    """Returns the processor to which spans are forwarded; an exporter is wrapped in a `BatchSpanProcessor`.
 
     Raises `ConfigurationError` for anything else.
     """
@@ -201,60 +200,44 @@ def downstream_processor(then: object) -> SpanProcessor | None:
     if isinstance(then, SpanExporter):
         return BatchSpanProcessor(then)
     raise ConfigurationError(
-        f"ScoringProcessor(then=...) takes a span exporter or a span processor, not {type(then).__name__}"
+        f"ScoringProcessor(then=...) must be a span exporter or a span processor, not {type(then).__name__}"
     )
 
 
 def exports_in_batches(then: SpanProcessor | None) -> bool:
-    """Whether spans leave later anyway, so that nobody waits for results when a span ends."""
-    inner = getattr(then, "_span_processors", None)  # how the SDK's own composites keep theirs
+    """Returns whether spans are exported later anyway, so that results need not be ready when a span ends."""
+    inner = getattr(then, "_span_processors", None)  # the attribute of the SDK's composite processors
     if inner:
         return all(map(exports_in_batches, inner))
     return isinstance(then, BatchSpanProcessor)
 
 
 def handles_span_start(then: SpanProcessor | None) -> bool:
-    """Whether it makes a difference to a processor that a span starts."""
+    """Returns whether the processor implements `on_start`."""
     return then is not None and type(then).on_start not in _NOOP_ON_START
 
 
-def copy_with_attributes(span: ReadableSpan, attributes: Mapping[str, AttributeValue]) -> ReadableSpan:
-    """A copy of an ended span with more attributes; the limit on their number has done its work before."""
-    return ReadableSpan(
-        name=span.name,
-        context=span.context,
-        parent=span.parent,
-        resource=span.resource,
-        attributes={**(span.attributes or {}), **attributes},
-        events=span.events,
-        links=span.links,
-        kind=span.kind,
-        status=span.status,
-        start_time=span.start_time,
-        end_time=span.end_time,
-        instrumentation_scope=span.instrumentation_scope,
-    )
-
-
 def sample_exports(then: SpanProcessor | None, sampling: ExportSampling) -> SpanProcessor:
-    """What is handed only the traces to be exported. Raises `ConfigurationError` where nothing is handed on at all."""
+    """Returns a processor that forwards only the sampled traces. Raises `ConfigurationError` without a downstream
+    processor.
+    """
     if then is None:
         raise ConfigurationError(
             "export= (GOLDSPAN_EXPORT_SAMPLE) needs then=, or OTEL_TRACES_EXPORTER=goldspan with "
-            "GOLDSPAN_THEN_EXPORTER: what others at the same provider export is not its to choose"
+            "GOLDSPAN_THEN_EXPORTER: goldspan cannot sample what other processors of the provider export"
         )
     return _ExportSamplingProcessor(then, require_type("export", sampling, ExportSampling, "an ExportSampling"))
 
 
 class _ExportSamplingProcessor(SpanProcessor):
-    """Hands on the spans of the traces that are to be exported, and of no other."""
+    """Forwards the spans of the sampled traces only."""
 
     def __init__(self, then: SpanProcessor, sampling: ExportSampling) -> None:
         self._downstream = then
         self._should_export = sampling.should_export
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Hand a start on."""
+        """Forwards the start of a span."""
         if self._should_export(span.context.trace_id):
             self._downstream.on_start(span, parent_context)
 
@@ -263,14 +246,14 @@ class _ExportSamplingProcessor(SpanProcessor):
             self._downstream._on_ending(span)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Hand a span on."""
+        """Forwards an ended span."""
         if self._should_export(span.context.trace_id):
             self._downstream.on_end(span)
 
     def shutdown(self) -> None:
-        """Shut down the processor behind."""
+        """Shuts down the downstream processor."""
         self._downstream.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Flush the processor behind."""
+        """Flushes the downstream processor."""
         return self._downstream.force_flush(timeout_millis)

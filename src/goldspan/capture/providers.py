@@ -1,7 +1,7 @@
-"""Tracer, logger and meter providers made from the `OTEL_*` variables, for programs that have none of their own.
+"""Creates tracer, logger and meter providers from the `OTEL_*` variables, for programs that have none.
 
-The SDK reads sampling, limits, resources, batching and end points by itself; what is done here is to choose the
-exporters by name from the entry points under which packages offer them, `otlp` where nothing is said.
+The SDK itself reads sampling, limits, resources, batching and endpoints. This module selects the exporters by the names
+of their entry points; the default is `otlp`.
 """
 
 from __future__ import annotations
@@ -24,66 +24,66 @@ from goldspan.errors import ConfigurationError
 Signal = Literal["traces", "logs", "metrics"]
 
 OWN_EXPORTER = "goldspan"
-"""The name under which `capture.exporter` is offered."""
+"""The entry point name of `capture.exporter`."""
 THEN_EXPORTER = "GOLDSPAN_THEN_EXPORTER"
 _ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _OTLP_BY_PROTOCOL = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 
 
 def span_exporters() -> list[SpanExporter]:
-    """The exporters that `OTEL_TRACES_EXPORTER` names; in the place of our own, those that stand behind it."""
+    """Returns the exporters that `OTEL_TRACES_EXPORTER` names, with the downstream exporters in place of `goldspan`."""
     variable, names = _exporter_names("traces")
-    own = OWN_EXPORTER in names
-    made = [_load_exporter("traces", variable, name)() for name in names if name != OWN_EXPORTER]
-    return made + downstream_span_exporters() if own else made
+    exporters = [_load_exporter("traces", variable, name)() for name in names if name != OWN_EXPORTER]
+    return exporters + downstream_span_exporters() if OWN_EXPORTER in names else exporters
 
 
 def downstream_span_exporters(names: Iterable[str] | None = None) -> list[SpanExporter]:
-    """The exporters to which `OTEL_TRACES_EXPORTER=goldspan` hands the spans on.
+    """Returns the exporters to which `OTEL_TRACES_EXPORTER=goldspan` forwards the spans.
 
-    Those of these names, else those that `GOLDSPAN_THEN_EXPORTER` names, else OTLP's where the environment says which
-    end point that is, else none: most programs have nothing at OTLP's default end point, and would log that forever.
+    These are the exporters with the names passed; else those that `GOLDSPAN_THEN_EXPORTER` names; else OTLP if the
+    environment sets an endpoint; else none. OTLP's default endpoint is not assumed, since most programs have no
+    receiver there and would log errors forever.
     """
     if names is None:
         names = downstream_exporter_names()
     if names is None:
         names = ("otlp",) if any(map(os.environ.get, _ENDPOINT_VARIABLES)) else ()
     if OWN_EXPORTER in names:
-        raise ConfigurationError(f"{THEN_EXPORTER}: {OWN_EXPORTER!r} cannot stand behind itself")
+        raise ConfigurationError(f"{THEN_EXPORTER}: {OWN_EXPORTER!r} cannot forward to itself")
     return [_load_exporter("traces", THEN_EXPORTER, name)() for name in names if name != "none"]
 
 
 def batch_processor(exporters: Iterable[SpanExporter]) -> SpanProcessor | None:
-    """What hands spans to some exporters in batches; `None` for no exporters."""
+    """Returns a processor that exports in batches to the exporters; `None` without exporters."""
     batches = [BatchSpanProcessor(exporter) for exporter in exporters]
     if len(batches) < 2:
         return batches[0] if batches else None
-    together = SynchronousMultiSpanProcessor()  # type: ignore[no-untyped-call]
+    combined = SynchronousMultiSpanProcessor()  # type: ignore[no-untyped-call]
     for batch in batches:
-        together.add_span_processor(batch)
-    return together
+        combined.add_span_processor(batch)
+    return combined
 
 
 def build_logger_provider() -> LoggerProvider | None:
-    """A logger provider with the exporters that `OTEL_LOGS_EXPORTER` names; `None` where it says `none`."""
-    made = [make() for make in _load_exporters("logs")]
-    if not made:
+    """Returns a logger provider with the exporters of `OTEL_LOGS_EXPORTER`; `None` if it is `none`."""
+    exporters = [create() for create in _load_exporters("logs")]
+    if not exporters:
         return None
     provider = LoggerProvider()
-    for exporter in made:
+    for exporter in exporters:
         provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
     return provider
 
 
 def build_meter_provider() -> MeterProvider | None:
-    """A meter provider with the exporters that `OTEL_METRICS_EXPORTER` names; `None` where it says `none`."""
-    readers = [_as_metric_reader(make()) for make in _load_exporters("metrics")]
+    """Returns a meter provider with the exporters of `OTEL_METRICS_EXPORTER`; `None` if it is `none`."""
+    readers = [_as_metric_reader(create()) for create in _load_exporters("metrics")]
     return MeterProvider(metric_readers=readers) if readers else None
 
 
-def _as_metric_reader(made: Any) -> MetricReader:
-    """Exporters that are pulled from, such as Prometheus, are readers themselves."""
-    return made if isinstance(made, MetricReader) else PeriodicExportingMetricReader(made)
+def _as_metric_reader(exporter: Any) -> MetricReader:
+    """Wraps a push exporter; pull exporters, such as Prometheus, are readers themselves."""
+    return exporter if isinstance(exporter, MetricReader) else PeriodicExportingMetricReader(exporter)
 
 
 def _load_exporters(signal: Signal) -> Iterator[Callable[[], Any]]:
@@ -92,27 +92,28 @@ def _load_exporters(signal: Signal) -> Iterator[Callable[[], Any]]:
 
 
 def _exporter_names(signal: Signal) -> tuple[str, list[str]]:
-    """The variable that names exporters, and the names."""
+    """Returns the variable that names exporters, and the names."""
     variable = f"OTEL_{signal.upper()}_EXPORTER"
     names = (name.strip() for name in os.environ.get(variable, "otlp").split(","))
     return variable, [name for name in names if name and name.lower() != "none"]
 
 
 def _load_exporter(signal: Signal, variable: str, name: str) -> Callable[[], Any]:
-    wanted = _otlp_exporter_name(signal) if name == "otlp" else name
-    for found in entry_points(group=f"opentelemetry_{signal}_exporter", name=wanted):
-        make: Callable[[], Any] = found.load()
-        return make
-    offered = ", ".join(sorted({point.name for point in entry_points(group=f"opentelemetry_{signal}_exporter")}))
-    raise ConfigurationError(f"{variable}: no exporter {wanted!r} is installed; there are {offered} and none")
+    group = f"opentelemetry_{signal}_exporter"
+    entry_name = _otlp_exporter_name(signal) if name == "otlp" else name
+    for entry_point in entry_points(group=group, name=entry_name):
+        create: Callable[[], Any] = entry_point.load()
+        return create
+    installed = ", ".join(sorted({entry_point.name for entry_point in entry_points(group=group)}))
+    raise ConfigurationError(f"{variable}: no exporter {entry_name!r} is installed; valid names: {installed}, none")
 
 
 def _otlp_exporter_name(signal: Signal) -> str:
-    """The OTLP exporter for the protocol asked for. As in the SDK, the default is gRPC."""
+    """Returns the OTLP exporter for the configured protocol. As in the SDK, the default is gRPC."""
     for variable in (f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         if protocol := os.environ.get(variable, "").strip():
             if protocol not in _OTLP_BY_PROTOCOL:
                 known = ", ".join(_OTLP_BY_PROTOCOL)
-                raise ConfigurationError(f"{variable}: unknown protocol {protocol!r}; there are {known}")
+                raise ConfigurationError(f"{variable}: unknown protocol {protocol!r}; valid protocols: {known}")
             return _OTLP_BY_PROTOCOL[protocol]
     return _OTLP_BY_PROTOCOL["grpc"]

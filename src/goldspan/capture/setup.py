@@ -1,4 +1,4 @@
-"""`goldspan.instrument()`: everything that live scoring needs, in one line."""
+"""`goldspan.instrument()`: configures providers, sinks and the scoring processor in one call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from goldspan.judge.judge import Judge
 
-SINK_FORMS = "attributes, events, metrics, figures, spans, jsonl:PATH, store:PATH"
+SINK_NAMES = ("attributes", "events", "metrics", "figures", "spans", "jsonl:PATH", "store:PATH")
 
 
 def build_sinks(
@@ -48,35 +48,53 @@ def build_sinks(
     logger_provider: LoggerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> list[SinkLike]:
-    """The sinks meant by names such as `events` and `jsonl:results.jsonl`; `attributes` need none.
+    """Returns the sinks for names such as `events` and `jsonl:results.jsonl`; `attributes` needs no sink.
 
-    What writes to a disk does so on a thread of its own. Raises `GoldspanError` for an unknown name, and for a file
-    that cannot be written.
+    Sinks that write to a disk run on a background thread. Raises `ConfigurationError` for an unknown name and for a
+    file that cannot be written.
     """
-    plain: dict[str, Callable[[], SinkLike]] = {
+    factories: dict[str, Callable[[], SinkLike]] = {
         "events": lambda: EventSink(logger_provider),
         "metrics": lambda: MetricSink(meter_provider),
         "figures": lambda: PassRateSink(meter_provider, logger_provider),
         "spans": SpanSink,
     }
-    made: list[SinkLike] = []
+    sinks: list[SinkLike] = []
     for name in dict.fromkeys(names):
-        form, _, path = name.partition(":")
-        if path and form in ("jsonl", "store"):
-            made.append(BackgroundSink(_open_file_sink(form, path), meter_provider=meter_provider))
-        elif name in plain:
-            made.append(plain[name]())
+        kind, colon, path = name.partition(":")
+        if path and kind in _FILE_SINKS:
+            sinks.append(BackgroundSink(_open_file_sink(kind, path), meter_provider=meter_provider))
+        elif name in factories:
+            sinks.append(factories[name]())
+        elif kind in _FILE_SINKS:
+            raise ConfigurationError(f"the sink {name!r} lacks a path; write {kind}:PATH")
+        elif colon and kind in ("attributes", *factories):
+            raise ConfigurationError(f"the sink {kind!r} takes no path, but is declared as {name!r}")
         elif name != "attributes":
-            raise ConfigurationError(f"there is no sink {name!r}; there are {SINK_FORMS}")
-    return made
+            raise ConfigurationError(_unknown_sink_error(name))
+    return sinks
 
 
-def _open_file_sink(form: str, path: str) -> SinkLike:
-    if form == "jsonl":
+_FILE_SINKS = ("jsonl", "store")
+
+
+def _open_file_sink(kind: str, path: str) -> SinkLike:
+    if kind == "jsonl":
         return JsonLinesSink(path)
-    from goldspan.store import open_store  # takes SQLite, which nobody else should pay for
+    from goldspan.store import open_store  # loads SQLite, which other programs do not need
 
     return open_store(path)
+
+
+def _unknown_sink_error(name: str) -> str:
+    from goldspan.goldens.spelling import nearest_word  # loads rapidfuzz, which only mistakes need
+
+    kind, colon, path = name.partition(":")
+    nearest = nearest_word(kind, [known.partition(":")[0] for known in SINK_NAMES])
+    if nearest in _FILE_SINKS:
+        nearest = f"{nearest}:{path if colon and path else 'PATH'}"
+    hint = f" Did you mean {nearest!r}?" if nearest else ""
+    return f"there is no sink {name!r}; the sinks are {', '.join(SINK_NAMES)}.{hint}"
 
 
 P = ParamSpec("P")
@@ -85,7 +103,7 @@ T = TypeVar("T")
 _log = logging.getLogger("goldspan")
 
 startup_lock = ForkSafeLock()
-"""Held from the look at what is at work until something is: threads that start goldspan at once start it once."""
+"""Held from the check for an active processor until one is created, so that concurrent threads create only one."""
 
 
 class _Flushable(Protocol):
@@ -96,25 +114,27 @@ class _Flushable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Instrumentation:
-    """What `instrument()` started. Programs that simply exit need not keep it: the SDK flushes at exit."""
+    """The handle that `instrument()` returns. A program may discard it: the SDK flushes at exit."""
 
     _processor: ScoringProcessor | None = None
     _providers: tuple[_Flushable, ...] = ()
 
     @property
     def added_processor(self) -> bool:
-        """Whether anything was: not where something was at work already, or where the environment says no."""
+        """Whether `instrument()` added a processor; `False` if one was active already or the environment disables
+        goldspan.
+        """
         return self._processor is not None
 
     def force_flush(self) -> None:
-        """Send what has been recorded so far."""
-        for part in self._components:  # in this order: scoring makes events and metrics
-            part.force_flush()
+        """Exports everything that has been recorded."""
+        for component in self._components:  # the processor first: it produces events and metrics
+            component.force_flush()
 
     def shutdown(self) -> None:
-        """Send what has been recorded so far, and stop."""
-        for part in self._components:
-            part.shutdown()
+        """Exports everything that has been recorded, and stops."""
+        for component in self._components:
+            component.shutdown()
 
     @property
     def _components(self) -> tuple[_Flushable, ...]:
@@ -127,41 +147,66 @@ def instrument(
     then: SpanExporter | SpanProcessor | None = None,
     **options: Unpack[ProcessorOptions],
 ) -> Instrumentation:
-    """Score every run of this process from now on.
+    """Scores every run of this process from now on.
 
-    Where the program has no tracer provider, one is made from the `OTEL_*` variables, with a logger and a meter
-    provider if these are missing too; `then` takes the place of the exporters that `OTEL_TRACES_EXPORTER` names. A
-    provider that is there already (Logfire, Langfuse, auto-instrumentation) is added to and never replaced. Where a
-    `ScoringProcessor` is at work in this process, nothing is added; nor is it where `GOLDSPAN_DISABLED` or
-    `OTEL_SDK_DISABLED` says so. The log says where results go, and warns where they would be lost.
+    If the program has no tracer provider, this function creates one from the `OTEL_*` variables, and also a logger and
+    a meter provider if these are missing. It adds a processor to an existing provider (Logfire, Langfuse,
+    auto-instrumentation) and never replaces it. It does nothing if a `ScoringProcessor` is active in this process, or
+    if `GOLDSPAN_DISABLED` or `OTEL_SDK_DISABLED` is set. It logs where results go, and warns if nothing receives them.
 
-    The `options` are those of `ScoringProcessor`. The `GOLDSPAN_*` variables stand in for what is not given here: see
-    `goldspan.capture.environment`.
+    A `GOLDSPAN_*` variable supplies each argument that is not passed; see `goldspan.capture.environment`.
 
-    Raises `GoldspanError` when something is set up wrongly.
+    Args:
+        goldens: A path, several paths, `Goldens`, or a list of `Golden`. Default: `GOLDSPAN_GOLDENS`.
+        then: The exporter or span processor to which spans are forwarded. Default: the exporters of
+            `OTEL_TRACES_EXPORTER` if this function creates the tracer provider, else none.
+        metrics: The metrics to compute, instead of those that the goldens list.
+        thresholds: The minimum value for each metric, instead of the thresholds of the goldens.
+        unknown: The policy for statements that cannot be evaluated: `"not_evaluated"`, `"ignore"` or `"fail"`.
+        sinks: The sinks or functions that receive evaluations. Default: events, metrics and pass rates.
+        attributes: Whether results are written on spans.
+        logger_provider: The logger provider of the default sinks. Default: the global one.
+        meter_provider: The meter provider of the default sinks and of the drop counters. Default: the global one.
+        golden_id_attributes: Names of the span attributes that hold a golden's id, in order of precedence.
+        units: The units to score: some of `"request"`, `"component"` and `"conversation"`.
+        redact: A function that returns the evaluation that may leave the process, or `None` to drop it.
+        sampling: Selects the runs that are scored.
+        export: Selects the traces that are forwarded to `then`.
+        budget: Seconds that the metrics of one run may take.
+        judge: A model that judges runs on a separate thread.
+        background: Whether a background thread scores the spans.
+        threads: Whether threads and thread pool tasks keep the context in which they were started.
+        reload: Seconds between two checks whether golden files have changed; `None` disables the checks.
+        limits: Bounds for the memory and the time that spans in flight may take.
+
+    Returns:
+        A handle to flush and to shut down what this function created.
+
+    Raises:
+        GoldspanError: If an argument or a variable is invalid, or a golden file cannot be read.
     """
     with startup_lock:
         settings = read_environment()
-        if why := disabled_reason(settings):
-            _log.info("goldspan: %s; instrument() does nothing", why)
+        if reason := disabled_reason(settings):
+            _log.info("goldspan: %s; instrument() does nothing", reason)
             return Instrumentation()
         provider = trace.get_tracer_provider()
-        beside = not isinstance(provider, trace.ProxyTracerProvider)
+        has_provider = not isinstance(provider, trace.ProxyTracerProvider)
         add = getattr(provider, "add_span_processor", None)
-        if beside and add is None:
-            raise ConfigurationError(f"the tracer provider {_type_name(provider)} takes no span processors")
-        if then is None and not beside:
+        if has_provider and add is None:
+            raise ConfigurationError(f"the tracer provider {_type_name(provider)} accepts no span processors")
+        if then is None and not has_provider:
             then = providers.batch_processor(providers.span_exporters())
             if then is None:
-                settings = replace(settings, export_sample=None)  # nothing is exported as it is
+                settings = replace(settings, export_sample=None)  # there is no export to sample
         processor = build_processor(settings, goldens, then=then, **options)
         if add is not None:
             add(processor)
-            made: tuple[_Flushable, ...] = ()
+            new_providers: tuple[_Flushable, ...] = ()
         else:
-            made = _install_missing_providers(processor)
-        _log_destinations(provider if beside else None, processor)
-        return Instrumentation(processor, made)
+            new_providers = _install_missing_providers(processor)
+        _log_destinations(provider if has_provider else None, processor)
+        return Instrumentation(processor, new_providers)
 
 
 def build_processor(
@@ -171,11 +216,13 @@ def build_processor(
     then: SpanExporter | SpanProcessor | None = None,
     **options: Unpack[ProcessorOptions],
 ) -> ScoringProcessor:
-    """A processor as the settings have it, but for what is given. Raises `GoldspanError` when something is wrong."""
-    for complaint in misspelled_variables():
-        _log.warning("goldspan: %s", complaint)
+    """Returns a processor configured by the settings and the explicit options. Raises `GoldspanError` if either is
+    invalid.
+    """
+    for warning in misspelled_variables():
+        _log.warning("goldspan: %s", warning)
     _check_metrics(settings, options)
-    chosen: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "reload": DEFAULT_RELOAD_S,
         **settings.arguments_for("processor"),
         **_combined_options(settings, options),
@@ -183,26 +230,28 @@ def build_processor(
     }
     lookup = cast(LookupOptions, settings.arguments_for("goldens"))
     if goldens is None:
-        found = _name_variable_on_error("goldens", resolve_goldens, settings.goldens, reload=chosen["reload"], **lookup)
+        resolved = _name_variable_on_error(
+            "goldens", resolve_goldens, settings.goldens, reload=arguments["reload"], **lookup
+        )
     else:
-        found = resolve_goldens(goldens, reload=chosen["reload"], **lookup)
-    if "sinks" not in chosen and settings.sinks is not None:
-        chosen["sinks"] = _name_variable_on_error(
+        resolved = resolve_goldens(goldens, reload=arguments["reload"], **lookup)
+    if "sinks" not in arguments and settings.sinks is not None:
+        arguments["sinks"] = _name_variable_on_error(
             "sinks",
             build_sinks,
             settings.sinks,
-            logger_provider=chosen.get("logger_provider"),
-            meter_provider=chosen.get("meter_provider"),
+            logger_provider=arguments.get("logger_provider"),
+            meter_provider=arguments.get("meter_provider"),
         )
-        chosen.setdefault("attributes", "attributes" in settings.sinks)
-    processor = ScoringProcessor(found, then=then, **chosen)
-    if (judge := chosen.get("judge")) is not None:
-        _log.info("goldspan asks a judge, %s, which is shown the runs it is asked about (%s)", judge.ask, judge.show)
+        arguments.setdefault("attributes", "attributes" in settings.sinks)
+    processor = ScoringProcessor(resolved, then=then, **arguments)
+    if (judge := arguments.get("judge")) is not None:
+        _log.info("goldspan sends the judged runs to the model %s (%s)", judge.ask, judge.show)
     return processor
 
 
 def _combined_options(settings: EnvironmentSettings, explicit: ProcessorOptions) -> ProcessorOptions:
-    """What several settings make together, and is not given."""
+    """Returns the options that are built from several settings and are not passed explicitly."""
     options = ProcessorOptions()
     if limits := settings.arguments_for("limits"):
         options["limits"] = Limits(**limits)
@@ -218,15 +267,17 @@ def _combined_options(settings: EnvironmentSettings, explicit: ProcessorOptions)
 
 
 def build_judge(settings: EnvironmentSettings, meter_provider: MeterProvider | None = None) -> Judge:
-    """The judge that the variables say. Raises `GoldspanError` where that cannot be."""
-    from goldspan.judge.judge import JudgeSettings  # most programs ask no model
+    """Returns the judge that the variables configure. Raises `GoldspanError` if they are invalid."""
+    from goldspan.judge.judge import JudgeSettings  # most programs use no judge
 
-    chosen = JudgeSettings(**settings.arguments_for("judge"))
-    return chosen.create_judge(samples=Sampling(chosen.sample).should_sample, meter_provider=meter_provider)
+    judge_settings = JudgeSettings(**settings.arguments_for("judge"))
+    return judge_settings.create_judge(
+        samples=Sampling(judge_settings.sample).should_sample, meter_provider=meter_provider
+    )
 
 
 def _check_metrics(settings: EnvironmentSettings, options: ProcessorOptions) -> None:
-    """Raise `ConfigurationError`, naming the variable, for metrics that there are not."""
+    """Raises `ConfigurationError`, naming the variable, for an unknown metric."""
     metrics = None if "metrics" in options else settings.metrics
     _name_variable_on_error("metrics", resolve_metrics, metrics)
     if "thresholds" not in options:
@@ -234,7 +285,7 @@ def _check_metrics(settings: EnvironmentSettings, options: ProcessorOptions) -> 
 
 
 def _name_variable_on_error(setting: str, make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What is made of a setting. Raises `ConfigurationError`, naming its variable."""
+    """Returns `make(...)`. Raises `ConfigurationError` with the name of the setting's variable."""
     try:
         return make(*args, **kwargs)
     except GoldspanError as error:
@@ -242,29 +293,29 @@ def _name_variable_on_error(setting: str, make: Callable[P, T], *args: P.args, *
 
 
 def disabled_reason(settings: EnvironmentSettings) -> str | None:
-    """Why nothing is to be added to this process, if there is a reason."""
+    """Returns why this process must not get a processor, or `None`."""
     if settings.disabled:
         return "GOLDSPAN_DISABLED is set"
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return "OTEL_SDK_DISABLED is true"
     if has_active_processor():
-        return "a ScoringProcessor is at work already, and goes on as it is until it is shut down"
+        return "a ScoringProcessor is already active in this process"
     return None
 
 
 def _install_missing_providers(processor: ScoringProcessor) -> tuple[_Flushable, ...]:
-    """Set the providers that are missing; the tracer provider is."""
-    made: list[_Flushable] = []
+    """Installs a tracer provider with the processor, and the logger and meter providers that are missing."""
+    created: list[_Flushable] = []
     if not _is_real_provider(_logs.get_logger_provider()) and (logger_provider := providers.build_logger_provider()):
         _logs.set_logger_provider(logger_provider)
-        made.append(logger_provider)
+        created.append(logger_provider)
     if not _is_real_provider(api_metrics.get_meter_provider()) and (meter_provider := providers.build_meter_provider()):
         api_metrics.set_meter_provider(meter_provider)
-        made.append(meter_provider)
+        created.append(meter_provider)
     tracer_provider = TracerProvider()
     tracer_provider.add_span_processor(processor)
     trace.set_tracer_provider(tracer_provider)
-    return (tracer_provider, *made)
+    return (tracer_provider, *created)
 
 
 def _log_destinations(existing_provider: object, processor: ScoringProcessor) -> None:
@@ -272,26 +323,26 @@ def _log_destinations(existing_provider: object, processor: ScoringProcessor) ->
         "events": _is_real_provider(_logs.get_logger_provider()),
         "metrics": _is_real_provider(api_metrics.get_meter_provider()),
     }
-    asked = [_required_signal(sink) for sink in processor.sinks]
-    annotates = processor.annotated_spans
-    exported = existing_provider is not None or annotates == "runs"  # the provider that was made has no other processor
-    live = [_ANNOTATION_DESCRIPTIONS[annotates]] if annotates != "none" and exported else []
-    live += [name for name, does in receives.items() if does and name in asked]
-    live += ["other sinks"] if None in asked else []
-    where = (
-        f"beside {_type_name(existing_provider)}"
+    required = [_required_signal(sink) for sink in processor.sinks]
+    annotated = processor.annotated_spans
+    exported = existing_provider is not None or annotated == "runs"  # a new provider has no other processor
+    destinations = [_ANNOTATION_DESCRIPTIONS[annotated]] if annotated != "none" and exported else []
+    destinations += [signal for signal, received in receives.items() if received and signal in required]
+    destinations += ["other sinks"] if None in required else []
+    provider = (
+        f"the existing {_type_name(existing_provider)}"
         if existing_provider
-        else "with providers made from the OTEL_* variables"
+        else "providers created from the OTEL_* variables"
     )
-    places = ", ".join(live) or "nowhere"
-    _log.info("goldspan scores %s; goldens: %d; results go to %s", where, len(processor.goldens), places)
-    for name, does in receives.items():
-        if name in asked and not does:
-            _log.warning("goldspan: nothing receives %s: %s", name, _MISSING_PROVIDER_REASONS[name])
+    results = ", ".join(destinations) or "nowhere"
+    _log.info("goldspan uses %s; goldens: %d; results go to %s", provider, len(processor.goldens), results)
+    for signal, received in receives.items():
+        if signal in required and not received:
+            _log.warning("goldspan: nothing receives %s: %s", signal, _MISSING_PROVIDER_REASONS[signal])
 
 
 def _required_signal(sink: object) -> str | None:
-    """Which provider must be there for what a sink makes; `None` for sinks that go elsewhere."""
+    """Returns the signal whose provider a sink needs; `None` for sinks that write elsewhere."""
     if isinstance(sink, EventSink):
         return "events"
     return "metrics" if isinstance(sink, (MetricSink, PassRateSink)) else None
@@ -305,7 +356,7 @@ _MISSING_PROVIDER_REASONS = {
 
 
 def _is_real_provider(provider: object) -> bool:
-    """Whether a provider is more than the placeholder of the API, which throws away what it gets."""
+    """Returns whether a provider is more than the API's placeholder, which discards everything."""
     return not type(provider).__module__.startswith(("opentelemetry._logs", "opentelemetry.metrics"))
 
 

@@ -1,4 +1,4 @@
-"""How the spans of tools, agents and components are written: names and attributes, nothing else."""
+"""The names and attributes of tool, agent and component spans, for `capture.call_spans`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from goldspan import semconv
 from goldspan.capture.bounded_json import ELLIPSIS, MAX_TEXT, StreamedItems, to_json
 
 BoundArguments = dict[str, Any]
-"""The arguments of one call by parameter name, as they were passed: defaults that were not passed are not in it."""
+"""The arguments of one call by parameter name, without defaults that were not passed."""
 
 _MESSAGES_ARGUMENT = "messages"
 _RECEIVER_NAMES = frozenset({"self", "cls", "mcs", "metacls"})
 
 
 class ArgumentBinder:
-    """Names the arguments of calls of one function, without the receiver of a method.
+    """Maps the arguments of calls of one function to parameter names, without the receiver of a method.
 
-    Nothing is checked: the function itself says what is wrong with a call.
+    It does not validate a call: the function itself raises.
     """
 
     __slots__ = ("_names", "_positional", "_rest", "_skip")
@@ -41,16 +41,18 @@ class ArgumentBinder:
         self._names = tuple(parameters)[self._skip :]
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundArguments:
-        """The arguments by name; those beyond the named ones under the name of `*args`, `**kwargs` among the rest."""
+        """Returns the arguments by name. Surplus positional arguments are under the name of `*args`; `**kwargs` is
+        merged.
+        """
         if self._skip:
             args = args[1:]
         if self._rest is None or len(args) <= len(self._positional):
-            return {**dict(zip(self._positional, args)), **kwargs}  # noqa: B905 - a wrong call is not ours to report
+            return {**dict(zip(self._positional, args)), **kwargs}  # noqa: B905 - the function reports a wrong call
         named = len(self._positional)
         return {**dict(zip(self._positional, args[:named], strict=True)), self._rest: list(args[named:]), **kwargs}
 
     def request_argument(self, arguments: BoundArguments) -> str | None:
-        """The name of the argument that somebody asked with: `messages`, else the first that is text, as declared."""
+        """Returns the name of the argument that holds the request: `messages`, else the first text argument."""
         if arguments.get(_MESSAGES_ARGUMENT) and isinstance(arguments[_MESSAGES_ARGUMENT], (list, tuple)):
             return _MESSAGES_ARGUMENT
         for name in (*self._names, *arguments):
@@ -62,14 +64,15 @@ class ArgumentBinder:
 def _signature_parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some builtins have none
+    except (TypeError, ValueError):  # some builtins have no signature
         return {}
 
 
 def _has_receiver(function: Callable[..., Any], positional: tuple[str, ...]) -> bool:
-    """Whether the first parameter is the `self` or `cls` of a function written in a class body.
+    """Returns whether the first parameter is the `self` or `cls` of a function defined in a class body.
 
-    At the time of decoration a method is still a plain function, so its written place and the name must tell.
+    At decoration time a method is a plain function, so this is derived from its qualified name and the parameter's
+    name.
     """
     if not positional or positional[0] not in _RECEIVER_NAMES:
         return False
@@ -85,17 +88,17 @@ class SpanTemplate:
     """The span of one kind of decorated function."""
 
     name_prefix: str
-    """What stands before the function's name in the name of the span."""
+    """Precedes the function's name in the span name."""
     constant_attributes: Callable[[str], dict[str, Any]]
-    """The attributes that are the same for every call, given the function's name."""
+    """Returns the attributes that are the same for every call, given the function's name."""
     input_key: str
     input_is_request: bool
-    """Whether the input is what somebody asked with one of the arguments, where there is one; else it is all."""
+    """Whether the input is the one argument that holds the request, if there is one; otherwise it is all arguments."""
     encode_input: Callable[[ArgumentBinder, BoundArguments], str | None]
-    """`None` where there is no input."""
+    """Returns `None` if there is no input."""
     output_key: str
     encode_output: Callable[[Any], str]
-    """Given what the function returned, or the `Pieces` of what it yielded."""
+    """Receives the function's return value, or the `StreamedItems` that it yielded."""
 
 
 def _tool_attributes(name: str) -> dict[str, Any]:
@@ -115,7 +118,7 @@ def _encode_arguments(_: ArgumentBinder, arguments: BoundArguments) -> str:
 
 
 def _request_text(binder: ArgumentBinder, arguments: BoundArguments) -> str | None:
-    """What somebody asked: a text, or the last words of a user among messages; else all arguments as JSON."""
+    """Returns the text argument, or the last user message; else all arguments as JSON."""
     if not arguments:
         return None
     name = binder.request_argument(arguments)
@@ -125,27 +128,29 @@ def _request_text(binder: ArgumentBinder, arguments: BoundArguments) -> str | No
 
 
 def _last_user_message(arguments: BoundArguments) -> str | None:
-    """What a user said last in the first arguments that are messages, or hold `messages`; `None` without any."""
-    written = to_json(arguments)
-    if '"content"' not in written and '"parts"' not in written:  # then nothing needs to be loaded
+    """Returns the last user message in the first argument that holds messages; `None` if there is none."""
+    encoded = to_json(arguments)
+    if '"content"' not in encoded and '"parts"' not in encoded:  # no messages: do not load the decoder
         return None
     from goldspan.content.messages import certain_messages
 
     try:
-        values = json.loads(written).values()
+        values = json.loads(encoded).values()
     except ValueError:
-        return None  # it was too long and is cut
+        return None  # the JSON was truncated
     for value in values:
-        found = certain_messages(value.get("messages") if isinstance(value, dict) else value)
-        said: str | None = next((each.text for each in reversed(found) if each.is_from_user and each.text), None)
-        if said:
-            return said
+        messages = certain_messages(value.get("messages") if isinstance(value, dict) else value)
+        text: str | None = next(
+            (message.text for message in reversed(messages) if message.is_from_user and message.text), None
+        )
+        if text:
+            return text
     return None
 
 
 def _user_message(binder: ArgumentBinder, arguments: BoundArguments) -> str | None:
-    question = _request_text(binder, arguments)
-    return None if question is None else f'[{{"role": "user", "parts": [{_text_part(question)}]}}]'
+    request = _request_text(binder, arguments)
+    return None if request is None else f'[{{"role": "user", "parts": [{_text_part(request)}]}}]'
 
 
 def _encode_result(result: Any) -> str:
@@ -163,12 +168,14 @@ def _assistant_message(result: Any) -> str:
 
 
 def _text_part(text: str) -> str:
-    """As JSON, of which only the text is not always the same: a tenth of the time that `json.dumps` takes for all."""
+    """Returns the part as JSON. Only the text is encoded, which takes a tenth of the time of `json.dumps` for all of
+    it.
+    """
     return f'{{"type": "text", "content": {json.dumps(text)}}}'
 
 
 def truncate_text(text: str) -> str:
-    """A text, or as much of it as is captured."""
+    """Returns the text, truncated to the captured length."""
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + ELLIPSIS
 
 

@@ -1,9 +1,10 @@
-"""OpenTelemetry's context in threads: what a request starts or hands to a pool stays part of that request.
+"""Propagates the OpenTelemetry context into threads and thread pools.
 
-Python gives a new thread no context at all, so a tool that an agent runs in a `ThreadPoolExecutor` becomes a trace of
-its own. OpenTelemetry has an instrumentation that mends this. It is not required here, because each of its releases
-asks for exactly one release of the SDK, which is the application's to choose. Where the application uses it, it is left
-to its work. Unlike it, this covers threads whose class overrides `run`, and spares the threads that serve everybody.
+Python starts a thread with an empty context, so a tool that an agent runs in a `ThreadPoolExecutor` would be the root
+of another trace. OpenTelemetry's threading instrumentation solves this, but each of its releases requires exactly one
+release of the SDK, which the application must be free to choose; therefore goldspan does not depend on it. If the
+application enabled that instrumentation, this module does nothing. Unlike it, this module covers threads whose class
+overrides `run`, and excludes threads that serve all requests.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from goldspan._locks import ForkSafeLock
 _INSTRUMENTATION = "opentelemetry.instrumentation.threading"
 _INTERPRETERS = "concurrent.futures.interpreter"
 _SHARED_THREAD_MODULES = ("concurrent.futures.", "opentelemetry.", "goldspan.")
-"""Whose threads are started by whichever request comes first and then work for all of them."""
+"""The first request starts the threads of these modules; afterwards they work for all requests."""
 
 _PATCHING = suppress_errors("carry the context into threads")
 _STARTING = suppress_errors("carry the context into a thread")
@@ -45,13 +46,12 @@ _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def carry_context_into_threads() -> None:
-    """Let threads, timers and the tasks of thread pools run in the context they were started in. Never raises.
+    """Propagates the context into threads, timers and tasks of thread pools. Never raises.
 
-    `loop.run_in_executor` is among them. Each task of a pool has the context in which it was submitted, whoever started
-    the pool's threads. Any other thread keeps the context it was started in for as long as it lives.
+    This includes `loop.run_in_executor`. Each task of a pool runs in the context in which it was submitted, whichever
+    request started the pool's threads. Any other thread keeps the context in which it was started for its lifetime.
 
-    Called twice, it does no more. Where the application has OpenTelemetry's own instrumentation of threads at work, it
-    does nothing.
+    A second call does nothing. If OpenTelemetry's threading instrumentation is enabled, the function does nothing.
     """
     global _enabled_by_application
     with _PATCHING, _lock:
@@ -60,14 +60,14 @@ def carry_context_into_threads() -> None:
 
 
 def carry_context_for(owner: object) -> None:
-    """The same for as long as somebody is at work: until `stop_carrying_for`. Never raises."""
+    """Propagates the context until `stop_carrying_context_for` is called for the owner. Never raises."""
     with _PATCHING, _lock:
         _owners.add(owner)
         _patch_threads()
 
 
 def stop_carrying_context_for(owner: object) -> None:
-    """Take back what was done for somebody who needs it no longer, unless somebody else, or the application, does."""
+    """Stops the propagation for an owner; it continues while another owner or the application needs it."""
     with _PATCHING, _lock:
         if owner in _owners:
             _owners.discard(owner)
@@ -76,9 +76,9 @@ def stop_carrying_context_for(owner: object) -> None:
 
 
 def stop_carrying_context() -> None:
-    """Take back what `carry_context_into_threads` did, whoever asked for it. Threads under way keep their context.
+    """Stops the propagation for all owners. Running threads keep their context.
 
-    What somebody else has wrapped since cannot be taken out any more; it stays, and does nothing.
+    A method that another library has wrapped since cannot be restored; the wrapper stays and does nothing.
     """
     global _enabled_by_application
     with _PATCHING, _lock:
@@ -88,7 +88,7 @@ def stop_carrying_context() -> None:
 
 
 def _patch_threads() -> None:
-    """Carry contexts from now on. Whoever calls this holds the lock."""
+    """Starts the propagation. The caller holds the lock."""
     global _active
     if _is_instrumented():
         return
@@ -103,7 +103,7 @@ def _patch_threads() -> None:
 
 
 def _unpatch_threads() -> None:
-    """Carry contexts no more. Whoever calls this holds the lock."""
+    """Stops the propagation. The caller holds the lock."""
     global _active
     _active = False
     for patch in [*_patches]:
@@ -113,9 +113,9 @@ def _unpatch_threads() -> None:
 
 
 def _is_instrumented() -> bool:
-    """Whether the application has instrumented threads; to see that, nothing needs to be imported.
+    """Returns whether the application enabled OpenTelemetry's threading instrumentation, without importing it.
 
-    What another thread is still importing is not at work yet.
+    A module that another thread is still importing is not enabled yet.
     """
     instrumentor = getattr(sys.modules.get(_INSTRUMENTATION), "ThreadingInstrumentor", None)
     return instrumentor is not None and bool(instrumentor().is_instrumented_by_opentelemetry)
@@ -123,58 +123,60 @@ def _is_instrumented() -> bool:
 
 def _wrap_start(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
     def carrying(thread: threading.Thread) -> None:
-        here = get_current()
-        if not (_active and here):
+        context = get_current()
+        if not (_active and context):
             return start(thread)
-        own = vars(thread).get("run")  # somebody may have given this one thread its own
+        own_run = vars(thread).get("run")  # the application may have set `run` on this thread
         with _STARTING:
             if not _is_shared_thread(thread):
-                _bind_context(thread, here)
+                _bind_context(thread, context)
         try:
             return start(thread)
-        except BaseException:  # there was no room for another thread, or it had been started before
-            _restore_run(thread, own)
+        except BaseException:  # no further thread can be started, or this one was started before
+            _restore_run(thread, own_run)
             raise
 
     return carrying
 
 
 def _bind_context(thread: threading.Thread, context: Context) -> None:
-    """Let the thread run in a context, by an attribute of this one thread: its class may have overridden `run`."""
-    own, run = vars(thread).get("run"), thread.run
+    """Makes the thread run in a context, by an attribute of this thread: its class may override `run`."""
+    own_run, run = vars(thread).get("run"), thread.run
 
-    def within() -> None:
-        _restore_run(thread, own)
+    def run_in_context() -> None:
+        _restore_run(thread, own_run)
         _call_in_context(context, run)
 
-    thread.run = within  # type: ignore[method-assign]
+    thread.run = run_in_context  # type: ignore[method-assign]
 
 
-def _restore_run(thread: threading.Thread, own: Callable[[], None] | None) -> None:
-    """As it was before: a thread that refers to itself would be left to the collector of garbage."""
+def _restore_run(thread: threading.Thread, own_run: Callable[[], None] | None) -> None:
+    """Restores `run`. A thread that refers to itself would stay alive until the next garbage collection."""
     vars(thread).pop("run", None)
-    if own is not None:
-        thread.run = own  # type: ignore[method-assign]
+    if own_run is not None:
+        thread.run = own_run  # type: ignore[method-assign]
 
 
 def _is_shared_thread(thread: threading.Thread) -> bool:
-    kind = type(thread)
-    work = getattr(thread, "_target", None) if kind in (threading.Thread, threading.Timer) else kind
-    return (getattr(work, "__module__", None) or "").startswith(_SHARED_THREAD_MODULES)
+    thread_type = type(thread)
+    code = getattr(thread, "_target", None) if thread_type in (threading.Thread, threading.Timer) else thread_type
+    return (getattr(code, "__module__", None) or "").startswith(_SHARED_THREAD_MODULES)
 
 
 def _wrap_submit(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
     def carrying(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        here = get_current()
-        if not (_active and here) or _uses_other_interpreter(self):
+        context = get_current()
+        if not (_active and context) or _uses_other_interpreter(self):
             return submit(self, fn, *args, **kwargs)
-        return submit(self, _call_in_context, here, fn, *args, **kwargs)
+        return submit(self, _call_in_context, context, fn, *args, **kwargs)
 
     return carrying
 
 
 def _uses_other_interpreter(pool: ThreadPoolExecutor) -> bool:
-    """Whether it is an `InterpreterPoolExecutor` (Python 3.14), whose tasks are pickled, as no context can be."""
+    """Returns whether it is an `InterpreterPoolExecutor` (Python 3.14): it pickles tasks, and contexts cannot be
+    pickled.
+    """
     kind = type(pool)
     return kind is not ThreadPoolExecutor and any(base.__module__ == _INTERPRETERS for base in kind.__mro__)
 

@@ -1,4 +1,4 @@
-"""What `opentelemetry-instrument` calls in every program that it starts, once the providers are there."""
+"""The hook that `opentelemetry-instrument` calls after it has created the providers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _EXPORTER = "goldspan.capture.exporter"
 
 
 def post_instrument() -> None:
-    """Score the program's runs where `OTEL_TRACES_EXPORTER`, `GOLDSPAN_GOLDENS` or `GOLDSPAN_ENABLED` asks for it."""
-    wanted = _EXPORTER in sys.modules or os.environ.get("GOLDSPAN_GOLDENS") or os.environ.get("GOLDSPAN_ENABLED")
-    if wanted:
-        from goldspan.capture import exporter  # most programs that are started so have nothing to do with goldspan
+    """Scores the program's runs if `OTEL_TRACES_EXPORTER`, `GOLDSPAN_GOLDENS` or `GOLDSPAN_ENABLED` enables it."""
+    enabled = _EXPORTER in sys.modules or os.environ.get("GOLDSPAN_GOLDENS") or os.environ.get("GOLDSPAN_ENABLED")
+    if enabled:
+        from goldspan.capture import exporter  # other programs started by opentelemetry-instrument must not load it
 
         exporter.start_from_environment()

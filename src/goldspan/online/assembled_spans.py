@@ -1,4 +1,8 @@
-"""What an assembly gives out: spans in which runs came to their end, or changed; and what did not come as it should."""
+"""The results of an `Assembly` for the pipeline, and the compact rows in which it stores spans.
+
+`CompletedSpans` and `RevisedSpans` carry the spans of runs that are complete or that changed; `RunRevisions` stores the
+revision of each run of a trace. `SpanPacker` encodes the spans that are kept in memory.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +17,27 @@ from goldspan import semconv
 from goldspan.model import Run, RunUnit, SpanEvent, SpanRecord, SpanStatus
 
 _SHORT: Final = struct.Struct("<BQQQIHH")
-"""Flags, span id, parent's id, start, duration, shape, length of what follows."""
+"""Flags, span id, parent id, start, duration, shape number, body length."""
 _LONG: Final = struct.Struct("<BQQQQHI")
-"""The same with room for more than four seconds or 64 KiB, and with the end in place of the duration."""
+"""For durations above four seconds and bodies above 64 KiB: the end instead of the duration."""
 _NO_PARENT, _NO_START, _NO_END, _HAS_RARE, _IS_LONG = 1, 2, 4, 8, 16
 _MAX_SHAPES = 10_000
-"""Shapes that are shared. Names made of ids are as many as there are spans: those rows carry their own."""
+"""The number of shared shapes. Later rows store their own shape, since names that contain ids are unbounded."""
 
 _LABEL_ATTRIBUTES = frozenset({semconv.OPERATION, semconv.TOOL_NAME, semconv.TOOL_TYPE, semconv.AGENT_NAME})
-"""Attributes with few values each."""
+"""Attributes with few distinct values."""
 
 _SpanShape = tuple[str, str, int, tuple[str, ...], tuple[Any, ...], int]
-"""Name, scope, kind, keys, values of labels (`None` for the others), place of the resource."""
+"""Name, scope, kind, attribute keys, label values (`None` for other attributes), index of the resource."""
 
 SpanRows = bytes | bytearray
 
 
 class SpanPacker:
-    """Turns records into rows and back. Not for two threads at once.
+    """Encodes records as rows and decodes them. Not thread-safe.
 
-    A row says everything but its trace, which the caller knows. Attributes that bytes cannot hold make a record
-    unpackable.
+    A row stores everything except the trace id, which the caller knows. A record whose attributes cannot be encoded is
+    rejected.
     """
 
     def __init__(self) -> None:
@@ -42,7 +46,7 @@ class SpanPacker:
         self._resources: list[Mapping[str, Any]] = []
 
     def pack(self, record: SpanRecord) -> bytes:
-        """The row of a record. Raises `ValueError` or `struct.error` for values that telemetry cannot have."""
+        """Returns the row of a record. Raises `ValueError` or `struct.error` for values that it cannot encode."""
         attributes = record.attributes
         keys = tuple(attributes)
         labels = tuple(
@@ -52,44 +56,44 @@ class SpanPacker:
         number = self._shapes.get(shape)
         if number is None:
             number = self._shape_number(shape)
-        # By key: attributes that are decoded as they are asked for keep no order.
-        rest: tuple[Any, ...] = tuple(
+        # Looked up by key: lazily decoded attributes do not keep their order.
+        values: tuple[Any, ...] = tuple(
             [attributes[key] for key, label in zip(keys, labels, strict=True) if label is None]
         )
         if number == _MAX_SHAPES or _has_rare_fields(record):
             events = tuple([(event.name, dict(event.attributes), event.time_ns) for event in record.events])
-            seldom = (record.status, record.status_message, record.dropped_attributes, events)
-            rest = (rest, seldom, shape if number == _MAX_SHAPES else None)
+            rare = (record.status, record.status_message, record.dropped_attributes, events)
+            values = (values, rare, shape if number == _MAX_SHAPES else None)
             flags = _HAS_RARE
         else:
             flags = 0
-        body = marshal.dumps(rest)
+        body = marshal.dumps(values)
         flags |= _NO_PARENT * (record.parent_id is None)
         flags |= _NO_START * (record.start_ns is None) | _NO_END * (record.end_ns is None)
         start, end = record.start_ns or 0, record.end_ns or 0
-        named = int(record.span_id, 16), int(record.parent_id or "0", 16), start
+        ids_and_start = int(record.span_id, 16), int(record.parent_id or "0", 16), start
         if 0 <= end - start < 2**32 and len(body) < 2**16:
-            return _SHORT.pack(flags, *named, end - start, number, len(body)) + body
-        return _LONG.pack(flags | _IS_LONG, *named, end, number, len(body)) + body
+            return _SHORT.pack(flags, *ids_and_start, end - start, number, len(body)) + body
+        return _LONG.pack(flags | _IS_LONG, *ids_and_start, end, number, len(body)) + body
 
     def try_pack(self, record: SpanRecord) -> bytes:
-        """The row of a record; no bytes at all where its values are none that telemetry can have."""
+        """Returns the row of a record, or no bytes if its values cannot be encoded."""
         try:
             return self.pack(record)
         except (ValueError, struct.error):
             return b""
 
     def unpack(self, trace_id: str, rows: SpanRows) -> Iterator[SpanRecord]:
-        """The records of some rows, equal to those that were packed."""
-        for place, (flags, span_id, parent_id, start, end, number, length) in _row_headers(rows):
-            rest = marshal.loads(rows[place : place + length])
+        """Yields the records of the rows, equal to the records that were packed."""
+        for position, (flags, span_id, parent_id, start, end, number, length) in _row_headers(rows):
+            body = marshal.loads(rows[position : position + length])
             status: SpanStatus = "unset"
-            message, dropped, own = "", 0, None
+            message, dropped, own_shape = "", 0, None
             events: tuple[Any, ...] = ()
             if flags & _HAS_RARE:
-                rest, (status, message, dropped, events), own = rest
-            name, scope, kind, keys, labels, resource = own or self._shapes_by_number[number]
-            values = iter(rest)
+                body, (status, message, dropped, events), own_shape = body
+            name, scope, kind, keys, labels, resource = own_shape or self._shapes_by_number[number]
+            values = iter(body)
             yield SpanRecord(
                 trace_id=trace_id,
                 span_id=f"{span_id:016x}",
@@ -117,43 +121,43 @@ class SpanPacker:
         return number
 
     def _resource_index(self, resource: Mapping[str, Any]) -> int:
-        """Its place; a process has one or two."""
-        for place, known in enumerate(self._resources):
+        """Returns the resource's index by linear search; a process has one or two resources."""
+        for index, known in enumerate(self._resources):
             if known is resource or known == resource:
-                return place
+                return index
         self._resources.append(resource)
         return len(self._resources) - 1
 
 
 def count_spans(rows: SpanRows) -> int:
-    """How many spans there are."""
+    """Returns the number of spans."""
     return sum(1 for _ in iter_span_ids(rows))
 
 
 def iter_span_ids(rows: SpanRows) -> Iterator[int]:
-    """The ids of the spans, in the order of the rows."""
-    return (head[1] for _, head in _row_headers(rows))
+    """Returns the ids of the spans, in the order of the rows."""
+    return (header[1] for _, header in _row_headers(rows))
 
 
 def contains_span(rows: SpanRows, span_id: int) -> bool:
-    """Whether the span is among them."""
-    # Searching bytes is a hundred times faster than going from row to row, and says yes by mistake next to never.
+    """Returns whether the rows contain the span."""
+    # The byte search is a hundred times faster than the iteration, and has almost no false positives.
     return span_id.to_bytes(8, "little") in rows and span_id in iter_span_ids(rows)
 
 
 def _row_headers(rows: SpanRows) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Where what follows each head begins, and the head, with the end of the span in place of its duration."""
-    place = 0
-    while place < len(rows):
-        if rows[place] & _IS_LONG:
-            head = _LONG.unpack_from(rows, place)
-            place += _LONG.size
+    """Yields the position of each row's body and its header, with the span's end instead of its duration."""
+    position = 0
+    while position < len(rows):
+        if rows[position] & _IS_LONG:
+            header = _LONG.unpack_from(rows, position)
+            position += _LONG.size
         else:
-            flags, span_id, parent_id, start, duration, number, length = _SHORT.unpack_from(rows, place)
-            head = flags, span_id, parent_id, start, start + duration, number, length
-            place += _SHORT.size
-        yield place, head
-        place += head[-1]
+            flags, span_id, parent_id, start, duration, number, length = _SHORT.unpack_from(rows, position)
+            header = flags, span_id, parent_id, start, start + duration, number, length
+            position += _SHORT.size
+        yield position, header
+        position += header[-1]
 
 
 def _is_short_text(value: object) -> bool:
@@ -161,22 +165,22 @@ def _is_short_text(value: object) -> bool:
 
 
 def _has_rare_fields(record: SpanRecord) -> bool:
-    """Whether it has what most spans have not."""
-    told = record.status != "unset" or record.status_message
-    return bool(told or record.events or record.dropped_attributes)
+    """Returns whether the record has fields that most spans lack."""
+    has_status = record.status != "unset" or record.status_message
+    return bool(has_status or record.events or record.dropped_attributes)
 
 
 RunKey: TypeAlias = tuple[RunUnit, str]
-"""Of what: the unit and the id of a run."""
+"""The unit and the id of a run."""
 RunRevision: TypeAlias = "tuple[int, str | None]"
-"""The number of a revision and the digest of what it says."""
+"""A revision number and the digest of that evaluation."""
 
 
 class RunRevisions(dict[RunKey, RunRevision]):
-    """What was given out of one trace: the latest revision of each run.
+    """The latest revision of each run of one trace that may change.
 
-    `None` for the digest: it is that of the run as the spans show it that were there before. Revision 0: nothing was
-    given out of it yet, or it was not to be scored.
+    A digest of `None` stands for the digest of the run in the spans before the change. Revision 0 marks a run that has
+    not been submitted, or that the sampling excludes.
     """
 
     __slots__ = ("_lock", "latest_sequence")
@@ -184,14 +188,14 @@ class RunRevisions(dict[RunKey, RunRevision]):
     def __init__(self) -> None:
         super().__init__()
         self.latest_sequence = 0
-        """The number of the latest portion that was concluded: what was seen earlier says less."""
+        """The sequence number of the latest `RevisedSpans` that was evaluated; lower numbers are outdated."""
         self._lock = threading.Lock()
 
     def compare_and_set(self, key: RunKey, expected: RunRevision | None, new: RunRevision) -> bool:
-        """Put something new in the place of what was `known`; `False` where another thread has done so meanwhile.
+        """Replaces the revision if it equals `expected`; returns `False` if another thread changed it.
 
-        What was not noted is not given out. So no revision is given out twice, nor what was seen earlier after what was
-        seen later, whoever takes longer to judge it.
+        The caller submits a revision only after this returned `True`. So no revision number is submitted twice, and an
+        older state is never submitted after a newer one, however long its evaluation takes.
         """
         with self._lock:
             if self.get(key) != expected:
@@ -200,7 +204,7 @@ class RunRevisions(dict[RunKey, RunRevision]):
             return True
 
     def set_first(self, key: RunKey, digest: str | None) -> bool:
-        """Put the first revision; `False` where another thread has given out one meanwhile, of what was seen later."""
+        """Stores the first revision; returns `False` if another thread has submitted one from later spans."""
         with self._lock:
             if key in self and self[key][0] > 0:
                 return False
@@ -210,43 +214,43 @@ class RunRevisions(dict[RunKey, RunRevision]):
 
 @dataclass(frozen=True, slots=True)
 class CompletedSpans:
-    """The spans in which something came to its end: extract them, and take the runs that it `holds`."""
+    """The spans of one or several complete runs: extract them, and use the runs for which `contains_run` is true."""
 
     unit: RunUnit
     spans: tuple[SpanRecord, ...]
     span_id: str | None = None
-    """The span the run stands on; `None`: take every run but those on spans `given` before."""
+    """The span of the run; `None` for all runs except those on `released_span_ids`."""
     released_span_ids: frozenset[str] = frozenset()
     unended: int = 0
-    """Spans of it that have not ended."""
+    """The number of its spans that have not ended."""
     revisions: RunRevisions = field(default_factory=RunRevisions)
-    """What was given out of its trace and may change. To be kept up to date."""
+    """The revisions of the trace, which the pipeline updates."""
 
     @property
     def may_change(self) -> bool:
-        """Whether it is likely to change, so that what is given out of it is to be noted."""
+        """Whether the run is likely to change, so that its revision must be stored."""
         return self.unended > 0 or self.unit == "component"
 
     def contains_run(self, run: Run) -> bool:
-        """Whether the run came to its end here, and not before or somewhere else."""
+        """Returns whether the run was completed by these spans."""
         return run.span_id not in self.released_span_ids if self.span_id is None else run.span_id == self.span_id
 
 
 @dataclass(frozen=True, slots=True)
 class RevisedSpans:
-    """The spans of requests that were given out before, and with those that came late: some runs are others now."""
+    """The spans of released requests before and after late spans were added; some of their runs have changed."""
 
     before: tuple[SpanRecord, ...]
     after: tuple[SpanRecord, ...]
     ended_span_ids: frozenset[str]
-    """The spans that have ended. Runs that stand on others are still in flight, unless they were given out before."""
+    """The spans that have ended. A run on another span is still in flight unless it was released before."""
     revisions: RunRevisions
-    """What was given out of its trace and may change, or changed before. To be kept up to date."""
+    """The revisions of the trace, which the pipeline updates."""
     sequence: int = 0
-    """Grows with each of a process."""
+    """Increases with each revision of the process."""
 
     def is_outdated(self) -> bool:
-        """Whether another thread has concluded meanwhile what was seen later."""
+        """Returns whether another thread has evaluated a later state."""
         return self.sequence < self.revisions.latest_sequence
 
 
@@ -255,17 +259,17 @@ AssembledSpans: TypeAlias = CompletedSpans | RevisedSpans
 
 @dataclass(slots=True)
 class AssemblyCounts:
-    """What happened to spans and traces that did not come as they should, since the process began."""
+    """The spans and traces that were not processed regularly, since the process started."""
 
     late: int = 0
-    """Spans that ended after their run was scored. It is scored again, unless they come too late for that."""
+    """Spans that ended after their run was scored. The run is scored again."""
     too_late: int = 0
-    """Spans that ended when their run was no longer kept, or whose start was never seen."""
+    """Spans that ended when their run was no longer stored, or whose start was never seen."""
     duplicates: int = 0
     """Spans that ended twice."""
     evicted: int = 0
-    """Traces that were taken as they were because too much was in flight."""
+    """Traces that were scored early because a limit was reached."""
     unended: int = 0
-    """Traces that were taken as they were because nothing had happened in them for long."""
+    """Traces that were scored unfinished because they were idle or too old."""
     unscored: int = 0
-    """Spans that were not taken in, and those in flight of the same traces: each counts once."""
+    """Spans that were rejected, and the spans in flight of the same traces; each counts once."""

@@ -1,11 +1,12 @@
-"""Gather the spans of one process until a run is complete. Nothing here locks, sleeps or knows the time by itself.
+"""Collects the spans of one process until a run is complete, for `Scorer`.
 
-A run's results must be known when its span ends, or they cannot be put on it. So a component is complete when its span
-ends, a request when the outermost agent span (or application entry) of its tree ends, and whatever else hung from a
-local root when that ends. A local root has no parent, a parent in another process, or one that was never seen. A tree
-in which nothing happens any more is taken as it is.
+The results of a run must be known when its span ends; otherwise they cannot be written on it. Therefore a component is
+complete when its span ends; a request when the outermost agent span (or application entry) of its tree ends; and
+everything else below a local root when that root ends. A local root has no parent, a parent in another process, or a
+parent that was never seen. A tree without activity is scored unfinished.
 
-Spans that end later go to the archive, and the runs that they change are given out once more.
+Spans that end later are added to the stored spans of their run, and the changed runs are released again. The module
+does not lock, sleep or read a clock: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ from goldspan.online.live_traces import CompletedTraces, InFlightTraces
 from goldspan.online.span_forest import InFlightSpan, Live, ReleasedSpans, SpanTreeReader, TraceState, count_unended
 
 _MAX_SCORED_NODES = 32
-"""Requests given out below one root whose spans are kept, to tell which work beside them is theirs."""
+"""The number of released requests below one root whose spans are kept, to attribute the work next to them."""
 
 
 class Assembly(Generic[Live]):
-    """Spans in flight, by trace. The caller takes care that one thread at a time is in here.
+    """The spans in flight, by trace. Not thread-safe.
 
-    `peek` reads a live span as it is now. `now` is in seconds, from any beginning, and never goes back. `watched` tells
-    of an ended span that is no component by itself whether it stands for one that somebody asks for.
+    Args:
+        peek: Returns the record of a live span in its current state.
+        limits: The bounds of the spans in flight.
+        is_requested_component: Returns whether an ended span that is not marked as a component is one that a golden
+            refers to.
+
+    Its methods receive `now` in seconds from an arbitrary start; it must never decrease.
     """
 
     def __init__(
@@ -51,21 +57,21 @@ class Assembly(Generic[Live]):
         self._next_lifetime_check = 0.0
 
     def __len__(self) -> int:
-        """The number of spans in flight: those that have started and whose run has not been given out."""
+        """Returns the number of spans in flight: those that have started and whose run has not been released."""
         return self._in_flight.span_count
 
     @property
     def bytes_in_flight(self) -> int:
-        """The bytes of ended spans that are folded away, and of runs that were given out lately."""
+        """The bytes of the folded spans and of the recently released runs."""
         return self._in_flight.folded_bytes + self._completed.byte_count
 
     @property
     def has_deadlines(self) -> bool:
-        """Whether anything in here depends on the time."""
+        """Whether any stored span has a deadline."""
         return bool(self._in_flight or self._due or self._completed.has_deadlines)
 
     def is_in_flight(self, trace_id: int, span_id: int) -> bool:
-        """Whether that span is in flight here."""
+        """Returns whether the span is in flight."""
         trace = self._in_flight.get(trace_id)
         return trace is not None and span_id in trace.nodes
 
@@ -74,7 +80,7 @@ class Assembly(Generic[Live]):
     def start_span(
         self, trace_id: int, span_id: int, parent_id: int | None, live: Live, now: float = 0.0, *, remote: bool = False
     ) -> None:
-        """Take note of a span that started. `remote`: its parent is in another process, as far as is known."""
+        """Adds a span that started. `remote` means that its parent is in another process, as far as is known."""
         if not remote and parent_id is not None and self._completed.is_expired(trace_id):
             return
         trace = self._in_flight.get_or_open(trace_id, now)
@@ -85,17 +91,17 @@ class Assembly(Generic[Live]):
         parent = None
         if parent_id is not None:
             parent = trace.find_holder(parent_id)
-            gone = parent is None or parent.is_scored  # a request that was given out keeps its own span, and no others
-            if gone and trace.released_spans and self._completed.accept_late_start(trace, span_id, parent_id):
+            is_released = parent is None or parent.is_scored  # a released request keeps only its own span in flight
+            if is_released and trace.released_spans and self._completed.accept_late_start(trace, span_id, parent_id):
                 self._in_flight.close_if_empty(trace, now)
                 return
         if parent is not None and (parent.id != parent_id or parent.record is not None):
-            trace.has_late_children = True  # it starts inside of what has ended
+            trace.has_late_children = True  # the span starts inside an ended span
         self._in_flight.add(trace, span_id, parent, live)
         self._keep_within_limits(trace, now)
 
     def end_span(self, trace_id: int, span_id: int, record: SpanRecord, now: float = 0.0) -> list[AssembledSpans]:
-        """Take in a span that ended; what came to its end with it: nothing, mostly, else a component or requests."""
+        """Records that a span ended. Returns what this completed: usually nothing, else a component or requests."""
         trace = self._in_flight.get(trace_id)
         node = trace.nodes.get(span_id) if trace is not None else None
         if trace is None or node is None or node.record is not None:
@@ -104,26 +110,27 @@ class Assembly(Generic[Live]):
         self._in_flight.touch(trace, now)
         node.record, node.live, node.role = record, None, role_of(record)
         done: list[AssembledSpans] = []
-        outermost = node.role in REQUEST_ROLES and self._reader.has_only_structural_ancestors(node)
-        if node.role == "component" or (node.role == "agent" and not outermost) or self._is_requested_component(record):
+        is_outermost = node.role in REQUEST_ROLES and self._reader.has_only_structural_ancestors(node)
+        is_inner_agent = node.role == "agent" and not is_outermost
+        if node.role == "component" or is_inner_agent or self._is_requested_component(record):
             done.append(self._complete_component(trace, node, record))
         if node.parent is None:
             done += self._complete_root(trace, node, now)
             self._in_flight.close_if_empty(trace, now)
-        elif outermost:
+        elif is_outermost:
             done.append(self._complete_request(trace, node, record, now))
         elif not node.children:
             self._in_flight.fold_node(trace, node)
         return done
 
     def expect_successor(self, trace_id: int) -> None:
-        """Take note that an agent handed over: the next one beside it continues the same request."""
+        """Records that an agent handed over: the next agent next to it continues the same request."""
         trace = self._in_flight.get(trace_id)
         if trace is not None and trace.released_spans:
             trace.released_spans[-1].awaits_successor = True
 
     def mark_incomplete(self, trace_id: int, now: float) -> None:
-        """Take note that not all of a trace comes in here: none of its runs could be told rightly."""
+        """Records that spans of a trace were dropped, so that none of its runs can be scored."""
         trace = self._in_flight.get_or_open(trace_id, now)
         if not trace.is_incomplete:
             self._discard_trace(trace)
@@ -131,14 +138,14 @@ class Assembly(Generic[Live]):
     # --- time --------------------------------------------------------------------------------------------------------
 
     def collect_due(self, now: float, *, everything: bool = False) -> list[AssembledSpans]:
-        """What the time has brought about: runs that changed, and runs in which nothing has happened for long.
+        """Returns the runs that are due: runs that changed, and runs that were idle or lived for too long.
 
-        `everything`: also runs that changed just now. Spans in flight stay in flight.
+        `everything` includes runs that changed just now. Spans in flight stay in flight.
         """
         limits = self._limits
-        for trace, given in self._completed.due_revisions(now, everything=everything):
+        for trace, released in self._completed.due_revisions(now, everything=everything):
             if not trace.is_incomplete:
-                self._due.append(self._build_revision(trace, given))
+                self._due.append(self._build_revision(trace, released))
         while self._in_flight:
             trace = self._in_flight.longest_idle()
             if now - trace.last_active < limits.idle:
@@ -149,184 +156,190 @@ class Assembly(Generic[Live]):
             for trace in [trace for trace in self._in_flight if now - trace.opened_at >= limits.lifetime]:
                 self.counts.unended += self._release_trace(trace, now)
         self._completed.expire_old(now)
-        ripe, self._due = self._due, []
-        return ripe
+        due, self._due = self._due, []
+        return due
 
     def release_all(self, now: float) -> list[AssembledSpans]:
-        """Take everything that is in flight as it is: the process is about to end."""
+        """Releases everything in flight unfinished, because the process is about to exit."""
         for trace in self._in_flight:
             self.counts.unended += self._release_trace(trace, now)
         return self.collect_due(now, everything=True)
 
-    # --- what came to its end ----------------------------------------------------------------------------------------
+    # --- complete runs -----------------------------------------------------------------------------------------------
 
     def _complete_component(
         self, trace: TraceState[Live], node: InFlightSpan[Live], record: SpanRecord
     ) -> CompletedSpans:
-        missing = count_unended(node)
-        trace.has_late_children = trace.has_late_children or missing > 0
+        unended = count_unended(node)
+        trace.has_late_children = trace.has_late_children or unended > 0
         return CompletedSpans(
-            "component", self._with_ancestors(trace, node), record.span_id, unended=missing, revisions=trace.revisions
+            "component", self._with_ancestors(trace, node), record.span_id, unended=unended, revisions=trace.revisions
         )
 
     def _complete_root(self, trace: TraceState[Live], root: InFlightSpan[Live], now: float) -> list[AssembledSpans]:
-        """A local root ended: everything that is left in its tree."""
+        """Releases what is left in the tree of a local root that ended."""
         nodes = list(root.walk())
         done: list[AssembledSpans] = []
         if trace.is_incomplete or all(self._reader.role(node) in TRANSPARENT_ROLES or node.is_scored for node in nodes):
             self._in_flight.release_subtree(trace, root, now)
-        elif (beside := self._related_release(trace, root)) is not None:
+        elif (related := self._related_release(trace, root)) is not None:
             live = self._reader.live_records(root)
-            self._in_flight.release_subtree(trace, root, now, late_for=beside)
-            done.append(self._build_revision(trace, beside, live))
+            self._in_flight.release_subtree(trace, root, now, late_for=related)
+            done.append(self._build_revision(trace, related, live))
         else:
-            spans, missing = self._with_ancestors(trace, root), count_unended(root)
+            spans, unended = self._with_ancestors(trace, root), count_unended(root)
             self._in_flight.release_subtree(trace, root, now)
-            done.append(CompletedSpans("request", spans, unended=missing, revisions=trace.revisions))
+            done.append(CompletedSpans("request", spans, unended=unended, revisions=trace.revisions))
         return done
 
     def _complete_request(
         self, trace: TraceState[Live], ended: InFlightSpan[Live], record: SpanRecord, now: float
     ) -> AssembledSpans:
-        """The outermost agent ended: its spans, and the work beside it that belongs to it."""
-        surface = list(self._reader.top_level_nodes(ended.root))
-        marks = self._reader.request_nodes(surface)
-        own = self._reader.detached_work_of(ended, surface, marks)
-        if (beside := self._related_release(trace, ended.root, continued=True)) is not None:
+        """Releases the spans of an outermost agent that ended, and the work next to it that belongs to it."""
+        top_level = list(self._reader.top_level_nodes(ended.root))
+        requests = self._reader.request_nodes(top_level)
+        detached = self._reader.detached_work_of(ended, top_level, requests)
+        if (related := self._related_release(trace, ended.root, continued=True)) is not None:
             live = self._reader.live_records(ended)
-            for stray in own:
-                self._in_flight.release_subtree(trace, stray, now, late_for=beside)
-            self._in_flight.release_subtree(trace, ended, now, keep_node=True, late_for=beside)
-            done: AssembledSpans = self._build_revision(trace, beside, live)
+            for node in detached:
+                self._in_flight.release_subtree(trace, node, now, late_for=related)
+            self._in_flight.release_subtree(trace, ended, now, keep_node=True, late_for=related)
+            done: AssembledSpans = self._build_revision(trace, related, live)
         else:
             spans = [
                 *self._with_ancestors(trace, ended),
-                *(span for stray in own for span in self._with_ancestors(trace, stray)),
+                *(span for node in detached for span in self._with_ancestors(trace, node)),
             ]
-            missing = count_unended(ended)
-            for stray in own:
-                self._in_flight.release_subtree(trace, stray, now)
+            unended = count_unended(ended)
+            for node in detached:
+                self._in_flight.release_subtree(trace, node, now)
             self._in_flight.release_subtree(trace, ended, now, keep_node=True)
-            done = CompletedSpans("request", tuple(spans), record.span_id, unended=missing, revisions=trace.revisions)
-        self._remove_unneeded(trace, surface, marks, now)
+            done = CompletedSpans("request", tuple(spans), record.span_id, unended=unended, revisions=trace.revisions)
+        self._remove_unneeded(trace, top_level, requests, now)
         return done
 
     def _related_release(
         self, trace: TraceState[Live], root: InFlightSpan[Live], *, continued: bool = False
     ) -> ReleasedSpans | None:
-        """Requests given out of which a tree may be a part: those of the same tree, or of the one it hangs from.
+        """Returns the released requests that a tree belongs to: those of the same tree, or of the tree that contains
+        its parent.
 
-        `continued`: of those of the same tree only one that was handed over, since agents beside each other are
-        requests of their own otherwise.
+        With `continued`, a request of the same tree counts only if it was handed over; otherwise agents next to each
+        other are separate requests.
         """
         if not trace.released_spans:
             return None
         parent_id = self._reader.read_record(root).parent_id
-        around = trace.find_released(int(parent_id, 16)) if parent_id is not None else None
-        if around is not None:
-            return around
+        containing = trace.find_released(int(parent_id, 16)) if parent_id is not None else None
+        if containing is not None:
+            return containing
         latest = trace.released_spans[-1]
-        same = latest.awaits_successor if continued else any(node.is_scored for node in root.walk())
-        return latest if same or (trace.was_force_released and not continued) else None
+        is_same_request = latest.awaits_successor if continued else any(node.is_scored for node in root.walk())
+        return latest if is_same_request or (trace.was_force_released and not continued) else None
 
     def _remove_unneeded(
-        self, trace: TraceState[Live], surface: list[InFlightSpan[Live]], marks: list[InFlightSpan[Live]], now: float
+        self,
+        trace: TraceState[Live],
+        top_level: list[InFlightSpan[Live]],
+        requests: list[InFlightSpan[Live]],
+        now: float,
     ) -> None:
-        """Put away what no request to come can need, so that a tree that never ends does not grow.
+        """Removes the spans that no later request can need, so that a tree that never ends does not grow.
 
-        That is work of requests already given out, and all but some of the bare spans that have ended and hold nothing
-        and of the requests themselves.
+        These are the work of released requests, and all but the latest ended structural spans without children and
+        released request spans.
         """
-        spent: list[InFlightSpan[Live]] = []
-        for node in reversed(surface):  # children before their parents
+        childless: list[InFlightSpan[Live]] = []
+        for node in reversed(top_level):  # children before their parents
             if node.record is None or node.parent is None or node.role in REQUEST_ROLES:
                 continue
             if node.role in TRANSPARENT_ROLES:
                 if not node.children:
-                    spent.append(node)
-            elif self._reader.owning_request(node, marks).is_scored:  # it came when its request had been given out
+                    childless.append(node)
+            elif self._reader.owning_request(node, requests).is_scored:  # the work ended after its request's release
                 self._release_late(trace, node, now)
-        for node in spent[:-_MAX_SCORED_NODES]:  # work may still begin inside of what has ended just now
+        for node in childless[:-_MAX_SCORED_NODES]:  # keep the latest: work may still start inside them
             self._in_flight.release_subtree(trace, node, now)
-        for mark in [mark for mark in marks if mark.is_scored][:-_MAX_SCORED_NODES]:
-            self._in_flight.remove_subtree(trace, mark)
+        for request in [request for request in requests if request.is_scored][:-_MAX_SCORED_NODES]:
+            self._in_flight.remove_subtree(trace, request)
 
-    # --- spans kept as rows ------------------------------------------------------------------------------------------
+    # --- released spans ----------------------------------------------------------------------------------------------
 
     def _with_ancestors(self, trace: TraceState[Live], node: InFlightSpan[Live]) -> tuple[SpanRecord, ...]:
-        """The spans of a subtree, and what stands around it."""
+        """Returns the spans of a subtree and its ancestors."""
         path = self._reader.ancestor_records(node)
         top = path[-1] if path else self._reader.read_record(node)
-        given = list(self._completed.released_ancestors(trace, top))
-        beyond = self._reader.record_ancestors(trace, given[-1]) if given else ()
-        return (*given, *beyond, *path, *self._reader.subtree_records(node))
+        released = list(self._completed.released_ancestors(trace, top))
+        above_released = self._reader.record_ancestors(trace, released[-1]) if released else ()
+        return (*released, *above_released, *path, *self._reader.subtree_records(node))
 
     def _release_late(self, trace: TraceState[Live], node: InFlightSpan[Live], now: float) -> None:
-        """Put work into the archive that belongs to a request already given out, which is looked at anew for it."""
+        """Releases work that belongs to a released request, and schedules a revision of that request."""
         self._in_flight.release_subtree(trace, node, now, late_for=trace.released_spans[-1])
         self._completed.schedule_revision(trace, trace.released_spans[-1], now)
 
     def _build_revision(
-        self, trace: TraceState[Live], given: ReleasedSpans, live: list[SpanRecord] | None = None
+        self, trace: TraceState[Live], released: ReleasedSpans, live: list[SpanRecord] | None = None
     ) -> RevisedSpans:
-        """What was given out, with what came since, and what stands around both now."""
-        revised = self._completed.build_revision(trace, given, live or ())
-        around = {
+        """Returns the released spans with the late spans, each with their current ancestors."""
+        revised = self._completed.build_revision(trace, released, live or ())
+        ancestors = {
             above.span_id: above for record in revised.after for above in self._reader.record_ancestors(trace, record)
         }
-        path = tuple([record for span_id, record in around.items() if span_id not in revised.ended_span_ids])
+        path = tuple([record for span_id, record in ancestors.items() if span_id not in revised.ended_span_ids])
         return replace(revised, before=path + revised.before, after=path + revised.after)
 
     # --- limits ------------------------------------------------------------------------------------------------------
 
     def _release_trace(self, trace: TraceState[Live], now: float) -> bool:
-        """Take a trace as it is; whether anything was at work in it. Bare spans that are still live stay.
+        """Releases a trace unfinished. Returns whether it contained work. Live structural spans stay.
 
-        A server's span, below which one request follows another, lives for as long as the server does.
+        The span of a server, below which one request follows another, lives as long as the server.
         """
         roots = [node for node in trace.nodes.values() if node.parent is None]
-        surface = [node for root in roots for node in self._reader.top_level_nodes(root)]
-        working = [node for node in surface if self._reader.role(node) not in TRANSPARENT_ROLES and not node.is_scored]
-        again = trace.released_spans[-1] if trace.was_force_released and trace.released_spans else None
+        top_level = [node for root in roots for node in self._reader.top_level_nodes(root)]
+        work = [node for node in top_level if self._reader.role(node) not in TRANSPARENT_ROLES and not node.is_scored]
+        earlier = trace.released_spans[-1] if trace.was_force_released and trace.released_spans else None
         live = [record for root in roots for record in self._reader.live_records(root)]
-        takes = bool(working) and not trace.is_incomplete
-        taken = [self._complete_unended(trace, root) for root in roots] if takes and again is None else []
-        marks = self._reader.request_nodes(surface)
-        strays = [node for node in surface if node.role in WORK_ROLES and marks]
-        late = {stray.id for stray in strays if self._reader.owning_request(stray, marks).is_scored}
-        for node in reversed(surface):  # children before their parents
+        has_work = bool(work) and not trace.is_incomplete
+        completed = [self._complete_unended(trace, root) for root in roots] if has_work and earlier is None else []
+        requests = self._reader.request_nodes(top_level)
+        detached = [node for node in top_level if node.role in WORK_ROLES and requests]
+        late = {node.id for node in detached if self._reader.owning_request(node, requests).is_scored}
+        for node in reversed(top_level):  # children before their parents
             if node.id in late:
                 self._release_late(trace, node, now)
             elif (node.record is not None or node.role not in TRANSPARENT_ROLES) and not self._must_stay(node):
-                self._in_flight.release_subtree(trace, node, now, late_for=again)
-        self._due += taken
-        if takes and again is not None:
-            self._due.append(self._build_revision(trace, again, live))
-        trace.was_force_released = trace.was_force_released or takes
-        if not working and now - trace.opened_at >= self._limits.lifetime:
+                self._in_flight.release_subtree(trace, node, now, late_for=earlier)
+        self._due += completed
+        if has_work and earlier is not None:
+            self._due.append(self._build_revision(trace, earlier, live))
+        trace.was_force_released = trace.was_force_released or has_work
+        if not work and now - trace.opened_at >= self._limits.lifetime:
             for root in roots:
                 self._in_flight.remove_subtree(trace, root)
         trace.last_active = now
-        if working:
+        if work:
             trace.opened_at = now
         self._in_flight.touch(trace, now)
         self._in_flight.close_if_empty(trace, now)
-        return takes
+        return has_work
 
     def _must_stay(self, node: InFlightSpan[Live]) -> bool:
-        """Whether it holds a request given out, and more work may begin beside that, below a root that stays."""
-        stays = node.root.record is None and self._reader.role(node.root) in TRANSPARENT_ROLES
-        return (
-            stays and node.role in TRANSPARENT_ROLES | REQUEST_ROLES and any(below.is_scored for below in node.walk())
-        )
+        """Returns whether the node holds a released request next to which more work may start, below a live structural
+        root.
+        """
+        root_stays = node.root.record is None and self._reader.role(node.root) in TRANSPARENT_ROLES
+        can_hold_request = node.role in TRANSPARENT_ROLES | REQUEST_ROLES
+        return root_stays and can_hold_request and any(below.is_scored for below in node.walk())
 
     def _complete_unended(self, trace: TraceState[Live], root: InFlightSpan[Live]) -> CompletedSpans:
-        """A tree that nobody waits for any more."""
-        given = frozenset(node.record.span_id for node in root.walk() if node.is_scored and node.record)
+        """Returns the spans of a tree that has not ended."""
+        released = frozenset(node.record.span_id for node in root.walk() if node.is_scored and node.record)
         return CompletedSpans(
             "request",
             self._with_ancestors(trace, root),
-            released_span_ids=given,
+            released_span_ids=released,
             unended=count_unended(root),
             revisions=trace.revisions,
         )
@@ -337,29 +350,29 @@ class Assembly(Generic[Live]):
             self._discard_trace(trace)
         while self.bytes_in_flight > limits.max_bytes and self._completed.evict_oldest():
             pass
-        flight = self._in_flight
-        while len(flight) > 1 and (
-            flight.span_count > limits.max_spans
-            or len(flight) > limits.max_traces
+        traces = self._in_flight
+        while len(traces) > 1 and (
+            traces.span_count > limits.max_spans
+            or len(traces) > limits.max_traces
             or self.bytes_in_flight > limits.max_bytes
         ):
-            self._evict(flight.longest_idle(), now)
+            self._evict(traces.longest_idle(), now)
 
     def _evict(self, trace: TraceState[Live], now: float) -> None:
-        """Take a trace as it is, and keep nothing of it in flight."""
-        self.counts.evicted += bool(trace.nodes)  # there is nothing left of one that was lost before
+        """Releases a trace unfinished, and keeps none of its spans in flight."""
+        self.counts.evicted += bool(trace.nodes)  # a discarded trace is empty and was counted before
         self._release_trace(trace, now)
         for root in [node for node in trace.nodes.values() if node.parent is None]:
             self._in_flight.remove_subtree(trace, root)
         self._in_flight.close_if_empty(trace, now)
 
     def _discard_trace(self, trace: TraceState[Live]) -> None:
-        """Score nothing of a trace any more: not all of it was seen."""
+        """Excludes a trace from scoring, because some of its spans were dropped."""
         trace.is_incomplete = True
-        for given in trace.released_spans:
-            self.counts.unscored += len(given.pending_span_ids)
-            given.pending_span_ids.clear()
-        before = self._in_flight.span_count
+        for released in trace.released_spans:
+            self.counts.unscored += len(released.pending_span_ids)
+            released.pending_span_ids.clear()
+        previous_count = self._in_flight.span_count
         for root in [node for node in trace.nodes.values() if node.parent is None]:
             self._in_flight.remove_subtree(trace, root)
-        self.counts.unscored += before - self._in_flight.span_count
+        self.counts.unscored += previous_count - self._in_flight.span_count

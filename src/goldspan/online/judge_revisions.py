@@ -1,4 +1,4 @@
-"""Verdicts of a judge as revisions: what is asked about while the application runs, and which number an answer gets."""
+"""Submits the verdicts of a judge as revisions while the application runs, for `Pipeline`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from goldspan.sinks.fork_safety import renew_after_fork
 from goldspan.sinks.otel_sinks import error_type
 
 MAX_TRACKED_RUNS = 20_000
-"""Runs of which it is remembered which revision was given out last, among them all that wait for a verdict."""
+"""The number of runs whose latest revision is stored, including all runs that wait for a verdict."""
 
 
 class JudgeRevisions:
-    """Has a judge asked about evaluations, and gives what it says to `deliver` as the next revision.
+    """Queues evaluations for a judge, and passes its verdicts to `deliver` as the next revision.
 
-    Spans that come late make revisions too, and know nothing of verdicts. So whoever gives out a revision has it
-    numbered here, and no number is given twice. A verdict about a revision that is not the latest any more is thrown
-    away, and counted: it is about another content.
+    Late spans create revisions too, independently of verdicts. Therefore every revision is numbered here, so that no
+    number is used twice. A verdict on a revision that is no longer the latest is discarded and counted, since it refers
+    to other content.
     """
 
     def __init__(self, judge: Judge, deliver: Callable[[Evaluation], object]) -> None:
@@ -35,54 +35,54 @@ class JudgeRevisions:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Begin anew, in a forked child."""
+        """Resets the state in a forked child."""
         self._lock = threading.Lock()
         self._latest: OrderedDict[RunKey, int] = OrderedDict()
 
     def should_judge(self, evaluation: Evaluation) -> bool:
-        """Whether the judge is to be asked about an evaluation. To be asked once: it may be left to chance."""
+        """Returns whether the judge receives the evaluation. Call it once: the decision may be random."""
         return self._judge.should_judge(evaluation.run)
 
     def assign_revision(self, evaluation: Evaluation, *, is_judged: bool) -> Evaluation:
-        """An evaluation that is about to be given out, with a revision above every earlier one of its run."""
-        place = _run_key(evaluation)
+        """Returns the evaluation with a revision number above all earlier ones of its run."""
+        key = _run_key(evaluation)
         with self._lock:
-            latest = self._latest.get(place, 0)
+            latest = self._latest.get(key, 0)
             if latest or is_judged:
-                revision = self._latest[place] = max(evaluation.revision, latest + 1)
+                revision = self._latest[key] = max(evaluation.revision, latest + 1)
                 if len(self._latest) > max(MAX_TRACKED_RUNS, 2 * self._judge.max_queue):
                     self._latest.popitem(last=False)
                 return evaluation if revision == evaluation.revision else evaluation.with_revision(revision)
         return evaluation
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Have an evaluation judged that was given out."""
+        """Queues a submitted evaluation for the judge."""
         self._background.submit(evaluation)
 
     def force_flush(self, timeout_millis: int) -> bool:
-        """Wait until what is asked was answered; whether all of it was. Never longer than the judge's `drain`."""
+        """Waits until the judge has answered; returns `False` on timeout. Waits at most the judge's `drain_timeout`."""
         return self._background.force_flush(min(timeout_millis, int(self._judge.drain_timeout * 1000)))
 
     def close(self) -> None:
-        """Ask nothing more, and wait a little for what is asked."""
+        """Accepts no more evaluations, and waits for pending answers up to the judge's `drain_timeout`."""
         self._background.shutdown(self._judge.drain_timeout)
 
     def count_outdated(self) -> None:
-        """Take note of a verdict that nobody got."""
+        """Counts a verdict that was discarded."""
         self._judge.counters.record_outdated()
 
     def _on_judged(self, judged: Evaluation) -> None:
-        """On the judge's thread: give out what there is to say."""
+        """Delivers a verdict, on the judge's thread."""
         score = judged.score(TOOL_SELECTION)
         if score is None or (score.value is None and score.error is None):
-            return  # nobody was asked, which changes nothing
+            return  # the model was not called
         if score.error is not None and error_type(score.error) == OVER_BUDGET_ERROR:
             return
-        place = _run_key(judged)
+        key = _run_key(judged)
         with self._lock:
-            is_latest = self._latest.get(place) == judged.revision
+            is_latest = self._latest.get(key) == judged.revision
             if is_latest:
-                self._latest[place] = judged.revision + 1
+                self._latest[key] = judged.revision + 1
         if is_latest:
             self._deliver(judged.with_revision(judged.revision + 1))
         else:

@@ -1,4 +1,4 @@
-"""Figures over time as OpenTelemetry gauges, and an event for every change of a pass rate."""
+"""Pass rates over time as OpenTelemetry gauges, and an event for each change of a pass rate."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from goldspan.sinks.metric_sink import short_label
 from goldspan.sinks.otel_sinks import run_context
 
 RUN_VERDICT = "verdict"
-"""The name under which the verdict on a whole run is counted, beside the metrics."""
+"""The name under which the verdict of a whole run is counted, next to the metrics."""
 
 _MAX_PATTERNS = 1_024
 
 
 class PassRateSeries(NamedTuple):
-    """Which runs are counted together. Runs of a test are never counted with those of production."""
+    """The attributes by which runs are grouped. Test runs are never grouped with production runs."""
 
     golden: str | None
-    """`None`: no golden was found."""
+    """`None` if no golden was found."""
     agent: str | None
     unit: str
     environment: str | None
 
     @property
     def coarser(self) -> PassRateSeries:
-        """The series into which this one is folded where there are too many."""
+        """The series into which this one is merged when there are too many."""
         other = PassRateSeries(semconv.OTHER_LABEL_VALUE, semconv.OTHER_LABEL_VALUE, self.unit, self.environment)
         return other if other != self else _OTHER_SERIES
 
@@ -60,7 +60,7 @@ _OTHER_SERIES = PassRateSeries(
 
 @dataclass(frozen=True, slots=True)
 class PassRate:
-    """What is known of one metric in one series."""
+    """The counts of one metric in one series."""
 
     metric: str
     series: PassRateSeries
@@ -72,17 +72,17 @@ class PassRate:
 
 @dataclass(frozen=True, slots=True)
 class PassRateChange:
-    """A pass rate that has changed, and of what."""
+    """A changed pass rate with its metric and series."""
 
     metric: str
     series: PassRateSeries
     shift: PassRateShift
     found_at: float
-    """When it was found, in seconds since the epoch, as `shift.since` is."""
+    """When it was detected, in seconds since the epoch, like `shift.since`."""
 
 
 class _CountedRun(NamedTuple):
-    """What must be known of a run that was counted, to count it anew."""
+    """What is needed to count a run again."""
 
     revision: int
     bucket: int
@@ -91,13 +91,18 @@ class _CountedRun(NamedTuple):
 
 
 class PassRates:
-    """Counts evaluations. A later revision of a run takes the place of the earlier one as long as that is remembered.
+    """Counts evaluations. A later revision of a run replaces the earlier one while the run is remembered.
 
-    `max_series` bounds the number of figures. Beyond it the series that was idle for longest is folded into `other`
-    (per unit and environment as long as there are few of those), so that all counts still add up. `window` is the span
-    of the recent figures in seconds, cut into `buckets`. `max_runs` is how many runs are remembered by their id.
+    Args:
+        max_series: The maximum number of pass rates. Above it, the longest idle series is merged into `other` (per unit
+            and environment while there are few of those), so that all counts still add up.
+        max_runs: The number of runs that are remembered by id.
+        window: The length of the recent period in seconds.
+        buckets: The number of buckets into which the window is divided.
+        run_length: The minimum average number of runs between two false alarms.
 
-    Raises `ConfigurationError` for a bound that is not positive.
+    Raises:
+        ConfigurationError: If a bound is not positive.
     """
 
     def __init__(
@@ -114,7 +119,7 @@ class PassRates:
             if not value > 0:
                 raise ConfigurationError(f"{name} is a number of more than 0, not {value!r}")
         self.untracked_revisions = 0
-        """Revisions of runs that are no longer remembered: the earlier verdict on them stands."""
+        """Revisions of runs that are no longer remembered; their earlier outcome remains counted."""
         self._max_series = max_series
         self._max_runs = max_runs
         self._width = window / buckets
@@ -127,13 +132,13 @@ class PassRates:
         self._patterns: dict[tuple[Outcome, ...], tuple[Outcome, ...]] = {}
 
     def __len__(self) -> int:
-        """How many figures there are."""
+        """Returns the number of pass rates."""
         return self._size + len(self._others)
 
     def add(self, evaluation: Evaluation, now: float) -> list[PassRateChange]:
-        """Count an evaluation at that time, in seconds since the epoch; the changes that it brought to light.
+        """Counts an evaluation at a time in seconds since the epoch; returns the changes that it revealed.
 
-        Only first evaluations are looked at for changes: what was said once cannot be taken back there.
+        Only first evaluations are used to detect changes, since an outcome cannot be withdrawn there.
         """
         run_id, revision = evaluation.run.run_id, evaluation.revision
         earlier = self._runs.get(run_id)
@@ -157,7 +162,7 @@ class PassRates:
         return found
 
     def pass_rates(self, now: float) -> Iterator[PassRate]:
-        """Every figure, the series that was updated last at the end. More may be counted while it is read."""
+        """Yields every pass rate, the most recently updated series last. Counting may continue during the iteration."""
         after = int(now // self._width) - self._buckets
         for series, tally in ((_OTHER_SERIES, self._others), *self._tallies.items()):
             for metric in tuple(tally.metrics):
@@ -187,7 +192,7 @@ class PassRates:
             self._runs.popitem(last=False)
 
     def _intern_outcomes(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
-        """The same outcomes, kept once: most runs come out like many before them."""
+        """Returns a shared tuple of equal outcomes: most runs have the same outcomes as earlier ones."""
         if len(self._patterns) >= _MAX_PATTERNS:
             self._patterns.clear()
         return self._patterns.setdefault(outcomes, outcomes)
@@ -218,7 +223,7 @@ class PassRates:
 
 
 def _merge_target(tally: OutcomeTally) -> OutcomeTally:
-    """Where the counts of a tally are now."""
+    """Returns the tally that now holds the counts of a tally."""
     while tally.merged_into is not None:
         tally = tally.merged_into
     return tally
@@ -244,25 +249,34 @@ _READ_BATCH = 50
 
 @dataclass(frozen=True, slots=True)
 class PassRateSnapshot:
-    """What a page or a report shows: plain values of one moment."""
+    """The pass rates and changes at one moment, as plain values."""
 
     pass_rates: tuple[PassRate, ...]
     changes: tuple[PassRateChange, ...]
-    """The latest hundred, oldest first."""
+    """The latest hundred changes, oldest first."""
     untracked_revisions: int
-    """Revisions that came so late that their run was no longer remembered; the earlier verdict is counted."""
+    """Revisions of runs that are no longer remembered; their earlier outcome remains counted."""
     taken_at: float
     """Seconds since the epoch."""
 
 
 class PassRateSink:
-    """Keeps pass rates over time and tells when one has changed, through the global providers by default.
+    """Exports pass rates over time and detects changes, through the global providers by default.
 
-    The gauges are about the window (`window` seconds, a day by default): a series in which nothing was judged within it
-    is not reported. Everything is kept in memory and begins anew with the process, and in every forked child. The
-    bounds are those of `Figures`; `run_length` is how many runs pass on average between two false alarms, at least.
+    The gauges cover the window; a series without an evaluated run in it is not reported. Everything is kept in memory
+    and starts empty in each process and forked child.
 
-    Raises `ConfigurationError` for a bound that is not positive.
+    Args:
+        meter_provider: The meter provider of the gauges.
+        logger_provider: The logger provider of the change events.
+        max_series: The maximum number of pass rates; see `PassRates`.
+        max_runs: The number of runs that are remembered by id.
+        window: The length of the window in seconds. Default: one day.
+        run_length: The minimum average number of runs between two false alarms.
+        clock: Returns the time in seconds since the epoch.
+
+    Raises:
+        ConfigurationError: If a bound is not positive.
     """
 
     def __init__(
@@ -286,7 +300,7 @@ class PassRateSink:
         renew_after_fork(self)
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Count an evaluation, and emit an event for every change that it brought to light."""
+        """Counts an evaluation, and emits an event for each change that it revealed."""
         with self._lock:
             changes = self._pass_rates.add(evaluation, self._clock())
             self._changes.extend(changes)
@@ -294,9 +308,9 @@ class PassRateSink:
             self._emit(change, evaluation)
 
     def snapshot(self) -> PassRateSnapshot:
-        """All figures and the latest changes.
+        """Returns all pass rates and the latest changes.
 
-        Each figure is of one moment; where runs are counted meanwhile, they are not all of the same one.
+        Each pass rate is consistent; while runs are being counted, they may be of slightly different moments.
         """
         now = self._clock()
         figures = tuple(self._read(now))
@@ -304,13 +318,13 @@ class PassRateSink:
             return PassRateSnapshot(figures, tuple(self._changes), self._pass_rates.untracked_revisions, taken_at=now)
 
     def renew(self) -> None:
-        """Forget everything."""
+        """Discards all counts."""
         self._lock = threading.Lock()
         self._pass_rates = self._new_pass_rates()
         self._changes: deque[PassRateChange] = deque(maxlen=_MAX_CHANGES)
 
     def _read(self, now: float) -> Iterator[PassRate]:
-        """All figures, a few at a time: whoever submits waits for a few only."""
+        """Yields all pass rates in small batches, so that `submit` waits only briefly for the lock."""
         reading = self._pass_rates.pass_rates(now)
         while True:
             with self._lock:
@@ -377,7 +391,7 @@ class PassRateSink:
 
 
 def _labels(metric: str, series: PassRateSeries) -> dict[str, str]:
-    """The labels of a series; what is not known is left out."""
+    """Returns the labels of a series without unknown values."""
     labels = {
         semconv.METRIC_LABEL: metric,
         semconv.UNIT_LABEL: series.unit,

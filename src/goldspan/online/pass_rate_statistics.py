@@ -1,4 +1,4 @@
-"""Outcomes counted by metric, over all time and over a ring of time buckets."""
+"""Counts outcomes by metric, computes pass-rate intervals and detects changes of a pass rate."""
 
 from __future__ import annotations
 
@@ -14,40 +14,42 @@ _LOG_PI = math.log(math.pi)
 
 
 def wilson_interval(passed: int, trials: int, z: float = Z_95) -> tuple[float, float] | None:
-    """The Wilson score interval of a pass rate, 95 % by default; `None` where nothing was judged.
+    """Return the Wilson score interval of a pass rate, 95 % by default, or `None` for no trials.
 
-    With p = passed/judged and n = judged: (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n). It stays within 0 and 1
-    and is sensible where everything passed. E. B. Wilson, "Probable inference, the law of succession, and statistical
-    inference", JASA 22 (1927); recommended for small n by Brown, Cai and DasGupta, Statistical Science 16 (2001).
+    With p = passed/trials and n = trials: (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n). The interval stays within
+    0 and 1 and is also valid if all trials passed.
+    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927);
+    recommended for small n by Brown, Cai and DasGupta, Statistical Science 16 (2001).
     """
     if not trials:
         return None
     rate, square = passed / trials, z * z
     middle = rate + square / (2 * trials)
     half = z * math.sqrt(rate * (1 - rate) / trials + square / (4 * trials * trials))
-    # The formula gives exactly 0 and 1 at the ends; floats only nearly.
+    # At the ends the formula gives exactly 0 and 1, but floating-point rounding does not.
     low = 0.0 if passed == 0 else (middle - half) / (1 + square / trials)
     high = 1.0 if passed == trials else (middle + half) / (1 + square / trials)
     return low, high
 
 
 def confidence_sequence(passed: int, trials: int, error: float) -> tuple[float, float]:
-    """Limits of a pass rate that may be looked at after every run: with probability 1 - `error` all of them hold.
+    """Return limits of a pass rate; with probability 1 - `error` the limits after every run hold.
 
-    The rates p for which the Beta(1/2, 1/2) mixture of likelihoods is less than 1/`error` times the likelihood of p;
-    by Ville's inequality the true rate is ever outside with probability `error` at most. H. Robbins, "Statistical
-    methods related to the law of the iterated logarithm", Annals of Mathematical Statistics 41 (1970).
+    The limits enclose the rates p for which the Beta(1/2, 1/2) mixture of likelihoods is less than 1/`error` times the
+    likelihood of p. By Ville's inequality, the probability that the true rate is ever outside is at most `error`.
+    H. Robbins, "Statistical methods related to the law of the iterated logarithm", Annals of Mathematical Statistics 41
+    (1970).
     """
     failed = trials - passed
     mixture = math.lgamma(passed + 0.5) + math.lgamma(failed + 0.5) - math.lgamma(trials + 1) - _LOG_PI
-    least = mixture + math.log(error)
+    log_minimum = mixture + math.log(error)
 
-    def likely(rate: float) -> bool:
-        return _log_likelihood_term(passed, rate) + _log_likelihood_term(failed, 1 - rate) > least
+    def is_plausible(rate: float) -> bool:
+        return _log_likelihood_term(passed, rate) + _log_likelihood_term(failed, 1 - rate) > log_minimum
 
     rate = passed / trials if trials else 0.5
-    low = 0.0 if likely(0.0) else _bisect_edge(likely, rate, 0.0)
-    high = 1.0 if likely(1.0) else _bisect_edge(likely, rate, 1.0)
+    low = 0.0 if is_plausible(0.0) else _bisect_edge(is_plausible, rate, 0.0)
+    high = 1.0 if is_plausible(1.0) else _bisect_edge(is_plausible, rate, 1.0)
     return low, high
 
 
@@ -57,11 +59,11 @@ def _log_likelihood_term(count: int, rate: float) -> float:
     return count * math.log(rate) if rate > 0 else -math.inf
 
 
-def _bisect_edge(likely: Callable[[float], bool], inside: float, outside: float) -> float:
-    """The last rate outside, between one that is likely and one that is not."""
+def _bisect_edge(is_plausible: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return the implausible rate closest to the edge between a plausible and an implausible rate."""
     for _ in range(_BISECTION_STEPS):
         middle = (inside + outside) / 2
-        if likely(middle):
+        if is_plausible(middle):
             inside = middle
         else:
             outside = middle
@@ -71,54 +73,55 @@ def _bisect_edge(likely: Callable[[float], bool], inside: float, outside: float)
 Direction = Literal["fall", "rise"]
 
 AVERAGE_RUN_LENGTH = 10_000
-"""How many runs pass on average, at least, between two false alarms of one series."""
+"""Minimum average number of runs between two false alarms of one series."""
 MIN_BASELINE_RUNS = 50
-"""Runs from which a baseline is learned before anything is called a change."""
+"""Number of runs from which the detector learns a baseline before it can report a change."""
 RATE_TOLERANCE = 0.005
-"""Changes of half a percentage point or less are not looked for: no single failure is an alarm, after however many
-runs that passed."""
+"""The detector ignores changes up to half a percentage point, so a single failure is never an alarm, after any number
+of passes."""
 
 _LIMIT_ERROR = 0.05
-"""How probable it may be that the limits of the baseline are ever wrong."""
+"""Maximum probability that the limits of the baseline are ever wrong."""
 _ODDS_RATIOS = (1.5, 3.0, 9.0, 30.0)
-"""By how much the odds may have changed, from a small change to a break-down."""
+"""Tested ratios of the odds after and before a change, from a small change to a complete failure."""
 _REFRESH_GROWTH = 1.1
-"""The limits are computed anew when the baseline has grown by a tenth: rarely, and soon enough."""
+"""The detector recomputes the limits each time the baseline has grown by this factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassRateShift:
-    """A change of a pass rate that was found."""
+    """A detected change of a pass rate."""
 
     direction: Direction
     before: float
     """The pass rate of the baseline, 0 to 1."""
     after: float
-    """The pass rate since. It was looked at because it is unusual, so the true one is rather nearer to the baseline."""
+    """The pass rate since the change. The true rate tends to be closer to the baseline, because the detector selects
+    unusual runs."""
     runs_before: int
     runs_after: int
     since: float
-    """When the first of the runs was seen that are counted as after; in the unit of the times that were given."""
+    """The time of the first run that counts as after the change, in the unit of `ChangeDetector.add`'s `now`."""
 
 
 class ChangeDetector:
-    """Watches passes and failures one by one, and says when their rate has changed. Nothing is stored but counts.
+    """Detects a change of a pass rate from passes and failures added one by one. It stores only counts.
 
     It is the Bernoulli CUSUM (M. R. Reynolds and Z. G. Stoumbos, Journal of Quality Technology 31, 1999) in the form of
     an e-detector (J. Shin, A. Ramdas and A. Rinaldo, New England Journal of Statistics in Data Science 2, 2024), so
-    that it holds where the baseline is learned and not known:
+    that its guarantee also holds for a baseline that is learned from data:
 
-    - Against a pass rate p0, odds of failing that are r times as high are tested by the likelihood ratio
+    - Against a pass rate p0, the detector tests odds of failing that are r times as high with the likelihood ratio
       e = r / (p0 + r(1 - p0)) for a failure and e = 1 / (p0 + r(1 - p0)) for a pass; the evidence is
-      C = e · max(C, 1). Rises are tested the same way with the odds of passing.
-    - p0 is no estimate but a limit: the lower one of the baseline for falls, the upper one for rises (`lasting_limits`,
-      95 %), and at least `TOLERANCE` away from the baseline. The evidence then grows by chance no faster than it may,
-      whatever the true rate is.
-    - A change is found where the mean of the evidence over four r and both directions reaches the promised run length.
-      Where the limits hold, the time to a false alarm is as long on average; within n runs one comes with a probability
-      of at most n / run length + 5 %, and with far less in practice.
-    - Runs join the baseline as soon as the evidence is below 1, where it began; those since then are the *after* of a
-      change. After a change everything is learned anew, so that one change is told once.
+      C = e · max(C, 1). It tests rises in the same way with the odds of passing.
+    - p0 is a limit, not an estimate: the lower limit of the baseline for falls, the upper limit for rises
+      (`confidence_sequence`, 95 %), at least `RATE_TOLERANCE` away from the baseline. This bounds the growth of the
+      evidence by chance for every true rate.
+    - The detector reports a change when the mean of the evidence over four r and both directions reaches the run
+      length. If the limits hold, the average time to a false alarm is at least that long; within n runs the probability
+      of a false alarm is at most n / run length + 5 %, and far lower in practice.
+    - Runs join the baseline when the evidence falls below 1, its starting value; the runs since then are the *after* of
+      a change. After a change the detector learns a new baseline, so it reports one change once.
     """
 
     __slots__ = (
@@ -136,16 +139,18 @@ class ChangeDetector:
     )
 
     def __init__(self, run_length: int = AVERAGE_RUN_LENGTH) -> None:
-        self._threshold = run_length * 2 * len(_ODDS_RATIOS)  # of the sum, where the promise is about the mean
+        self._threshold = (
+            run_length * 2 * len(_ODDS_RATIOS)
+        )  # for the sum of the evidence; `run_length` is for the mean
         self._is_at_rest = False
-        """A further pass leaves the evidence as it is: the usual case of an agent that never fails, and quick."""
+        """A further pass does not change the evidence: the fast path for an agent that never fails."""
         self._evidence: list[float] = []
         self._on_pass: list[float] = []
         self._on_fail: list[float] = []
         self._reset()
 
     def add(self, passed: bool, now: float) -> PassRateShift | None:
-        """Take one outcome; the change where it completes the evidence for one."""
+        """Add one outcome and return the change if the evidence for one is now sufficient."""
         if not self._evidence:
             self._learn_baseline(passed)
             return None
@@ -159,7 +164,7 @@ class ChangeDetector:
         self._pending_passed += passed
         factors = self._on_pass if passed else self._on_fail
         self._evidence = evidence = [
-            held * factor if held > 1 else factor for held, factor in zip(self._evidence, factors, strict=True)
+            value * factor if value > 1 else factor for value, factor in zip(self._evidence, factors, strict=True)
         ]
         total = sum(evidence)
         if total < len(evidence):
@@ -183,7 +188,7 @@ class ChangeDetector:
             self._evidence = [0.0] * (2 * len(_ODDS_RATIOS))
 
     def _extend_baseline(self, trials: int, passed: int) -> None:
-        """What came last looks like the baseline, and is part of it from now on."""
+        """Add the latest outcomes to the baseline, because they do not differ from it."""
         self._trials += trials
         self._passed += passed
         self._pending = self._pending_passed = 0
@@ -195,8 +200,8 @@ class ChangeDetector:
         rate = self._passed / self._trials
         falls = _likelihood_ratios(1 - min(low, rate - RATE_TOLERANCE))
         rises = _likelihood_ratios(max(high, rate + RATE_TOLERANCE))
-        self._on_pass = [usual for usual, _ in falls] + [likelier for _, likelier in rises]
-        self._on_fail = [likelier for _, likelier in falls] + [usual for usual, _ in rises]
+        self._on_pass = [absent for absent, _ in falls] + [present for _, present in rises]
+        self._on_fail = [present for _, present in falls] + [absent for absent, _ in rises]
         self._limits_set_at = self._trials
         self._is_at_rest = False
 
@@ -216,9 +221,9 @@ class ChangeDetector:
 
 
 def _likelihood_ratios(share: float) -> list[tuple[float, float]]:
-    """For each change of the odds of something with that share: the likelihood ratios where it did not and did happen.
+    """Return, for each ratio of the odds of an event, the likelihood ratios of its absence and of its presence.
 
-    Nothing can be more frequent than always: there, no evidence is ever found.
+    `share` is the event's usual share. For a share of 1 all ratios are 0, because the event cannot be more frequent.
     """
     if share >= 1:
         return [(0.0, 0.0)] * len(_ODDS_RATIOS)
@@ -226,30 +231,30 @@ def _likelihood_ratios(share: float) -> list[tuple[float, float]]:
 
 
 Outcome: TypeAlias = "tuple[str, bool | None, float | None]"
-"""What one metric said of one run: its name, whether its threshold was met, its value."""
+"""The result of one metric for one run: its name, whether it met its threshold, its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeCounts:
-    """How often one metric came out how."""
+    """The counts of the results of one metric."""
 
     passed: int = 0
     failed: int = 0
     not_evaluated: int = 0
-    """There was no value: no golden, or nothing in it that the metric is about."""
+    """Runs without a value: no golden, or a golden without anything that the metric evaluates."""
     measured: int = 0
-    """There was a value, with a threshold or without."""
+    """Runs with a value, with or without a threshold."""
     value_sum: float = 0.0
     """The sum of the values."""
 
     @property
     def decided(self) -> int:
-        """Passed or failed."""
+        """Runs that passed or failed."""
         return self.passed + self.failed
 
     @property
     def pass_rate(self) -> float | None:
-        """Of those judged the share that passed; `None` where none was."""
+        """The share of the decided runs that passed; `None` if no run was decided."""
         return self.passed / self.decided if self.decided else None
 
     @property
@@ -259,39 +264,42 @@ class OutcomeCounts:
 
     @property
     def mean(self) -> float | None:
-        """The mean value; `None` where none was measured."""
+        """The mean value; `None` if no value was measured."""
         return self.value_sum / self.measured if self.measured else None
 
 
 CountRow: TypeAlias = "list[float]"
-"""The fields of `Counts` in their order; the first four are whole numbers."""
+"""The fields of `OutcomeCounts` in their order; the first four are whole numbers."""
 CountRows: TypeAlias = "dict[str, CountRow]"
 
 
 class OutcomeTally:
-    """The counts of one series of runs, by metric. Times are numbers of buckets, given from outside."""
+    """Counts the outcomes of one series of runs by metric, in total and in open time buckets.
+
+    The caller numbers the buckets in order of time.
+    """
 
     __slots__ = ("_closed", "_closed_through", "_open", "detectors", "merged_into")
 
     def __init__(self) -> None:
         self._closed: CountRows = {}
-        """Every metric that was ever seen, with what is in no open bucket."""
+        """A row for every metric ever added, with its counts outside the open buckets."""
         self._closed_through = -math.inf
-        """The last bucket that is closed: whatever is of it, or older, is counted among the closed."""
+        """The last closed bucket: outcomes of this bucket or an older one go to `_closed`."""
         self._open: dict[int, CountRows] = {}
         self.detectors: dict[str, ChangeDetector] = {}
         self.merged_into: OutcomeTally | None = None
 
     @property
     def metrics(self) -> Collection[str]:
-        """Every metric that was ever counted."""
+        """The names of all metrics ever counted."""
         return self._closed.keys()
 
     def __len__(self) -> int:
         return len(self._closed)
 
     def add(self, outcomes: Iterable[Outcome], bucket: int) -> None:
-        """Count outcomes in a bucket."""
+        """Add outcomes to a bucket."""
         rows = self._rows(bucket)
         for metric, passed, value in outcomes:
             row = rows.get(metric)
@@ -307,7 +315,7 @@ class OutcomeTally:
                 row[0 if passed else 1] += 1
 
     def subtract(self, outcomes: Iterable[Outcome], bucket: int) -> None:
-        """Take back outcomes that were counted in that bucket."""
+        """Remove outcomes that were added to that bucket."""
         rows = self._rows(bucket)
         for metric, passed, value in outcomes:
             row = rows[metric]
@@ -315,12 +323,12 @@ class OutcomeTally:
                 row[2] -= 1
                 continue
             row[3] -= 1
-            row[4] = row[4] - value if row[3] else 0.0  # where nothing is left, no rounding is left either
+            row[4] = row[4] - value if row[3] else 0.0  # no values left: discard the rounding error
             if passed is not None:
                 row[0 if passed else 1] -= 1
 
     def close_buckets(self, through: float) -> None:
-        """Count the buckets up to and including that one among what is past."""
+        """Close the buckets up to and including `through`."""
         if through <= self._closed_through:
             return
         self._closed_through = through
@@ -328,21 +336,21 @@ class OutcomeTally:
             _merge_rows(self._open.pop(bucket), self._closed)
 
     def merge(self, other: OutcomeTally) -> None:
-        """Take over everything that the other one counted. Later corrections of it are made here."""
+        """Move all counts of `other` into this tally. Callers apply later corrections of `other` here."""
         self.close_buckets(other._closed_through)
         _merge_rows(other._closed, self._closed)
         for bucket, rows in other._open.items():
             _merge_rows({metric: [0, 0, 0, 0, 0.0] for metric in rows}, self._closed)
             _merge_rows(rows, self._rows(bucket))
-        other._closed, other._open, other.detectors = {}, {}, {}  # runs that are remembered still point at it
+        other._closed, other._open, other.detectors = {}, {}, {}  # tracked runs still refer to `other`
         other.merged_into = self
 
     def counts(self, metric: str) -> OutcomeCounts:
-        """Everything that was counted of a metric."""
+        """Return all counts of a metric."""
         return _sum_rows([self._closed[metric], *self._open_rows(metric, -math.inf)])
 
     def recent(self, metric: str, after: float) -> OutcomeCounts:
-        """What was counted of a metric in the buckets after that one."""
+        """Return the counts of a metric in the open buckets after `after`."""
         return _sum_rows(self._open_rows(metric, after))
 
     def _rows(self, bucket: int) -> CountRows:
@@ -357,8 +365,8 @@ class OutcomeTally:
 
 def _merge_rows(rows: CountRows, into: CountRows) -> None:
     for metric, row in rows.items():
-        held = into.get(metric)
-        into[metric] = list(row) if held is None else [a + b for a, b in zip(held, row, strict=True)]
+        present = into.get(metric)
+        into[metric] = list(row) if present is None else [a + b for a, b in zip(present, row, strict=True)]
 
 
 def _sum_rows(rows: Iterable[CountRow]) -> OutcomeCounts:

@@ -1,4 +1,4 @@
-"""What happens to a run that is complete: it is judged, and the evaluation goes to every sink."""
+"""Evaluates complete runs and submits the evaluations to every sink, for `Scorer` and for the gateway."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from goldspan.online.sampling import Sampling
 
 _MAX_REQUESTS = 200
-"""Requests of one conversation that are kept: the latest."""
+"""The maximum number of requests of one conversation that are kept: the latest."""
 
 _Session = tuple[str | None, str]
 
 
 class SessionRequests:
-    """The requests of the latest sessions. Any thread may use it."""
+    """The requests of the latest sessions. Thread-safe."""
 
     def __init__(self, max_sessions: int = 1_000) -> None:
         self._max_sessions = max_sessions
@@ -46,7 +46,7 @@ class SessionRequests:
         self._revisions: dict[_Session, int] = {}
 
     def add_request(self, request: Run) -> tuple[Run, int] | None:
-        """The conversation with that request, new or changed, in it, and its revision; `None`: it is of no session."""
+        """Returns the conversation including the request, and its revision; `None` if the request has no session."""
         if request.session_id is None:
             return None
         session = (request.service, request.session_id)
@@ -66,18 +66,29 @@ class SessionRequests:
 
 _log = logging.getLogger("goldspan")
 
-_SAMPLING = suppress_errors("say whether the judge is asked about a run")
-_JUDGING = suppress_errors("ask the judge")
+_SAMPLING = suppress_errors("decide whether a run is judged")
+_JUDGING = suppress_errors("submit a run to the judge")
 
 
 class Pipeline:
-    """Judges runs by some goldens and hands the evaluations on. Any thread may use it.
+    """Evaluates runs against goldens and submits the evaluations. Thread-safe.
 
-    `goldens` that are read again when their files change are asked for anew with every run. `budget` is in seconds:
-    metrics that would begin after it are not evaluated. A `judge` is asked, on a thread of its own, about what was
-    submitted; what it says is submitted as the next revision, or given to `verdicts` in place of the sinks.
+    Args:
+        goldens: The goldens; `ReloadingGoldens` are refreshed before each run.
+        sinks: The sinks that receive evaluations.
+        metrics: The metrics to compute, instead of those that the goldens list.
+        thresholds: The minimum value for each metric, instead of the thresholds of the goldens.
+        unknown: The policy for statements that cannot be evaluated, instead of that of the goldens.
+        golden_id_attributes: Names of the span attributes that hold a golden's id.
+        units: The units to score.
+        redact: A function that returns the evaluation that may leave the process, or `None` to drop it.
+        sampling: Selects the runs that are scored.
+        budget: Seconds for the metrics of one run. Metrics that would start later are not evaluated.
+        judge: Judges submitted evaluations on a separate thread; its verdict is the next revision.
+        on_verdict: Receives the verdicts instead of the sinks.
 
-    Raises `ConfigurationError` when it is made with a metric or a threshold that does not exist, also one of a golden.
+    Raises:
+        ConfigurationError: If a metric or a threshold, also one of a golden, does not exist.
     """
 
     def __init__(
@@ -112,18 +123,18 @@ class Pipeline:
         self._rejected_reloads = 0
         self.reset()
         self.sampled_out = 0
-        """Runs that the sampling left unscored."""
+        """Runs that the sampling excluded."""
         self.over_budget = 0
-        """Evaluations that lack metrics for want of time."""
+        """Evaluations without some metrics because the budget was spent."""
         self.invisible = 0
-        """Runs of which nobody knows whether they called tools."""
+        """Runs for which it is unknown whether they called tools."""
         self._warned_conventions: set[tuple[str, ...]] = set()
         self.reload_failures = 0
-        """Changed golden files that could not be read, or ask for metrics that do not exist."""
+        """Changed golden files that could not be read, or that name unknown metrics."""
         self.goldens = Goldens()
-        """What runs are judged by."""
-        self._evaluate(Run(run_id="trial"))  # a wrong metric is found now, not in the middle of a request
-        extract((), golden_id_attributes=self._golden_id_attributes)  # nor are conventions of packages loaded there
+        """The goldens that runs are currently evaluated against."""
+        self._evaluate(Run(run_id="trial"))  # raises now for a wrong metric, not during a request
+        extract((), golden_id_attributes=self._golden_id_attributes)  # loads the conventions of packages now
         self._reloading = None if goldens is None or isinstance(goldens, Goldens) else goldens
         self._last_offered = (
             goldens if isinstance(goldens, Goldens) else self._reloading.current if self._reloading else Goldens()
@@ -131,12 +142,12 @@ class Pipeline:
         self._use_goldens(self._last_offered)
 
     def reset(self) -> None:
-        """Begin anew: in a forked child, sessions are the parent's, and so are perhaps the locks."""
+        """Resets the state in a forked child: the sessions are the parent's, and its threads may hold the locks."""
         self._reload_lock = threading.Lock()
         self._sessions = SessionRequests() if "conversation" in self._units else None
 
     def _use_goldens(self, goldens: Goldens) -> None:
-        """Judge by these from now on. Raises `ConfigurationError` where one asks for a metric that does not exist."""
+        """Evaluates against these goldens from now on. Raises `ConfigurationError` if one names an unknown metric."""
         for golden in goldens if self._metrics is None else ():
             metrics_of_golden(golden, self._thresholds)
         goldens.prepare()
@@ -144,7 +155,7 @@ class Pipeline:
         adopt(self.sinks, goldens)
 
     def _refresh_goldens(self) -> None:
-        """Take up goldens that were read again. Those that cannot be used leave the earlier ones as they are."""
+        """Applies reloaded goldens. Invalid ones leave the previous goldens in effect."""
         if self._reloading is None:
             return
         offered = self._reloading.current
@@ -155,20 +166,20 @@ class Pipeline:
 
     def _use_reloaded(self, offered: Goldens) -> None:
         if offered is self._last_offered:
-            return  # another thread was here first
+            return  # another thread has applied them
         self._last_offered = offered
         try:
             self._use_goldens(offered)
         except GoldspanError as error:
             self._rejected_reloads += 1
-            _log.error("goldspan goes on with the goldens that it had: %s", error)
+            _log.error("goldspan keeps the previous goldens: %s", error)
 
     def evaluate_spans(
         self, assembled: AssembledSpans, on_run: Callable[[Run], object] = lambda _: None
     ) -> list[Evaluation]:
-        """Extract and evaluate the runs that came to their end, or that changed.
+        """Extracts and evaluates the runs that are complete or that changed.
 
-        `seen` is told of each of them, also of those that are not scored or of which nothing may leave.
+        `on_run` receives each of them, including runs that are not scored or whose evaluation is dropped.
         """
         self._refresh_goldens()
         if isinstance(assembled, RevisedSpans):
@@ -180,9 +191,9 @@ class Pipeline:
         return list(self._evaluate_completed(assembled, runs, on_run))
 
     def extract_runs(self, records: Iterable[TelemetryRecord]) -> list[Run]:
-        """The requests and components in spans and logs of which all are at hand, as far as such are scored.
+        """Returns the requests and components in a complete set of spans and logs, as far as these units are scored.
 
-        Of conversations it is the requests.
+        For conversations these are the requests.
         """
         self._refresh_goldens()
         units: tuple[RunUnit, ...] = ("request", "component")
@@ -194,10 +205,10 @@ class Pipeline:
         )
 
     def evaluate_revision(self, run: Run, known: tuple[int, str] | None) -> Evaluation | None:
-        """Judge a run and submit the evaluation, unless the sampling or the redaction say otherwise: then it is `None`.
+        """Evaluates a run and submits the evaluation; `None` if the sampling excludes it or the redaction drops it.
 
-        Where a revision of it is `known`, with its digest, it is the next one. Where nothing has changed since, it has
-        the revision that is known, and is not submitted again.
+        With `known`, the number and digest of the previous revision, it becomes the next revision. An unchanged
+        evaluation keeps the previous number and is not submitted again.
         """
         if not self._is_sampled(run, new=known is None):
             return None
@@ -209,42 +220,44 @@ class Pipeline:
         return self._deliver(allowed)
 
     def evaluate_without_submitting(self, run: Run) -> Evaluation | None:
-        """Judge a run and submit nothing; `None`: nothing of it may leave."""
+        """Evaluates a run and submits nothing; `None` if the redaction drops it."""
         self._refresh_goldens()
         return apply_redaction(self._evaluate(run), self._redact)
 
     def add_to_conversation(self, request: Run) -> Run | None:
-        """The conversation that a request continues, with all of its requests so far, where such are scored."""
+        """Returns the conversation that a request continues, with all its requests, if conversations are scored."""
         so_far = self._sessions.add_request(request) if self._sessions and request.unit == "request" else None
         return so_far[0] if so_far is not None else None
 
     def evaluate_and_submit(self, run: Run, revision: int = 1) -> Evaluation | None:
-        """Judge one run and submit the evaluation to every sink; `None`: nothing of it may leave.
+        """Evaluates a run and submits the evaluation to every sink; `None` if the redaction drops it.
 
-        A sink that fails keeps it from no other.
+        The failure of one sink does not affect the others.
         """
         return self._submit(self._evaluate(run), revision)
 
     def is_requested_component(self, span: SpanRecord) -> bool:
-        """Whether somebody asks for the component that a span stands for, though it is not marked as one."""
+        """Returns whether a golden refers to the component that a span represents, though the span is not marked as
+        one.
+        """
         components = self.goldens.components
         return bool(components) and component_name(span, components) is not None
 
     def submit_verdict(self, judged: Evaluation) -> None:
-        """Give the sinks a revision that only adds what a judge says."""
+        """Submits a revision that only adds the verdict of a judge."""
         self._submit_to_sinks(judged)
 
     def flush_verdicts(self, timeout_millis: int) -> bool:
-        """Wait a little for the judge; whether it has answered everything."""
+        """Waits for pending verdicts; returns `False` on timeout."""
         return self._judge_revisions is None or self._judge_revisions.force_flush(timeout_millis)
 
     def count_outdated_verdict(self) -> None:
-        """Take note of a verdict about a run that has changed meanwhile."""
+        """Counts a verdict on a run that has changed since."""
         if self._judge_revisions is not None:
             self._judge_revisions.count_outdated()
 
     def close(self) -> None:
-        """Wait a little for the judge, and look at the files of the goldens no more."""
+        """Waits for pending verdicts, and stops watching golden files."""
         if self._judge_revisions is not None:
             self._judge_revisions.close()
         if self._reloading is not None:
@@ -280,7 +293,7 @@ class Pipeline:
     def _evaluate_revised(
         self, portion: RevisedSpans, unit: RunUnit, seen: Callable[[Run], object]
     ) -> Iterator[Evaluation]:
-        """The runs that are others now than they were before, and those that were not there."""
+        """Evaluates the runs that changed, and new ones."""
         if not self._is_unit_needed(unit) or portion.is_outdated():
             return
         portion.revisions.latest_sequence = portion.sequence
@@ -312,9 +325,9 @@ class Pipeline:
     def _store_revision(
         self, latest: RunRevisions, place: RunKey, judged: Evaluation, before: Run | None
     ) -> tuple[int, bool]:
-        """Note an evaluation as the latest of its run: the number of its revision, and whether it says anything new.
+        """Stores an evaluation as the latest of its run. Returns its revision number, and whether it changed.
 
-        It is noted even where it does not: what it is laid beside the next time may not be all that was seen now.
+        An unchanged evaluation is stored too: the next comparison may be based on fewer spans.
         """
         while True:
             known, changed = latest.get(place), True
@@ -329,7 +342,7 @@ class Pipeline:
         return "" if run is None else self._evaluate(run).digest
 
     def _continue_session(self, request: Run) -> None:
-        """Judge the conversation that the request is part of."""
+        """Evaluates the conversation that contains the request."""
         conversation = self._sessions.add_request(request) if self._sessions and request.unit == "request" else None
         if conversation is not None:
             run, revision = conversation
@@ -337,11 +350,11 @@ class Pipeline:
                 self.evaluate_and_submit(run, revision)
 
     def _is_unit_needed(self, unit: RunUnit) -> bool:
-        """Whether such runs must be known: to be scored, or as parts of conversations."""
+        """Returns whether runs of the unit are scored or are part of scored conversations."""
         return unit in self._units or (unit == "request" and self._sessions is not None)
 
     def _is_sampled(self, run: Run, *, new: bool = True) -> bool:
-        """Whether a run is scored. One that is not is counted when it is `new`."""
+        """Returns whether a run is scored. A `new` run that is excluded is counted."""
         if run.unit not in self._units:
             return False
         if self._sampling is None or self._sampling.should_sample(run):
@@ -360,14 +373,14 @@ class Pipeline:
         )
 
     def _submit(self, evaluation: Evaluation, revision: int) -> Evaluation | None:
-        """Hand an evaluation to the sinks, as far as it may leave."""
+        """Submits what the redaction leaves of an evaluation."""
         allowed = self._redact_revision(evaluation, revision)
         return None if allowed is None else self._deliver(allowed)
 
     def _redact_revision(self, evaluation: Evaluation, revision: int) -> Evaluation | None:
         if revision > 1:
             evaluation = replace(evaluation, revision=revision)
-        return apply_redaction(evaluation, self._redact)
+        return evaluation if self._redact is None else apply_redaction(evaluation, self._redact)
 
     def _deliver(self, evaluation: Evaluation) -> Evaluation:
         if self._budget is not None and any(score.reason == OUT_OF_TIME for score in evaluation.scores):
@@ -389,13 +402,13 @@ class Pipeline:
         return evaluation
 
     def _warn_invisible_calls(self, run: Run) -> None:
-        """Say what to do about calls that do not show: once for all runs that were read by the same conventions."""
+        """Logs what to do about tool calls that the telemetry does not show, once per set of conventions."""
         if run.conventions in self._warned_conventions:
             return
         self._warned_conventions.add(run.conventions)
-        told = "; ".join(f"{hint.summary}. {' '.join(hint.advice.split())}" for hint in invisible_call_hints(run))
-        by = ", ".join(run.conventions) or "no convention"
-        _log.warning("goldspan, of runs read by %s (logged once): %s", by, told)
+        advice = "; ".join(f"{hint.summary}. {' '.join(hint.advice.split())}" for hint in invisible_call_hints(run))
+        conventions = ", ".join(run.conventions) or "no convention"
+        _log.warning("goldspan, for runs read by %s (logged once): %s", conventions, advice)
 
     def _submit_to_sinks(self, evaluation: Evaluation) -> None:
         for sink, guarded in self._guarded_sinks:
@@ -412,9 +425,10 @@ def _build_judge_revisions(judge: Judge, deliver: Callable[[Evaluation], object]
 
 
 def check_units(units: Iterable[str]) -> tuple[RunUnit, ...]:
-    """The units asked for. Raises `ConfigurationError` for one that does not exist, and for none."""
+    """Returns the units. Raises `ConfigurationError` for an unknown unit, and for none."""
     known: tuple[RunUnit, ...] = ("request", "component", "conversation")
-    asked = tuple(units)
-    if not asked or set(asked) - set(known):
-        raise ConfigurationError(f"units are some of {', '.join(known)}, not {', '.join(map(repr, asked)) or 'none'}")
-    return tuple(unit for unit in known if unit in asked)
+    requested = tuple(units)
+    if not requested or set(requested) - set(known):
+        names = ", ".join(map(repr, requested)) or "none"
+        raise ConfigurationError(f"units must be some of {', '.join(known)}, not {names}")
+    return tuple(unit for unit in known if unit in requested)

@@ -1,16 +1,16 @@
-"""Spans of a live process in, evaluations out: the assembly, the pipeline and the counters put together."""
+"""Connects the assembler, the pipeline and the drop counters of one process."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Generic
 
 from goldspan import semconv
-from goldspan.conventions.span_facts import REQUEST_ROLES
-from goldspan.extraction import correlation_ids, role_of
+from goldspan.extraction import correlation_keys, role_of
+from goldspan.extraction.segmentation.detached_tools import active_interval, has_only_tools, starts_during
 from goldspan.model import Evaluation, Run, SpanRecord
 from goldspan.online.assembled_spans import AssembledSpans, AssemblyCounts, CompletedSpans, RevisedSpans, RunRevisions
 from goldspan.online.assembly import Assembly
@@ -21,14 +21,14 @@ from goldspan.online.worker import AwakeClock
 from goldspan.sinks import DropCounters
 
 _MAX_REQUESTS = 256
-"""Requests with a session that are kept for the tools that come after their end."""
+"""The number of requests with a session that are kept for detached tools that end later."""
 
 _Spans = tuple[SpanRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _RecentRequest:
-    """A request that was given out, and the ids of its spans."""
+    """A released request, its revisions and the time of its release."""
 
     spans: _Spans
     revisions: RunRevisions
@@ -36,7 +36,10 @@ class _RecentRequest:
 
 
 class DetachedTools:
-    """Portions on their way from the assembly to the pipeline. Not for two threads at once; `now` is in seconds."""
+    """Assigns traces that contain only tools to their requests, between assembly and pipeline.
+
+    Not thread-safe; `now` is in seconds.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -47,25 +50,25 @@ class DetachedTools:
 
     @property
     def has_deadlines(self) -> bool:
-        """Whether anything in here depends on the time."""
+        """Whether any stored trace has a deadline."""
         return bool(self._held or self._requests)
 
     def route(self, portions: Iterable[AssembledSpans], now: float) -> list[AssembledSpans]:
-        """The portions with the strays that belong to them; strays whose request is not there yet are held back."""
+        """Adds detached tools to the spans that they belong to; holds tools whose request has not arrived."""
         routed: list[AssembledSpans] = []
         for portion in portions:
             if isinstance(portion, RevisedSpans):
                 routed.append(self._with_claimed(portion))
             elif portion.unit != "request":
                 routed.append(portion)
-            elif not _has_only_tools(portion):
+            elif not _is_detached(portion):
                 routed.append(self._with_detached(portion))
             elif (placed := self._attach_or_hold(portion, now)) is not None:
                 routed.append(placed)
         return routed
 
     def remember_request(self, portion: AssembledSpans, runs: Iterable[Run], now: float) -> None:
-        """Keep a request that has a session, for tools of it that end later."""
+        """Stores a request that has a session, for its tools that end later."""
         if isinstance(portion, RevisedSpans):
             return
         for run in runs:
@@ -77,7 +80,7 @@ class DetachedTools:
                     self._requests.popitem(last=False)
 
     def collect_due(self, now: float, *, everything: bool = False) -> list[AssembledSpans]:
-        """Strays whose request never came: they are requests of their own."""
+        """Returns the detached tools whose request never arrived: they become separate requests."""
         late = [
             number
             for number, (_, since) in self._held.items()
@@ -88,16 +91,17 @@ class DetachedTools:
         return [self._held.pop(number)[0] for number in late]
 
     def _attach_or_hold(self, stray: CompletedSpans, now: float) -> AssembledSpans | None:
-        """A stray as a change of its request, where that was given out before; by itself, where nothing tells whose.
+        """Returns detached tools as a revision of their request if it was released, or unchanged without correlation
+        ids.
 
-        `None`: it waits.
+        Otherwise it holds them and returns `None`.
         """
-        keys = list(_correlation_keys(stray.spans))
+        keys = correlation_keys(stray.spans)
         if not keys:
             return stray
         for key in keys:
             request = self._requests.get(key)
-            if request is not None and _started_during(stray.spans, request.spans):
+            if request is not None and starts_during(stray.spans, active_interval(request.spans)):
                 before = request.spans
                 self._requests[key] = replace(request, spans=before + stray.spans, released_at=now)
                 self._claim(before[0].trace_id, stray.spans)
@@ -109,19 +113,21 @@ class DetachedTools:
         return None
 
     def _with_detached(self, request: CompletedSpans) -> CompletedSpans:
-        """A request with the strays that began while it was at work."""
+        """Returns a request with the detached tools that started while it ran."""
         if not self._held:
             return request
-        keys = frozenset(_correlation_keys(request.spans))
+        keys = frozenset(correlation_keys(request.spans))
         for number, (stray, _) in list(self._held.items()):
-            if not keys.isdisjoint(_correlation_keys(stray.spans)) and _started_during(stray.spans, request.spans):
+            if not keys.isdisjoint(correlation_keys(stray.spans)) and starts_during(
+                stray.spans, active_interval(request.spans)
+            ):
                 del self._held[number]
                 self._claim(request.spans[0].trace_id, stray.spans)
                 request = replace(request, spans=request.spans + stray.spans)
         return request
 
     def _with_claimed(self, revised: RevisedSpans) -> RevisedSpans:
-        """What changed, with the strays that were claimed before."""
+        """Returns a revision with the detached tools that were assigned to its request earlier."""
         claimed = self._claimed.get(revised.after[0].trace_id, ())
         if not claimed:
             return revised
@@ -133,29 +139,10 @@ class DetachedTools:
             self._claimed.popitem(last=False)
 
 
-def _has_only_tools(portion: CompletedSpans) -> bool:
-    """Whether nobody is at work in a trace but tools."""
-    if portion.span_id is not None:
-        return False
-    tools = False
-    for span in portion.spans:  # what stands for a request comes first, and most often settles it
-        role = role_of(span)
-        if role in REQUEST_ROLES or role == "model":
-            return False
-        tools = tools or role == "tool"
-    return tools
-
-
-def _correlation_keys(spans: Iterable[SpanRecord]) -> Iterator[Hashable]:
-    """The ids by which the spans of one service may know each other."""
-    return (key for span in spans for key in correlation_ids(span))
-
-
-def _started_during(stray: _Spans, request: _Spans) -> bool:
-    start = min((span.start_ns for span in stray if span.start_ns is not None), default=None)
-    starts = [span.start_ns for span in request if span.start_ns is not None]
-    ends = [span.end_ns for span in request if span.end_ns is not None]
-    return start is not None and bool(starts and ends) and min(starts) <= start <= max(ends)
+def _is_detached(portion: CompletedSpans) -> bool:
+    """Whether only tools are at work in a trace."""
+    # The span of a request comes first and usually settles the question.
+    return portion.span_id is None and has_only_tools(role_of(span) for span in portion.spans)
 
 
 _COUNTERS = {
@@ -171,26 +158,26 @@ _COUNTERS = {
     "reload_failures": semconv.RELOAD_FAILURES_COUNTER,
 }
 _MAX_SHED_TRACES = 100_000
-"""Traces of which something was shed while one run was judged. Beyond it nothing is noted of further ones."""
+"""The number of traces with dropped spans that are recorded while one run is evaluated."""
 
 
 class Scorer(Generic[Live]):
-    """Scores what ends. Any thread may call it; runs are judged on the calling thread, outside of the lock.
+    """Scores runs when they are complete. Thread-safe; runs are evaluated on the calling thread, outside the lock.
 
-    `peek` reads a live span as it is now.
+    `peek` returns the record of a live span in its current state.
     """
 
     def __init__(
-        self, pipeline: Pipeline, peek: Callable[[Live], SpanRecord], limits: Limits, losses: DropCounters
+        self, pipeline: Pipeline, peek: Callable[[Live], SpanRecord], limits: Limits, drop_counters: DropCounters
     ) -> None:
         self.pipeline = pipeline
         self._peek = peek
         self._limits = limits
-        self._losses = losses
+        self._drop_counters = drop_counters
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew: in a forked child, what is in flight is the parent's, and so is perhaps the lock."""
+        """Resets the state in a forked child: the spans are the parent's, and its threads may hold the lock."""
         self.pipeline.reset()
         self._lock = threading.Lock()
         self._clock = AwakeClock()
@@ -205,28 +192,28 @@ class Scorer(Generic[Live]):
 
     @property
     def counts(self) -> AssemblyCounts:
-        """What did not come as it should."""
+        """The spans and traces that were not processed regularly."""
         return self._assembly.counts
 
     def __len__(self) -> int:
-        """The number of spans in flight."""
+        """Returns the number of spans in flight."""
         return len(self._assembly)
 
     def is_in_flight(self, trace_id: int, span_id: int) -> bool:
-        """Whether that span is in flight."""
+        """Returns whether the span is in flight."""
         with self._lock:
             return self._assembly.is_in_flight(trace_id, span_id)
 
     def start_span(
         self, trace_id: int, span_id: int, parent_id: int | None, live: Live, *, remote: bool = False
     ) -> None:
-        """Take note of a span that started. `remote`: its parent is in another process, as far as is known."""
+        """Adds a span that started. `remote` means that its parent is in another process, as far as is known."""
         with self._lock:
             self._apply_shed()
             self._assembly.start_span(trace_id, span_id, parent_id, live, self._clock.now(), remote=remote)
 
     def end_span(self, trace_id: int, span_id: int, record: SpanRecord) -> list[Evaluation]:
-        """Score what ended with a span."""
+        """Scores the runs that a span completed."""
         with self._lock:
             self._apply_shed()
             done = self._assembly.end_span(trace_id, span_id, record, self._clock.now())
@@ -235,9 +222,9 @@ class Scorer(Generic[Live]):
         return self._evaluate_all(done, trace_id) if done else []
 
     def record_shed(self, trace_id: int, *, spans: int = 1) -> None:
-        """Take note, without waiting for what is under way, that not all of a trace will be taken in.
+        """Records, without waiting for an evaluation, that spans of a trace were dropped.
 
-        `spans`: how many of it start and are not taken in; none where one will only be missed as it ends.
+        `spans` is the number of dropped starts; 0 if only an end was dropped.
         """
         with self._shed_lock:
             self._shed_spans += spans
@@ -245,9 +232,9 @@ class Scorer(Generic[Live]):
                 self._shed_trace_ids.add(trace_id)
 
     def check_deadlines(self, *, everything: bool = False) -> bool:
-        """Score what the time has brought about; whether anything still waits for its time.
+        """Scores the runs that are due; returns whether any deadline remains.
 
-        `everything`: also runs that changed just now.
+        `everything` includes runs that changed just now.
         """
         with self._lock:
             self._apply_shed()
@@ -260,7 +247,7 @@ class Scorer(Generic[Live]):
         return self._assembly.has_deadlines or self._detached_tools.has_deadlines
 
     def release_all(self) -> None:
-        """Score everything that is in flight as it is: the process is about to end."""
+        """Scores everything in flight unfinished, because the process is about to exit."""
         with self._lock:
             now = self._clock.now()
             due = self._detached_tools.route(self._assembly.release_all(now), now) + self._detached_tools.collect_due(
@@ -293,7 +280,7 @@ class Scorer(Generic[Live]):
             self._assembly.mark_incomplete(trace_id, self._clock.now())
 
     def _publish_counts(self) -> None:
-        """Count what was lost since the last time."""
+        """Adds what was dropped since the last call to the counters."""
         with self._lock:
             counts, pipeline = self._assembly.counts, self.pipeline
             now = {name: getattr(counts, name, 0) or getattr(pipeline, name, 0) for name in _COUNTERS}
@@ -301,7 +288,7 @@ class Scorer(Generic[Live]):
             self._published_counts = now
         for name, number in new.items():
             if number:
-                self._losses.add(_COUNTERS[name], number)
+                self._drop_counters.add(_COUNTERS[name], number)
 
 
 def _has_handoff(run: Run) -> bool:

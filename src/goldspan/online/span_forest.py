@@ -1,4 +1,4 @@
-"""What trees of spans in flight say: what each span is to a request, whose work it is, and what stands around it."""
+"""The trees of spans in flight, and read-only queries on them: roles, owning requests and ancestors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Live = TypeVar("Live")
 
 _MAX_EXPIRED_SPANS = 4_096
 _EXACT_SIZE_BYTES = 8_192
-"""Bytes up to which folded rows take no more room than they need."""
+"""Folded rows up to this size use an exactly sized object."""
 
 
 class InFlightSpan(Generic[Live]):
-    """A span in flight: live until it ends, a record afterwards, and a row of its parent when nothing hangs from it."""
+    """A node of the tree: a live span, an ended record, or, after it ended without children, a row of its parent."""
 
     __slots__ = ("children", "folded_rows", "id", "is_scored", "live", "parent", "record", "role", "start_ns")
 
@@ -29,14 +29,14 @@ class InFlightSpan(Generic[Live]):
         self.live: Live | None = live
         self.record: SpanRecord | None = None
         self.role: Role | None = None
-        """`None` as long as it is not known; what is seen on a live span stays."""
+        """`None` until it is known. A role read from a live span is kept."""
         self.start_ns: int | None = None
-        """Nanoseconds since the epoch; `None` as long as nobody asked."""
+        """Nanoseconds since the epoch; `None` until it is read."""
         self.is_scored = False
-        """Its request has been given out; only the span itself is kept, to tell what does not belong to others."""
+        """Its request was released. Only the span itself is kept, to attribute the work next to it."""
         self.children: dict[int, InFlightSpan[Live]] | None = None
         self.folded_rows: SpanRows = b""
-        """Rows of spans below it that have ended and have no node any more."""
+        """Rows of ended descendants that have no node."""
         if parent is not None:
             if parent.children is None:
                 parent.children = {}
@@ -44,21 +44,21 @@ class InFlightSpan(Generic[Live]):
 
     @property
     def root(self) -> InFlightSpan[Live]:
-        """The local root it hangs from."""
+        """The local root of the node's tree."""
         node = self
         while node.parent is not None:
             node = node.parent
         return node
 
     def ancestors(self) -> Iterator[InFlightSpan[Live]]:
-        """From the parent upwards."""
+        """Yields the ancestors, from the parent upwards."""
         node = self.parent
         while node is not None:
             yield node
             node = node.parent
 
     def walk(self) -> Iterator[InFlightSpan[Live]]:
-        """The node and everything below it that has a node, parents first. The tree may be cut while it is walked."""
+        """Yields the node and its descendants, parents first. The tree may be modified during the iteration."""
         pending = [self]
         while pending:
             node = pending.pop()
@@ -67,15 +67,15 @@ class InFlightSpan(Generic[Live]):
             yield node
 
     def append_rows(self, rows: SpanRows) -> None:
-        """Keep ended spans below it as rows."""
+        """Adds rows of ended descendants."""
         if len(self.folded_rows) < _EXACT_SIZE_BYTES:
-            self.folded_rows = bytes(self.folded_rows) + rows  # as large as need be, and copied once more with each row
+            self.folded_rows = bytes(self.folded_rows) + rows  # no spare capacity, at the cost of a copy for each row
         else:
             self.folded_rows = bytearray(self.folded_rows) if isinstance(self.folded_rows, bytes) else self.folded_rows
             self.folded_rows += rows
 
     def detach(self) -> None:
-        """Take it from its parent."""
+        """Removes the node from its parent."""
         if self.parent is not None and self.parent.children is not None:
             self.parent.children.pop(self.id, None)
             if not self.parent.children:
@@ -83,29 +83,29 @@ class InFlightSpan(Generic[Live]):
 
 
 class ReleasedSpans:
-    """The spans of requests that were given out, kept for a while: what ends late changes them."""
+    """The spans of released requests, stored for a while so that late spans can change them."""
 
     __slots__ = ("awaits_successor", "changed_at", "late_rows", "pending_span_ids", "released_at", "rows")
 
     def __init__(self, at: float) -> None:
         self.rows = bytearray()
-        """Spans that were there when their request was scored last."""
+        """Spans that were included when their request was last scored."""
         self.late_rows = bytearray()
-        """Spans that came since."""
+        """Spans that arrived since."""
         self.released_at = at
         self.changed_at: float | None = None
-        """When the last late span came, in seconds; `None`: none has come since they were scored last."""
+        """When the last late span arrived, in seconds; `None` if none has arrived since the last scoring."""
         self.pending_span_ids: set[int] = set()
-        """Late spans that have started, and not ended."""
+        """Late spans that have started and not ended."""
         self.awaits_successor = False
-        """The agent whose request it is handed over to another one."""
+        """The agent of the request handed over to another agent."""
 
     def __len__(self) -> int:
-        """Its size in bytes."""
+        """Returns the size in bytes."""
         return len(self.rows) + len(self.late_rows)
 
     def contains(self, span_id: int) -> bool:
-        """Whether a span is among them, ended or on its way."""
+        """Returns whether the span is included, ended or pending."""
         return (
             span_id in self.pending_span_ids
             or contains_span(self.rows, span_id)
@@ -114,7 +114,7 @@ class ReleasedSpans:
 
 
 class TraceState(Generic[Live]):
-    """What one process knows of one trace: the spans in flight, and those that were given out lately."""
+    """The state of one trace in this process: the spans in flight, and the recently released spans."""
 
     __slots__ = (
         "_expired_span_ids",
@@ -136,25 +136,25 @@ class TraceState(Generic[Live]):
         self.last_active = now
         """When a span started or ended last, in seconds."""
         self.released_spans: tuple[ReleasedSpans, ...] = ()
-        """What was given out lately."""
+        """The recently released spans."""
         self._revisions: RunRevisions | None = None
         self.has_late_children = False
-        """Spans started or ended in it inside of what had ended before: a component may have become more."""
+        """Spans started or ended inside ended spans: a component may have changed."""
         self.was_force_released = False
-        """It was taken as it was before: what comes since belongs to what was given out then."""
+        """The trace was released unfinished: later spans belong to what was released then."""
         self.is_incomplete = False
-        """Spans of it were not taken in: nothing that is said of it would be true."""
+        """Spans of the trace were dropped, so that none of its runs can be scored."""
         self._expired_span_ids: dict[int, None] | None = None
 
     @property
     def revisions(self) -> RunRevisions:
-        """What was given out of components, of runs that were not complete then, and of those that changed since."""
-        if self._revisions is None:  # most traces need none
+        """The revisions of components, of runs released unfinished, and of runs that changed since."""
+        if self._revisions is None:  # created on demand: most traces have no revision
             self._revisions = RunRevisions()
         return self._revisions
 
     def find_holder(self, span_id: int) -> InFlightSpan[Live] | None:
-        """The node of a span, or the one that it was folded into."""
+        """Returns the node of a span, or the node that it was folded into."""
         node = self.nodes.get(span_id)
         if node is not None:
             return node
@@ -164,37 +164,37 @@ class TraceState(Generic[Live]):
         )
 
     def find_released(self, span_id: int | None) -> ReleasedSpans | None:
-        """The requests given out that a span was part of."""
+        """Returns the released spans that contain the span."""
         if span_id is None:
             return None
-        return next((given for given in reversed(self.released_spans) if given.contains(span_id)), None)
+        return next((released for released in reversed(self.released_spans) if released.contains(span_id)), None)
 
     def is_span_expired(self, span_id: int) -> bool:
-        """Whether a span was given out so long ago that it is no longer kept."""
+        """Returns whether the span was released so long ago that it is no longer stored."""
         return self._expired_span_ids is not None and span_id in self._expired_span_ids
 
-    def remove_subtree(self, node: InFlightSpan[Live], *, keep_itself: bool = False) -> None:
-        """Drop everything below a node, and the node."""
-        for gone in list(node.walk()):
-            if gone is not node or not keep_itself:
-                self.nodes.pop(gone.id, None)
+    def remove_subtree(self, node: InFlightSpan[Live], *, keep_node: bool = False) -> None:
+        """Removes everything below a node, and the node unless `keep_node`."""
+        for below in list(node.walk()):
+            if below is not node or not keep_node:
+                self.nodes.pop(below.id, None)
         node.children, node.folded_rows = None, b""
-        if not keep_itself:
+        if not keep_node:
             node.detach()
 
     def expire_spans(self, span_ids: Iterable[int]) -> bool:
-        """Remember spans that are no longer kept by their ids alone: what still comes of them is too late."""
+        """Stores only the ids of spans from now on: what arrives for them is too late. Returns `True`."""
         if self._expired_span_ids is None:
             self._expired_span_ids = {}
         for span_id in span_ids:
             self._expired_span_ids[span_id] = None
-        while len(self._expired_span_ids) > _MAX_EXPIRED_SPANS:  # a trace that lives for days must not grow
+        while len(self._expired_span_ids) > _MAX_EXPIRED_SPANS:  # bounds a trace that lives for days
             del self._expired_span_ids[next(iter(self._expired_span_ids))]
         return True
 
 
 class SpanTreeReader(Generic[Live]):
-    """Reads trees and changes nothing in them. `peek` reads a live span as it is now."""
+    """Reads span trees without modifying them. `peek` returns the record of a live span in its current state."""
 
     def __init__(self, peek: Callable[[Live], SpanRecord], packer: SpanPacker) -> None:
         self._peek = peek
@@ -203,32 +203,32 @@ class SpanTreeReader(Generic[Live]):
     # --- one span ----------------------------------------------------------------------------------------------------
 
     def read_record(self, node: InFlightSpan[Live]) -> SpanRecord:
-        """A span as it ended or, as long as it has not, as it is now."""
+        """Returns the record of an ended span, or of a live span in its current state."""
         if node.record is not None:
             return node.record
-        assert node.live is not None  # a node holds one or the other
+        assert node.live is not None  # a node without a record holds the live span
         return self._peek(node.live)
 
     def role(self, node: InFlightSpan[Live]) -> Role | None:
-        """What it is to a request, as far as is known now."""
+        """Returns the role of a span, as far as it is known now."""
         if node.role is None and node.record is None:
             node.role = role_of(self.read_record(node))
         return node.role
 
     def start_ns(self, node: InFlightSpan[Live]) -> int:
-        """When it started, in nanoseconds; 0 where that is not known."""
+        """Returns the start time in nanoseconds; 0 if it is unknown."""
         if node.start_ns is None:
             node.start_ns = self.read_record(node).start_ns or 0
         return node.start_ns
 
     def has_only_structural_ancestors(self, node: InFlightSpan[Live]) -> bool:
-        """Whether only bare spans stand around it: no agent, no tool, nothing else of a request."""
+        """Returns whether all ancestors are structural: no agent, no tool, no other span of a request."""
         return all(self.role(above) in TRANSPARENT_ROLES for above in node.ancestors())
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def top_level_nodes(self, root: InFlightSpan[Live]) -> Iterator[InFlightSpan[Live]]:
-        """The bare spans of a tree, and the first span with a role on each way down: parents first."""
+        """Yields the structural spans of a tree and the first span with another role on each path, parents first."""
         pending = [root]
         while pending:
             node = pending.pop()
@@ -236,26 +236,30 @@ class SpanTreeReader(Generic[Live]):
             if node.children and self.role(node) in TRANSPARENT_ROLES:
                 pending.extend(node.children.values())
 
-    def request_nodes(self, surface: list[InFlightSpan[Live]]) -> list[InFlightSpan[Live]]:
-        """Those that stand for a request, in the order in which they began."""
-        return sorted((node for node in surface if self.role(node) in REQUEST_ROLES), key=self.start_ns)
+    def request_nodes(self, top_level: list[InFlightSpan[Live]]) -> list[InFlightSpan[Live]]:
+        """Returns the nodes that represent a request, by start time."""
+        return sorted((node for node in top_level if self.role(node) in REQUEST_ROLES), key=self.start_ns)
 
-    def owning_request(self, stray: InFlightSpan[Live], marks: list[InFlightSpan[Live]]) -> InFlightSpan[Live]:
-        """Whose work a span beside the agents is, as extraction has it: of the one begun last before it."""
-        begun = bisect_right(marks, self.start_ns(stray), key=self.start_ns)
-        return marks[max(begun - 1, 0)]
+    def owning_request(self, work: InFlightSpan[Live], requests: list[InFlightSpan[Live]]) -> InFlightSpan[Live]:
+        """Returns the request that owns work next to the agents, by the rule of extraction: the last one that started
+        before it.
+        """
+        started_before = bisect_right(requests, self.start_ns(work), key=self.start_ns)
+        return requests[max(started_before - 1, 0)]
 
     def detached_work_of(
-        self, request: InFlightSpan[Live], surface: list[InFlightSpan[Live]], marks: list[InFlightSpan[Live]]
+        self, request: InFlightSpan[Live], top_level: list[InFlightSpan[Live]], requests: list[InFlightSpan[Live]]
     ) -> list[InFlightSpan[Live]]:
-        """The work that has ended beside an agent and belongs to it."""
-        ended = [node for node in surface if node.record is not None and node.role in WORK_ROLES]
-        return [stray for stray in ended if self.owning_request(stray, marks) is request]
+        """Returns the ended work next to an agent that belongs to it."""
+        ended = [node for node in top_level if node.record is not None and node.role in WORK_ROLES]
+        return [node for node in ended if self.owning_request(node, requests) is request]
 
     # --- records -----------------------------------------------------------------------------------------------------
 
     def subtree_records(self, node: InFlightSpan[Live]) -> Iterator[SpanRecord]:
-        """The spans of a subtree, live ones as they are now: a tool that is still at work has been called."""
+        """Yields the spans of a subtree, live ones in their current state: a tool that is still running has been
+        called.
+        """
         for below in node.walk():
             record = self.read_record(below)
             yield record
@@ -263,11 +267,11 @@ class SpanTreeReader(Generic[Live]):
                 yield from self._packer.unpack(record.trace_id, below.folded_rows)
 
     def live_records(self, node: InFlightSpan[Live]) -> list[SpanRecord]:
-        """The spans of a subtree that have not ended, as they are now."""
+        """Returns the spans of a subtree that have not ended, in their current state."""
         return [self.read_record(below) for below in node.walk() if below.record is None]
 
     def ancestor_records(self, node: InFlightSpan[Live]) -> list[SpanRecord]:
-        """What stands around a span, from its parent upwards; among it what has ended and was folded since."""
+        """Returns the ancestors of a span from its parent upwards, including ended ones that were folded."""
         path: list[SpanRecord] = []
         record = self.read_record(node)
         for above in node.ancestors():
@@ -278,18 +282,18 @@ class SpanTreeReader(Generic[Live]):
         return path
 
     def _folded_ancestors(self, above: InFlightSpan[Live], record: SpanRecord) -> Iterator[SpanRecord]:
-        """What stands between a span and the node that its parent was folded into, from the parent upwards."""
-        folded = {each.span_id: each for each in self._packer.unpack(record.trace_id, above.folded_rows)}
+        """Yields the folded spans between a span and its ancestor node, from the parent upwards."""
+        folded = {found.span_id: found for found in self._packer.unpack(record.trace_id, above.folded_rows)}
         while record.parent_id is not None and (parent := folded.pop(record.parent_id, None)) is not None:
             yield parent
             record = parent
 
     def record_ancestors(self, trace: TraceState[Live], record: SpanRecord) -> list[SpanRecord]:
-        """What stands around a span that has no node itself, from its parent upwards."""
+        """Returns the ancestors of a span without a node, from its parent upwards."""
         parent = trace.nodes.get(int(record.parent_id, 16)) if record.parent_id is not None else None
         return [self.read_record(parent), *self.ancestor_records(parent)] if parent is not None else []
 
 
 def count_unended(node: InFlightSpan[Live]) -> int:
-    """How many spans of a subtree are live."""
+    """Returns the number of live spans in a subtree."""
     return sum(below.record is None for below in node.walk())

@@ -1,4 +1,4 @@
-"""One daemon thread that takes up what an application's threads leave for it, so that these need not wait."""
+"""A background thread with a queue, so that the application's threads need not wait for scoring."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Generic, TypeVar
 from goldspan._guard import suppress_errors
 
 _MAX_STEP_S = 5.0
-"""Seconds. Whoever watches deadlines looks once a second or more often: a longer gap is one in which nothing ran."""
+"""Seconds. Deadlines are checked at least once a second; a longer gap means that the process was frozen."""
 
 
 class AwakeClock:
-    """Seconds since it was made, without those for which the process was frozen between two readings.
+    """Seconds since its creation, without the time for which the process was frozen between two readings.
 
-    Serverless platforms freeze a process when a request is answered: what was in flight then has not grown old when
-    the next request thaws it.
+    Serverless platforms freeze a process after a response: spans in flight must not age until the next request thaws
+    it.
     """
 
     __slots__ = ("_before", "_elapsed", "_monotonic")
@@ -29,7 +29,7 @@ class AwakeClock:
         self._elapsed = 0.0
 
     def now(self) -> float:
-        """The time in seconds; never less than before."""
+        """Returns the time in seconds; it never decreases."""
         reading = self._monotonic()
         self._elapsed += max(0.0, min(reading - self._before, _MAX_STEP_S))
         self._before = reading
@@ -39,19 +39,19 @@ class AwakeClock:
 T = TypeVar("T")
 
 _BATCH_DELAY_S = 0.1
-"""How long the first item waits for company: the thread then wakes once for many."""
+"""Seconds for which the first item waits for others, so that the thread wakes up once for many items."""
 _ALIVE_CHECK_S = 0.25
-"""How often somebody who waits for the thread looks whether it still lives."""
+"""Seconds between two checks by `flush` whether the thread is alive."""
 _IDLE_ROUNDS = 5
-"""After so many times without anything to do deadlines are looked at, and where nothing waits for one, it sleeps."""
+"""After this number of rounds without items the thread checks the deadlines, and sleeps if there are none."""
 _WORKING = suppress_errors("work in the background")
 
 
 class BackgroundWorker(Generic[T]):
-    """Works on what is `put`, in order and one at a time; and looks at deadlines, as long as there are any.
+    """Processes queued items in order on one daemon thread, and checks deadlines while there are any.
 
-    `look` is called now and then and says whether it wants to be called again. The thread starts with the first item
-    and, in a forked child, anew. Exceptions of both are counted and logged by the guard.
+    `check_deadlines` is called from time to time and returns whether it needs to be called again. The thread starts
+    with the first item, also in a forked child. Exceptions of both callbacks are counted and logged.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class BackgroundWorker(Generic[T]):
         self._flush_requested = threading.Event()
         self._stopped = False
         self.is_asleep = True
-        """Whether nobody looks at deadlines, because nothing waited for one when somebody looked last."""
+        """Whether the thread sleeps, because no deadline was pending at its last check."""
 
     def __len__(self) -> int:
-        """How many items wait."""
+        """Returns the number of queued items."""
         return len(self._queue)
 
     def put(self, item: T) -> bool:
-        """Leave something to be done; `False` where too much waits already. Costs a fifth of a microsecond."""
+        """Adds an item to the queue; returns `False` if the queue is full. Takes a fifth of a microsecond."""
         queue = self._queue
         if len(queue) >= self._max_queue or self._stopped:
             return False
@@ -88,14 +88,14 @@ class BackgroundWorker(Generic[T]):
         return True
 
     def wake(self) -> None:
-        """See to it that the thread runs and looks."""
+        """Starts or wakes the thread."""
         if self._thread is None:
             self._start()
         self.is_asleep = False
         self._wake.set()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything put before is done, at most so many seconds; whether it is."""
+        """Waits until all queued items are processed, up to `timeout` seconds. Returns `False` on timeout."""
         thread = self._thread
         if thread is None or not thread.is_alive():
             self._drain()
@@ -107,14 +107,14 @@ class BackgroundWorker(Generic[T]):
         self._wake.set()
         until = time.monotonic() + timeout
         while not done.wait(max(0.0, min(_ALIVE_CHECK_S, until - time.monotonic()))):
-            if not thread.is_alive():  # it was stopped meanwhile
+            if not thread.is_alive():  # it was stopped during the wait
                 self._drain()
             elif time.monotonic() >= until:
                 return False
         return True
 
     def stop(self, timeout: float) -> None:
-        """Do what was put before, on this thread where the other one is gone, and take nothing more."""
+        """Processes the queued items, on this thread if the worker thread is not alive, and accepts no more."""
         thread = self._thread
         self._stopped = True
         self._flush_requested.set()
@@ -125,7 +125,7 @@ class BackgroundWorker(Generic[T]):
             self._drain()
 
     def reset(self) -> None:
-        """Begin anew: in a forked child there is no thread, and what waits is the parent's."""
+        """Resets the state: a forked child has no worker thread, and the queued items are the parent's."""
         self._initialize()
 
     def _start(self) -> None:
@@ -135,37 +135,37 @@ class BackgroundWorker(Generic[T]):
                 self._thread = thread
                 try:
                     thread.start()
-                except RuntimeError:  # the interpreter is shutting down: `stop` does the work
+                except RuntimeError:  # the interpreter is shutting down: `stop` processes the queue
                     self._thread = None
 
     def _run(self) -> None:
-        rests = 0
+        idle_rounds = 0
         while not self._stopped:
-            if self.is_asleep and not self._queue:  # whoever puts something from now on wakes us
+            if self.is_asleep and not self._queue:  # `put` wakes the thread from now on
                 self._wake.wait()
             self._wake.clear()
             self.is_asleep = False
             self._flush_requested.wait(_BATCH_DELAY_S)
             self._flush_requested.clear()
-            rests = 0 if self._queue else rests + 1
+            idle_rounds = 0 if self._queue else idle_rounds + 1
             self._drain()
-            if rests == 0:
+            if idle_rounds == 0:
                 with _WORKING:
                     self._check_deadlines()
-            elif rests >= _IDLE_ROUNDS:
-                rests = 0
+            elif idle_rounds >= _IDLE_ROUNDS:
+                idle_rounds = 0
                 self._sleep_if_idle()
 
     def _sleep_if_idle(self) -> None:
-        """Sleep, unless anything waits for its time; whoever adds something while we look will wake us."""
-        self.is_asleep = waits = True
+        """Sleeps unless a deadline is pending. An item added during the check wakes the thread."""
+        self.is_asleep = has_deadlines = True
         with _WORKING:
-            waits = self._check_deadlines()
-        if waits:
+            has_deadlines = self._check_deadlines()
+        if has_deadlines:
             self.is_asleep = False
 
     def _drain(self) -> None:
-        """Work until nothing waits. Between two items the application's threads have their turn."""
+        """Processes the queue until it is empty, and yields to the application's threads between two items."""
         queue = self._queue
         with self._process_lock:
             while queue:

@@ -1,4 +1,16 @@
-"""Where evaluations go: attributes of spans, events, metrics, spans, files, functions; and what may leave at all."""
+"""Exports evaluations as OpenTelemetry events, metrics and spans, to files and to functions.
+
+Modules in reading order:
+
+- ``sink_protocol``: the `Sink` protocol, and functions that flush and shut down all sinks.
+- ``otel_sinks``: `EventSink`, `SpanSink` and the attributes of results.
+- ``metric_sink``: `MetricSink` and its bounded label sets.
+- ``serialization``: evaluations and runs as JSON documents, and `JsonLinesSink`.
+- ``background_sink``: `BackgroundSink`, `FunctionSink` and the validation of sinks.
+- ``redaction``: removes values from evaluations before they leave the process.
+- ``drop_counters``: the counters of dropped spans, runs and evaluations.
+- ``fork_safety``: resets objects in forked children.
+"""
 
 from __future__ import annotations
 

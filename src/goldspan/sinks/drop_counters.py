@@ -1,4 +1,4 @@
-"""What was lost, as OpenTelemetry metrics: every counter's description says what to do about it."""
+"""Counters of dropped spans, runs and evaluations; each description says what to do about it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from goldspan._version import __version__
 
 
 class DropCounterSpec(NamedTuple):
-    """One way of losing something, and the counter of it."""
+    """One counter of dropped data."""
 
     name: str
     unit: str
     description: str
-    """What it means and, after that, what to do about it."""
+    """The meaning, followed by what to do about it."""
 
 
 DROP_COUNTERS = (
@@ -114,13 +114,13 @@ DROP_COUNTERS = (
         "Should be near zero: let the agent's span end after its tools have, or raise the grace period.",
     ),
 )
-"""Every way of losing something that is counted as it happens."""
+"""All counters of dropped data."""
 
 _SPEC_BY_NAME = {loss.name: loss for loss in DROP_COUNTERS}
 
 
 class DropCounters:
-    """Publishes what gets lost, and the failures of goldspan in the whole process."""
+    """Publishes the counters of dropped data, and the internal failures of the process."""
 
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:
         meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
@@ -137,14 +137,14 @@ class DropCounters:
         )
 
     def add(self, name: str, count: int = 1, labels: Mapping[str, str] | None = None) -> None:
-        """Count what was lost since the last time, by the name of its counter; nothing lost is nothing said."""
+        """Adds to the counter of that name; adds nothing for 0."""
         counter = self._counters[name]
         if count:
             counter.add(count, labels)
 
 
 def drop_counter(name: str, meter_provider: MeterProvider | None = None) -> Counter:
-    """One of the counters by itself, for whoever loses only one thing."""
+    """Returns one of the counters, for a component that drops only one kind of data."""
     loss = _SPEC_BY_NAME[name]
     meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
     return meter.create_counter(loss.name, unit=loss.unit, description=loss.description)

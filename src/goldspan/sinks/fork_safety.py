@@ -1,4 +1,4 @@
-"""What must begin anew in a forked child: locks that nobody there will release, threads and queues of the parent's."""
+"""Resets objects in a forked child, where threads, locks and queues of the parent are unusable."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Protocol
 
 from goldspan._guard import suppress_errors
 
-_RENEW_GUARD = suppress_errors("begin anew in a forked child")
+_RENEW_GUARD = suppress_errors("reset in a forked child")
 
 
 class ForkRenewable(Protocol):
-    """Something with state that is of no use to a child."""
+    """An object with state that a forked child cannot use."""
 
     def renew(self) -> None:
-        """Forget it."""
+        """Resets the state."""
         ...
 
 
@@ -24,7 +24,7 @@ _registered: weakref.WeakSet[ForkRenewable] = weakref.WeakSet()
 
 
 def renew_after_fork(renewable: ForkRenewable) -> None:
-    """Call `thing.renew()` in every child that is forked while it lives."""
+    """Calls `renewable.renew()` in every child that is forked during the object's lifetime."""
     _registered.add(renewable)
     _install_fork_hook()
 
@@ -36,6 +36,6 @@ def _install_fork_hook() -> None:
 
 
 def _renew_registered() -> None:
-    for thing in _registered:
+    for renewable in _registered:
         with _RENEW_GUARD:
-            thing.renew()
+            renewable.renew()

@@ -1,7 +1,7 @@
-"""Evaluations as OpenTelemetry metrics, with labels of which there are only so many.
+"""`MetricSink`: evaluations as OpenTelemetry metrics with bounded label sets.
 
-A run is counted once, when it is first scored: later revisions of it are counted by themselves, so that a rate of runs
-or a mean of scores means what it says. A number that a model gives later is recorded when it comes.
+A run counts once, when it is first scored. Later revisions have a separate counter, so that rates of runs and means of
+scores keep their meaning. A judge's score is recorded when it arrives.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from goldspan.sinks.fork_safety import renew_after_fork
 from goldspan.sinks.otel_sinks import run_context, score_label
 
 _MAX_LABEL_LENGTH = 200
-"""Characters of a label: a name may be as long as a client likes, and stands on every line of a scrape."""
+"""Characters. Names come from clients without a limit, and each line of a scrape repeats them."""
 
 
 def short_label(value: str) -> str:
-    """A value that is not too long for a label: of a longer one the beginning, and a hash of all of it."""
+    """Returns the value, or for a long one its beginning and a hash of all of it."""
     if len(value) <= _MAX_LABEL_LENGTH:
         return value
     digest = content_digest(value)
@@ -33,7 +33,7 @@ def short_label(value: str) -> str:
 
 
 class CardinalityLimit:
-    """Lets the first few different values pass; whatever is new after that is `other`."""
+    """Keeps the first `max_values` distinct values; later ones become `other`."""
 
     def __init__(self, max_values: int) -> None:
         self._max_values = max_values
@@ -42,11 +42,11 @@ class CardinalityLimit:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Let no forked child wait for a thread of its parent."""
+        """Replaces the lock in a forked child: a thread of the parent may hold it."""
         self._lock = threading.Lock()
 
     def __call__(self, value: str) -> str:
-        """The value itself, cut where it is too long, or `other`."""
+        """Returns the value, shortened if necessary, or `other`."""
         value = short_label(value)
         if value in self._known:
             return value
@@ -57,16 +57,18 @@ class CardinalityLimit:
 
 
 def golden_tool_names(goldens: Goldens) -> Iterator[str]:
-    """The names of tools that goldens expect, then those they declare: of two spellings the later one is the label."""
+    """Yields the tool names that goldens expect, then those they declare: the later spelling of a name becomes the
+    label.
+    """
     yield from (tool.name for golden in goldens for tool in golden.expected_calls)
     yield from (tool.name for tool in goldens.vocabulary.tools)
 
 
 SCORE_BUCKETS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1)
-"""Buckets for scores from 0 to 1: all wrong and all right have one of their own."""
+"""Buckets for scores from 0 to 1, with a separate bucket for 0 and for 1."""
 
 MAX_ENVIRONMENTS = 10
-"""So many environments are told apart by label."""
+"""The number of environments with a label of their own."""
 
 _OUTCOMES = {None: "not_evaluated", True: "pass", False: "fail"}
 _NO_GOLDEN = "none"
@@ -75,11 +77,15 @@ MetricLabels = dict[str, str]
 
 
 class MetricSink:
-    """Records scores and counts tools through a meter provider, the global one by default.
+    """Records scores and counts tools.
 
-    Tools become labels where the goldens that runs are judged by expect or declare them, or where `vocabulary` names
-    them; others count as `other`, and so do environments after the first ten. Exemplars point at the run's span.
-    The instrumentation scope has the name `scope`.
+    A tool becomes a label if the current goldens expect or declare it, or if `vocabulary` names it; others count as
+    `other`, and so do environments after the first ten. Exemplars refer to the run's span.
+
+    Args:
+        meter_provider: The meter provider. Default: the global one.
+        vocabulary: Further tool names that become labels.
+        scope: The name of the instrumentation scope.
     """
 
     def __init__(
@@ -122,13 +128,13 @@ class MetricSink:
         )
 
     def adopt(self, goldens: Goldens) -> None:
-        """Let the tools of these goldens be labels from now on, in place of those of earlier ones."""
+        """Uses the tools of these goldens as labels, instead of those of previous goldens."""
         self._known = {fold_name(name): name for name in (*golden_tool_names(goldens), *self._vocabulary)}
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Record every known score, count the run and its tools; of a later revision only that there is one.
+        """Records each score, and counts the run and its tools; a later revision only counts as a revision.
 
-        Of a revision that is a model's verdict the number is recorded, and nothing is counted.
+        For a judge's verdict only the score is recorded.
         """
         context, common = run_context(evaluation.run), self._common_labels(evaluation)
         if evaluation.changes is not None:
@@ -162,7 +168,7 @@ class MetricSink:
                 self._scores.record(score.value, labels, context=context)
 
     def _common_labels(self, evaluation: Evaluation) -> MetricLabels:
-        """The labels that everything of one run has."""
+        """Returns the labels common to all metrics of a run."""
         environment = evaluation.run.environment
         return {semconv.ENVIRONMENT: self._environment(environment)} if environment else {}
 
@@ -181,7 +187,7 @@ class MetricSink:
 
 
 def _row_verdicts(row: ComparisonRow) -> Iterator[str]:
-    """What a row counts as: an expectation that was missed is both `expected` and `missing`."""
+    """Yields the verdicts of a row: a missed expectation counts as both `expected` and `missing`."""
     if row.verdict in ("paired", "missing"):
         yield "expected"
     if row.verdict in ("missing", "unexpected", "forbidden"):

@@ -1,4 +1,4 @@
-"""Evaluations as spans of their own, for back ends that take nothing else."""
+"""`EventSink` and `SpanSink`: evaluations as OpenTelemetry events, spans and attributes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from goldspan.model import Evaluation, Judgement, Run, Score
 
 
 def run_context(run: Run) -> Context:
-    """A context in which the run's span is the current one.
+    """Returns a context in which the run's span is current.
 
-    Never empty, even where the run has no span: an empty context would be taken for the application's current one.
+    It is never empty, even if the run has no span: the SDK replaces an empty context by the application's current one.
     """
     return set_span_in_context(NonRecordingSpan(_run_span_context(run)), Context())
 
 
 def _run_span_context(run: Run) -> SpanContext:
-    """The run's span, or none; runs that were made by hand may have ids that no span has."""
+    """Returns the context of the run's span, or an invalid one; runs created in code may have other ids."""
     try:
         trace_id, span_id = int(run.trace_ids[0], 16), int(run.span_id or "", 16)
     except (IndexError, ValueError):
@@ -39,7 +39,7 @@ def _run_span_context(run: Run) -> SpanContext:
 
 
 def result_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
-    """What is written on the span. What is not known is left out."""
+    """Returns the attributes of a run's span. Unknown values are left out."""
     attributes: dict[str, AttributeValue] = {
         semconv.TOOLS_USED: list(evaluation.run.tools_used),
         semconv.REVISION: evaluation.revision,
@@ -64,13 +64,18 @@ def result_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
 
 
 class EventSink:
-    """Emits events through a logger provider, the global one by default, in an instrumentation scope of this name."""
+    """Emits one event for each score.
+
+    Args:
+        logger_provider: The logger provider. Default: the global one.
+        scope: The name of the instrumentation scope.
+    """
 
     def __init__(self, logger_provider: LoggerProvider | None = None, *, scope: str = "goldspan") -> None:
         self._logger = get_logger(scope, __version__, logger_provider=logger_provider)
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Emit one event for every score, known or not, of every revision; where only some are new, for these."""
+        """Emits one event for each score of a revision, or only for its changed scores."""
         context = run_context(evaluation.run)
         common = _evaluation_attributes(evaluation)
         for score in scores_to_emit(evaluation):
@@ -83,13 +88,13 @@ class EventSink:
 
 
 def scores_to_emit(evaluation: Evaluation) -> tuple[Score, ...]:
-    """The scores that a revision says anew."""
+    """Returns the scores that are new in a revision."""
     scores, changes = evaluation.scores, evaluation.changes
     return scores if changes is None else tuple([score for score in scores if score.metric in changes])
 
 
 def _evaluation_attributes(evaluation: Evaluation) -> dict[str, AnyValue]:
-    """What lets a reader of the events alone join the scores of one run and tell its revisions apart."""
+    """Returns the attributes that join the events of one run and distinguish its revisions."""
     attributes: dict[str, AnyValue] = {
         semconv.RUN_ID: evaluation.run.run_id,
         semconv.UNIT_LABEL: evaluation.run.unit,
@@ -105,15 +110,15 @@ def _evaluation_attributes(evaluation: Evaluation) -> dict[str, AnyValue]:
 
 
 def score_attributes(evaluation: Evaluation, score: Score) -> dict[str, AttributeValue]:
-    """One score in the words of the semantic conventions; of an error of the metric its type, never its text."""
+    """Returns a score's attributes by the semantic conventions; of a metric's error the type, never the text."""
     attributes: dict[str, AttributeValue] = {semconv.EVALUATION_NAME: score.metric}
     if score.value is not None:
         attributes[semconv.EVALUATION_VALUE] = float(score.value)
     if label := score_label(score):
         attributes[semconv.EVALUATION_LABEL] = label
-    # What is said of the whole run explains what is wrong with it, and so no full score of a run with faults.
-    told = evaluation.golden is not None and (score.value != 1 or not evaluation.comparison.faults)
-    if explanation := score.reason or (evaluation.reason if told else None):
+    # The reason of the run describes its faults, so it does not explain a full score of a run with faults.
+    is_explained = evaluation.golden is not None and (score.value != 1 or not evaluation.comparison.faults)
+    if explanation := score.reason or (evaluation.reason if is_explained else None):
         attributes[semconv.EVALUATION_EXPLANATION] = explanation
     if score.error is not None:
         attributes[semconv.ERROR_TYPE] = error_type(score.error)
@@ -123,8 +128,8 @@ def score_attributes(evaluation: Evaluation, score: Score) -> dict[str, Attribut
 
 
 def _judgement_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
-    """How a model was asked, and what it cost; the model's own words are left out."""
-    told: dict[str, AttributeValue | None] = {
+    """Returns the parameters and costs of a judgement, without the model's own words."""
+    attributes: dict[str, AttributeValue | None] = {
         semconv.JUDGE_MODEL: judgement.model,
         semconv.JUDGE_RUBRIC: judgement.rubric,
         semconv.JUDGE_VOTES: list(judgement.votes),
@@ -137,38 +142,40 @@ def _judgement_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
         semconv.JUDGE_OUTPUT_TOKENS: judgement.output_tokens,
         semconv.JUDGE_COST: judgement.cost,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def error_type(error: str) -> str:
-    """The type of an error that is written as `KeyError: 'text'`: the text may hold values of arguments."""
+    """Returns the type of an error such as `KeyError: 'text'`; the text may contain argument values."""
     return error.partition(":")[0]
 
 
 def score_label(score: Score) -> str | None:
-    """The label of a score; a score without a value is not evaluated, one without a threshold has no label."""
+    """Returns the label of a score: `not_evaluated` without a value, `None` without a threshold."""
     return score.label or ("not_evaluated" if score.value is None else None)
 
 
 class SpanSink:
-    """Makes one span `evaluate request` of every evaluation, through a tracer provider, the global one by default.
+    """Creates one span `evaluate request` for each evaluation.
 
-    It is a child of the run's span and takes no time: it stands where the run ended. It carries what a run's span would
-    carry and, as one event a score, what an `EventSink` would emit. The evaluation of a run that has no span is the
-    root of a trace of its own.
+    The span is a child of the run's span, has no duration and starts where the run ended. It has the attributes of a
+    run's span and, for each score, the event of `EventSink`. For a run without a span it is the root of a new trace.
 
-    These spans are marked from their start (`goldspan.evaluation`), and neither live nor in files part of any run.
-    Their instrumentation scope has the name `scope`.
+    The attribute `goldspan.evaluation` marks these spans from their start, so that they never belong to a run.
+
+    Args:
+        tracer_provider: The tracer provider. Default: the global one.
+        scope: The name of the instrumentation scope.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None, *, scope: str = "goldspan") -> None:
         self._tracer = get_tracer(scope, __version__, tracer_provider)
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Start and end the span, with everything in it."""
+        """Starts and ends the span with all attributes and events."""
         run = evaluation.run
         at = run.end_ns if run.end_ns is not None else run.start_ns
-        # The mark stands last: an SDK that allows only so many attributes throws away those before it.
+        # The marker is last: an SDK with an attribute limit drops the earlier attributes.
         attributes: dict[str, AttributeValue] = {
             semconv.RUN_ID: run.run_id,
             semconv.UNIT_LABEL: run.unit,

@@ -1,7 +1,7 @@
-"""What of an evaluation may leave the process: a hook of the user's, and a filter for it that hides values.
+"""The redaction hook, and `ArgumentFilter`, which hides values before evaluations leave the process.
 
-Events, metrics, and attributes of spans hold no values in any case. This is for what does: stores, documents with
-arguments, and sinks of one's own.
+Events, metrics and span attributes contain no values in any case. Redaction is for stores, documents with arguments,
+and custom sinks.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from goldspan.model.telemetry import content_digest
 from goldspan.sinks.otel_sinks import error_type
 
 Redact: TypeAlias = "Callable[[Evaluation], Evaluation | None]"
-"""Makes of an evaluation what may leave the process; `None`: nothing of it may."""
+"""Returns the evaluation that may leave the process; `None` drops it."""
 
 REDACTED = "[redacted]"
-"""What stands in the place of a value that is hidden."""
+"""Replaces a hidden value."""
 
 ALL_ARGUMENTS = "*"
 
@@ -46,10 +46,10 @@ _AllowedPaths: TypeAlias = "frozenset[str]"
 
 
 def apply_redaction(evaluation: Evaluation, redact: Redact | None) -> Evaluation | None:
-    """What a hook leaves of an evaluation; `None` where it is to go nowhere.
+    """Returns what a hook leaves of an evaluation; `None` drops it.
 
-    A hook that raises, or returns something else, lets nothing through. The failure is counted and logged with its
-    place in the code and its type, and without its text, which may hold what was to be hidden.
+    If the hook raises, or returns something else, the evaluation is dropped. The failure is counted and logged with its
+    location and type, without its text, which may contain hidden values.
     """
     if redact is None:
         return evaluation
@@ -71,17 +71,21 @@ _REDACTION_GUARD = "redact an evaluation, which goes nowhere"
 
 
 class ArgumentFilter:
-    """A redaction that hides the values of arguments and results, and of all that repeats them.
+    """A redaction that hides the values of arguments and results, and everything that repeats them.
 
-    `allow` names, by tool, the arguments whose values may be seen: `{"book": ["city", "guest.country"]}`. A path allows
-    all below it, and `*` stands for every tool or for every argument of one. Tools are told apart by name alone, in
-    whatever case. Top-level names of arguments stay, values become `[redacted]`; in runs, comparisons and goldens
-    alike. With `results` results and the texts of errors stay; without `texts` what was asked and answered, metadata
-    and the inputs of goldens go too. Attributes of the run's span always go: they hold messages.
+    Top-level argument names stay, and values become `[redacted]`, in runs, comparisons and goldens. Attributes of the
+    run's span are always hidden, since they contain messages. A redacted evaluation has the scores, rows, faults and
+    names of the original, and a different digest.
 
-    A redacted evaluation has the scores, rows, faults and names of the original, and a digest of its own.
+    Args:
+        allow: The arguments whose values stay visible, by tool: `{"book": ["city", "guest.country"]}`. A path includes
+            everything below it; `*` stands for every tool, or every argument of a tool. Tools are matched by name,
+            ignoring case.
+        results: Whether results and the texts of errors stay visible.
+        texts: Whether inputs, outputs, metadata and the inputs of goldens stay visible.
 
-    Raises `ConfigurationError` where `allow` does not name arguments by tool.
+    Raises:
+        ConfigurationError: If `allow` does not map tools to argument names.
     """
 
     def __init__(
@@ -96,7 +100,7 @@ class ArgumentFilter:
         self._golden_of = lru_cache(maxsize=1024)(self._redact_golden)  # they stay the same from run to run
 
     def __call__(self, evaluation: Evaluation) -> Evaluation:
-        """A copy of an evaluation without what is to be hidden."""
+        """Returns a copy of an evaluation without the hidden values."""
         run = self._redact_run(evaluation.run)
         golden = evaluation.golden and self._golden_of(evaluation.golden)
         match = evaluation.match and replace(evaluation.match, golden=self._golden_of(evaluation.match.golden))
@@ -153,7 +157,7 @@ class ArgumentFilter:
     # --- comparisons --------------------------------------------------------------------------------------------------
 
     def _redact_row(self, row: ComparisonRow, before: Run, after: Run) -> ComparisonRow:
-        """A row, with the very call that stands in the run."""
+        """Returns a redacted row that refers to the same call object as the redacted run."""
         called, at = row.called, row.called_at
         if called is not None:
             same = at is not None and at < len(before.tool_calls) and before.tool_calls[at] is called
@@ -216,7 +220,7 @@ _ALL_PATHS: _AllowedPaths = frozenset((ALL_ARGUMENTS,))
 
 
 def _parse_allow_list(allow: object) -> Iterator[tuple[str, _AllowedPaths]]:
-    """What is allowed, tool by tool; a path that stands alone is a list of one."""
+    """Yields the allowed paths by tool."""
     if not isinstance(allow, Mapping):
         raise ConfigurationError(
             f'allow is arguments by tool, {{"book": ["city"]}}, or {{"*": ["city"]}} for all tools, not {allow!r}'
@@ -229,7 +233,7 @@ def _parse_allow_list(allow: object) -> Iterator[tuple[str, _AllowedPaths]]:
 
 
 def _filter_value(value: Any, allowed: _AllowedPaths, *, keep_keys: bool = False) -> Any:
-    """A value with what stands at the allowed paths; the items of a list have the path of the list."""
+    """Returns a value with its allowed parts; list items have the path of the list."""
     if ALL_ARGUMENTS in allowed:
         return value
     if isinstance(value, Mapping) and (allowed or keep_keys):
@@ -240,7 +244,7 @@ def _filter_value(value: Any, allowed: _AllowedPaths, *, keep_keys: bool = False
 
 
 def _nested_paths(key: str, allowed: _AllowedPaths) -> _AllowedPaths:
-    """The paths that are allowed inside the item of that key."""
+    """Returns the allowed paths below the key."""
     if not allowed:
         return _NO_PATHS
     inside = (path.removeprefix(key) for path in allowed if path.startswith(key))
@@ -250,7 +254,7 @@ def _nested_paths(key: str, allowed: _AllowedPaths) -> _AllowedPaths:
 
 
 def _redact_difference(difference: Difference, allowed: _AllowedPaths) -> Difference:
-    """A difference, as a whole where its path is allowed or below one that is."""
+    """Returns a difference unchanged if its path is allowed or below an allowed path."""
     place = difference.key.partition("[")[0]
     steps = place.split(".")
     paths = [".".join(steps[: count + 1]) for count in range(len(steps))]
@@ -266,7 +270,7 @@ def _redact_side(value: Any) -> Any:
 
 
 def _redact_score(score: Score) -> Score:
-    """A score, and of the error of a metric its type alone; of what a model said all but its words."""
+    """Returns a score with only the type of a metric's error, and without a model's own words."""
     if score.judgement is not None and score.judgement.words is not None:
         score = replace(score, judgement=replace(score.judgement, words=REDACTED))
     return score if score.error is None else replace(score, error=error_type(score.error))
@@ -278,7 +282,7 @@ def _verdict(row: ComparisonRow) -> list[Any]:
 
 
 def _named(item: Any) -> Any:
-    """What a program says is expected of it, by the names of the tools alone."""
+    """Returns an expected item of the program, reduced to the tool's name."""
     if isinstance(item, str):
         return item
     return (
@@ -293,5 +297,5 @@ def _redact_condition(when: When) -> When:
 
 
 def _redact_value(value: Any) -> Any:
-    """The mark in place of a value; what is not known stays unknown."""
+    """Replaces a value; an unknown value stays unknown."""
     return None if value is None else REDACTED

@@ -1,4 +1,4 @@
-"""Evaluations in a file, one JSON document a line."""
+"""Runs and evaluations as JSON documents, and `JsonLinesSink`, which appends them to a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from goldspan.sinks.otel_sinks import error_type
 
 
 def run_document(run: Run) -> dict[str, Any]:
-    """A run with its calls, arguments and results included: it is the reader's own data."""
+    """Returns a run with its calls, arguments and results; it is for the owner of the data."""
     return {
         "unit": run.unit,
         "run_id": run.run_id,
@@ -43,10 +43,10 @@ def run_document(run: Run) -> dict[str, Any]:
 
 
 def evaluation_document(evaluation: Evaluation, *, include_arguments: bool = False) -> dict[str, Any]:
-    """An evaluation with names and numbers, and no value of any argument.
+    """Returns an evaluation with names and numbers, and without argument values.
 
-    With `arguments` also what was asked and answered, the calls with all that is known of them, and of errors in
-    metrics the text beside the type: of a redacted evaluation, what is left of it.
+    With `include_arguments` it contains the input, the output, the complete calls, and the text of metric errors: of a
+    redacted evaluation, what the redaction left.
     """
     run, match, golden = evaluation.run, evaluation.match, evaluation.golden
     document: dict[str, Any] = {
@@ -77,19 +77,19 @@ def evaluation_document(evaluation: Evaluation, *, include_arguments: bool = Fal
 
 
 def document_json(document: Callable[[bool], dict[str, Any]], *, include_values: bool) -> str:
-    """A document as JSON; `document` makes it, with the values or without.
+    """Returns a document as JSON; `document` creates it, with values or without.
 
-    Values that cannot be written (arguments that hold themselves, numbers of thousands of digits, objects whose `repr`
-    raises) cost the values and nothing else.
+    If the values cannot be encoded (cyclic arguments, numbers of thousands of digits, a failing `repr`), the document
+    is written without them.
     """
     try:
         return to_json(document(include_values))
-    except Exception:  # noqa: BLE001 - it is not our code that runs there
+    except Exception:  # noqa: BLE001 - it calls methods of the application's objects
         return to_json(document(False))
 
 
 def to_json(document: dict[str, Any]) -> str:
-    """One line of strict JSON: no NaN, no lone surrogate, nothing that a reader elsewhere would refuse."""
+    """Returns one line of strict JSON, without NaN or lone surrogates."""
     try:
         return json.dumps(document, ensure_ascii=True, allow_nan=False)
     except (TypeError, ValueError):
@@ -97,9 +97,9 @@ def to_json(document: dict[str, Any]) -> str:
 
 
 def _score_document(score: Score, *, include_texts: bool) -> dict[str, Any]:
-    """A score; the steps that led to it only where they were asked for.
+    """Returns a score; the steps only if they were requested.
 
-    Without `texts` of an error the type alone, and of a model's judgement all but its words.
+    Without `include_texts` it contains only the type of an error, and a judgement without the model's words.
     """
     document = _dataclass_fields(score)
     if score.error is not None and not include_texts:
@@ -120,12 +120,12 @@ def _call_document(call: ToolCall) -> dict[str, Any]:
 
 
 def _dataclass_fields(value: ToolCall | Score | Fault | Health | Judgement | RequirementResult) -> dict[str, Any]:
-    """The fields of a value that holds no other such value: `dataclasses.asdict` would copy everything, and slowly."""
+    """Returns the fields of a flat dataclass; `dataclasses.asdict` would copy all values, which is slow."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def _json_safe(value: Any) -> Any:
-    """A value as JSON can say it: what it has no notation for becomes the text Python shows for it."""
+    """Returns a value that JSON can represent; others become their `repr`."""
     if isinstance(value, dict):
         return {str(key): _json_safe(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -145,24 +145,29 @@ _OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
 
 class JsonLinesSink:
-    """Appends each evaluation to a file as one line of JSON, written at once and held back by nothing.
+    """Appends each evaluation to a file as one line of JSON, without buffering.
 
-    Threads, forked children and other processes may write to the same file: lines are never mixed. A file that somebody
-    moves away or deletes is begun anew. With `rotate_bytes`, a file that would grow beyond that is renamed to
-    `NAME.1` first, in place of the one that had this name, so that at most twice as much is kept. Values of arguments
-    are written only with `arguments=True`.
+    Threads, forked children and other processes may write to the same file: lines are never interleaved. If the file is
+    moved or deleted, the sink creates a new one. An I/O error after construction (a full disk) drops the lines that
+    cannot be written, and is counted and logged.
 
-    Raises `ConfigurationError` where the file cannot be written when the sink is made. What goes wrong later (a full
-    disk) costs the lines that cannot be written, is counted and logged, and ends when its cause does.
+    Args:
+        path: The path of the file.
+        rotate_bytes: The maximum size. The sink first renames a file that would exceed it to `NAME.1`, which it
+            replaces.
+        arguments: Whether argument values are written.
+
+    Raises:
+        ConfigurationError: If the file cannot be written at construction.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, rotate_bytes: int | None = None, arguments: bool = False
     ) -> None:
         if rotate_bytes is not None and rotate_bytes < 1:
-            raise ConfigurationError(f"rotate_bytes is a number of at least 1, not {rotate_bytes}")
+            raise ConfigurationError(f"rotate_bytes must be at least 1, not {rotate_bytes}")
         if rotate_bytes is not None and not _SUPPORTS_FLOCK:
-            raise ConfigurationError("rotate_bytes needs locks on files, which this system does not have")
+            raise ConfigurationError("rotate_bytes needs file locks, which this system does not support")
         self._path = os.path.abspath(path)
         self._rotate_bytes = rotate_bytes
         self._arguments = arguments
@@ -178,7 +183,7 @@ class JsonLinesSink:
         renew_after_fork(self)
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Write one line. Raises `OSError` where that fails, and `ValueError` after `close`."""
+        """Writes one line. Raises `OSError` if that fails, and `ValueError` after `close`."""
         text = document_json(
             lambda values: evaluation_document(evaluation, include_arguments=values), include_values=self._arguments
         )
@@ -199,7 +204,7 @@ class JsonLinesSink:
                 self._write(line)
 
     def close(self) -> None:
-        """Close the file; nothing can be submitted any more."""
+        """Closes the file. Later submissions raise."""
         with self._lock:
             self._closed = True
             self._close_file()
@@ -207,26 +212,26 @@ class JsonLinesSink:
     shutdown = close
 
     def renew(self) -> None:
-        """Open the file anew, in a forked child: locks on files are shared by all who share the opening."""
+        """Reopens the file in a forked child: processes that share a descriptor share its lock."""
         self._lock = threading.Lock()
         self._close_file()
 
     def _write(self, line: bytes) -> None:
-        """Write a line in one go. What is left of one that did not fit on the disk is ended first."""
+        """Writes a line at once, after terminating a partial line."""
         rest = b"\n" + line if self._has_partial_line else line
         while rest:
             rest = rest[os.write(self._file, rest) :]
-            self._has_partial_line = bool(rest)  # to write the rest of it says what is the matter
+            self._has_partial_line = bool(rest)  # writing the rest raises the error
 
     @contextmanager
     def _file_lock(self) -> Iterator[None]:
-        """Hold off the other processes, on the file that has the name now."""
+        """Locks out other processes, on the file that currently has the name."""
         if sys.platform != "win32":
             while True:
                 fcntl.flock(self._file, fcntl.LOCK_EX)
                 if not self._is_moved():
                     break
-                self._open()  # somebody else renamed it while we waited
+                self._open()  # another process renamed it during the wait
             try:
                 self._check_partial_line()
                 yield
@@ -237,7 +242,7 @@ class JsonLinesSink:
             yield
 
     def _reopen_if_moved(self) -> None:
-        """See to it that the open file is the one of that name."""
+        """Makes sure that the open file is the one with the name."""
         if self._file < 0 or self._is_moved():
             self._open()
 
@@ -253,9 +258,9 @@ class JsonLinesSink:
         self._is_just_opened = True
 
     def _check_partial_line(self) -> None:
-        """Whether a file that was just opened ends within a line: of a process that came to its end in the middle.
+        """Checks whether a file that was just opened ends with a partial line of a process that was killed.
 
-        While another process writes, it may seem so.
+        A concurrent write may look the same.
         """
         if self._is_just_opened:
             about = os.fstat(self._file)
@@ -265,7 +270,7 @@ class JsonLinesSink:
                 self._has_partial_line = os.read(self._file, 1) != b"\n"
 
     def _close_file(self) -> None:
-        # First forgotten, then closed: a child that is forked in between must not close what may be another file.
+        # Reset before closing: a child forked in between must not close a descriptor that may be another file.
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)

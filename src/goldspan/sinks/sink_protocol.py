@@ -1,4 +1,4 @@
-"""What a place for evaluations must be able to do, and what it may."""
+"""The `Sink` protocol, and functions that call the optional methods of all sinks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from goldspan.model import Evaluation
 
 
 class Sink(Protocol):
-    """Receives every evaluation, in no promised order.
+    """Receives every evaluation; the order is not guaranteed.
 
-    Called on the thread that ended the run's span, possibly on several threads at once, while the application waits:
-    be quick, or be wrapped in a `BackgroundSink`. If it raises, the error is counted and logged, and the other sinks
-    still receive the evaluation.
+    The thread that ended the run's span calls it, possibly several threads at once, while the application waits: a slow
+    sink needs a `BackgroundSink`. An exception is counted and logged, and the other sinks still receive the evaluation.
 
-    It may also have `force_flush(timeout_millis)`, which returns `False` where something is still under way,
-    `shutdown()`, after which nothing is submitted any more, and `adopt(goldens)`, which is called with what runs are
-    judged by: before the first evaluation, and each time that other goldens were read.
+    A sink may also have `force_flush(timeout_millis)`, which returns `False` if something is still pending;
+    `shutdown()`, after which nothing is submitted; and `adopt(goldens)`, which is called with the goldens before the
+    first evaluation and each time golden files were reloaded.
     """
 
     def submit(self, evaluation: Evaluation) -> None:
-        """Take one evaluation."""
+        """Receives one evaluation."""
         ...
 
 
@@ -33,7 +32,7 @@ SinkLike: TypeAlias = "Sink | Callable[[Evaluation], Any]"
 
 
 def adopt(sinks: Iterable[Any], goldens: Goldens) -> None:
-    """Tell the sinks that want to know it by which goldens runs are judged from now on. Never raises."""
+    """Passes new goldens to the sinks that have `adopt`. Never raises."""
     for sink in sinks:
         adopt_one = getattr(sink, "adopt", None)
         if adopt_one is not None:
@@ -42,7 +41,7 @@ def adopt(sinks: Iterable[Any], goldens: Goldens) -> None:
 
 
 def flush_all(sinks: Iterable[Any], timeout_millis: int = 30_000) -> bool:
-    """Flush the sinks that hold anything back, all within the time given; whether all of them did. Never raises."""
+    """Flushes the sinks that have `force_flush` within the timeout. Returns whether all succeeded. Never raises."""
     until = time.monotonic() + timeout_millis / 1000
     done = True
     for sink in sinks:
@@ -57,7 +56,7 @@ def flush_all(sinks: Iterable[Any], timeout_millis: int = 30_000) -> bool:
 
 
 def shutdown_all(sinks: Iterable[Any]) -> None:
-    """Shut down the sinks that want it, each whatever the others do. Never raises."""
+    """Shuts down the sinks that have `shutdown`, each independently of the others. Never raises."""
     for sink in sinks:
         shut_down_one = getattr(sink, "shutdown", None)
         if shut_down_one is not None:
