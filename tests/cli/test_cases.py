@@ -162,7 +162,7 @@ def test_gates_hold_for_cases_too(judge: Judge) -> None:
     assert judge(json_lines(ROWS), "--fail-under", "passed=0.5").status == 0
     assert judge(json_lines(ROWS), "--fail-under", "passed=0.6").status == 1
     said = judge(json_lines(ROWS), "--fail-under", "tool_recall=0.9")
-    assert (said.status, said.errors) == (1, ["gate failed: tool_recall is 0.7500, and 0.9 is wanted"])
+    assert (said.status, said.errors) == (1, ["gate failed: tool_recall is 0.7500; required: 0.9"])
 
 
 def test_several_files_are_judged_together(judge: Judge) -> None:
@@ -217,7 +217,7 @@ def test_wrong_rows_are_told_and_cost_no_other(judge: Judge) -> None:
         "cases, line 3: not JSON: invalid control character at at column 12.",
         "cases, line 4: a case must be a dictionary, not 5.",
         "cases, line 7 ('last'): tools_called must be a list of tools, not 5.",
-        "gate failed: tool_recall is 0.7500, and 1 is wanted",
+        "gate failed: tool_recall is 0.7500; required: 1",
     ]
 
 
@@ -231,9 +231,9 @@ def test_wrong_rows_of_a_table_are_told_by_their_lines(judge: Judge) -> None:
     assert [document["run_id"] for document in said.documents] == ["1", "4", "9"]
     assert said.errors == [
         "cases, line 3 ('2'): tools_called is missing; write [] if no tool was called.",
-        "cases, line 4: has 4 cells and only 3 columns have a name.",
+        "cases, line 4: has 4 cells, but the table has 3 columns.",
         "cases, line 7: not CSV: ',' expected after '\"'.",
-        "cases, line 8 ('6'): tools_called begins like a list and is none: '[a'.",
+        "cases, line 8 ('6'): tools_called starts like a list, but is not a valid one: '[a'.",
         "cases, line 9: is not UTF-8 text.",
         "cases, line 10: is not UTF-8 text.",
         "cases, line 12: not CSV: unexpected end of data.",
@@ -244,7 +244,7 @@ def test_of_very_many_wrong_rows_the_first_are_told(judge: Judge) -> None:
     said = judge("{}\n" * 30)
     assert (said.status, said.out) == (2, "")
     assert len(said.errors) == 21
-    assert said.errors[-1] == "10 more rows are wrong"
+    assert said.errors[-1] == "10 more rows are invalid"
 
 
 @pytest.mark.parametrize(
@@ -256,11 +256,11 @@ def test_of_very_many_wrong_rows_the_first_are_told(judge: Judge) -> None:
         pytest.param("[\n1 2]", "cases, line 2: not JSON: expecting ',' delimiter at column 3.", id="a later line"),
         pytest.param("[" * 100_000, "cases: is nested too deeply", id="nested without end"),
         pytest.param(f"[{'9' * 10_000}]", "a number of thousands of digits", id="a number without end"),
-        pytest.param("hello world\n", "is neither JSON nor the head of a table", id="some text"),
+        pytest.param("hello world\n", "is neither JSON nor the header of a table", id="some text"),
         pytest.param(
             "id,expected_tools\n1,a\n", "with a column 'tools_called', but 'id,expected_tools'", id="no calls"
         ),
-        pytest.param("id,tools_called,id\n1,a,2\n", "line 1: the column 'id' is there twice", id="a column twice"),
+        pytest.param("id,tools_called,id\n1,a,2\n", "line 1: the column 'id' is repeated", id="a column twice"),
         pytest.param(b"\x1f\x8b\x08\x00\xff\xfe", "cases: holds no row.", id="no text at all"),
     ],
 )
@@ -286,7 +286,7 @@ def test_long_cells_are_read_and_endless_lines_are_passed_over(judge: Judge, mon
     assert [document["run_id"] for document in said.documents] == ["1", "2"]
     assert said.errors == ["cases, line 2: is longer than 1,000 characters."]
     monkeypatch.setattr("goldspan.cases.case_files._MAX_LIST_LENGTH", 1000)
-    assert "write one row a line" in judge(json.dumps(SAME * 100, indent=1)).err
+    assert "write one row per line" in judge(json.dumps(SAME * 100, indent=1)).err
 
 
 # --- a process of its own ---------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_verbose_shows_every_score_and_the_values_that_differ(goldspan: Goldspan
     ("gates", "status", "told"),
     [
         pytest.param(["passed=0.3"], 0, "", id="met"),
-        pytest.param(["passed=0.5"], 1, "gate failed: passed is 0.3333, and 0.5 is wanted", id="missed"),
+        pytest.param(["passed=0.5"], 1, "gate failed: passed is 0.3333; required: 0.5", id="missed"),
         pytest.param(["tool_recall=0.8", "tool_precision=0.9"], 1, "tool_precision is 0.8333", id="one of two missed"),
         pytest.param(["tool_recall=0.83333333333"], 0, "", id="met to rounding"),
     ],
@@ -135,7 +135,7 @@ def test_a_gate_that_is_missed_ends_with_1(goldspan: Goldspan, gates: list[str],
 def test_a_gate_on_what_could_not_be_measured_is_not_met(goldspan: Goldspan) -> None:
     said = goldspan("score", TRACES, "--fail-under", "tool_recall=0")
     assert said.status == 1
-    assert "tool_recall could not be measured on any run" in said.err
+    assert "tool_recall could not be evaluated on any run" in said.err
 
 
 def test_verbose_shows_how_each_score_came_about(goldspan: Goldspan) -> None:
@@ -211,7 +211,7 @@ def test_goldens_that_belong_to_no_run_are_told(goldspan: Goldspan, tmp_path: Pa
     goldens.write_text("goldens: [{id: other, input: Something else., tools: [x]}]")
     said = goldspan("score", TRACES, "-g", goldens)
     assert (said.status, said.lines[-1]) == (0, "runs: 4, of which 0 passed, 0 failed, 4 not evaluated")
-    assert "none of the 1 goldens belongs to any of these runs" in said.err
+    assert "none of the 1 goldens matches any of these runs" in said.err
 
 
 def test_metrics_thresholds_and_attempts_can_be_chosen(goldspan: Goldspan, tmp_path: Path) -> None:
@@ -334,10 +334,10 @@ def test_components_can_be_scored_from_files_too(goldspan: Goldspan, tmp_path: P
         pytest.param(["extract", "{tmp}/empty.jsonl"], "no request found in empty.jsonl", id="nothing to extract"),
         pytest.param(
             ["score", "{traces}", "--unit", "component"],
-            "no span in it is marked or declared as one",
+            "no span is marked or declared as one",
             id="no component",
         ),
-        pytest.param(["extract", "{tmp}/web.json"], "docs/conventions.md says which are", id="no agent's traces"),
+        pytest.param(["extract", "{tmp}/web.json"], "docs/conventions.md lists the known ones", id="no agent's traces"),
         pytest.param(["extract", "{traces}", "--unit", "session"], "'conversation'", id="no such unit"),
         pytest.param(["score", "{traces}", "-g", "nowhere.yaml"], "nowhere.yaml", id="missing goldens"),
         pytest.param(["score", "{traces}", "-g", "{tmp}/slip.yaml"], "Did you mean 'arguments'?", id="misspelt key"),
@@ -347,10 +347,10 @@ def test_components_can_be_scored_from_files_too(goldspan: Goldspan, tmp_path: P
         pytest.param(["score", "{traces}", "-m", "tool_recal"], "Did you mean 'tool_recall'?", id="unknown metric"),
         pytest.param(["score", "{traces}", "--threshold", "x=y"], "--threshold takes METRIC=NUMBER", id="no number"),
         pytest.param(
-            ["score", "{traces}", "--fail-under", "recall=1"], "no such metric is measured", id="no such gate"
+            ["score", "{traces}", "--fail-under", "recall=1"], "this metric is not evaluated", id="no such gate"
         ),
-        pytest.param(["score"], "Name either files with traces or --cases FILE", id="nothing to score"),
-        pytest.param(["score", "{traces}", "--cases", "c.csv"], "Name either", id="traces and cases"),
+        pytest.param(["score"], "name what to score: files with traces, or --cases FILE", id="nothing to score"),
+        pytest.param(["score", "{traces}", "--cases", "c.csv"], "name what to score", id="traces and cases"),
         pytest.param(["score", "{traces}", "--profile", "deepevl"], "Did you mean 'deepeval'?", id="no such peer"),
         pytest.param(["score", "{traces}", "--profile-option", "a=1"], "needs --profile", id="an option of nobody"),
         pytest.param(
@@ -506,7 +506,7 @@ def test_the_demo_keeps_its_traces_where_it_is_told_and_they_score_the_same_agai
 
 def test_help_shows_examples_and_version_says_which() -> None:
     overview = " ".join(in_its_own_process("--help").out.split())
-    assert "Exit status: 0 fine, 1 a gate failed, 2 wrong use or unreadable input." in overview
+    assert "Exit status: 0 fine, 1 a gate failed, 2 an option is wrong or the input cannot be read." in overview
     for command in ("score", "extract", "export", "demo"):
         shown = in_its_own_process(command, "--help").out
         assert f"goldspan {command}" in shown
@@ -587,13 +587,13 @@ def test_a_file_in_place_of_the_demos_folder_is_told(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.touch()
     said = in_its_own_process("demo", "--out", taken)
-    assert (said.status, said.out, "it is a file; name a folder" in said.err) == (2, "", True)
+    assert (said.status, said.out, "it is a file; --out takes a folder" in said.err) == (2, "", True)
 
 
 def test_trace_files_with_nothing_in_them_are_said_to_be_empty(goldspan: Goldspan, tmp_path: Path) -> None:
     (tmp_path / "traces.jsonl").touch()
     said = goldspan("extract", tmp_path / "traces.jsonl")
-    assert (said.status, said.err) == (2, "error: no request found in traces.jsonl: nothing was written there\n")
+    assert (said.status, said.err) == (2, "error: no request found in traces.jsonl: the file is empty\n")
 
 
 def test_one_run_that_is_not_shown_is_one(goldspan: Goldspan) -> None:

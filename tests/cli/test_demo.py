@@ -59,7 +59,7 @@ def test_a_store_with_runs_of_others_is_left_alone(tmp_path: Path) -> None:
             [sys.executable, "-m", "goldspan", "demo", "--out", tmp_path], capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stdout) == (2, "")
-        assert "holds runs that are not of the demo; name another folder" in done.stderr
+        assert "holds runs of another service; choose another folder" in done.stderr
         assert store.count().total == 1
     assert [each.name for each in tmp_path.iterdir()] == ["goldspan.db"]
 

@@ -70,13 +70,13 @@ def test_runs_that_could_not_be_evaluated_are_counted_as_it_is_said(
 def test_a_gate_says_what_was_counted(command: str, goldspan: Goldspan, tmp_path: Path) -> None:
     cases = cases_in(tmp_path, PASSED, *[UNKNOWN] * 7)
     said = goldspan(command, "--cases", cases, "--fail-under", "passed=1", "--fail-on-unknown").err
-    told = "gate failed: passed is 0.1250, with 7 runs counted that could not be evaluated, and 1 is wanted"
+    told = "gate failed: passed is 0.1250, counting 7 runs that could not be evaluated; required: 1"
     assert told in said.replace("\n", " ")
     assert sum(f"case-{n} (" in said for n in range(1, 8)) == 5
     assert "case-0" not in said
     assert "  and 2 more" in said
     said = goldspan(command, "--cases", cases, "--fail-under", "argument_correctness=1", "--fail-on-unknown").err
-    told = "gate failed: argument_correctness could not be measured on 7 runs, and 1 is wanted"
+    told = "gate failed: argument_correctness could not be evaluated on 7 runs; required: 1"
     assert told in said.replace("\n", " ")
     said = goldspan(command, "--cases", cases, "--fail-on-unknown").err
     assert "gate failed: 7 runs could not be evaluated" in said
@@ -85,13 +85,13 @@ def test_a_gate_says_what_was_counted(command: str, goldspan: Goldspan, tmp_path
 def test_where_none_was_measured_a_gate_fails(command: str, goldspan: Goldspan, tmp_path: Path) -> None:
     cases = cases_in(tmp_path, UNKNOWN, UNKNOWN)
     lenient = goldspan(command, "--cases", cases, "--fail-under", "passed=0", "--no-fail-on-unknown")
-    assert (lenient.status, "passed could not be measured on any run" in lenient.err) == (1, True)
+    assert (lenient.status, "passed could not be evaluated on any run" in lenient.err) == (1, True)
     strict = goldspan(command, "--cases", cases, "--fail-under", "passed=0.5", "--fail-on-unknown")
-    assert (strict.status, "passed is 0.0000, with 2 runs counted" in strict.err) == (1, True)
+    assert (strict.status, "passed is 0.0000, counting 2 runs" in strict.err) == (1, True)
     metric = ("--fail-under", "call_budget=0", "--fail-on-unknown")
-    assert "call_budget could not be measured on 2 runs" in goldspan(command, "--cases", cases, *metric).err
+    assert "call_budget could not be evaluated on 2 runs" in goldspan(command, "--cases", cases, *metric).err
     only_passed = goldspan(command, "--cases", cases_in(tmp_path, PASSED), *metric)
-    assert (only_passed.status, "could not be measured on any run" in only_passed.err) == (1, True)
+    assert (only_passed.status, "could not be evaluated on any run" in only_passed.err) == (1, True)
 
 
 def test_where_all_could_be_evaluated_the_flag_changes_nothing(

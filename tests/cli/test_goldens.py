@@ -90,7 +90,7 @@ goldens:
     [
         pytest.param(
             "tools: {a: {aliases: [b]}, b: {}}\ngoldens: [{id: g, tools: [a]}]",
-            "g.yaml, tool 'b': the name means the same as the alias 'b' of 'a'; no name can mean two tools.",
+            "g.yaml, tool 'b': the name is equivalent to the alias 'b' of 'a'; a name must not stand for two tools.",
             id="a vocabulary that contradicts itself",
         ),
         pytest.param(

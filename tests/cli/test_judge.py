@@ -138,9 +138,9 @@ def test_rows_without_offered_tools_or_a_request_are_not_asked_about_and_the_sum
     assert model.requests == []
     assert [each["value"] for each in said.selections] == [None] * 3
     assert said.summary == (
-        "0 runs judged by m; 0 requests, 0 tokens in and 0 out; 2 not asked: the tools the agent was offered were not "
-        "captured (--judge-tools FILE says them); 1 not asked: what was asked was not captured "
-        "(`goldspan extract` says what to switch on)"
+        "0 runs judged by m; 0 requests, 0 tokens in and 0 out; 2 not judged: the tools the agent was offered were not "
+        "captured (name them with --judge-tools FILE); 1 not judged: what was asked was not captured "
+        "(`goldspan extract` says how to capture it)"
     )
 
 
@@ -174,9 +174,9 @@ def test_offered_tools_are_read_from_a_file_as_they_are_written_anywhere(score, 
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        pytest.param(b"{}", "holds .* where a list of tools was expected", id="a mapping"),
-        pytest.param(b"[]", "holds an empty list where a list of tools was expected", id="empty"),
-        pytest.param(b"", "holds an empty list where a list of tools was expected", id="nothing"),
+        pytest.param(b"{}", "expected a list of tools, found .*", id="a mapping"),
+        pytest.param(b"[]", "expected a list of tools, found an empty list", id="empty"),
+        pytest.param(b"", "expected a list of tools, found an empty list", id="nothing"),
         pytest.param(b"[5]", "must hold names or definitions of tools, not 5", id="no tool"),
         pytest.param(b"- a\n b: [", "line 2: not YAML", id="no YAML"),
         pytest.param(b"\xff", "is not UTF-8 text", id="no text"),
@@ -273,7 +273,7 @@ def test_tokens_that_an_endpoint_does_not_tell_are_not_said_to_be_none(score):
     answer = json.dumps({"reason": "Fine.", "better_tool": None, "score": 1})
     with serving([content(answer, usage=None)]) as model:
         said = score(rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_PRICES="1,10")
-    assert said.summary == "3 runs judged by tiny-judge; 3 requests, of which the endpoint tells no tokens"
+    assert said.summary == "3 runs judged by tiny-judge; 3 requests; the endpoint does not report tokens"
 
 
 # --- the cache and the budget -----------------------------------------------------------------------------------------
@@ -303,9 +303,9 @@ def test_when_the_budget_is_spent_the_rest_is_not_asked_about_and_the_summary_sa
     assert "warning" not in said.err
     assert [(each["value"], each["error"]) for each in said.selections] == [(1.0, None), *[(None, "OverBudget")] * 2]
     assert said.summary == (
-        "1 run judged by tiny-judge; 1 request, 7,000 tokens in and 20 out; 2 not asked because the budget of 8,000 "
-        "tokens (--judge-daily-tokens) within 24 hours is spent: raise it, or ask about the rest later; --judge-cache "
-        "keeps what was answered"
+        "1 run judged by tiny-judge; 1 request, 7,000 tokens in and 20 out; 2 not judged because the budget of 8,000 "
+        "tokens (--judge-daily-tokens) for 24 hours is spent: raise it, or judge the rest later; --judge-cache keeps "
+        "the answers"
     )
     assert again.selections[0]["error"] == "OverBudget"
 
@@ -326,7 +326,7 @@ def test_a_budget_of_money_is_told_by_its_variable(score):
     with serving([opinion(1.0)]) as model:
         said = score("--judge-daily-tokens", "off", rows=offering(*ROWS), model=model, **variables)
     assert model.requests == []
-    assert "3 not asked because the budget of $0.0001 (GOLDSPAN_JUDGE_DAILY_COST) within 24 hours is spent" in said.err
+    assert "3 not judged because the budget of $0.0001 (GOLDSPAN_JUDGE_DAILY_COST) for 24 hours is spent" in said.err
 
 
 # --- combining and gates ----------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_min_lowers_tool_correctness_where_no_other_number_is_asked_for(score):
     assert score_in(apart, "tool_correctness")["value"] == 1.0
     assert score_in(lowered, "tool_correctness")["value"] == 0.25
     assert told.status == 2
-    assert told.err == "error: --judge-combination min lowers tool_correctness, which is not measured\n"
+    assert told.err == "error: --judge-combination min lowers tool_correctness, which --metric leaves out\n"
 
 
 @pytest.mark.parametrize(("value", "status"), [(0.69, 1), (0.71, 0)])
@@ -365,7 +365,7 @@ def test_a_command_can_fail_under_what_the_model_says(score, value, status):
     with serving([opinion(value)]) as model:
         said = score("--fail-under", "tool_selection=0.7", rows=offering(*ROWS), model=model)
     assert said.status == status
-    assert ("gate failed: tool_selection is 0.6900, and 0.7 is wanted" in said.err) is (status == 1)
+    assert ("gate failed: tool_selection is 0.6900; required: 0.7" in said.err) is (status == 1)
 
 
 @pytest.mark.parametrize(
@@ -377,15 +377,15 @@ def test_without_a_judge_its_metric_is_refused_with_what_to_say(score, option):
     said = score(*option, rows=ROWS)
     assert said.status == 2
     assert said.err == (
-        f"error: {option[0]} tool_selection: a model gives that number, and none is asked; say --judge with "
-        "`goldspan score`\n"
+        f"error: {option[0]} tool_selection: only the LLM judge computes this metric; turn it on with "
+        "`goldspan score --judge`\n"
     )
 
 
 def test_a_report_of_traces_asks_nobody_and_says_who_does(score, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["goldspan", "report", str(TRACES), "--fail-under", "tool_selection=0.7"])
     assert run() == 2
-    assert "none is asked; say --judge with `goldspan score`" in capsys.readouterr().err
+    assert "turn it on with `goldspan score --judge`" in capsys.readouterr().err
 
 
 def test_a_threshold_makes_a_gate_of_it_and_stands_in_for_that_of_a_golden(score):
@@ -458,7 +458,7 @@ def test_a_gate_is_not_met_by_a_judge_that_fails(score):
     with serving([failure(401)]) as model:
         said = score("--fail-under", "tool_selection=0.1", rows=offering(*ROWS), model=model)
     assert said.status == 1
-    assert "gate failed: tool_selection could not be measured on any run, and 0.1 is wanted" in said.err
+    assert "gate failed: tool_selection could not be evaluated on any run; required: 0.1" in said.err
 
 
 def test_a_row_at_which_the_judge_fails_costs_no_other_row(score):
@@ -471,7 +471,7 @@ def test_a_row_at_which_the_judge_fails_costs_no_other_row(score):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        pytest.param(["--judge"], "--judge: which model is to be asked?", id="no model"),
+        pytest.param(["--judge"], "--judge needs a model", id="no model"),
         pytest.param(["--judge-votes", "3"], "--judge-votes needs --judge", id="an option alone"),
         pytest.param(["--judge-daily-tokens", "1"], "--judge-daily-tokens needs --judge", id="another option alone"),
         pytest.param(["--judge-tools", "x"], "--judge-tools needs --judge", id="tools alone"),
@@ -487,7 +487,7 @@ def test_a_row_at_which_the_judge_fails_costs_no_other_row(score):
         ),
         pytest.param(
             ["--judge-model", "m", "--judge-url", "http://localhost/v1", "--judge-daily-tokens", "many"],
-            "--judge-daily-tokens takes a whole number, or off, not 'many'",
+            "--judge-daily-tokens takes an integer or off, not 'many'",
             id="no number",
         ),
         pytest.param(
@@ -577,7 +577,7 @@ def test_the_bar_counts_what_the_model_has_judged(score):
         os.close(ours)
         assert command.wait(60) == 0
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
-    counts = [int(found) for found in re.findall(r"judging +\S+ +(\d+)/40", plain)]
+    counts = [int(found) for found in re.findall(r"evaluating +\S+ +(\d+)/40", plain)]
     assert {0, 40} < set(counts)
     assert counts == sorted(counts)
     assert "40 runs judged by tiny-judge; 40 requests" in plain

@@ -101,7 +101,7 @@ def test_values_are_in_it_only_where_they_are_asked_for(goldspan: Goldspan) -> N
     rows = cases_in("cases.jsonl")
     how = ("report", "--cases", rows, "--metric", "argument_correctness", "--threshold", "argument_correctness=1",
            "--out", "-")  # fmt: skip
-    assert "Names only: values of arguments and results are not stored." in goldspan(*how).out
+    assert "Names only: the store does not keep the values of arguments and results." in goldspan(*how).out
     shown = goldspan(*how, "--values").out
     assert "<del><bdi>2</bdi></del>" in shown
     assert "<ins><bdi>1</bdi></ins>" in shown
@@ -124,9 +124,9 @@ def test_a_gate_decides_once_the_report_is_written(goldspan: Goldspan, least: st
 def test_gates_hold_for_stores_too(goldspan: Goldspan, tmp_path: Path) -> None:
     store, _ = store_in(tmp_path)
     assert goldspan("report", store, "--fail-under", "passed=0.5").status == 0
-    assert "passed is 0.5000, and 0.6 is wanted" in goldspan("report", store, "--fail-under", "passed=0.6").err
+    assert "passed is 0.5000; required: 0.6" in goldspan("report", store, "--fail-under", "passed=0.6").err
     none = goldspan("report", store, "--fail-under", "call_budget=0.6")
-    assert (none.status, "call_budget could not be measured on any run" in none.err) == (1, True)
+    assert (none.status, "call_budget could not be evaluated on any run" in none.err) == (1, True)
     unknown = goldspan("report", store, "--fail-under", "tool_recal=1")
     assert (unknown.status, "Did you mean 'tool_recall'?" in unknown.err) == (2, True)
 
@@ -134,14 +134,14 @@ def test_gates_hold_for_stores_too(goldspan: Goldspan, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        pytest.param([], "report on what?", id="nothing"),
-        pytest.param(["{traces}", "--cases", "x.jsonl"], "report on what?", id="traces and cases"),
+        pytest.param([], "name what to report on", id="nothing"),
+        pytest.param(["{traces}", "--cases", "x.jsonl"], "name what to report on", id="traces and cases"),
         pytest.param(["{traces}", "-o", "-", "--markdown", "-"], "only one of them", id="both on standard output"),
-        pytest.param(["goldspan.db", "{traces}"], "a report is of one store", id="a store and traces"),
-        pytest.param(["goldspan.db", "--metric", "tool_f1"], "its runs are judged already", id="judging a store"),
-        pytest.param(["goldspan.db", "--values"], "its runs are judged already", id="values of a store"),
-        pytest.param(["goldspan.db", "--since", "yesterday"], "--since: 'yesterday' is no time", id="no time"),
-        pytest.param(["goldspan.db", "-o", "goldspan.db"], "is there already", id="over a store"),
+        pytest.param(["goldspan.db", "{traces}"], "a report takes one store", id="a store and traces"),
+        pytest.param(["goldspan.db", "--metric", "tool_f1"], "a store holds evaluated runs", id="judging a store"),
+        pytest.param(["goldspan.db", "--values"], "a store holds evaluated runs", id="values of a store"),
+        pytest.param(["goldspan.db", "--since", "yesterday"], "--since: 'yesterday' is not a time", id="no time"),
+        pytest.param(["goldspan.db", "-o", "goldspan.db"], "the file exists", id="over a store"),
         pytest.param(["{traces}", "--markdown", "goldens.yaml"], "does not end in .md", id="over goldens"),
         pytest.param(["nowhere.jsonl"], "nowhere.jsonl: no such file", id="nowhere"),
         pytest.param(["{traces}", "-g", "nowhere.yaml"], "nowhere.yaml", id="no goldens"),
@@ -160,7 +160,7 @@ def test_what_cannot_be_meant_is_told(goldspan: Goldspan, tmp_path: Path, argume
 def test_goldens_of_other_runs_are_pointed_out(goldspan: Goldspan, tmp_path: Path) -> None:
     _, others = store_in(tmp_path)
     said = goldspan("report", TRACES, "-g", others)
-    assert "warning: none of the 4 goldens belongs to any of these runs" in said.err
+    assert "warning: none of the 4 goldens matches any of these runs" in said.err
 
 
 def test_a_file_that_was_there_is_replaced_where_it_looks_like_a_report(goldspan: Goldspan) -> None:

@@ -107,10 +107,10 @@ def test_the_schema_is_printed_as_json(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--host", "0.0.0.0"], "error: --host: 0.0.0.0 can be reached from elsewhere, and no token is asked"),
+        (["--host", "0.0.0.0"], "error: --host: 0.0.0.0 is reachable from other machines and no tokens are set"),
         (["--workers", "0"], "error: --workers: must be at least 1, not 0"),
         (["--forward", "ftp://x"], "error: --forward[0], 'endpoint': 'ftp://x' is no URL of a back end"),
-        (["--enrich"], "error: --enrich: there are no spans to enrich without a back end"),
+        (["--enrich"], "error: --enrich: requires a back end"),
         (["--config", "nowhere.yaml"], "error: nowhere.yaml cannot be read: no such file or directory"),
         (["--http-port", "x"], "Invalid value for '--http-port'"),
         (["--token-file", "tokens"], "error: --token-file: tokens cannot be read: no such file or directory"),
@@ -129,12 +129,12 @@ def test_a_mistake_in_the_file_or_the_environment_is_told_like_one_in_a_flag(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "goldspan.yaml").write_text("worker: 2\n")
-    assert serve() == (2, "", "error: goldspan.yaml: there is no setting 'worker'; did you mean 'workers'?\n")
+    assert serve() == (2, "", "error: goldspan.yaml: unknown setting 'worker'; did you mean 'workers'?\n")
     (tmp_path / "goldspan.yaml").unlink()
     monkeypatch.setenv("GOLDSPAN_WORKERS", SECRET)
     status, _, told = serve()
     assert status == 2
-    assert told.startswith("error: GOLDSPAN_WORKERS: must be a whole number")
+    assert told.startswith("error: GOLDSPAN_WORKERS: must be an integer")
 
 
 def test_secrets_in_the_environment_are_not_printed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_a_file_of_tokens_that_everybody_may_read_is_warned_of(serve: Serve, tmp
     (tmp_path / "tokens").chmod(0o644)
     status, _, told = serve("--token-file", "tokens", "--print-config")
     assert status == 0
-    assert told == "warning: tokens holds secrets, and everybody on this machine may read it: chmod o-r tokens\n"
+    assert told == "warning: tokens contains secrets and is readable by every user of this machine: chmod o-r tokens\n"
 
 
 WITHOUT = """

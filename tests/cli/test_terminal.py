@@ -85,7 +85,7 @@ def test_each_step_over_traces_shows_how_far_it_is(command: str, many: Path) -> 
     assert re.search(rf"reading traces ━+ {size}/{size} kB 0:00:\d\d ", shown)
     assert "sorting spans" in shown
     assert re.search(r"rebuilding runs ━+ 120/120 0:00:\d\d 0:00:00", shown)
-    last = {"score": "judging", "goldens check": "comparing"}.get(command)
+    last = {"score": "evaluating", "goldens check": "comparing"}.get(command)
     assert last is None or re.search(rf"{last} +━+ 120/120 0:00:\d\d 0:00:00", shown)
 
 
@@ -107,7 +107,7 @@ def test_judging_cases_shows_how_many_are_done(tmp_path: Path) -> None:
     cases.write_text("tools_called,expected_tools\n" + "a,a\n" * 250)
     shown = on_a_terminal("score", "--cases", cases, "--limit", 1)
     assert "reading cases: 200 rows" in shown
-    assert re.search(r"judging +━+ 250/250", plain(shown))
+    assert re.search(r"evaluating +━+ 250/250", plain(shown))
 
 
 def test_exporting_shows_how_many_are_written(tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_lines_that_come_one_by_one_have_no_bar_among_them(many: Path) -> None:
     shown = on_a_terminal("score", many, "--json")
     lines = plain(shown)
     assert "rebuilding" in lines
-    assert "judging" not in lines
+    assert "evaluating" not in lines
     documents = [json.loads(line) for line in lines[lines.index("{") :].splitlines()[:120]]
     assert len(documents) == 120
-    assert "judging" in on_a_terminal("score", many, "--json", piped="stdout")
+    assert "evaluating" in on_a_terminal("score", many, "--json", piped="stdout")
 
 
 def test_where_messages_are_no_terminal_there_is_no_bar(many: Path) -> None:
@@ -134,7 +134,7 @@ def test_where_messages_are_no_terminal_there_is_no_bar(many: Path) -> None:
     assert "\x1b[?25l" not in shown
 
 
-@pytest.mark.parametrize("step", ["reading traces", "rebuilding runs", "judging"])
+@pytest.mark.parametrize("step", ["reading traces", "rebuilding runs", "evaluating"])
 def test_every_step_can_be_cancelled_and_leaves_the_terminal_as_it_was(step: str, tmp_path: Path) -> None:
     many = traces(tmp_path / "many.jsonl", 5_000)
     ours, theirs = pty.openpty()

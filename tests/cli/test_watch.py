@@ -257,7 +257,7 @@ def test_a_gateway_that_starts_again_is_watched_on(folder: Path) -> None:
         with watching(folder, gateway.address) as watched:
             watched.says("(agent before)")
             gateway.stop()
-            watched.says(f"warning: {gateway.address} does not answer: connection refused; it is asked again")
+            watched.says(f"warning: {gateway.address} does not answer: connection refused; retrying")
             gateway.start()
             send(gateway, "search", agent="after")
             watched.says("(agent after)", f"{gateway.address} answers again")
@@ -301,7 +301,7 @@ def test_who_may_read_is_let_in(folder: Path, watch: Callable[..., Said], monkey
         send(gateway, "search", "book", token="send")
         status, out, err = watch(gateway.address, "--once")
         assert (status, out) == (2, "")
-        assert "asks for a token that may read: --token-file, or the variable GOLDSPAN_READ_TOKEN" in err
+        assert "requires a read token: set --token-file, or the variable GOLDSPAN_READ_TOKEN" in err
         status, _, err = watch(gateway.address, "--token-file", str(folder / "send"))
         assert status == 2
         assert "says: this token is for sending telemetry" in err
@@ -359,11 +359,11 @@ def other(
 @pytest.mark.parametrize(
     ("status", "body", "told"),
     [
-        (200, b"<html>", "answers, and is no gateway of goldspan"),
-        (200, b"[1]", "answers, and is no gateway of goldspan"),
-        (200, b'{"info": {"title": "petstore"}}', "answers, and is no gateway of goldspan"),
-        (404, b"<html>", "answers, and is no gateway of goldspan"),
-        (403, b'{"error": {"message": "not \x1b you."}}', "answers, and is no gateway of goldspan"),
+        (200, b"<html>", "answers, but is not a goldspan gateway"),
+        (200, b"[1]", "answers, but is not a goldspan gateway"),
+        (200, b'{"info": {"title": "petstore"}}', "answers, but is not a goldspan gateway"),
+        (404, b"<html>", "answers, but is not a goldspan gateway"),
+        (403, b'{"error": {"message": "not \x1b you."}}', "answers, but is not a goldspan gateway"),
         (403, b'{"error": {"message": "not you."}}', "says: not you\n"),
         (502, b"<html>", "cannot answer now (502)"),
         (503, b'{"error": {"message": "busy"}}', "cannot answer now: busy"),
@@ -380,7 +380,7 @@ def test_what_is_no_gateway_is_told(status: int, body: bytes, told: str, watch: 
 def test_answers_of_another_shape_are_none_of_a_gateway(answer: bytes, watch: Callable[..., Said]) -> None:
     body = answer[:-1] + b', "info": {"title": "goldspan"}}'
     with other(200, body) as (address, _):
-        assert "is no gateway of goldspan" in watch(address, "--once")[2] + watch(address)[2]
+        assert "is not a goldspan gateway" in watch(address, "--once")[2] + watch(address)[2]
 
 
 def test_the_token_goes_to_nobody_else(watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,7 +388,7 @@ def test_the_token_goes_to_nobody_else(watch: Callable[..., Said], monkeypatch: 
     with other() as (elsewhere, theirs), other(302, Location=f"http://{elsewhere}/") as (address, ours):
         status, _, err = watch(address)
     assert status == 2
-    assert f"leads to another address; name that: http://{elsewhere}/" in " ".join(err.split())
+    assert f"redirects to another address; use that address: http://{elsewhere}/" in " ".join(err.split())
     assert ours[0]["Authorization"] == "Bearer secret"
     assert theirs == []
 
@@ -398,17 +398,17 @@ def test_a_proxy_of_the_environment_is_not_for_this_machine(
 ) -> None:
     with other() as (address, _), other() as (proxy, asked):
         monkeypatch.setenv("http_proxy", f"http://{proxy}")
-        assert "is no gateway" in watch(address)[2]
+        assert "is not a goldspan gateway" in watch(address)[2]
     assert asked == []
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["ftp://x"], "error: 'ftp://x' is no address of a gateway; write it as http://127.0.0.1:4318\n"),
-        (["http://x:y"], "is no address of a gateway"),
-        (["http://me:secret@x"], "is no address of a gateway"),
-        (["http://a b"], "is no address of a gateway"),
+        (["ftp://x"], "error: 'ftp://x' is not the address of a gateway; expected the form http://127.0.0.1:4318\n"),
+        (["http://x:y"], "is not the address of a gateway"),
+        (["http://me:secret@x"], "is not the address of a gateway"),
+        (["http://a b"], "is not the address of a gateway"),
         (["--below", "1"], "error: --below needs --metric"),
         (["--tool-role", "missing"], "error: --tool-role needs --tool"),
         (["--token-file", "nowhere"], "error: --token-file: nowhere cannot be read: no such file or directory\n"),
@@ -478,10 +478,10 @@ def test_a_certificate_is_trusted_where_somebody_vouches_for_it(folder: Path, wa
     with other(context=context) as (address, _):
         assert "is not trusted" in watch(f"https://{address}")[2]
         assert "--ca-file names the authority" in " ".join(watch(f"https://{address}")[2].split())
-        assert "is no gateway of goldspan" in watch(f"https://{address}", "--ca-file", str(certificate))[2]
-        assert "is it https://?" in watch(address)[2]
+        assert "is not a goldspan gateway" in watch(f"https://{address}", "--ca-file", str(certificate))[2]
+        assert "try https://" in watch(address)[2]
     with other() as (address, _):
-        assert "does not speak TLS; is it http://?" in watch(f"https://{address}")[2]
+        assert "does not use TLS; try http://" in watch(f"https://{address}")[2]
     (folder / "empty.pem").write_text("")
     assert "it holds no certificate" in watch("--ca-file", str(folder / "empty.pem"))[2]
 
@@ -541,4 +541,4 @@ def test_on_a_terminal_it_ends_with_what_all_add_up_to(folder: Path) -> None:
         with view.live_status(status=True):
             view.show_unavailable(GatewayUnavailableError("it does not answer"), 4)
     assert "1 passed" in shown.getvalue().splitlines()[-3]
-    assert "○ it does not answer; asked again in 4 s" in shown.getvalue()
+    assert "○ it does not answer; retrying in 4 s" in shown.getvalue()

@@ -128,11 +128,11 @@ def test_what_goes_wrong_in_the_evaluations_themselves_is_raised():
 
 INTERRUPTED = """
 import sys
-from goldspan.judge import Judge, ModelEndpoint, judged
+from goldspan.judge import Judge, ModelEndpoint, judge_evaluations
 from support.judge_clients import evaluation
 judge = Judge(ModelEndpoint("tiny", base_url=sys.argv[1]), timeout=60)
 try:
-    for each in judged((evaluation(input=str(number)) for number in range(50)), judge):
+    for each in judge_evaluations((evaluation(input=str(number)) for number in range(50)), judge):
         print(each.score("tool_selection").value, flush=True)
 except KeyboardInterrupt:
     print("interrupted", judge.usage.requests)

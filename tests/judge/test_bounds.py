@@ -106,12 +106,12 @@ def test_packed_answers_are_not_unpacked():
 
 PROGRAM = """
 import resource, sys
-from goldspan.judge import Judge, ModelEndpoint, judged
+from goldspan.judge import Judge, ModelEndpoint, judge_evaluations
 from support.judge_clients import evaluation
 judge = Judge(ModelEndpoint("tiny", base_url=sys.argv[1]), retries=1)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 runs = [evaluation(input=str(number), output="x" * 1000) for number in range(12)]
-errors = [each.score("tool_selection").error for each in judged(runs, judge)]
+errors = [each.score("tool_selection").error for each in judge_evaluations(runs, judge)]
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, len(errors), None in errors)
 """
 

@@ -179,15 +179,15 @@ def test_within_no_24_hours_more_is_spent_than_allowed(attempts, tokens):
 SPENDING = """
 import sys, time
 from goldspan.judge import Budget
-from goldspan.judge.cache import Ledger
-kept = Ledger(sys.argv[1])
+from goldspan.judge.cache import JudgeCache
+kept = JudgeCache(sys.argv[1])
 def allows(spent):
     time.sleep(0.001)  # time for the others to come in between
     return Budget(tokens=700).allows(spent)
 kept.check()
 print("ready", flush=True)
 sys.stdin.readline()
-print(sum(kept.spend(7, 0.25, allows) is not None for _ in range(60)))
+print(sum(kept.reserve(7, 0.25, allows) is not None for _ in range(60)))
 """
 
 
@@ -213,7 +213,7 @@ def test_many_may_open_a_new_file_at_once(tmp_path):
         with ThreadPoolExecutor(8) as pool:
             kept = [JudgeCache(tmp_path / f"{number}.db") for _ in range(8)]
             list(pool.map(JudgeCache.check, kept))
-            list(pool.map(lambda each: each.spend(1, 0.5), kept))
+            list(pool.map(lambda each: each.reserve(1, 0.5), kept))
         assert {each.spending_last_day() for each in kept} == {Spending(8, 4.0)}
         for each in kept:
             each.close()

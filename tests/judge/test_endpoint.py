@@ -152,7 +152,7 @@ def test_an_asker_whose_connections_cannot_be_opened_fails_as_a_value():
     class Broken:
         model = identity = "broken"
 
-        def opened(self):
+        def connect(self):
             raise OSError("no certificates")
 
     with judging(Broken(), retries=0) as judge:

@@ -173,7 +173,7 @@ def test_of_a_run_of_which_too_little_is_known_nobody_is_asked(said, why):
     found = after.score("tool_selection")
     assert (found.value, found.passed, found.reason, found.error) == (None, None, why, None)
     assert (after.passed, after.scores[:-1]) == (before.passed, before.scores)
-    assert (len(model.requests), judge.usage.requests, judge.usage.record_not_asked) == (0, 0, 1)
+    assert (len(model.requests), judge.usage.requests, judge.usage.not_asked) == (0, 0, 1)
 
 
 def test_tools_may_be_given_where_runs_do_not_show_them():
@@ -247,7 +247,7 @@ def test_the_example_of_deepeval_has_the_lower_of_both_numbers(metric, said, exp
         without, with_tools = judge_evaluations(evaluations, judge)
     assert (without.score(name).value, with_tools.score(name).value) == (1.0, expected)
     assert (without.score("tool_selection").value, with_tools.score("tool_selection").value) == (None, said)
-    assert (judge.usage.requests, judge.usage.judged, judge.usage.record_not_asked) == (1, 1, 1)
+    assert (judge.usage.requests, judge.usage.judged, judge.usage.not_asked) == (1, 1, 1)
     run = Run(
         "r",
         input=SHOES["input"],
@@ -268,7 +268,7 @@ def test_the_example_of_deepeval_has_the_lower_of_both_numbers(metric, said, exp
         *({"timeout": value} for value in (0, -1, float("inf"), None)),
         *({"temperature": value} for value in (-1, "0")),
         *({"seed": value} for value in (-1, 0.5)),
-        *({name: -1} for name in ("retries", "patience", "concurrency", "max_queue", "max_tokens")),
+        *({name: -1} for name in ("retries", "retry_after_budget", "concurrency", "max_queue", "max_tokens")),
         *({"show": "everything"}, {"combination": "max"}, {"budget": Budget(cost=1.0)}),
         *({"available_tools": value} for value in ("search", 5, [5])),
     ],

@@ -60,11 +60,12 @@ def test_without_a_file_answers_last_as_long_as_the_judge():
 
 PROGRAM = """
 import sys
-from goldspan.judge import Judge, ModelEndpoint, judged
+from goldspan.judge import Judge, ModelEndpoint, judge_evaluations
 from support.judge_clients import KEY, evaluation
 judge = Judge(ModelEndpoint("tiny", base_url=sys.argv[1], api_key=KEY), cache=sys.argv[2])
 runs = [evaluation(input=str(number)) for number in range(5)]
-print(*[each.score("tool_selection").value for each in judged(runs, judge)], judge.usage.requests, judge.usage.cached)
+scores = [each.score("tool_selection").value for each in judge_evaluations(runs, judge)]
+print(*scores, judge.usage.requests, judge.usage.cached)
 """
 
 
@@ -166,7 +167,7 @@ def test_files_beside_it_are_as_closed(tmp_path):
     kept.close()
 
 
-@pytest.mark.parametrize(("file", "bound"), [("judge.db", "MOST_ANSWERS"), (None, "MOST_IN_MEMORY")])
+@pytest.mark.parametrize(("file", "bound"), [("judge.db", "MAX_ENTRIES"), (None, "MAX_ENTRIES_IN_MEMORY")])
 def test_answers_that_were_given_first_go_first(file, bound, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, bound, 100)
     monkeypatch.setattr(ledger, "_EVICT_EVERY", 10)
@@ -213,9 +214,12 @@ def cut_off(file):
         (lambda file: file.write_text("Dear diary, " * 99), "not a database"),
         (lambda file: file.mkdir(), "directory"),
         (cut_off, "malformed"),
-        (something_else, "it is an SQLite file of something else; name another one"),
-        (claimed, "it is an SQLite file of something else; name another one"),
-        (of_another_version, "it was made by another version of goldspan; delete it, or name another one"),
+        (something_else, "it is the database of another program; name another one"),
+        (claimed, "it is the database of another program; name another one"),
+        (
+            of_another_version,
+            r"a newer goldspan wrote it \(version 99, this one knows 1\): delete it, or name another one",
+        ),
     ],
 )
 def test_a_file_of_something_else_is_said_at_once_and_not_touched(tmp_path, make, why):

@@ -217,7 +217,7 @@ def test_of_a_thousand_tools_two_hundred_are_shown_and_those_that_were_called_ar
     evidence = build_evidence(run, chosen, omitted_tools=800)
     assert len(evidence) <= MAX_EVIDENCE_LENGTH + 20
     data = json.loads(evidence.split("\n")[1])
-    assert data["omitted_tools"] == 800
+    assert data["further_tools"] == 800
     assert [tool["name"] for tool in data["tools"]] == [tool.name for tool in chosen]
 
 
@@ -235,10 +235,10 @@ def test_a_run_of_which_not_even_the_names_fit_is_not_shown():
 def test_a_run_is_shown_alike_in_every_process():
     program = """
 from goldspan import Run, ToolCall
-from goldspan.judge.prompts import evidence_of
+from goldspan.judge.prompts import build_evidence
 class Thing: pass
 run = Run("r", input="q", tool_calls=(ToolCall("t", arguments={"a": Thing(), "b": set("abcdefgh")}),))
-print(evidence_of(run, ()))
+print(build_evidence(run, ()))
 """
     told = {
         subprocess.run(

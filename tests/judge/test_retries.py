@@ -107,7 +107,7 @@ def test_waiting_does_not_count_as_asking():
 
 def test_an_endpoint_that_wants_too_long_a_rest_is_not_waited_for_and_nobody_else_asks():
     with serving([failure(429, retry_after="100"), opinion(0.5)]) as model:
-        with judging(model, patience=1.0, concurrency=1) as judge:
+        with judging(model, retry_after_budget=1.0, concurrency=1) as judge:
             started = time.monotonic()
             runs = [evaluation(input=str(number)) for number in range(20)]
             found = [each.score("tool_selection") for each in judge_evaluations(runs, judge)]

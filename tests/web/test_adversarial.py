@@ -86,7 +86,7 @@ def test_half_a_draft_is_never_given_for_a_golden(store: SqliteStore) -> None:
     site = site_of(store)
     many, few = site.run("many", []).body, site.run("few", []).body
     assert 'id="draft"' not in many
-    assert "too long to stand here" in many
+    assert "too long to show" in many
     assert 'id="draft"' in few
     assert "more characters" not in re.findall(r"<pre.*?</pre>", few, re.DOTALL)[0]
 
@@ -315,7 +315,7 @@ def test_a_list_that_could_not_be_had_is_asked_for_again(
     with monkeypatch.context() as patched:
         patched.setattr(store, "page_with_counts", refused)
         submit(store, Run("late", input="late one"))
-        expect(visit.page.get_by_text("the list could not be had").first).to_be_visible()
+        expect(visit.page.get_by_text("the list could not be loaded").first).to_be_visible()
     shows(visit, "late one")
     expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
     visit.forgive("status of 503")

@@ -58,7 +58,7 @@ def field(page: Page, name: str) -> Locator:
 
 
 def open_more(page: Page) -> None:
-    page.get_by_role("search").get_by_text("More", exact=True).click()
+    page.get_by_role("search").get_by_text("More filters", exact=True).click()
 
 
 def said(url: str) -> dict[str, str]:
@@ -100,13 +100,13 @@ def test_what_is_chosen_narrows_the_list(
 
 def test_filters_narrow_one_another(visit: Visit) -> None:
     field(visit.page, "Tool").fill("book trip")
-    field(visit.page, "The tool was").select_option("missing")
+    field(visit.page, "Role of the tool").select_option("missing")
     expect_runs(visit.page, TURNS - 1)  # one of them called it after all
     field(visit.page, "Verdict").select_option("failed")
     open_more(visit.page)
     field(visit.page, "Metric").fill("tool_recall")
     field(visit.page, "is below").fill("0.5")
-    expect(visit.page.get_by_role("heading", name="No run is like that")).to_be_visible()
+    expect(visit.page.get_by_role("heading", name="No run matches these filters")).to_be_visible()
     field(visit.page, "is below").fill("0.7")
     expect_runs(visit.page, TURNS - 1)
     expected = {"tool": "book trip", "tool_role": "missing", "verdict": "fail", "metric": "tool_recall", "below": "0.7"}
@@ -133,7 +133,7 @@ def test_back_and_forward_lead_through_what_was_looked_for(visit: Visit) -> None
     field(visit.page, "Agent").fill("travel")
     expect_runs(visit.page, TURNS)
     field(visit.page, "Verdict").select_option("passed")
-    expect(visit.page.get_by_role("heading", name="No run is like that")).to_be_visible()
+    expect(visit.page.get_by_role("heading", name="No run matches these filters")).to_be_visible()
     visit.page.go_back()
     expect_runs(visit.page, TURNS)
     expect(field(visit.page, "Verdict")).to_have_value("")
@@ -152,7 +152,7 @@ def test_after_going_back_the_page_is_as_alive_as_before(visit: Visit) -> None:
     visit.page.go_back()
     expect_runs(visit.page, 6 * TURNS)
     visit.page.get_by_role("button", name="Pause").click()
-    expect(visit.page.get_by_role("button", name="Go on")).to_have_attribute("aria-pressed", "true")
+    expect(visit.page.get_by_role("button", name="Resume")).to_have_attribute("aria-pressed", "true")
     visit.page.get_by_role("button", name="Keys").click()
     expect(visit.page.get_by_role("dialog", name="Keys")).to_be_visible()
     visit.page.keyboard.press("Escape")
@@ -239,7 +239,7 @@ def test_a_run_leads_to_others_like_it(visit: Visit) -> None:
 
 def test_goldens_are_found_and_sorted(visit: Visit, tmp_path: Path) -> None:
     visit.open("/goldens")
-    listed = visit.page.get_by_role("region", name="How they stand").get_by_role("rowheader")
+    listed = visit.page.get_by_role("region", name="Goldens by pass rate").get_by_role("rowheader")
     expect(listed).to_have_count(4)
     visit.page.get_by_role("link", name="Golden", exact=True).click()
     expect(listed.first).to_contain_text("nobody-asks")

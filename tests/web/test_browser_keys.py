@@ -60,8 +60,8 @@ def focused(page: Page) -> str:
 def test_tab_comes_by_everything_in_the_order_in_which_it_is_read(visit: Visit) -> None:
     found = stops(visit.page, "Keys ?")
     expected = [
-        *("Skip to the content", "goldspan", "Runs", "Goldens", "Uncovered", "Pause", "Text in the request"),
-        *("Verdict", "Golden", "Agent", "Tool", "The tool was", "Since", "More", "support"),
+        *("Skip to the content", "goldspan", "Runs", "Goldens", "Without a golden", "Pause", "Text in the request"),
+        *("Verdict", "Golden", "Agent", "Tool", "Role of the tool", "Since", "More filters", "support"),
     ]
     assert [name for name in found if name in expected][: len(expected)] == expected
     assert found.count("trip/lisbon") == 4
@@ -120,11 +120,11 @@ def test_a_slash_searches_and_escape_leaves_the_field(visit: Visit) -> None:
 
 def test_p_pauses_and_goes_on(visit: Visit) -> None:
     visit.page.keyboard.press("p")
-    expect(visit.page.get_by_role("button", name="Go on")).to_have_attribute("aria-pressed", "true")
-    expect(visit.page.get_by_role("status")).to_have_text("Paused: the list stays as it is.")
+    expect(visit.page.get_by_role("button", name="Resume")).to_have_attribute("aria-pressed", "true")
+    expect(visit.page.get_by_role("status")).to_have_text("Paused: the list does not change.")
     visit.page.keyboard.press("p")
     expect(visit.page.get_by_role("button", name="Pause")).to_have_attribute("aria-pressed", "false")
-    expect(visit.page.get_by_role("status")).to_have_text("The list follows what is scored.")
+    expect(visit.page.get_by_role("status")).to_have_text("The list shows new runs.")
 
 
 def test_two_keys_lead_to_each_view(visit: Visit) -> None:
@@ -141,7 +141,7 @@ def test_one_of_the_two_keys_leads_nowhere(visit: Visit) -> None:
             visit.page.keyboard.press(key)
     visit.page.keyboard.press("Control+g")
     visit.page.keyboard.press("p")
-    expect(visit.page.get_by_role("button", name="Go on")).to_be_visible()
+    expect(visit.page.get_by_role("button", name="Resume")).to_be_visible()
     assert visit.page.url == visit.address + "/"
 
 
@@ -176,12 +176,12 @@ def test_keys_without_a_list_do_nothing(visit: Visit) -> None:
 def test_filters_are_set_with_the_keyboard_alone(visit: Visit) -> None:
     visit.page.keyboard.press("/")
     visit.page.keyboard.press("Tab")
-    expect(visit.page.get_by_label("Verdict")).to_be_focused()
+    expect(visit.page.get_by_label("Verdict", exact=True)).to_be_focused()
     visit.page.keyboard.type("failed")
     visit.page.wait_for_url("**/?verdict=fail")
     expect(visit.page.get_by_role("link", name="Remove the filter verdict: fail")).to_be_visible()
-    expect(visit.page.get_by_label("Verdict")).to_be_focused()
-    visit.page.get_by_text("More", exact=True).focus()
+    expect(visit.page.get_by_label("Verdict", exact=True)).to_be_focused()
+    visit.page.get_by_text("More filters", exact=True).focus()
     visit.page.keyboard.press("Enter")
     visit.page.keyboard.press("Tab")
     expect(visit.page.get_by_label("Metric")).to_be_focused()

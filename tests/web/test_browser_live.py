@@ -90,7 +90,7 @@ def test_a_request_appears_as_soon_as_it_is_scored(visit: Visit, gateway: Gatewa
     expect(first).to_contain_text("passed")
     expect(first).to_contain_text("find_order")
     first.get_by_role("link", name="order").click()
-    expect(visit.page.get_by_role("region", name="Expected beside called").first).to_contain_text("find_order")
+    expect(visit.page.get_by_role("region", name="Expected vs. called").first).to_contain_text("find_order")
 
 
 def test_a_pause_holds_the_list_and_going_on_brings_the_rest(visit: Visit, gateway: Gateway) -> None:
@@ -99,9 +99,9 @@ def test_a_pause_holds_the_list_and_going_on_brings_the_rest(visit: Visit, gatew
     with sending(gateway) as send:
         send("order P1")
         send("order P2")
-    expect(visit.page.get_by_text("paused, and there is more")).to_be_visible()
+    expect(visit.page.get_by_text("paused, new runs are waiting")).to_be_visible()
     assert visit.names() == before
-    visit.page.get_by_role("button", name="Go on").click()
+    visit.page.get_by_role("button", name="Resume").click()
     expect(run_with(visit, "order P1")).to_be_visible()
     expect(run_with(visit, "order P2")).to_be_visible()
     expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
@@ -188,7 +188,7 @@ def test_a_gateway_that_comes_back_is_heard_again(visiting: Visiting, tmp_path: 
         visit.open()
         expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
         assert gateway.stop() == 0  # and does not wait for whoever listens
-        expect(visit.page.get_by_text("connection lost, trying again")).to_be_visible()
+        expect(visit.page.get_by_text("connection lost, reconnecting")).to_be_visible()
         gateway.start()
         with sending(gateway) as send:
             send("order R1")
@@ -211,7 +211,7 @@ def test_a_stream_that_is_refused_is_asked_for_again(
     ):
         visit = visiting(address)
         visit.open()
-        expect(visit.page.get_by_text("connection lost, trying again")).to_be_visible()
+        expect(visit.page.get_by_text("connection lost, reconnecting")).to_be_visible()
         monkeypatch.setattr(http_routes, "MAX_STREAMS", 1)
         expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
         store.submit(evaluate(Run("run", input="asked"), Goldens([])))
@@ -232,8 +232,8 @@ def test_a_store_that_cannot_answer_leaves_the_list_and_says_so(visiting: Visiti
             site._store = closed
             verdict = visit.page.get_by_role("search").get_by_label("Verdict")
             verdict.select_option("not evaluated")
-            expect(visit.page.get_by_role("status")).to_contain_text("the list could not be had")
-            expect(visit.page.get_by_role("main")).to_contain_text("the store cannot answer now")
+            expect(visit.page.get_by_role("status")).to_contain_text("the list could not be loaded")
+            expect(visit.page.get_by_role("main")).to_contain_text("the store does not answer")
             expect(run_with(visit, "asked")).to_be_visible()
             site._store = store
             verdict.select_option("any")
@@ -263,7 +263,7 @@ def tokens(folder: Path, token: str) -> None:
 
 def hand_in(visit: Visit, token: str) -> None:
     visit.page.get_by_label("Read token").fill(token)
-    visit.page.get_by_role("button", name="Enter").click()
+    visit.page.get_by_role("button", name="Log in").click()
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_whoever_has_a_token_gets_in_and_leaves(visiting: Visiting, guarded: Gat
         send("order E1")
     expect(run_with(visit, "order E1")).to_be_visible()
     assert TOKEN not in visit.page.evaluate("document.cookie + document.documentElement.outerHTML")
-    visit.page.get_by_role("button", name="Leave").click()
+    visit.page.get_by_role("button", name="Log out").click()
     expect(visit.page.get_by_role("heading", name="A token is needed")).to_be_visible()
     visit.forgive("status of 401")
 

@@ -101,7 +101,7 @@ def test_a_store_that_cannot_answer_says_so(visiting: Visiting, tmp_path: Path) 
         visit = visiting(address)
         assert visit.open().status == 503
         visit.forgive("status of 503")
-        expect(visit.page.get_by_role("heading", name="The store cannot answer now")).to_be_visible()
+        expect(visit.page.get_by_role("heading", name="The store is not available")).to_be_visible()
         assert visit.grave_findings() == []
         visit.leave()
 
@@ -136,7 +136,7 @@ def test_times_are_in_the_zone_of_whoever_looks(visiting: Visiting, address: str
 
 def test_a_chart_is_drawn_and_told(visiting: Visiting, address: str) -> None:
     visit = opened(visiting(address), "/")
-    chart = visit.page.get_by_role("img", name="Runs over time: 60 passed, 60 failed, 60 not evaluated")
+    chart = visit.page.get_by_role("img", name="Runs over time by verdict: 60 passed, 60 failed, 60 not evaluated")
     expect(chart.locator("canvas")).to_be_visible()
     assert visit.page.evaluate(_INKED) > 100
     visit.page.emulate_media(color_scheme="dark")
@@ -165,7 +165,7 @@ def test_where_there_is_no_clipboard_the_draft_is_marked(visiting: Visiting, add
     opened(visit, f"/runs/{run_id(4)}")
     draft = visit.page.get_by_role("region", name="Copy as golden")
     draft.get_by_role("button", name="Copy").first.click()
-    expect(draft.get_by_role("button", name="Marked")).to_be_visible()
+    expect(draft.get_by_role("button", name="Selected")).to_be_visible()
     assert "find_account" in visit.page.evaluate("getSelection().toString()")
 
 

@@ -273,7 +273,7 @@ def test_who_leaves_is_asked_again(guarded: Doors, cookie: str) -> None:
     assert (reply.status, reply.headers["location"]) == (303, "/")
     gone = SimpleCookie(reply.headers["set-cookie"])[SESSION_COOKIE]
     assert (gone.value, gone["max-age"], gone["path"]) == ("", "0", "/")
-    assert b"Leave" in guarded.ask("GET", "/", cookie=cookie).body
+    assert b"Log out" in guarded.ask("GET", "/", cookie=cookie).body
     assert guarded.post(b"", "/leave", FORM).status == 303  # also whoever is not inside
 
 

@@ -37,7 +37,7 @@ def test_what_is_said_is_meant_and_shown() -> None:
         ("verdict", "fail"),
         ("text", "refund"),
         ("tool", "pay"),
-        ("the tool was", "missing"),
+        ("role of the tool", "missing"),
         ("metric", "tool_f1"),
         ("below", "0.5"),
     ]
@@ -54,7 +54,7 @@ def test_each_filter_can_be_taken_away_with_what_needs_it() -> None:
     assert left == {
         "verdict": {"tool", "tool_role", "metric", "below"},
         "tool": {"verdict", "metric", "below"},
-        "the tool was": {"verdict", "tool", "metric", "below"},
+        "role of the tool": {"verdict", "tool", "metric", "below"},
         "metric": {"verdict", "tool", "tool_role"},
         "below": {"verdict", "tool", "tool_role", "metric"},
     }

@@ -251,7 +251,7 @@ def test_a_golden_that_no_run_met_says_how_it_would_be_found(store: SqliteStore)
     assert standing is not None
     assert (standing.row.state, standing.failures, standing.looked_at) == ("never matched", (), 0)
     shown = render("golden.html", view="goldens", standing=standing, **SHARED)
-    assert "No run was judged by it" in shown
+    assert "No run matches this golden" in shown
     assert "tools: []" in shown
 
 
@@ -265,7 +265,7 @@ def test_a_golden_that_cannot_be_written_down_is_shown_without_that(store: Sqlit
     standing = golden_status(store, in_use(odd), "odd")
     assert standing is not None
     assert (standing.definition, standing.cut_off) == (None, False)
-    assert "No golden file says it." in render("golden.html", view="goldens", standing=standing, **SHARED)
+    assert "No golden file contains this golden." in render("golden.html", view="goldens", standing=standing, **SHARED)
 
 
 def test_of_a_golden_without_end_the_beginning_is_shown(store: SqliteStore) -> None:
@@ -309,7 +309,7 @@ def test_without_goldens_the_page_tells_how_to_write_one(store: SqliteStore, is_
 def test_a_filter_that_means_no_golden_says_so_and_shows_the_way_back(store: SqliteStore) -> None:
     add(store, STATUS, "track")
     shown = page(store, None, ("find", "nothing"))
-    assert "No golden is meant by this." in shown
+    assert "No golden matches these filters." in shown
     assert 'value="nothing"' in shown
     narrowed = page(store, None, ("agent", "nobody"), ("environment", "test"), ("sort", "name"))
     assert '<input type="hidden" name="environment" value="test">' in narrowed

@@ -70,9 +70,9 @@ def test_it_is_told_how_a_model_was_asked_what_it_said_and_what_that_took(tmp_pa
         "Model tiny-judge",
         "Better tool book",
         "Votes 1, 0.5, 1 ( 66.7 % agree)",
-        "Asked with temperature 0, seed 7, rubric 1",
-        "Took 1\u202f200 tokens of questions, 80 of answers, US$ 0.00025 ( 1 vote known from before)",
-        "In the model's own words, which may repeat anything that is in the run: It never booked.",
+        "Settings temperature 0, seed 7, rubric 1",
+        "Cost 1\u202f200 input tokens, 80 output tokens, US$ 0.00025 ( 1 vote from the cache)",
+        "The model's answer, which may quote any part of the run: It never booked.",
     ):
         assert " ".join(told.split()) in seen.replace("( ", "(").replace("(", "( "), told
 
@@ -81,11 +81,11 @@ def test_it_is_told_how_a_model_was_asked_what_it_said_and_what_that_took(tmp_pa
     ("changes", "told", "untold"),
     [
         ({"votes": (1.0,), "agreement": None}, "Model tiny-judge", "Votes"),
-        ({"temperature": None, "seed": None}, "Asked with its own temperature, no seed, rubric 1", "seed 7"),
-        ({"votes": (1.0,), "cached": 1}, "Took nothing: the answer was known from before", "tokens of"),
-        ({"input_tokens": None, "output_tokens": None, "cost": None, "cached": 0}, "Took tokens not known", "US$"),
+        ({"temperature": None, "seed": None}, "Settings default temperature, no seed, rubric 1", "seed 7"),
+        ({"votes": (1.0,), "cached": 1}, "Cost nothing: the answer was in the cache", "input tokens"),
+        ({"input_tokens": None, "output_tokens": None, "cost": None, "cached": 0}, "Cost tokens unknown", "US$"),
         ({"better_tool": None}, "Model tiny-judge", "Better tool"),
-        ({"words": None}, "Model tiny-judge", "own words"),
+        ({"words": None}, "Model tiny-judge", "may quote any part"),
     ],
 )
 def test_what_is_not_known_is_not_made_up(tmp_path: Path, changes: Any, told: str, untold: str) -> None:
@@ -97,7 +97,7 @@ def test_what_is_not_known_is_not_made_up(tmp_path: Path, changes: Any, told: st
 def test_words_are_shown_where_values_are_kept_and_nowhere_else(tmp_path: Path) -> None:
     seen = shown(tmp_path, judged(), keep_arguments=False)
     assert "Model tiny-judge" in seen
-    assert "own words" not in seen
+    assert "may quote any part" not in seen
     assert "never booked" not in seen
 
 

@@ -18,7 +18,7 @@ from goldspan.store import open_store
 from goldspan.web import html_report, report_data
 from goldspan.web.display_text import escape_invisible
 from goldspan.web.html_report import render_html
-from goldspan.web.markdown_report import MAX_SUMMARY_BYTES, render_markdown
+from goldspan.web.markdown_report import MAX_SUMMARY_BYTES, render_markdown_report
 from goldspan.web.report_data import Report, ReportHeader, build_report
 from support.browser import PHONE, Visit, Visiting
 from support.page_server import BEGAN_NS, store_in
@@ -71,9 +71,9 @@ def test_it_is_whole_without_a_script_and_asks_for_nothing(
     expect(page.get_by_role("heading", level=1)).to_have_text("Nightly")
     failed = page.get_by_role("article", name="trip/lisbon").first
     expect(failed.get_by_role("row", name=re.compile("delete_booking.*forbidden"))).to_be_visible()
-    expect(failed.get_by_text("Timeline", exact=True)).to_be_hidden()
+    expect(failed.get_by_text("Timeline of calls", exact=True)).to_be_hidden()
     failed.locator("summary", has_text="Timeline, scores and more").click()
-    expect(failed.get_by_role("heading", name="Timeline")).to_be_visible()
+    expect(failed.get_by_role("heading", name="Timeline of calls")).to_be_visible()
     refund = page.get_by_role("article", name="refund").first
     expect(refund.get_by_role("row", name=re.compile(r"order\s+17\s+71"))).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("nobody-asks.*never matched"))).to_be_visible()
@@ -169,7 +169,7 @@ def test_what_is_not_shown_in_full_has_a_line_and_the_rest_is_counted(
     assert (len(found.others.entries), found.others.left) == (3, 13)
     html = render_html(found)
     assert html.count('<article class="whole"') == 2
-    assert "Further runs that failed" in html
+    assert "More failed runs" in html
     assert "3 more runs." in html
     assert "13 more runs." in html
 
@@ -179,20 +179,20 @@ def test_runs_that_are_too_much_for_one_file_have_a_line(usual: Report, monkeypa
     html = render_html(usual)
     shown = html.count('<article class="whole"')
     assert 0 < shown < 8
-    lines = html.partition('aria-label="Runs that failed"')[2].partition("</table>")[0]
+    lines = html.partition('aria-label="Failed runs"')[2].partition("</table>")[0]
     assert lines.count('<th scope="row">') == 8 - shown
     monkeypatch.setattr(html_report, "MAX_DETAILS_LENGTH", 0)
-    assert "<h3>Runs that failed</h3>" in render_html(usual)
+    assert "<h3>List of failed runs</h3>" in render_html(usual)
 
 
 def test_a_store_without_runs_and_filters_without_any_are_said_to_be_so(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
-        assert "There is none in what was read." in render_html(build_report(store, ABOUT))
+        assert "The input has no run." in render_html(build_report(store, ABOUT))
         narrowed = replace(ABOUT, said=(("agent", "<nobody>"),))
         html = render_html(build_report(store, narrowed))
-        assert "There is none like that in what was read." in html
+        assert "The input has no run that matches these filters." in html
         assert "agent <bdi>&lt;nobody&gt;</bdi>" in html
-        assert render_markdown(build_report(store, narrowed)) == (
+        assert render_markdown_report(build_report(store, narrowed)) == (
             "## Nightly\n\n0 runs: 0 passed, 0 failed. Only runs like this: agent \\<nobody\\>.\n"
         )
 
@@ -201,10 +201,10 @@ def test_without_values_none_is_in_it(tmp_path: Path) -> None:
     file, goldens = store_in(tmp_path, keep_arguments=False)
     with open_store(file, read_only=True) as store:
         found = build_report(store, ABOUT, goldens=load_goldens(goldens))
-    html, summary = render_html(found), render_markdown(found)
+    html, summary = render_html(found), render_markdown_report(found)
     assert "differs in <bdi>order</bdi>" in html
     assert "differs in `order`" in summary
-    assert "Names only: values of arguments and results are not stored." in html
+    assert "Names only: the store does not keep the values of arguments and results." in html
     assert "nobody answered" not in html + summary
     assert not re.search(r"\b71\b", summary)
     assert ">71<" not in html
@@ -214,7 +214,7 @@ def test_without_values_none_is_in_it(tmp_path: Path) -> None:
 
 
 def test_a_summary_says_first_how_it_came_out_and_then_what_failed(usual: Report) -> None:
-    text = render_markdown(usual)
+    text = render_markdown_report(usual)
     assert text.startswith(
         "## Nightly\n\n24 runs: 8 passed, 8 failed, 8 not evaluated. Pass rate 50.0 % (95 %: 28.0 % to 72.0 %).\n"
     )
@@ -227,7 +227,7 @@ def test_a_summary_says_first_how_it_came_out_and_then_what_failed(usual: Report
 
 
 def test_the_first_failed_runs_are_seen_and_the_others_folded_away(tmp_path: Path) -> None:
-    text = render_markdown(_many(tmp_path, 14))
+    text = render_markdown_report(_many(tmp_path, 14))
     before, fold, after = text.partition("<details><summary>4 more failed runs in full</summary>\n\n")
     assert fold
     assert (before.count("✗ `golden`"), after.partition("</details>")[0].count("✗ `golden`")) == (10, 4)
@@ -237,7 +237,7 @@ def test_the_first_failed_runs_are_seen_and_the_others_folded_away(tmp_path: Pat
 @pytest.mark.parametrize("input_text", ["Book it", "Ж" * 3000, "`|<>*\\" * 500, "\x00\u202e" * 1000])
 def test_a_summary_is_no_longer_than_github_takes(tmp_path: Path, number: int, input_text: str) -> None:
     made = _many(tmp_path, number, input_text=input_text, in_full=number // 2, names=40)
-    text = render_markdown(made)
+    text = render_markdown_report(made)
     assert MAX_SUMMARY_BYTES // 3 < len(text.encode()) <= MAX_SUMMARY_BYTES
     told = text.count("\n✗ `") + text.partition("| also failed |")[2].count("| `golden` |")
     left = re.search(r"(\d+) more runs? failed\.", text)
@@ -249,7 +249,7 @@ def test_hostile_texts_stay_in_their_cells(tmp_path: Path) -> None:
     made = [each for number, text in enumerate(TEXTS.values()) for each in hostile_runs(text, number)]
     with open_store(tmp_path / "goldspan.db", keep_arguments=True) as store:
         store.submit_many(evaluate(run, golden) for run, golden in made)
-        text = render_markdown(build_report(store, ReportHeader("# <b>x</b>\n", 0, ())))
+        text = render_markdown_report(build_report(store, ReportHeader("# <b>x</b>\n", 0, ())))
     assert text.startswith("## \\# \\<b\\>x\\</b\\>\\\\x0a\n")
     assert not re.search(r"(?<!\\)<(?!/?(?:code|details|summary)>)", re.sub("`[^`\n]*`", "", text))
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\u2066]", text)
@@ -260,7 +260,7 @@ def test_hostile_texts_stay_in_their_cells(tmp_path: Path) -> None:
 def test_many_goldens_that_no_run_met_are_counted(tmp_path: Path) -> None:
     goldens = Goldens([Golden(f"golden {number}", f"ask {number}") for number in range(60)])
     with open_store(tmp_path / "goldspan.db") as store:
-        text = render_markdown(build_report(store, ABOUT, goldens=goldens))
+        text = render_markdown_report(build_report(store, ABOUT, goldens=goldens))
     assert text.rstrip().endswith("`golden 49` and 10 more")
 
 

@@ -169,7 +169,7 @@ def test_an_id_may_be_anything(address: str, store: SqliteStore, name: str) -> N
 def test_what_is_not_there_is_a_page_that_says_so(address: str, path: str) -> None:
     reply = ask(address, path)
     assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
-    assert "Not here" in reply.text
+    assert "Page not found" in reply.text
     assert_safe(reply)
 
 
@@ -204,7 +204,7 @@ def test_a_store_that_cannot_answer_is_told(tmp_path: Path) -> None:
         for path in (*VIEWS, "/trend", "/suggestions/agent"):
             reply = ask(address, path)
             assert (path, reply.status) == (path, 503)
-            assert "The store cannot answer now" in reply.text
+            assert "The store is not available" in reply.text
             assert str(tmp_path) not in reply.text or "closed" in reply.text
             assert_safe(reply)
 

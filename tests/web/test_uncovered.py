@@ -167,7 +167,7 @@ def test_a_long_sequence_is_told_in_brief_and_its_draft_stands_at_the_run(store:
     store.submit(asked(1, "Do it all", " ".join(f"tool_number_{number}" for number in range(500))))
     (group,) = unmatched_requests(store).groups
     assert (len(group.tools), group.tools_left, group.draft) == (12, 488, None)
-    assert "it stands at the run" in page(store)
+    assert "see the run" in page(store)
 
 
 # --- drafts of stored runs --------------------------------------------------------------------------------------------
@@ -247,5 +247,5 @@ def test_what_is_amiss_with_the_capture_is_told_with_what_to_do(store: SqliteSto
 def test_requests_of_which_nobody_knows_what_they_ask_say_how_a_golden_is_found(store: SqliteStore) -> None:
     store.submit(asked(1, None, "search"))
     shown = page(store)
-    assert "What they ask is not known" in shown
+    assert "The requests were not captured" in shown
     assert "goldspan.golden.id" in shown

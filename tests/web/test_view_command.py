@@ -75,7 +75,7 @@ def test_it_says_where_the_page_is_and_serves_it(view: View) -> None:
     assert (status, "<h1>Runs</h1>" in body) == (200, True)
     assert ask(view, "/goldens/nobody-asks")[0] == 200
     assert ask(view, "/api/v1/runs")[0] == ask(view, "/metrics")[0] == ask(view, "/v1/traces")[0] == 404
-    assert "Leave" not in body
+    assert "Log out" not in body
 
 
 def test_a_folder_stands_for_the_store_in_it(folder: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_name_that_was_bound_to_this_machine_is_not(view: View, host: str) -> 
 
 def test_what_is_not_there_is_a_page(view: View) -> None:
     status, body = ask(view, "/nowhere")
-    assert (status, "There is no such page." in body) == (404, True)
+    assert (status, "This page does not exist." in body) == (404, True)
 
 
 def test_only_this_machine_reaches_it(view: View) -> None:
@@ -122,7 +122,7 @@ def test_a_port_that_is_taken_is_told(folder: Path, view: View) -> None:
 def test_a_store_that_is_not_there_is_told(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty-folder").mkdir()
     status, said = view_said(tmp_path, tmp_path / name)
-    assert (status, "there is no such store" in " ".join(said.split())) == (2, True)
+    assert (status, "no such store" in " ".join(said.split())) == (2, True)
     assert not (tmp_path / "nothing.db").exists()
 
 

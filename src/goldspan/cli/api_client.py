@@ -1,4 +1,4 @@
-"""A gateway that runs somewhere, asked over its API, with nothing but the standard library."""
+"""Client of the API of a running gateway, built on the standard library."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from urllib.parse import urlencode, urlsplit
 from goldspan.errors import ConfigurationError, GoldspanError
 
 ApiDocument = dict[str, Any]
-"""A run or an evaluation as the API has it."""
+"""A run or an evaluation in the JSON of the API."""
 
 MAX_DOCUMENTS_PER_PAGE = 200
-"""Documents in one answer."""
+"""Documents in one response."""
 _TIMEOUT_S = 15.0
-"""In which a part of an answer has to be here."""
+"""Timeout of each read from the connection."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_MESSAGE_LENGTH = 300
-"""Characters of what somebody else says that are repeated."""
-_NEEDS_TOKEN = "asks for a token that may read: --token-file, or the variable GOLDSPAN_READ_TOKEN"
+"""Characters of a message of the gateway that are repeated."""
+_NEEDS_TOKEN = "requires a read token: set --token-file, or the variable GOLDSPAN_READ_TOKEN"
 
 
 class GatewayUnavailableError(GoldspanError):
-    """The gateway does not answer now, and may do so later."""
+    """The gateway does not answer; a retry may succeed."""
 
 
 class ApiClient:
-    """A gateway by its address, such as `http://127.0.0.1:4318`; the scheme may be left out.
+    """Reads from a gateway at an address such as `http://127.0.0.1:4318`; the scheme is optional.
 
-    Every method raises `AwayError` where asking again may help, and `ConfigurationError` where it will not: a wrong
-    address, a wrong token, a certificate that nobody vouches for, or something that is no gateway.
+    Every method raises `GatewayUnavailableError` where a retry may succeed, and `ConfigurationError` where it cannot:
+    for a wrong address or token, an untrusted certificate, or a server that is not a gateway.
     """
 
     def __init__(self, address: str, token: str | None = None, ca_file: Path | None = None) -> None:
         self.address = _parse_address(address)
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        # A proxy of the environment is for other machines; and nobody else is to see the token.
+        # A proxy is not used for loopback addresses: it cannot reach them, and must not see the token.
         here = urlsplit(self.address).hostname in _LOOPBACK
         proxies = [urllib.request.ProxyHandler({})] if here else []
         self._opener = urllib.request.build_opener(
@@ -50,13 +50,13 @@ class ApiClient:
         )
 
     def require_goldspan(self) -> None:
-        """See that it is a gateway."""
+        """Raise `ConfigurationError` where the server is not a gateway of goldspan."""
         info = self._get("openapi.json").get("info")
         if not isinstance(info, dict) or info.get("title") != "goldspan":
             raise self._not_goldspan_error()
 
     def list_runs(self, parameters: Mapping[str, str], limit: int) -> list[ApiDocument]:
-        """The runs that these parameters mean, each with its current evaluation: at most so many, newest first."""
+        """Return up to `limit` runs that the parameters select, newest first, each with its current evaluation."""
         found: list[ApiDocument] = []
         cursor: str | None = None
         while len(found) < limit:
@@ -71,7 +71,7 @@ class ApiClient:
         return found
 
     def evaluations_after(self, after: int, limit: int = MAX_DOCUMENTS_PER_PAGE) -> tuple[list[ApiDocument], int]:
-        """What was stored after a place, in the order of storing, and the place to ask with next time."""
+        """Return the evaluations after a sequence number, in order, and the number for the next call."""
         answer = self._get("evaluations", {"after": str(after), "limit": str(limit)})
         found, place = self._documents_in(answer, "evaluations"), answer.get("next_after")
         if not isinstance(place, int):
@@ -79,7 +79,7 @@ class ApiClient:
         return found, place
 
     def last_sequence_number(self) -> int:
-        """The place behind everything that is stored. It is found by halving, in some thirty short answers."""
+        """Return the last sequence number in the store. A binary search finds it in about thirty short requests."""
         at, step = 0, 1
         while True:
             found, place = self.evaluations_after(at + step, 1)
@@ -116,7 +116,7 @@ class ApiClient:
         return read
 
     def _status_error(self, refusal: urllib.error.HTTPError) -> GoldspanError:
-        """What is to be said of an answer other than 200."""
+        """Return the error for a response other than 200."""
         told = _error_message(refusal)
         if refusal.code == 401:
             return ConfigurationError(f"{self.address} {_NEEDS_TOKEN}" + (f" ({told})" if told else ""))
@@ -128,12 +128,12 @@ class ApiClient:
             return ConfigurationError(f"{self.address} says: {told}")
         if location := refusal.headers.get("Location"):
             return ConfigurationError(
-                f"{self.address} leads to another address; name that: {location[:_MAX_MESSAGE_LENGTH]}"
+                f"{self.address} redirects to another address; use that address: {location[:_MAX_MESSAGE_LENGTH]}"
             )
         return self._not_goldspan_error()
 
     def _connection_error(self, error: OSError | HTTPException) -> GoldspanError:
-        """What is to be said where no answer came."""
+        """Return the error for a failed connection."""
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, ssl.SSLCertVerificationError):
             return ConfigurationError(
@@ -141,30 +141,30 @@ class ApiClient:
                 "authority that it comes from"
             )
         if isinstance(reason, ssl.SSLError) and "WRONG_VERSION" in str(reason):
-            return ConfigurationError(f"{self.address} does not speak TLS; is it http://?")
+            return ConfigurationError(f"{self.address} does not use TLS; try http://")
         if isinstance(reason, TimeoutError):
             return GatewayUnavailableError(f"{self.address} does not answer within {_TIMEOUT_S:g} seconds")
         what = (reason.strerror if isinstance(reason, OSError) else None) or str(reason) or type(reason).__name__
-        hint = "; is it https://?" if isinstance(error, (HTTPException, ConnectionResetError)) else ""
+        hint = "; try https://" if isinstance(error, (HTTPException, ConnectionResetError)) else ""
         return GatewayUnavailableError(
             f"{self.address} does not answer: {what[0].lower()}{what[1:_MAX_MESSAGE_LENGTH]}{hint}"
         )
 
     def _not_goldspan_error(self) -> ConfigurationError:
-        return ConfigurationError(f"{self.address} answers, and is no gateway of goldspan")
+        return ConfigurationError(f"{self.address} answers, but is not a goldspan gateway")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: the token is for one address."""
+    """Follows no redirect: the token must not reach another server."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> None:
-        """Follow none; it becomes an error."""
+        """Return nothing, so that urllib raises the redirect as an error."""
 
 
 def _parse_address(said: str) -> str:
-    """An address with its scheme and without a slash at its end."""
+    """Return the address with its scheme and without a trailing slash."""
     address = said if re.match(r"[a-z]+://", said) else f"http://{said}"
     try:
         parts = urlsplit(address)
@@ -172,7 +172,7 @@ def _parse_address(said: str) -> str:
     except ValueError:
         fits = False
     if not fits or parts.username is not None or parts.query or parts.fragment or re.search(r"\s", address):
-        raise ConfigurationError(f"{said!r} is no address of a gateway; write it as http://127.0.0.1:4318")
+        raise ConfigurationError(f"{said!r} is not the address of a gateway; expected the form http://127.0.0.1:4318")
     return address.rstrip("/")
 
 
@@ -185,7 +185,7 @@ def _ssl_context(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def _error_message(refusal: urllib.error.HTTPError) -> str:
-    """What a gateway says about its refusal; nothing where it is not one that speaks."""
+    """Return the error message in a response of a gateway; empty where there is none."""
     try:
         message = json.loads(refusal.read(65_536))["error"]["message"]
     except (OSError, HTTPException, ValueError, TypeError, LookupError):

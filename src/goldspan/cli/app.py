@@ -1,4 +1,4 @@
-"""The commands put together, and the one place where a person's mistake becomes an exit status."""
+"""Assembles the commands, and turns errors into messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from goldspan._version import __version__
 from goldspan.cli import demo, export, extract, goldens_command, report, score, serve, view, watch
+from goldspan.cli.command_help import Command, CommandGroup
 from goldspan.cli.console import discard_stdout, flush_stdout, print_error, print_warning
 from goldspan.errors import GoldspanError, GoldspanWarning
 
@@ -18,6 +19,7 @@ USAGE_ERROR = 2
 INTERRUPTED = 130
 
 app = typer.Typer(
+    cls=CommandGroup,
     name="goldspan",
     no_args_is_help=True,
     add_completion=False,
@@ -25,19 +27,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=demo.EXAMPLES)(demo.demo)
-app.command(epilog=score.EXAMPLES)(score.score)
-app.command(epilog=extract.EXAMPLES)(extract.extract)
-app.command(epilog=export.EXAMPLES)(export.export)
-app.command(epilog=serve.EXAMPLES)(serve.serve)
-app.command(epilog=view.EXAMPLES)(view.view)
-app.command(epilog=report.EXAMPLES)(report.report)
-app.command(epilog=watch.EXAMPLES)(watch.watch)
+app.command(cls=Command, epilog=demo.EXAMPLES)(demo.demo)
+app.command(cls=Command, epilog=score.EXAMPLES)(score.score)
+app.command(cls=Command, epilog=extract.EXAMPLES)(extract.extract)
+app.command(cls=Command, epilog=export.EXAMPLES)(export.export)
+app.command(cls=Command, epilog=serve.EXAMPLES)(serve.serve)
+app.command(cls=Command, epilog=view.EXAMPLES)(view.view)
+app.command(cls=Command, epilog=report.EXAMPLES)(report.report)
+app.command(cls=Command, epilog=watch.EXAMPLES)(watch.watch)
 app.add_typer(goldens_command.app, name="goldens")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"goldspan {__version__}")
         raise typer.Exit
 
@@ -45,27 +47,27 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def goldspan(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which one.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Did the agent call the right tools? Scores agent runs from their OpenTelemetry traces, without an LLM.
+    """Evaluate whether an AI agent called the right tools: compares OpenTelemetry traces with goldens.
 
-    Exit status: 0 fine, 1 a gate failed, 2 wrong use or unreadable input.
+    Exit status: 0 fine, 1 a gate failed, 2 an option is wrong or the input cannot be read.
     """
 
 
 def run() -> int:
-    """Run the command that the arguments name; its exit status."""
+    """Run the command that the arguments name, and return its exit status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what a terminal cannot show is no reason to stop
+            stream.reconfigure(errors="replace")  # a character that the terminal cannot show does not end the program
     with warnings.catch_warnings():
         warnings.simplefilter("always", GoldspanWarning)
         warnings.showwarning = _show_warning
         try:
             app()
-        except SystemExit as left:
-            return _flush_output(left.code if isinstance(left.code, int) else int(left.code is not None))
+        except SystemExit as end:
+            return _flush_output(end.code if isinstance(end.code, int) else int(end.code is not None))
         except GoldspanError as error:
             print_error(str(error))
             return USAGE_ERROR
@@ -77,7 +79,7 @@ def run() -> int:
 
 
 def _flush_output(status: int) -> int:
-    """The exit status, once all that was written has arrived, so that Python has nothing to complain of at its exit."""
+    """Flush standard output and return the exit status: Python would report unflushed output when it exits."""
     try:
         flush_stdout()
     except OSError as error:
@@ -86,11 +88,11 @@ def _flush_output(status: int) -> int:
 
 
 def _output_error(error: OSError) -> int:
-    """Say what the system would not do."""
+    """Print the error of the operating system, and return the exit status for it."""
     try:
         flush_stdout()
     except OSError:
-        discard_stdout()  # as on a disk that is full
+        discard_stdout()  # for example on a full disk
     print_error(f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error))
     return USAGE_ERROR
 

@@ -1,4 +1,4 @@
-"""What the commands say and how: results to standard output, everything else to standard error."""
+"""Writes results to standard output, and errors, warnings and progress to standard error."""
 
 from __future__ import annotations
 
@@ -30,68 +30,68 @@ PROGRAM_NAME = "goldspan"
 
 
 def command_line(*arguments: object) -> str:
-    """A command of this very program: by its name where the shell finds it by that, else as it was called now."""
+    """Return a shell command that runs this program: by its name where the shell finds it, else as it was started."""
     words = [*_program_words(), *map(str, arguments)]
     return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
 def _program_words() -> list[str]:
-    called = Path(sys.argv[0])
-    as_module = called.name == "__main__.py"
-    script = Path(sys.executable).with_name(PROGRAM_NAME) if as_module else called
-    found = shutil.which(PROGRAM_NAME)
-    if found is not None and _real_path(found) == _real_path(script):
+    started_as = Path(sys.argv[0])
+    is_module = started_as.name == "__main__.py"
+    script = Path(sys.executable).with_name(PROGRAM_NAME) if is_module else started_as
+    on_path = shutil.which(PROGRAM_NAME)
+    if on_path is not None and _real_path(on_path) == _real_path(script):
         return [PROGRAM_NAME]
-    return [sys.executable, "-m", PROGRAM_NAME] if as_module else [str(called)]
+    return [sys.executable, "-m", PROGRAM_NAME] if is_module else [str(started_as)]
 
 
 def _real_path(program: str | Path) -> str:
-    """Where a program is, whatever leads to it; on Windows it may be called without its ending."""
+    """Return the path of a program with symbolic links resolved, and without `.exe`: Windows allows to omit it."""
     return os.path.normcase(os.path.realpath(program)).removesuffix(".exe")
 
 
 T = TypeVar("T")
 
 _PIPED_WIDTH = 140
-"""Columns, where the output is no terminal and so has no width of its own."""
+"""Columns of output that does not go to a terminal."""
 _STATUS_INTERVAL = 100
-"""So many items from one sign of progress to the next."""
+"""Items between two updates of a status line."""
 _BAR_INTERVAL_S = 0.1
-"""Seconds from one to the next, where they tell how much is done: each takes as long as many an item."""
+"""Seconds between two updates of a progress bar: an update takes longer than many items do."""
 _BAR_WIDTH = 24
-"""Columns of a bar; what stands beside it has room on a terminal of 80."""
+"""Columns of a bar, so that the text beside it fits on a terminal of 80 columns."""
 
 
 class ResultsConsole(Console):
-    """Standard output. Its reader may have seen enough (`goldspan score ... | head`): then it is `quiet`."""
+    """Standard output. It becomes `quiet` when its reader closes the pipe (`goldspan score ... | head`)."""
 
     def write_line(self, text: str) -> None:
-        """Write a line as it is, whatever its length and its characters."""
+        """Write a line without wrapping and without markup."""
         try:
             self.file.write(text + "\n")
         except BrokenPipeError:
             self.on_broken_pipe()
 
     def flush(self) -> None:
-        """Let everything arrive that was put so far; whether anybody reads on shows here."""
+        """Flush the output; this also detects a closed pipe."""
         try:
             self.file.flush()
         except BrokenPipeError:
             self.on_broken_pipe()
 
     def on_broken_pipe(self) -> None:
-        """Write nothing more and go on, where rich would leave with the exit status of a gate that failed."""
+        """Discard all further output. Rich would exit with status 1, which means that a gate failed."""
         self.quiet = True
         discard_stdout()
 
 
 def stdout_console() -> ResultsConsole:
-    """Where results go."""
+    """Return a console for results."""
     return ResultsConsole(soft_wrap=False, highlight=False, width=_console_width())
 
 
 def flush_stdout() -> None:
-    """Let everything arrive that was written so far."""
+    """Flush standard output, and discard it if its reader closed the pipe."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -99,33 +99,33 @@ def flush_stdout() -> None:
 
 
 def discard_stdout() -> None:
-    """Take standard output away from a reader that is gone or a disk that is full, so that Python can leave quietly."""
+    """Redirect standard output to the null device, so that Python reports no error for it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _console_width() -> int | None:
-    """The terminal's own width, or that in `COLUMNS`; a pipe has neither."""
+    """Return `None` to let rich use the width of the terminal or of `COLUMNS`, and a fixed width for a pipe."""
     return None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
 
 
 def stderr_console() -> Console:
-    """Where everything goes that is not the result, behind the results so far where both go to one place."""
+    """Return a console for everything but results. Flushes standard output first, to keep the order of lines."""
     flush_stdout()
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def print_error(sentence: str) -> None:
-    """Say what is wrong."""
+    """Print an error message."""
     stderr_console().print(Text.assemble(("error: ", "bold red"), escape_control_characters(sentence)))
 
 
 def print_warning(sentence: str) -> None:
-    """Say what was lost or passed over."""
+    """Print a warning."""
     stderr_console().print(Text.assemble(("warning: ", "yellow"), escape_control_characters(sentence)))
 
 
 def escape_control_characters(text: str) -> str:
-    """Text from traces made harmless for a terminal: control and bidirectional characters are shown, not obeyed."""
+    """Escape control and bidirectional characters in text from traces, so that a terminal shows them."""
     if text.isprintable():
         return text
     return "".join(
@@ -134,7 +134,7 @@ def escape_control_characters(text: str) -> str:
 
 
 def with_status(items: Iterable[T], describe: Callable[[int], str]) -> Iterator[T]:
-    """The items, with a line of progress on a terminal while they come."""
+    """Yield the items; on a terminal a status line shows the progress."""
     console = stderr_console()
     if not console.is_terminal:
         yield from items
@@ -147,61 +147,60 @@ def with_status(items: Iterable[T], describe: Callable[[int], str]) -> Iterator[
 
 
 def with_progress_bar(items: Iterable[T], total: int, description: str, *, is_streamed: bool = False) -> Iterator[T]:
-    """The items, with a bar on a terminal that says how many of them have come and how long the rest may take.
+    """Yield the items; on a terminal a bar shows how many are done and how long the rest may take.
 
-    `streamed`: what is made of them is written to standard output at once, so that there is no bar where that is the
-    terminal.
+    `is_streamed`: the caller writes each item to standard output at once. Then no bar is shown where standard output
+    is the terminal.
     """
-    with _progress_bar(
-        description, total, MofNCompleteColumn(), wanted=not (is_streamed and sys.stdout.isatty())
-    ) as done:
+    is_shown = not (is_streamed and sys.stdout.isatty())
+    with _progress_bar(description, total, MofNCompleteColumn(), is_shown=is_shown) as advance:
         for item in items:
             yield item
-            done(1)
+            advance(1)
 
 
-def with_known_total(items: Collection[T], doing: str, /) -> Iterable[T]:
-    """Things of which it is known how many they are, with that bar."""
-    return with_progress_bar(items, len(items), doing)
+def with_known_total(items: Collection[T], description: str, /) -> Iterable[T]:
+    """Yield the items of a collection with a progress bar."""
+    return with_progress_bar(items, len(items), description)
 
 
 @contextmanager
-def byte_progress_bar(total: int | None, doing: str) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal of how much was read, of how much if that is known; it is told each number of bytes."""
-    with _progress_bar(doing, total, DownloadColumn()) as done:
-        yield done
+def byte_progress_bar(total: int | None, description: str) -> Iterator[Callable[[int], None]]:
+    """Show how many bytes were read, and of how many where that is known; yields a function that adds bytes."""
+    with _progress_bar(description, total, DownloadColumn()) as advance:
+        yield advance
 
 
 @contextmanager
 def _progress_bar(
-    doing: str, total: int | None, done_so_far: ProgressColumn, *, wanted: bool = True
+    description: str, total: int | None, amount_column: ProgressColumn, *, is_shown: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """A bar that is told how much more is done. It is gone when the block is left, however that is."""
+    """Show a bar while the block runs; yields a function that advances it."""
     console = stderr_console()
-    if not wanted or not console.is_terminal:
+    if not is_shown or not console.is_terminal:
         yield _ignore_progress
         return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(_BAR_WIDTH),
-        done_so_far,
+        amount_column,
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, refresh_per_second=4) as progress:
-        task = progress.add_task(doing, total=total)
-        done, told = 0, time.monotonic()
+        task = progress.add_task(description, total=total)
+        done, updated_at = 0, time.monotonic()
 
         def advance(number: int) -> None:
-            nonlocal done, told
+            nonlocal done, updated_at
             done += number
-            if (now := time.monotonic()) >= told + _BAR_INTERVAL_S:
+            if (now := time.monotonic()) >= updated_at + _BAR_INTERVAL_S:
                 progress.update(task, completed=done)
-                told = now
+                updated_at = now
 
         yield advance
         progress.update(task, completed=done)
 
 
 def _ignore_progress(number: int) -> None:
-    """Where there is no terminal."""
+    """Do nothing: there is no terminal."""

@@ -1,4 +1,4 @@
-"""`goldspan demo`: a scripted agent, really traced, scored and exported, offline."""
+"""`goldspan demo`: traces, evaluates and exports the requests of a scripted agent, offline."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from rich.text import Text
 from goldspan import semconv
 from goldspan.capture.processor import ScoringProcessor
 from goldspan.cli.console import command_line, escape_control_characters, stdout_console
+from goldspan.cli.store_path import STORE_FILE_NAME
 from goldspan.cli.tables import evaluation_block, verdict_summary
-from goldspan.cli.view import STORE_FILE_NAME
 from goldspan.demo import REQUESTS, answer_request
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens, load_goldens
@@ -42,7 +42,7 @@ _GOLDENS_FILE = "goldens.yaml"
 _TRACES_FILE = "traces.pb"
 _SERVICE_NAME = "travel-agent"
 _MATCH_DESCRIPTIONS: Mapping[MatchMethod, str] = {
-    "given": "said by the run itself",
+    "given": "given by the run itself",
     "id": "by id",
     "when": "by component or rule",
     "input": "by text",
@@ -57,12 +57,12 @@ def demo(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Keep the exported traces, the goldens and a store of the results there.",
+            help="Folder for the exported traces, the goldens and a store of the results. Default: nothing is kept.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Watch a small scripted agent being scored, request by request. Nothing leaves this machine."""
+    """Run a small scripted agent and evaluate each of its requests. Needs no network and no model."""
     _isolate_environment()
     console = stdout_console()
     received = _CollectingExporter()
@@ -74,7 +74,7 @@ def demo(
             ScoringProcessor(_demo_goldens(out), then=SimpleSpanProcessor(received), sinks=sinks)
         )
         trace.set_tracer_provider(provider)
-        console.print(Text(f"An agent serves {len(REQUESTS)} requests and is scored as it does.\n", style="bold"))
+        console.print(Text(f"An agent serves {len(REQUESTS)} requests. Each is scored when it ends.\n", style="bold"))
         for request in REQUESTS:
             answer_request(request)
         provider.shutdown()
@@ -88,14 +88,14 @@ def demo(
 
 
 def _isolate_environment() -> None:
-    """Forget what the shell says of sampling, limits and capture: the demo shows the same everywhere."""
+    """Remove the variables that configure sampling, limits and capture: the demo prints the same everywhere."""
     for name in list(os.environ):
         if name.startswith(("OTEL_", "GOLDSPAN_")) and name != "GOLDSPAN_STRICT":
             del os.environ[name]
 
 
 class _CollectingExporter(SpanExporter):
-    """Where the spans arrive: as an OTLP exporter would send them, but kept."""
+    """Keeps the spans that an OTLP exporter would send."""
 
     def __init__(self) -> None:
         self.spans: list[ReadableSpan] = []
@@ -106,7 +106,7 @@ class _CollectingExporter(SpanExporter):
 
 
 class _PrintingSink:
-    """A sink that shows every evaluation at once."""
+    """Prints every evaluation as soon as it arrives."""
 
     def __init__(self, console: Console) -> None:
         self.evaluations: list[Evaluation] = []
@@ -119,19 +119,19 @@ class _PrintingSink:
 
 @contextmanager
 def _open_stores(out: Path | None) -> Iterator[list[SqliteStore]]:
-    """The store to keep the results in, empty, if there is to be one."""
+    """Open the store for the results, and delete the runs in it; an empty list without `out`."""
     if out is None:
         yield []
         return
     if out.exists() and not out.is_dir():
-        raise ConfigurationError(f"--out {out}: it is a file; name a folder")
+        raise ConfigurationError(f"--out {out}: it is a file; --out takes a folder")
     out.mkdir(parents=True, exist_ok=True)
     with open_store(out / STORE_FILE_NAME, keep_arguments=True) as store:
         if {tally.name for tally in store.count_by("service")} - {_SERVICE_NAME}:
             raise ConfigurationError(
-                f"--out {out}: its {STORE_FILE_NAME} holds runs that are not of the demo; name another folder"
+                f"--out {out}: its {STORE_FILE_NAME} holds runs of another service; choose another folder"
             )
-        store.delete_runs([run.run_id for run in store.iter_runs()])  # whoever looks at it goes on looking
+        store.delete_runs([run.run_id for run in store.iter_runs()])  # an open page keeps working
         yield [store]
 
 
@@ -143,13 +143,13 @@ def _demo_goldens(out: Path | None) -> Goldens:
 
 
 def _show_matches(console: Console, evaluations: Sequence[Evaluation]) -> None:
-    """In which ways runs found their goldens, the usual one first."""
+    """Print how the goldens of the runs were found, the most frequent way first."""
     ways = Counter(_MATCH_DESCRIPTIONS[evaluation.match.how] for evaluation in evaluations if evaluation.match)
     console.print(Text("goldens found: " + ", ".join(f"{count} {way}" for way, count in ways.most_common())))
 
 
 def _show_span(console: Console, spans: Sequence[ReadableSpan]) -> None:
-    """The results on a request's span, as the back end received it."""
+    """Print the results on the span of a failed request, as the back end received it."""
     failed = (span for span in spans if span.attributes and span.attributes.get(semconv.PASSED) is False)
     span = next(failed, None)
     if span is None or not span.attributes:
@@ -157,12 +157,12 @@ def _show_span(console: Console, spans: Sequence[ReadableSpan]) -> None:
     console.print(Text(f"\nOn the exported span `{span.name}` of the first request that failed:", style="bold"))
     for key, value in span.attributes.items():
         if key.startswith("goldspan."):
-            said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-            console.print(Text.assemble(("  " + key, "cyan"), " = ", escape_control_characters(said)))
+            text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+            console.print(Text.assemble(("  " + key, "cyan"), " = ", escape_control_characters(text)))
 
 
 def _show_next_steps(console: Console, out: Path | None) -> None:
-    """What to call next, whole in its line, so that it can be pasted."""
+    """Print the next commands, each on one line that can be pasted."""
     if out is None:
         ways = {"See them in the browser, and keep them:": command_line("demo", "--out", "demo")}
     else:

@@ -1,4 +1,4 @@
-"""`goldspan extract`: the tool calls of every run in some traces, without judging them."""
+"""`goldspan extract`: prints the tool calls of every run in traces, without evaluating them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,13 @@ def extract(
     golden_id_attribute: GoldenIdAttribute = None,
     goldens: Annotated[
         list[str] | None,
-        typer.Option(
-            "--goldens", "-g", metavar="FILE", help="Golden file that declares components; may be given again."
-        ),
+        typer.Option("--goldens", "-g", metavar="FILE", help="Golden file that declares components. May be repeated."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show which tools each run used, in order, as rebuilt from its spans."""
-    known = load_goldens(*goldens) if goldens else None
-    runs = load_runs_with_progress(paths, unit=unit, golden_id_attributes=golden_id_attribute, goldens=known)
+    """Print the tools that each run called, in order, and what is missing in the capture of its spans."""
+    loaded_goldens = load_goldens(*goldens) if goldens else None
+    runs = load_runs_with_progress(paths, unit=unit, golden_id_attributes=golden_id_attribute, goldens=loaded_goldens)
     console = stdout_console()
     if as_json:
         for run in runs:
@@ -43,7 +41,7 @@ def extract(
             if console.quiet:
                 break
     else:
-        found = list(runs)
-        console.print(runs_table(found))
-        console.print(notes_legend(found))
-        console.print(capture_block(found))
+        all_runs = list(runs)
+        console.print(runs_table(all_runs))
+        console.print(notes_legend(all_runs))
+        console.print(capture_block(all_runs))

@@ -1,4 +1,4 @@
-"""`goldspan goldens`: what is odd about golden files, and the schema of their language."""
+"""`goldspan goldens`: checks golden files, and prints their JSON Schema."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from goldspan.cli.command_help import Command, CommandGroup
 from goldspan.cli.console import escape_control_characters, print_warning, stdout_console, with_known_total
 from goldspan.cli.input_options import GoldenIdAttribute, JsonFlag, extract_runs, load_runs_with_progress
 from goldspan.errors import GoldenError
@@ -33,46 +34,49 @@ Examples:\n
   goldspan goldens schema > goldens.schema.json\n
 """
 
-app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 @app.callback()
 def goldens() -> None:
-    """Look after golden files."""
+    """Check golden files, and print their JSON Schema."""
 
 
-@app.command(epilog=CHECK_EXAMPLES, short_help="Say what is wrong or odd about goldens, also beside traces.")
+@app.command(cls=Command, epilog=CHECK_EXAMPLES, short_help="Check golden files, alone or against traces.")
 def check(
     paths: Annotated[
         list[str],
         typer.Argument(
             metavar="FILE [TRACES]",
-            help="A golden file, and perhaps traces to lay it beside. The first path is a golden file, and so is every "
-            "other that ends in .yaml or .yml; the rest are files or folders with traces, as `goldspan score` reads "
-            "them.",
+            help="A golden file, optionally followed by traces to check it against. The first path is a golden file, "
+            "and so is every other path that ends in .yaml or .yml; the rest are files or folders with traces, as "
+            "`goldspan score` reads them.",
             show_default=False,
         ),
     ],
     goldens: Annotated[
         list[str] | None,
-        typer.Option("--goldens", "-g", metavar="FILE", help="A further golden file, in JSON; may be given again."),
+        typer.Option(
+            "--goldens", "-g", metavar="FILE", help="A further golden file, for example in JSON. May be repeated."
+        ),
     ] = None,
     golden_id_attribute: GoldenIdAttribute = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say what is wrong or odd about goldens: all mistakes at once, goldens for the same runs (by input, `when` or
-    component) that disagree or are the same, and, beside traces, tools, forbidden patterns and aliases that no run
-    knows, and goldens of no run.
+    """Check golden files for errors, and for goldens that match the same runs (by input, `when` or component) but
+    contradict or repeat each other.
 
-    Exit status: 0 nothing was found, 1 something was, 2 a file cannot be read.
+    With traces, also report tools, forbidden patterns and aliases that occur in no run, and goldens that match no run.
+
+    Exit status: 0 nothing was found, 1 something was found, 2 a file cannot be read.
     """
     files, traces = _split_paths(paths)
     findings: list[LintFinding] = []
     library = read_golden_files(
         [Path(file) for file in (*files, *(goldens or ()))], lambda error: findings.extend(_load_error_findings(error))
     )
-    for told in library.warnings:
-        print_warning(told)
+    for warning in library.warnings:
+        print_warning(warning)
     findings += lint_goldens(library.entries)
     if traces:
         findings += _lint_against_traces(library, traces, golden_id_attribute)
@@ -81,14 +85,14 @@ def check(
         raise typer.Exit(FINDINGS_EXIT_STATUS)
 
 
-@app.command(epilog=SCHEMA_EXAMPLES)
+@app.command(cls=Command, epilog=SCHEMA_EXAMPLES)
 def schema() -> None:
-    """Print the JSON Schema of golden files, for editors and other programs."""
+    """Print the JSON Schema of golden files, for editors and validators."""
     stdout_console().write_line(json.dumps(language_schema(), indent=2, sort_keys=True))
 
 
 def _split_paths(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Golden files and traces, told apart by how their names end: no trace is in YAML."""
+    """Split the paths into golden files and traces, by file name: no trace format is YAML."""
     first, *others = paths
     files = [path for path in others if Path(path).suffix.lower() in (".yaml", ".yml")]
     return [first, *files], [path for path in others if path not in files]
@@ -102,26 +106,26 @@ def _load_error_findings(error: GoldenError) -> list[LintFinding]:
 def _lint_against_traces(
     library: GoldenLibrary, traces: list[str], golden_id_attributes: list[str] | None
 ) -> list[LintFinding]:
-    """What the goldens know that no run of the traces does."""
-    beside = RunCoverage(library.entries, library.vocabulary)
+    """Find what the goldens name and no run in the traces has."""
+    coverage = RunCoverage(library.entries, library.vocabulary)
     for run in load_runs_with_progress(
         traces, unit="request", golden_id_attributes=golden_id_attributes, description="comparing"
     ):
-        beside.add_run(run)
-    # A golden of no request may be one of a component or of a conversation. Standard input comes once only.
+        coverage.add_run(run)
+    # A golden that matches no request may match a component or a conversation. Standard input can be read only once.
     others: list[RunUnit] = [] if "-" in traces else ["component", "conversation"]
     for unit in others:
-        if not beside.all_matched:
+        if not coverage.all_matched:
             runs = extract_runs(
                 traces,
                 unit=unit,
                 golden_id_attributes=golden_id_attributes,
                 components=library.components,
-                on_loss=lambda _: None,  # told already
+                on_loss=lambda _: None,  # reported already
             )
             for run in with_known_total(runs, "comparing"):
-                beside.add_run(run)
-    return list(beside.findings())
+                coverage.add_run(run)
+    return list(coverage.findings())
 
 
 def _print_findings(findings: Sequence[LintFinding], library: GoldenLibrary, *, as_json: bool) -> None:
@@ -134,6 +138,6 @@ def _print_findings(findings: Sequence[LintFinding], library: GoldenLibrary, *, 
     for finding in findings:
         console.print(Text(escape_control_characters(finding.sentence)), soft_wrap=True)
     number = len(library.entries)
-    said = Text(f"{number} golden{'s' * (number != 1)} read: ")
+    summary = Text(f"{number} golden{'s' * (number != 1)} read: ")
     style = "yellow" if findings else "green"
-    console.print(said.append(f"{len(findings) or 'nothing'} found", style=style))
+    console.print(summary.append(f"{len(findings) or 'nothing'} found", style=style))

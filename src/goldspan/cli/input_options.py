@@ -1,4 +1,4 @@
-"""What the commands read: traces and cases, and the options that say which and how."""
+"""Reads traces and case files for the commands, and defines the options that select what is read."""
 
 from __future__ import annotations
 
@@ -26,23 +26,42 @@ from goldspan.goldens import Goldens
 from goldspan.model import NO_VOCABULARY, ComponentSelector, Run, RunUnit, TelemetryRecord
 from goldspan.otlp.trace_files import Loss, OnLoss, read_records, total_bytes
 from goldspan.store.query_parameters import parse_time
+from goldspan.store.store_protocol import ToolRole, Verdict
 
-GoldenFilter = Annotated[str | None, typer.Option("--golden", metavar="ID", help="Runs judged by that golden.")]
-AgentFilter = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of that agent.")]
-ServiceFilter = Annotated[str | None, typer.Option("--service", metavar="NAME", help="Runs of that service.")]
-EnvironmentFilter = Annotated[
-    str | None, typer.Option("--environment", metavar="NAME", help="Runs of that deployment environment.")
+VerdictFilter = Annotated[Verdict | None, typer.Option("--verdict", help="Runs with this verdict.")]
+MetricFilter = Annotated[
+    str | None, typer.Option("--metric", metavar="NAME", help="Runs that have a score of this metric.")
 ]
-TextFilter = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Runs whose input has it.")]
+BelowFilter = Annotated[
+    float | None, typer.Option("--below", metavar="X", help="Runs whose score of --metric is below X.")
+]
+GoldenFilter = Annotated[
+    str | None, typer.Option("--golden", metavar="ID", help="Runs that were evaluated with this golden.")
+]
+AgentFilter = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of this agent.")]
+ServiceFilter = Annotated[str | None, typer.Option("--service", metavar="NAME", help="Runs of this service.")]
+EnvironmentFilter = Annotated[
+    str | None, typer.Option("--environment", metavar="NAME", help="Runs of this deployment environment.")
+]
+ToolFilter = Annotated[
+    str | None, typer.Option("--tool", metavar="NAME", help="Runs with this tool in the role of --tool-role.")
+]
+ToolRoleFilter = Annotated[
+    ToolRole, typer.Option("--tool-role", help="What --tool was in the run: expected, called, missing and so on.")
+]
+UnitFilter = Annotated[RunUnit | None, typer.Option("--unit", help="Runs of this kind.")]
+TextFilter = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Runs whose input contains TEXT.")]
 SinceFilter = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Runs from then on: 2026-01-31, 2026-01-31T08:00, or 24h, 7d."),
+    typer.Option(
+        "--since", metavar="TIME", help="Runs that began at TIME or later: 2026-01-31, 2026-01-31T08:00, or 24h, 7d."
+    ),
 ]
-UntilFilter = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Runs before then.")]
+UntilFilter = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Runs that began before TIME.")]
 
 
 def parse_time_option(text: str | None, option: str) -> int | None:
-    """A time as it is written, in nanoseconds since the Unix epoch. Raises `ConfigurationError` for what is none."""
+    """Parse a time into nanoseconds since the Unix epoch. Raises `ConfigurationError` for any other text."""
     if text is None:
         return None
     try:
@@ -55,9 +74,9 @@ T = TypeVar("T")
 
 _PATHS_ARGUMENT = typer.Argument(
     metavar="PATHS",
-    help="Files or folders with traces, and with the logs beside them; - is standard input. OTLP as protobuf, JSON "
-    "or JSON lines, what the Collector's file exporter writes in any of its formats, and the JSON of Grafana Tempo "
-    "and Jaeger; plain, gzip or zstd. What a file is shows in its contents.",
+    help="Files or folders with traces and logs; - reads standard input. Formats: OTLP as protobuf, JSON or JSON "
+    "lines, every format of the Collector's file exporter, and the JSON of Grafana Tempo and Jaeger; plain, gzip or "
+    "zstd. The format is detected from the content.",
     show_default=False,
 )
 Paths = Annotated[list[str], _PATHS_ARGUMENT]
@@ -67,8 +86,8 @@ UnitOption = Annotated[
     typer.Option(
         "--unit",
         metavar="UNIT",
-        help="What a run is: a request, a component (a part of one that is marked, that a golden file declares, or "
-        "that another agent does), or a conversation (all requests of a session).",
+        help="What is evaluated as one run: a request, a component (a part of a request that is marked, that a golden "
+        "file declares, or that another agent carries out), or a conversation (all requests of a session).",
     ),
 ]
 GoldenIdAttribute = Annotated[
@@ -76,22 +95,22 @@ GoldenIdAttribute = Annotated[
     typer.Option(
         "--golden-id-attribute",
         metavar="KEY",
-        help="Span attribute that names a run's golden; may be given again. Default: goldspan.golden.id, then "
-        "test.case.name, or GOLDSPAN_GOLDEN_ID_ATTRIBUTE.",
+        help="Span attribute that holds the id of a run's golden. May be repeated. Default: goldspan.golden.id, then "
+        "test.case.name, or the variable GOLDSPAN_GOLDEN_ID_ATTRIBUTE.",
         show_default=False,
     ),
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")]
-_NO_SPANS_HINT = "no span in it is known to be of an agent, a model or a tool; docs/conventions.md says which are"
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object per line instead of a table.")]
+_NO_SPANS_HINT = "no span is recognised as one of an agent, a model or a tool; docs/conventions.md lists the known ones"
 _NO_RUNS_HINTS: dict[RunUnit, str] = {
     "request": _NO_SPANS_HINT,
     "conversation": _NO_SPANS_HINT,
-    "component": "no span in it is marked or declared as one, and no agent works inside another; docs/components.md "
-    "says how",
+    "component": "no span is marked or declared as one, and no agent calls another; docs/components.md explains how "
+    "to mark one",
 }
-_EMPTY_HINT = "nothing was written there"
+_EMPTY_HINT = "the file is empty"
 _MAX_LOSSES_SHOWN, _MAX_ROW_ERRORS_SHOWN = 5, 20
-"""So many places of a file, and wrong rows, are told one by one."""
+"""Unreadable places of a file, and invalid rows, that are reported one by one."""
 
 
 def load_runs_with_progress(
@@ -102,10 +121,10 @@ def load_runs_with_progress(
     goldens: Goldens | None = None,
     description: str = "",
 ) -> Iterator[Run]:
-    """The runs in some traces, with the components that the goldens declare.
+    """Yield the runs in traces, with the components that the goldens declare.
 
-    On a terminal one sees how far reading is, and how far the caller is with what it is `doing` with the runs, if
-    anything. What could not be read is told at the end; no run at all is an error.
+    On a terminal a bar shows the progress of reading and, with a `description`, of the caller's work on the runs.
+    Unreadable places are reported at the end. Raises `TraceFileError` where no run is found.
     """
     attributes = golden_id_attributes
     return transform_runs(
@@ -123,9 +142,9 @@ def transform_runs(
     description: str = "",
     is_streamed: bool = False,
 ) -> Iterator[T]:
-    """What is made of the runs in some traces, one thing of each; else as `runs_in`.
+    """Yield what `transform` returns for the runs in traces, one item for each run; see `load_runs_with_progress`.
 
-    On a terminal one sees how many of these things there are; `streamed` is said of that in `counted`.
+    `is_streamed`: the caller writes each item to standard output at once; see `with_progress_bar`.
     """
     losses: list[Loss] = []
     try:
@@ -136,14 +155,14 @@ def transform_runs(
             components=() if goldens is None else goldens.components,
             on_loss=losses.append,
         )
-        made = transform(runs)
-        yield from with_progress_bar(made, len(runs), description, is_streamed=is_streamed) if description else made
+        items = transform(runs)
+        yield from with_progress_bar(items, len(runs), description, is_streamed=is_streamed) if description else items
     finally:
         _print_losses(losses)
     if not runs:
-        named = ", ".join("standard input" if path == "-" else Path(path).name or path for path in paths)
+        names = ", ".join("standard input" if path == "-" else Path(path).name or path for path in paths)
         raise TraceFileError(
-            f"no {unit} found in {named}: {_EMPTY_HINT if _are_empty(paths) else _NO_RUNS_HINTS[unit]}"
+            f"no {unit} found in {names}: {_EMPTY_HINT if _are_empty(paths) else _NO_RUNS_HINTS[unit]}"
         )
 
 
@@ -155,7 +174,7 @@ def extract_runs(
     components: Sequence[ComponentSelector],
     on_loss: OnLoss,
 ) -> list[Run]:
-    """The runs in some traces, as `load_runs` has them; on a terminal one sees how far it is."""
+    """Return the runs in traces as `load_runs` does, with a progress bar on a terminal."""
     attributes = golden_id_attributes or None
     records = _read_with_progress(paths, on_loss)
     return extract(records, unit=unit, golden_id_attributes=attributes, components=components, watch=with_known_total)
@@ -167,31 +186,31 @@ def _read_with_progress(paths: list[str], on_loss: OnLoss) -> Iterator[Telemetry
 
 
 def _are_empty(paths: list[str]) -> bool:
-    """Whether all of them are files with nothing in them, as an exporter leaves them that was never shut down."""
+    """Whether all paths are empty files, which an exporter leaves that was never shut down."""
     return all(os.path.isfile(path) and not os.path.getsize(path) for path in paths)
 
 
 def read_cases(paths: list[str], goldens: Goldens | None) -> tuple[list[Case], list[str]]:
-    """The cases in some files, and what is wrong with the rows that are none, a sentence each."""
+    """Return the cases in case files, and one error message for each invalid row."""
     vocabulary = NO_VOCABULARY if goldens is None else goldens.vocabulary
     cases: list[Case] = []
-    wrong: list[str] = []
+    errors: list[str] = []
     for path in paths:
-        rows = with_status(read_case_rows(path, wrong.append), lambda number: f"reading cases: {number} rows")
+        rows = with_status(read_case_rows(path, errors.append), lambda number: f"reading cases: {number} rows")
         for number, (where, row) in enumerate(rows, start=1):
             try:
                 cases.append(parse_case(row, number, location=where, vocabulary=vocabulary))
             except GoldspanError as error:
-                wrong.append(str(error))
-    return cases, wrong
+                errors.append(str(error))
+    return cases, errors
 
 
-def print_row_errors(rows: list[str]) -> None:
-    """Say what is wrong with some rows."""
-    for sentence in rows[:_MAX_ROW_ERRORS_SHOWN]:
-        print_error(sentence)
-    if len(rows) > _MAX_ROW_ERRORS_SHOWN:
-        print_error(f"{len(rows) - _MAX_ROW_ERRORS_SHOWN} more rows are wrong")
+def print_row_errors(errors: list[str]) -> None:
+    """Print the error messages of invalid rows."""
+    for message in errors[:_MAX_ROW_ERRORS_SHOWN]:
+        print_error(message)
+    if len(errors) > _MAX_ROW_ERRORS_SHOWN:
+        print_error(f"{len(errors) - _MAX_ROW_ERRORS_SHOWN} more rows are invalid")
 
 
 def _print_losses(losses: list[Loss]) -> None:

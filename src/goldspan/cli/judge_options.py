@@ -1,4 +1,4 @@
-"""Options that have a model asked, beside the comparison, whether the tools were the best choice; what came of it."""
+"""The options of the LLM judge, and the stage that adds its score `tool_selection` to evaluations."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 TOOL_SELECTION = "tool_selection"
 _OVER_BUDGET_ERROR = "OverBudget"
-_HELP_PANEL = "Asking a model"
+_HELP_PANEL = "LLM judge"
 _OFF_WORD = "off"
 
 JudgeFlag = Annotated[
     bool,
     typer.Option(
         "--judge",
-        help="Ask a model about every run whether the tools called were the best choice of those offered: the metric "
-        "tool_selection. What is not said here say the variables GOLDSPAN_JUDGE_*, and the key they say alone. All "
-        "runs are asked about: GOLDSPAN_JUDGE_SAMPLE is for running applications.",
+        help="Ask a model, for every run, whether the called tools were the best choice among the offered ones: the "
+        "metric tool_selection. The variables GOLDSPAN_JUDGE_* set what these options leave out; the API key is set "
+        "by a variable only. GOLDSPAN_JUDGE_SAMPLE has no effect here.",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -43,7 +43,7 @@ JudgeModelOption = Annotated[
     typer.Option(
         "--judge-model",
         metavar="NAME",
-        help="The model, instead of GOLDSPAN_JUDGE_MODEL. Turns --judge on.",
+        help="The model. Implies --judge. Default: GOLDSPAN_JUDGE_MODEL",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -52,7 +52,7 @@ JudgeUrlOption = Annotated[
     typer.Option(
         "--judge-url",
         metavar="URL",
-        help="Base URL of the OpenAI-compatible endpoint where it is. Default: https://api.openai.com/v1",
+        help="Base URL of an OpenAI-compatible endpoint. Default: https://api.openai.com/v1",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -60,7 +60,7 @@ JudgeCombinationOption = Annotated[
     Literal["apart", "min"] | None,
     typer.Option(
         "--judge-combination",
-        help="min: tool_correctness, or the number of --profile, becomes the lower of both. Default: apart",
+        help="min: tool_correctness, or the metric of --profile, becomes the lower of both scores. Default: apart",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -70,7 +70,7 @@ JudgeVotesOption = Annotated[
         "--judge-votes",
         metavar="N",
         min=1,
-        help="How often it is asked about a run; the median counts. Default: 1",
+        help="Number of votes for each run; the median counts. Default: 1",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -81,7 +81,7 @@ JudgeThresholdOption = Annotated[
         metavar="X",
         min=0,
         max=1,
-        help="A run fails with a tool_selection below X, unless its golden says another.",
+        help="A run fails if its tool_selection is below X. A threshold in the golden takes precedence.",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -90,8 +90,8 @@ JudgeToolsOption = Annotated[
     typer.Option(
         "--judge-tools",
         metavar="FILE",
-        help="The tools that were offered, for traces that do not record them: names, or definitions as OpenAI, "
-        "Anthropic or MCP (an answer to tools/list) write them; JSON or YAML.",
+        help="The tools that were offered, for traces that do not record them: names, or definitions in the format of "
+        "OpenAI, Anthropic or MCP (a response to tools/list); JSON or YAML.",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -99,7 +99,7 @@ JudgeShowOption = Annotated[
     Literal["names", "arguments", "all"] | None,
     typer.Option(
         "--judge-show",
-        help="What it is shown of calls: tools alone, also arguments, or results as well. Default: all",
+        help="What is sent of each call: names only, arguments too, or all with results. Default: all",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -108,7 +108,7 @@ JudgeDailyTokensOption = Annotated[
     typer.Option(
         "--judge-daily-tokens",
         metavar="N",
-        help="Tokens that may be spent within 24 hours, of which --judge-cache keeps count; or off. Default: 1000000",
+        help="Budget of tokens for 24 hours, counted in --judge-cache; or off. Default: 1000000",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -117,7 +117,7 @@ JudgeCacheOption = Annotated[
     typer.Option(
         "--judge-cache",
         metavar="FILE",
-        help="SQLite file in which answers are kept, so that no question is asked twice, and what was spent.",
+        help="SQLite file that stores answers, so that no question is asked twice, and the tokens spent.",
         rich_help_panel=_HELP_PANEL,
     ),
 ]
@@ -125,108 +125,106 @@ JudgeCacheOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class JudgeOptions:
-    """That a model is to be asked, and what options say of it."""
+    """The settings of a judge that the options state."""
 
     settings: dict[str, Any]
     tools_file: Path | None = None
     gate: float | None = None
-    """What `--threshold` says, which stands in for the goldens' own."""
+    """The value of `--threshold`, which replaces the thresholds in goldens."""
 
     def start(self, combined_with: str, metrics: Collection[str]) -> JudgeStage:
-        """A judge as options and variables have it; `lowered` is the metric that it may lower, among all `measured`.
+        """Create the judge from options and variables; `combined_with` is the metric it may lower, one of `metrics`.
 
-        Raises `GoldspanError` where that cannot be.
+        Raises `GoldspanError` for settings that cannot be used.
         """
-        from goldspan.capture.environment import (  # with asyncio and SQLite slow to load
+        from goldspan.capture.environment import (  # deferred: imports asyncio and SQLite
             misspelled_variables,
             read_environment,
         )
         from goldspan.judge.judge import JudgeSettings
 
-        for complaint in misspelled_variables():
-            print_warning(complaint)
+        for warning in misspelled_variables():
+            print_warning(warning)
         settings = read_environment().arguments_for("judge") | self.settings
         if self.gate is not None:
             settings["threshold"] = self.gate
         if "model" not in settings:
-            raise ConfigurationError(
-                "--judge: which model is to be asked? Say --judge-model NAME or GOLDSPAN_JUDGE_MODEL"
-            )
+            raise ConfigurationError("--judge needs a model: set --judge-model NAME or GOLDSPAN_JUDGE_MODEL")
         if self.settings.get("combination") == "min" and combined_with not in metrics:
-            raise ConfigurationError(f"--judge-combination min lowers {combined_with}, which is not measured")
-        offered = None if self.tools_file is None else read_tools_file(self.tools_file)
+            raise ConfigurationError(f"--judge-combination min lowers {combined_with}, which --metric leaves out")
+        tools = None if self.tools_file is None else read_tools_file(self.tools_file)
         return JudgeStage(
-            JudgeSettings(**settings).create_judge(available_tools=offered, combined_with=combined_with), self.gate
+            JudgeSettings(**settings).create_judge(available_tools=tools, combined_with=combined_with), self.gate
         )
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeStage:
-    """A judge at work for a command."""
+    """Adds the scores of a judge to the evaluations of a command."""
 
     judge: Judge
     gate: float | None = None
 
     def judge_all(self, evaluations: Iterable[Evaluation]) -> Iterator[Evaluation]:
-        """Each evaluation with what the judge says; every way in which it fails is told when it first does."""
+        """Yield each evaluation with the score of the judge, and warn once about each kind of failure."""
         from goldspan.judge import judge_evaluations
 
-        told = {_OVER_BUDGET_ERROR}
-        with closing(self.judge), closing(judge_evaluations(evaluations, self.judge)) as answered:
-            for evaluation in answered:
+        warned = {_OVER_BUDGET_ERROR}
+        with closing(self.judge), closing(judge_evaluations(evaluations, self.judge)) as judged:
+            for evaluation in judged:
                 score = evaluation.score(TOOL_SELECTION)
-                if score is not None and score.error is not None and error_type(score.error) not in told:
-                    told.add(error_type(score.error))
+                if score is not None and score.error is not None and error_type(score.error) not in warned:
+                    warned.add(error_type(score.error))
                     print_warning(f"the judge failed: {score.error}")
                 yield evaluation if self.gate is None else _apply_gate(evaluation, self.gate)
 
     def print_summary(self, evaluations: Iterable[Evaluation]) -> None:
-        """Say in one line what was asked, what it cost, and what was not judged and why."""
+        """Print one line: how many runs were judged, what that cost, and why other runs were not judged."""
         scores = [score for evaluation in evaluations if (score := evaluation.score(TOOL_SELECTION)) is not None]
-        said = "; ".join([_judged_summary(self.judge, scores), *_not_judged_reasons(self.judge, scores)])
-        stderr_console().print(Text.assemble((f"{TOOL_SELECTION}: ", "bold"), escape_control_characters(said)))
+        summary = "; ".join([_judged_summary(self.judge, scores), *_not_judged_reasons(self.judge, scores)])
+        stderr_console().print(Text.assemble((f"{TOOL_SELECTION}: ", "bold"), escape_control_characters(summary)))
 
 
 def judge_options_from(
     is_enabled: bool, tools: Path | None, gate: float | None, **settings: Any
 ) -> JudgeOptions | None:
-    """What the options say of asking a model; `None`: none is to be asked.
+    """Return the judge's settings, or `None` where no option turns the judge on.
 
-    Raises `ConfigurationError` for options that mean nothing without `--judge`.
+    Raises `ConfigurationError` for options that need `--judge`.
     """
-    given = {name: value for name, value in settings.items() if value is not None}
-    if not is_enabled and "model" not in given:
-        needless = [f"--judge-{name.replace('_', '-')}" for name in given] + (["--judge-tools"] if tools else [])
-        if needless:
-            raise ConfigurationError(f"{needless[0]} needs --judge")
+    stated = {name: value for name, value in settings.items() if value is not None}
+    if not is_enabled and "model" not in stated:
+        unused = [f"--judge-{name.replace('_', '-')}" for name in stated] + (["--judge-tools"] if tools else [])
+        if unused:
+            raise ConfigurationError(f"{unused[0]} needs --judge")
         return None
-    if "daily_tokens" in given:
-        given["daily_tokens"] = _parse_daily_tokens(given["daily_tokens"])
-    return JudgeOptions(given, tools, gate)
+    if "daily_tokens" in stated:
+        stated["daily_tokens"] = _parse_daily_tokens(stated["daily_tokens"])
+    return JudgeOptions(stated, tools, gate)
 
 
 def require_judge_flag(metrics_by_option: Mapping[str, Collection[str] | None]) -> None:
-    """Raises `ConfigurationError` for an option that names the metric where no model is asked; `named` by options."""
+    """Raises `ConfigurationError` for an option that names `tool_selection` where no judge computes it."""
     for option, metrics in metrics_by_option.items():
         if TOOL_SELECTION in (metrics or ()):
             raise ConfigurationError(
-                f"{option} {TOOL_SELECTION}: a model gives that number, and none is asked; say --judge with "
-                "`goldspan score`"
+                f"{option} {TOOL_SELECTION}: only the LLM judge computes this metric; turn it on with `goldspan score "
+                "--judge`"
             )
 
 
 def read_tools_file(file: Path) -> list[Any]:
-    """The tools in a file: a list, or what a server answers to `tools/list`, as it is or with its envelope.
+    """Return the tools in a file: a list, or the response of an MCP server to `tools/list`.
 
-    Raises `ConfigurationError` for what is no such file.
+    Raises `ConfigurationError` for a file with anything else.
     """
     content = _read_file(file)
     for key in ("result", "tools"):
         if isinstance(content, dict) and key in content:
             content = content[key]
     if not isinstance(content, list) or not content:
-        what = "an empty list" if content == [] else short_repr(content)
-        raise ConfigurationError(f"--judge-tools {file}: holds {what} where a list of tools was expected")
+        found = "an empty list" if content == [] else short_repr(content)
+        raise ConfigurationError(f"--judge-tools {file}: expected a list of tools, found {found}")
     return content
 
 
@@ -235,32 +233,32 @@ def _judged_summary(judge: Judge, scores: Iterable[Score]) -> str:
     judgements = [score.judgement for score in scores if score.judgement is not None]
     models = dict.fromkeys(judgement.model for judgement in judgements) or {judge.model: None}
     cached = f", {usage.cached} of them from the cache" if usage.cached else ""
-    said = f"{_pluralize(usage.judged, 'run')} judged by {join_words(tuple(models))}{cached}"
-    said += f"; {_pluralize(usage.requests, 'request')}"
+    summary = f"{_pluralize(usage.judged, 'run')} judged by {join_words(tuple(models))}{cached}"
+    summary += f"; {_pluralize(usage.requests, 'request')}"
     if any(judgement.input_tokens is None or judgement.output_tokens is None for judgement in judgements):
-        return f"{said}, of which the endpoint tells no tokens"
-    said += f", {usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
-    return said if usage.cost is None else f"{said}, ${usage.cost:.4f}"
+        return f"{summary}; the endpoint does not report tokens"
+    summary += f", {usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
+    return summary if usage.cost is None else f"{summary}, ${usage.cost:.4f}"
 
 
 def _not_judged_reasons(judge: Judge, scores: Collection[Score]) -> Iterator[str]:
     kinds = Counter(error_type(score.error) for score in scores if score.error is not None)
     if over := kinds.pop(_OVER_BUDGET_ERROR, 0):
         yield (
-            f"{over} not asked because {_budget_hint(judge)} within 24 hours is spent: raise it, or ask about the rest "
-            "later; --judge-cache keeps what was answered"
+            f"{over} not judged because {_budget_hint(judge)} for 24 hours is spent: raise it, or judge the rest "
+            "later; --judge-cache keeps the answers"
         )
     if kinds:
-        told = ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
-        yield f"{kinds.total()} failed ({told})"
-    why = Counter(score.reason or "" for score in scores if score.value is None and score.error is None)
-    for reason, number in why.most_common():
-        yield f"{number} not asked: {reason}{_REMEDIES.get(reason, '')}"
+        failures = ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
+        yield f"{kinds.total()} failed ({failures})"
+    reasons = Counter(score.reason or "" for score in scores if score.value is None and score.error is None)
+    for reason, number in reasons.most_common():
+        yield f"{number} not judged: {reason}{_REMEDIES.get(reason, '')}"
 
 
 _REMEDIES = {
-    "the tools the agent was offered were not captured": " (--judge-tools FILE says them)",
-    "what was asked was not captured": " (`goldspan extract` says what to switch on)",
+    "the tools the agent was offered were not captured": " (name them with --judge-tools FILE)",
+    "what was asked was not captured": " (`goldspan extract` says how to capture it)",
 }
 
 
@@ -270,12 +268,12 @@ def _budget_hint(judge: Judge) -> str:
     return f"the budget of {join_words(limits)}"
 
 
-def _pluralize(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def _pluralize(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _apply_gate(evaluation: Evaluation, threshold: float) -> Evaluation:
-    """The evaluation with what `--threshold` says as the gate, where the golden says another one."""
+    """Return the evaluation with the value of `--threshold` in place of the threshold in its golden."""
     from goldspan.judge.tool_selection import with_threshold, with_tool_selection
 
     score = evaluation.score(TOOL_SELECTION)
@@ -288,12 +286,12 @@ def _parse_daily_tokens(text: str) -> int | None:
     if text.lower() == _OFF_WORD:
         return None
     if not text.isascii() or not text.isdigit():
-        raise ConfigurationError(f"--judge-daily-tokens takes a whole number, or off, not {text!r}")
+        raise ConfigurationError(f"--judge-daily-tokens takes an integer or off, not {text!r}")
     return int(text)
 
 
 def _read_file(file: Path) -> Any:
-    """What stands in a file of JSON or YAML."""
+    """Parse a JSON or YAML file."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except OSError as error:

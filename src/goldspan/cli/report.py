@@ -1,4 +1,4 @@
-"""`goldspan report`: runs as one HTML file that stands alone, and as Markdown for a pull request."""
+"""`goldspan report`: writes runs to one self-contained HTML file, and to Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import typer
 from goldspan.cli import input_options, judge_options, scoring_options
 from goldspan.cli.console import print_warning, stderr_console, stdout_console, with_progress_bar
 from goldspan.cli.input_options import GoldenIdAttribute, print_row_errors
-from goldspan.cli.score import GATE_FAILED, INVALID_ROWS
+from goldspan.cli.score import GATE_FAILED, INVALID_ROWS, no_match_warning
 from goldspan.cli.scoring_options import Gates, parse_thresholds, validate_gates
-from goldspan.cli.view import STORE_FILE_NAME
+from goldspan.cli.store_path import STORE_FILE_NAME, find_store_file
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import load_goldens
 from goldspan.model import Evaluation, RunUnit
@@ -38,8 +38,7 @@ Examples:\n
 _DEFAULT_OUT = Path("report.html")
 _STDOUT = Path("-")
 _BATCH_SIZE = 500
-"""Evaluations that are kept in one transaction."""
-_SQLITE_MAGIC = b"SQLite format 3\0"
+"""Evaluations that are stored in one transaction."""
 
 
 def report(
@@ -47,8 +46,8 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="STORE|PATHS",
-            help=f"The file of a store, or a folder with {STORE_FILE_NAME} in it; or files or folders with traces, to be judged "
-            "as `goldspan score` does; - is standard input.",
+            help=f"The file of a store, or a folder that holds {STORE_FILE_NAME}, such as a gateway's data folder; "
+            "or files or folders with traces, which are evaluated as `goldspan score` does; - reads standard input.",
             show_default=False,
         ),
     ] = None,
@@ -59,7 +58,7 @@ def report(
             "--goldens",
             "-g",
             metavar="FILE",
-            help="Golden file, to judge traces by and to tell which were never met; may be given again.",
+            help="Golden file: traces are evaluated with it, and goldens without runs are listed. May be repeated.",
         ),
     ] = None,
     out: Annotated[
@@ -68,23 +67,29 @@ def report(
             "--out",
             "-o",
             metavar="FILE",
-            help=f"The HTML file; - is standard output. Without it and --markdown: {_DEFAULT_OUT}.",
+            help=f"The HTML file to write; - writes standard output. Default without --markdown: {_DEFAULT_OUT}.",
             show_default=False,
         ),
     ] = None,
     markdown: Annotated[
         Path | None,
         typer.Option(
-            "--markdown", metavar="FILE", help="A summary in Markdown; - is standard output.", show_default=False
+            "--markdown",
+            metavar="FILE",
+            help="The Markdown summary to write; - writes standard output.",
+            show_default=False,
         ),
     ] = None,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What stands above it.")] = "goldspan report",
+    title: Annotated[
+        str, typer.Option("--title", metavar="TEXT", help="The heading of the report.")
+    ] = "goldspan report",
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=0, help="Failed runs shown in full; the others have a line each.")
+        int,
+        typer.Option("--limit", metavar="N", min=0, help="Failed runs shown in full; the others get one line each."),
     ] = 50,
     values: Annotated[
         bool,
-        typer.Option("--values", help="Show arguments and results of traces. What a store keeps is always shown."),
+        typer.Option("--values", help="Show the arguments and results in traces. Those in a store are always shown."),
     ] = False,
     fail_under: scoring_options.FailUnderOption = None,
     fail_on_unknown: scoring_options.FailOnUnknownFlag = None,
@@ -96,7 +101,7 @@ def report(
     since: input_options.SinceFilter = None,
     until: input_options.UntilFilter = None,
     unit: Annotated[
-        RunUnit | None, typer.Option("--unit", help="Runs of that kind. Of traces it is request where nothing is said.")
+        RunUnit | None, typer.Option("--unit", help="Runs of this kind. Default for traces: request.")
     ] = None,
     golden_id_attribute: GoldenIdAttribute = None,
     concurrency: scoring_options.ConcurrencyOption = 1,
@@ -115,17 +120,18 @@ def report(
     max_calls: scoring_options.MaxCallsOption = None,
     unknown: scoring_options.UnknownOption = None,
 ) -> None:
-    """Write what there is to see of stored runs, or of traces, into one HTML file for CI artifacts and mail.
+    """Write a report on stored runs, or on traces, as one HTML file for CI artifacts and mail.
 
-    It needs no other file, no script and no network. With --markdown alone, only that summary is written.
+    The file is self-contained: it needs no other file, no script and no network. With --markdown alone, only the
+    Markdown summary is written.
     """
-    from goldspan.web.report_data import ReportHeader, build_report  # slow to load
+    from goldspan.web.report_data import ReportHeader, build_report  # slow to import
 
     _validate_arguments(paths, cases, out, markdown)
     writers = _report_writers(out, markdown)
-    known = load_goldens(*goldens) if goldens else None
+    loaded_goldens = load_goldens(*goldens) if goldens else None
     gates = parse_thresholds(fail_under, "--fail-under")
-    wanted = RunFilter(
+    run_filter = RunFilter(
         golden=golden,
         agent=agent,
         service=service,
@@ -134,8 +140,8 @@ def report(
         since_ns=input_options.parse_time_option(since, "--since"),
         until_ns=input_options.parse_time_option(until, "--until"),
     )
-    said = {"golden": golden, "agent": agent, "service": service, "environment": environment, "text": text}
-    manner = scoring_options.scoring_options_from(
+    filter_values = {"golden": golden, "agent": agent, "service": service, "environment": environment, "text": text}
+    options = scoring_options.scoring_options_from(
         metric,
         profile,
         profile_option,
@@ -151,109 +157,103 @@ def report(
         max_calls=max_calls,
         unknown=unknown,
     )
-    wrong: list[str] = []
-    with ExitStack() as opened:
+    row_errors: list[str] = []
+    with ExitStack() as stack:
         if file := _find_store(paths or []):
-            if manner.is_any_set or golden_id_attribute or values:
-                raise ConfigurationError(f"{file}: its runs are judged already; what you say of judging is for traces")
-            store = opened.enter_context(open_store(file, read_only=True))
+            if options.is_any_set or golden_id_attribute or values:
+                raise ConfigurationError(
+                    f"{file}: a store holds evaluated runs; options that change the evaluation apply to traces only"
+                )
+            store = stack.enter_context(open_store(file, read_only=True))
             validate_gates(gates, store.metrics())
-            wanted = replace(wanted, unit=unit)
+            run_filter = replace(run_filter, unit=unit)
         else:
             judge_options.require_judge_flag(
-                {"--fail-under": gates, "--metric": metric, "--threshold": manner.thresholds}
+                {"--fail-under": gates, "--metric": metric, "--threshold": options.thresholds}
             )
-            validate_gates(gates, manner.metric_names(known))
-            judged, wrong = scoring_options.evaluate_inputs(
+            validate_gates(gates, options.metric_names(loaded_goldens))
+            evaluations, row_errors = scoring_options.evaluate_inputs(
                 paths,
                 cases,
-                manner.evaluator(known),
-                goldens=known,
+                options.evaluator(loaded_goldens),
+                goldens=loaded_goldens,
                 unit=unit or "request",
                 golden_id_attributes=golden_id_attribute,
                 concurrency=concurrency,
             )
-            store = opened.enter_context(_temporary_store(judged, values=values))
-        said |= {"since": since, "until": until, "kind of run": unit}
-        narrowed = tuple((name, told) for name, told in said.items() if told)
-        total = store.count(wanted).total
-        found = build_report(
+            store = stack.enter_context(_temporary_store(evaluations, values=values))
+        filter_values |= {"since": since, "until": until, "kind of run": unit}
+        filters = tuple((name, value) for name, value in filter_values.items() if value)
+        total = store.count(run_filter).total
+        result = build_report(
             store,
-            ReportHeader(title, time.time_ns(), _source_names(paths or cases or []), narrowed),
-            goldens=known,
-            run_filter=wanted,
+            ReportHeader(title, time.time_ns(), _source_names(paths or cases or []), filters),
+            goldens=loaded_goldens,
+            run_filter=run_filter,
             max_detailed=limit,
             observe=lambda runs: with_progress_bar(runs, total, "gathering"),
         )
-    for target, written in writers.items():
-        _write_report(written(found), target)
-    print_row_errors(wrong)
-    if known is not None and found.rate.counts.total and not found.board.covered.total:
-        print_warning(f"none of the {len(known)} goldens belongs to any of these runs, neither by id nor by input")
-    judged_runs = found.rate.counts.passed + found.rate.counts.failed
-    if not Gates(gates, fail_on_unknown).are_met(found.mean, judged_runs, found.not_evaluated) or wrong:
-        raise typer.Exit(INVALID_ROWS if wrong else GATE_FAILED)
+    for target, render in writers.items():
+        _write_report(render(result), target)
+    print_row_errors(row_errors)
+    if loaded_goldens is not None and result.rate.counts.total and not result.board.covered.total:
+        print_warning(no_match_warning(loaded_goldens))
+    evaluated = result.rate.counts.passed + result.rate.counts.failed
+    if not Gates(gates, fail_on_unknown).are_met(result.mean, evaluated, result.not_evaluated) or row_errors:
+        raise typer.Exit(INVALID_ROWS if row_errors else GATE_FAILED)
 
 
 def _validate_arguments(
     paths: list[str] | None, cases: list[str] | None, out: Path | None, markdown: Path | None
 ) -> None:
-    """Raises `ConfigurationError` where it is not clear what is meant, or what looks like no report would be lost."""
+    """Raises `ConfigurationError` for an ambiguous input, and for an output file that does not look like a report."""
     if bool(paths) == bool(cases):
-        raise ConfigurationError("report on what? Name a store, files with traces or --cases FILE.")
+        raise ConfigurationError("name what to report on: a store, files with traces, or --cases FILE")
     if out == markdown == _STDOUT:
-        raise ConfigurationError("--out and --markdown: only one of them can be standard output")
-    for option, written, endings in (("--out", out, (".html", ".htm")), ("--markdown", markdown, (".md",))):
-        if written is None or written.suffix.lower() in endings or not written.is_file():
+        raise ConfigurationError("--out and --markdown: only one of them can write standard output")
+    for option, path, endings in (("--out", out, (".html", ".htm")), ("--markdown", markdown, (".md",))):
+        if path is None or path.suffix.lower() in endings or not path.is_file():
             continue
-        if written.stat().st_size:
-            raise ConfigurationError(f"{option} {written}: it is there already, and does not end in {endings[0]}")
+        if path.stat().st_size:
+            raise ConfigurationError(f"{option} {path}: the file exists and does not end in {endings[0]}")
 
 
 def _find_store(paths: list[str]) -> Path | None:
-    """The file of the store that is named; `None`: there are traces. Raises `ConfigurationError` for both."""
-    stores = [found for path in paths if path != "-" and (found := _store_file(Path(path)))]
+    """Return the file of the store, or `None` for traces. Raises `ConfigurationError` for a store among other paths."""
+    stores = [found for path in paths if path != "-" and (found := find_store_file(Path(path)))]
     if stores and len(paths) > 1:
-        raise ConfigurationError(f"{stores[0]}: a report is of one store, or else of files with traces")
+        raise ConfigurationError(f"{stores[0]}: a report takes one store, or files with traces")
     return stores[0] if stores else None
 
 
-def _store_file(path: Path) -> Path | None:
-    file = path / STORE_FILE_NAME if path.is_dir() else path
-    if not file.is_file():
-        return None
-    with file.open("rb") as content:
-        return file if content.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC else None
-
-
 @contextmanager
-def _temporary_store(judged: Iterable[Evaluation], *, values: bool) -> Iterator[SqliteStore]:
-    """A store of these evaluations, for as long as the report is made of it."""
+def _temporary_store(evaluations: Iterable[Evaluation], *, values: bool) -> Iterator[SqliteStore]:
+    """A store of these evaluations that exists while the report is made."""
     with (
         TemporaryDirectory(prefix="goldspan-", ignore_cleanup_errors=True) as folder,
         open_store(Path(folder) / STORE_FILE_NAME, keep_arguments=values) as store,
     ):
-        each = _with_unique_ids(judged)
-        while some := list(islice(each, _BATCH_SIZE)):
-            store.submit_many(some)
+        remaining = _with_unique_ids(evaluations)
+        while batch := list(islice(remaining, _BATCH_SIZE)):
+            store.submit_many(batch)
         yield store
 
 
-def _with_unique_ids(judged: Iterable[Evaluation]) -> Iterator[Evaluation]:
-    """Rows of several files may have the same id, and a store keeps one run of each."""
+def _with_unique_ids(evaluations: Iterable[Evaluation]) -> Iterator[Evaluation]:
+    """Number repeated run ids: rows of several files may share an id, and a store keeps one run per id."""
     seen: dict[str, int] = {}
-    for evaluation in judged:
+    for evaluation in evaluations:
         run = evaluation.run
         seen[run.run_id] = number = seen.get(run.run_id, 0) + 1
         yield evaluation if number == 1 else replace(evaluation, run=replace(run, run_id=f"{run.run_id} ({number})"))
 
 
-def _source_names(read: list[str]) -> tuple[str, ...]:
-    return tuple("standard input" if path == "-" else Path(path).name or path for path in read)
+def _source_names(paths: list[str]) -> tuple[str, ...]:
+    return tuple("standard input" if path == "-" else Path(path).name or path for path in paths)
 
 
 def _report_writers(out: Path | None, markdown: Path | None) -> dict[Path, Callable[[Report], str]]:
-    """What makes each file that is asked for. Raises `MissingExtraError` before any work is done."""
+    """Return the renderer of each output file. Raises `MissingExtraError` before any work is done."""
     writers: dict[Path, Callable[[Report], str]] = {}
     if markdown is not None:
         from goldspan.web.markdown_report import render_markdown_report

@@ -1,4 +1,4 @@
-"""`goldspan score`: judge every run in some traces, or every row of a case file, by its golden."""
+"""`goldspan score`: evaluates every run in traces, or every row of a case file, against its golden."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def score(
     goldens: Annotated[
         list[str] | None,
         typer.Option(
-            "--goldens", "-g", metavar="FILE", help="Golden file (YAML, JSON, JSON lines); may be given again."
+            "--goldens", "-g", metavar="FILE", help="Golden file in YAML, JSON or JSON lines. May be repeated."
         ),
     ] = None,
     metric: scoring_options.MetricOption = None,
@@ -77,22 +77,26 @@ def score(
     golden_id_attribute: GoldenIdAttribute = None,
     concurrency: scoring_options.ConcurrencyOption = 1,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=0, help="Runs shown, failed ones first; 0 shows all.")
+        int, typer.Option("--limit", metavar="N", min=0, help="Runs to show, failed ones first; 0 shows all.")
     ] = 20,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Every score, how it came about, and the values that differ.")
+        bool,
+        typer.Option("--verbose", "-v", help="Also show every score with its derivation, and the values that differ."),
     ] = False,
     format: Annotated[  # noqa: A002 - the name of the option
-        ScoreFormat, typer.Option("--format", metavar="FORM", help="How results are written: text, json or markdown.")
+        ScoreFormat, typer.Option("--format", metavar="FORM", help="Output format: text, json or markdown.")
     ] = "text",
     as_json: JsonFlag = False,
 ) -> None:
-    """Judge each run by its golden: expected and called side by side, scores, and why."""
+    """Compare the tool calls of each run with its golden, and print expected and called tools, scores and reasons.
+
+    Exit status: 0 fine, 1 a gate failed, 2 an option is wrong or the input cannot be read.
+    """
     if bool(paths) == bool(cases):
-        raise ConfigurationError("score what? Name either files with traces or --cases FILE.")
-    known = load_goldens(*goldens) if goldens else None
+        raise ConfigurationError("name what to score: files with traces, or --cases FILE")
+    loaded_goldens = load_goldens(*goldens) if goldens else None
     gates = parse_thresholds(fail_under, "--fail-under")
-    manner = scoring_options.scoring_options_from(
+    options = scoring_options.scoring_options_from(
         metric,
         profile,
         profile_option,
@@ -108,12 +112,12 @@ def score(
         max_calls=max_calls,
         unknown=unknown,
     )
-    said_of_model = {"--fail-under": gates, "--metric": metric, "--threshold": manner.thresholds}
-    manner, selection = manner.pop_threshold(judge_options.TOOL_SELECTION)
-    asked = judge_options.judge_options_from(
+    metrics_by_option = {"--fail-under": gates, "--metric": metric, "--threshold": options.thresholds}
+    options, selection_threshold = options.pop_threshold(judge_options.TOOL_SELECTION)
+    judging = judge_options.judge_options_from(
         judge,
         judge_tools,
-        selection,
+        selection_threshold,
         model=judge_model,
         url=judge_url,
         show=judge_show,
@@ -123,49 +127,49 @@ def score(
         daily_tokens=judge_daily_tokens,
         cache=judge_cache,
     )
-    if asked is None:
-        judge_options.require_judge_flag(said_of_model)
-    measured = manner.metric_names(known)
-    validate_gates(gates, measured if asked is None else (*measured, judge_options.TOOL_SELECTION))
-    model = None if asked is None else asked.start(manner.judge_lowers_metric, measured)
+    if judging is None:
+        judge_options.require_judge_flag(metrics_by_option)
+    metric_names = options.metric_names(loaded_goldens)
+    validate_gates(gates, metric_names if judging is None else (*metric_names, judge_options.TOOL_SELECTION))
+    judge_stage = None if judging is None else judging.start(options.judge_lowers_metric, metric_names)
     form: ScoreFormat = "json" if as_json else format
-    judged, wrong = scoring_options.evaluate_inputs(
+    results, row_errors = scoring_options.evaluate_inputs(
         paths,
         cases,
-        manner.evaluator(known, verbose=verbose),
-        goldens=known,
+        options.evaluator(loaded_goldens, verbose=verbose),
+        goldens=loaded_goldens,
         unit=unit,
         golden_id_attributes=golden_id_attribute,
         concurrency=concurrency,
-        transform=iter if model is None else model.judge_all,
+        transform=iter if judge_stage is None else judge_stage.judge_all,
         is_streamed=form == "json",
     )
-    evaluations = _print_evaluations(judged, form, limit=limit, verbose=verbose)
-    print_row_errors(wrong)
-    _warn_unmatched(evaluations, known)
-    if model is not None:
-        model.print_summary(evaluations)
-    judged_runs = sum(evaluation.passed is not None for evaluation in evaluations)
-    met = Gates(gates, fail_on_unknown).are_met(
-        lambda name: mean_score(name, evaluations), judged_runs, not_evaluated_runs(evaluations)
+    evaluations = _print_evaluations(results, form, limit=limit, verbose=verbose)
+    print_row_errors(row_errors)
+    _warn_unmatched(evaluations, loaded_goldens)
+    if judge_stage is not None:
+        judge_stage.print_summary(evaluations)
+    evaluated = sum(evaluation.passed is not None for evaluation in evaluations)
+    are_met = Gates(gates, fail_on_unknown).are_met(
+        lambda name: mean_score(name, evaluations), evaluated, not_evaluated_runs(evaluations)
     )
-    if wrong or not met:
-        raise typer.Exit(INVALID_ROWS if wrong else GATE_FAILED)
+    if row_errors or not are_met:
+        raise typer.Exit(INVALID_ROWS if row_errors else GATE_FAILED)
 
 
 def _print_evaluations(
-    judged: Iterable[Evaluation], form: ScoreFormat, *, limit: int, verbose: bool
+    results: Iterable[Evaluation], form: ScoreFormat, *, limit: int, verbose: bool
 ) -> list[Evaluation]:
-    """The evaluations, written to standard output: as JSON each as it comes, otherwise all of them at the end."""
+    """Print the evaluations and return them. JSON is printed as each arrives, the other formats at the end."""
     console = stdout_console()
     if form != "json":
-        evaluations = list(judged)
+        evaluations = list(results)
         if evaluations:
             show = _print_text if form == "text" else _print_markdown
             show(evaluations, console, limit=limit, verbose=verbose)
         return evaluations
     evaluations = []
-    for evaluation in judged:
+    for evaluation in results:
         evaluations.append(evaluation)
         console.write_line(to_json(evaluation_document(evaluation)))
     return evaluations
@@ -174,8 +178,8 @@ def _print_evaluations(
 def _print_text(evaluations: Sequence[Evaluation], console: ResultsConsole, *, limit: int, verbose: bool) -> None:
     shown = _most_urgent(evaluations, limit)
     console.print(evaluation_blocks(shown, console, verbose=verbose))
-    if left := _omitted_note(shown, evaluations):
-        console.print(Text(f"{left}; --limit 0 shows all", style="dim"))
+    if omitted := _omitted_note(shown, evaluations):
+        console.print(Text(f"{omitted}; --limit 0 shows all", style="dim"))
     console.print()
     console.print(summary_table(evaluations))
     console.print()
@@ -185,25 +189,25 @@ def _print_text(evaluations: Sequence[Evaluation], console: ResultsConsole, *, l
 def _print_markdown(evaluations: Sequence[Evaluation], console: ResultsConsole, *, limit: int, verbose: bool) -> None:
     shown = _most_urgent(evaluations, limit)
     rows = tuple(tuple((TextSpan(cell),) for cell in row) for row in score_summary(evaluations))
-    pieces = [
+    blocks = [
         render_markdown(
             [(TextSpan(verdict_summary(evaluations).plain),), Table(("metric", "mean", "runs", "passed"), rows)]
         ),
         *(evaluation.to_markdown(values=verbose) for evaluation in shown),
     ]
-    if left := _omitted_note(shown, evaluations):
-        pieces.append(left)
-    console.write_line("\n\n".join(pieces))
+    if omitted := _omitted_note(shown, evaluations):
+        blocks.append(omitted)
+    console.write_line("\n\n".join(blocks))
 
 
 def _omitted_note(shown: Sequence[Evaluation], evaluations: Sequence[Evaluation]) -> str:
-    """How many are not shown; empty where all are."""
+    """Return how many runs are not shown; empty where all are."""
     number = len(evaluations) - len(shown)
     return f"{number} more run{'s' * (number != 1)}" if number else ""
 
 
 def _most_urgent(evaluations: Sequence[Evaluation], limit: int) -> Sequence[Evaluation]:
-    """So many of them, those that failed before the others."""
+    """Return the first `limit` evaluations, failed ones first; all of them for 0."""
     ordered = sorted(evaluations, key=lambda evaluation: _URGENCY[evaluation.passed])
     return ordered[:limit] if limit else ordered
 
@@ -212,8 +216,13 @@ _URGENCY = {False: 0, None: 1, True: 2}
 
 
 def _warn_unmatched(evaluations: Sequence[Evaluation], goldens: Goldens | None) -> None:
-    """Say what probably is not meant: goldens that nothing was judged by, and runs that show too little."""
+    """Warn about goldens that no run matches, and about runs whose capture is incomplete."""
     if goldens is not None and evaluations and not any(evaluation.match for evaluation in evaluations):
-        print_warning(f"none of the {len(goldens)} goldens belongs to any of these runs, neither by id nor by input")
+        print_warning(no_match_warning(goldens))
     if notice := capture_notice([evaluation.run for evaluation in evaluations]):
         print_warning(f"{notice}: `goldspan extract` says what to do about it")
+
+
+def no_match_warning(goldens: Goldens) -> str:
+    """Return the warning for goldens of which none matches any run."""
+    return f"none of the {len(goldens)} goldens matches any of these runs, by id or by input"

@@ -1,4 +1,4 @@
-"""Options that say how runs are judged: which metrics, which peer's, and what stands in for the goldens' own rules."""
+"""The options that configure the evaluation (metrics, profiles, rules), and the gates on its results."""
 
 from __future__ import annotations
 
@@ -39,89 +39,94 @@ if TYPE_CHECKING:
     from goldspan.scoring.metrics import MetricLike
 
 _PASS_RATE = "passed"
-"""What a gate calls the share of judged runs that passed."""
+"""The name that a gate uses for the pass rate."""
 _TOLERANCE = 1e-9
 _MAX_RUNS_SHOWN = 5
-"""So many runs are named one by one."""
+"""Runs that are named one by one."""
 
 
-def parse_thresholds(given: Iterable[str] | None, option: str) -> dict[str, float]:
-    """What `METRIC=X` says, given several times. Raises `ConfigurationError` for what is written otherwise."""
-    found: dict[str, float] = {}
-    for text in given or ():
+def parse_thresholds(texts: Iterable[str] | None, option: str) -> dict[str, float]:
+    """Parse the values `METRIC=X` of a repeated option. Raises `ConfigurationError` for any other text."""
+    thresholds: dict[str, float] = {}
+    for text in texts or ():
         name, _, number = text.partition("=")
         try:
-            found[name.strip()] = float(number)
+            thresholds[name.strip()] = float(number)
         except ValueError:
             raise ConfigurationError(f"{option} takes METRIC=NUMBER, such as tool_recall=0.8, not {text!r}") from None
-    return found
+    return thresholds
 
 
 def validate_gates(gates: Mapping[str, float], metrics: Collection[str]) -> None:
-    """Raises `ConfigurationError` for a gate of a metric that is not measured."""
+    """Raises `ConfigurationError` for a gate on a metric that is not evaluated."""
     known = (_PASS_RATE, *metrics)
     for name in gates:
         if name not in known:
-            hint = did_you_mean(name, known) or f" There are {', '.join(known)}."
-            raise ConfigurationError(f"--fail-under {name}: no such metric is measured.{hint}")
+            hint = did_you_mean(name, known) or f" Evaluated are {', '.join(known)}."
+            raise ConfigurationError(f"--fail-under {name}: this metric is not evaluated.{hint}")
 
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """What a whole command must reach."""
+    """The values that the results of a command must reach."""
 
     minimums: Mapping[str, float]
-    """By metric, or `passed`."""
+    """By metric; `passed` is the pass rate."""
     fail_on_not_evaluated: bool | None = None
-    """Whether runs that could not be evaluated count as not passed; `None`: where the variable CI is set."""
+    """Whether runs that could not be evaluated count as not passed; `None`: only if the variable CI is set."""
 
     def are_met(
         self, mean_of: Callable[[str], float | None], evaluated: int, not_evaluated: Sequence[NotEvaluatedRun]
     ) -> bool:
-        """Whether every gate is met; each that is not is told. What could not be measured meets no gate.
+        """Return whether every gate is met, and print each that is not. A metric without a value meets no gate.
 
-        `judged` is how many runs passed or failed; `unknown` are those that a golden is for and that did neither.
+        `evaluated` is the number of runs that passed or failed; `not_evaluated` are the runs with a golden that did
+        neither.
         """
         strict = _is_ci() if self.fail_on_not_evaluated is None else self.fail_on_not_evaluated
         counted = list(not_evaluated) if strict else []
         unmet = [
-            told
-            for name, least in self.minimums.items()
-            if (told := _failure_reason(name, least, mean_of, evaluated, counted))
+            reason
+            for name, minimum in self.minimums.items()
+            if (reason := _failure_reason(name, minimum, mean_of, evaluated, counted))
         ]
         if self.fail_on_not_evaluated and counted and not self.minimums:
             unmet = [f"{_run_count(len(counted))} could not be evaluated"]
-        for told in unmet:
-            stderr_console().print(Text(f"gate failed: {told}", style="bold red"))
+        for reason in unmet:
+            stderr_console().print(Text(f"gate failed: {reason}", style="bold red"))
         if unmet:
             _print_not_evaluated(counted)
         return not unmet
 
 
 def _failure_reason(
-    name: str, least: float, mean_of: Callable[[str], float | None], judged: int, unknown: Sequence[NotEvaluatedRun]
+    name: str,
+    minimum: float,
+    mean_of: Callable[[str], float | None],
+    evaluated: int,
+    not_evaluated: Sequence[NotEvaluatedRun],
 ) -> str | None:
-    """Why a gate is not met; `None`: it is."""
+    """Return why a gate is not met, or `None` where it is met."""
     mean = mean_of(name)
-    if mean is None and not unknown:
-        return f"{name} could not be measured on any run, and {least:g} is wanted"
+    if mean is None and not not_evaluated:
+        return f"{name} could not be evaluated on any run; required: {minimum:g}"
     if name == _PASS_RATE:
-        mean = (mean or 0.0) * judged / (judged + len(unknown))
-        beside = f", with {_run_count(len(unknown))} counted that could not be evaluated" if unknown else ""
-        return f"{name} is {mean:.4f}{beside}, and {least:g} is wanted" if mean < least - _TOLERANCE else None
-    if lacking := [run for run in unknown if name in run.missing_metrics]:
-        return f"{name} could not be measured on {_run_count(len(lacking))}, and {least:g} is wanted"
+        mean = (mean or 0.0) * evaluated / (evaluated + len(not_evaluated))
+        counted = f", counting {_run_count(len(not_evaluated))} that could not be evaluated" if not_evaluated else ""
+        return f"{name} is {mean:.4f}{counted}; required: {minimum:g}" if mean < minimum - _TOLERANCE else None
+    if lacking := [run for run in not_evaluated if name in run.missing_metrics]:
+        return f"{name} could not be evaluated on {_run_count(len(lacking))}; required: {minimum:g}"
     if mean is None:
-        return f"{name} could not be measured on any run, and {least:g} is wanted"
-    return f"{name} is {mean:.4f}, and {least:g} is wanted" if mean < least - _TOLERANCE else None
+        return f"{name} could not be evaluated on any run; required: {minimum:g}"
+    return f"{name} is {mean:.4f}; required: {minimum:g}" if mean < minimum - _TOLERANCE else None
 
 
-def _print_not_evaluated(unknown: Sequence[NotEvaluatedRun]) -> None:
-    """Say which runs could not be evaluated, and why."""
-    for run in unknown[:_MAX_RUNS_SHOWN]:
+def _print_not_evaluated(runs: Sequence[NotEvaluatedRun]) -> None:
+    """Print which runs could not be evaluated, and why."""
+    for run in runs[:_MAX_RUNS_SHOWN]:
         stderr_console().print(Text(f"  {run.run_id} ({run.golden_id}): {run.reason}", style="dim"))
-    if len(unknown) > _MAX_RUNS_SHOWN:
-        stderr_console().print(Text(f"  and {len(unknown) - _MAX_RUNS_SHOWN} more", style="dim"))
+    if len(runs) > _MAX_RUNS_SHOWN:
+        stderr_console().print(Text(f"  and {len(runs) - _MAX_RUNS_SHOWN} more", style="dim"))
 
 
 def _run_count(number: int) -> str:
@@ -133,7 +138,7 @@ def _is_ci() -> bool:
 
 
 def not_evaluated_runs(evaluations: Iterable[Evaluation]) -> list[NotEvaluatedRun]:
-    """The runs that a golden is for, and that could not be evaluated."""
+    """Return the runs that have a golden and could not be evaluated."""
     return [
         NotEvaluatedRun(
             each.run.run_id,
@@ -147,7 +152,7 @@ def not_evaluated_runs(evaluations: Iterable[Evaluation]) -> list[NotEvaluatedRu
 
 
 def mean_score(name: str, evaluations: Sequence[Evaluation]) -> float | None:
-    """The mean of a metric, or the share that passed; `None`: it could not be measured."""
+    """Return the mean of a metric, or the pass rate; `None` where no run has a value."""
     values = _metric_values(name, evaluations)
     return sum(values) / len(values) if values else None
 
@@ -161,34 +166,41 @@ def _metric_values(name: str, evaluations: Sequence[Evaluation]) -> list[float]:
 
 ConcurrencyOption = Annotated[
     int,
-    typer.Option("--concurrency", metavar="N", min=1, help="Runs judged at once, for metrics of your own that wait."),
+    typer.Option(
+        "--concurrency",
+        metavar="N",
+        min=1,
+        help="Runs evaluated concurrently; useful for custom metrics that wait for I/O.",
+    ),
 ]
 CasesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--cases",
         metavar="FILE",
-        help="Judge rows with tools_called and expected_tools, or a golden_id, instead of traces: JSON lines, a "
-        "JSON list or CSV; may be given again.",
+        help="Evaluate rows with tools_called and expected_tools, or a golden_id, instead of traces: JSON lines, a "
+        "JSON list or CSV. May be repeated.",
     ),
 ]
 FailUnderOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail-under", metavar="METRIC=X", help="Exit with 1 if the metric's mean, or the share `passed`, is below X."
+        "--fail-under",
+        metavar="METRIC=X",
+        help="Exit with 1 if the mean of the metric, or the pass rate `passed`, is below X.",
     ),
 ]
 FailOnUnknownFlag = Annotated[
     bool | None,
     typer.Option(
         "--fail-on-unknown/--no-fail-on-unknown",
-        help="Whether a run that a golden is for, and that could not be evaluated, counts as one that did not pass. "
-        "Usual where the variable CI is set. Without --fail-under: exit with 1 if there is any.",
+        help="Count runs that have a golden and could not be evaluated as not passed. Default: only if the variable CI "
+        "is set. Without --fail-under: exit with 1 if there is such a run.",
     ),
 ]
 
-_METRICS_PANEL = "What is measured"
-_RULES_PANEL = "Rules, instead of what the goldens say"
+_METRICS_PANEL = "Metrics"
+_RULES_PANEL = "Rules that replace those in goldens"
 
 MetricOption = Annotated[
     list[str] | None,
@@ -196,7 +208,7 @@ MetricOption = Annotated[
         "--metric",
         "-m",
         metavar="NAME",
-        help=f"Measure only this; may be given again: {', '.join(DEFAULT_METRICS)}, or one of an installed package.",
+        help=f"Evaluate only this metric. Repeatable. {', '.join(DEFAULT_METRICS)}, or an installed one.",
         rich_help_panel=_METRICS_PANEL,
     ),
 ]
@@ -205,7 +217,7 @@ ProfileOption = Annotated[
     typer.Option(
         "--profile",
         metavar="PEER",
-        help=f"Measure the number that another tool would give: {', '.join(PEERS)}.",
+        help=f"Compute the metric as another tool does: {', '.join(PEERS)}.",
         rich_help_panel=_METRICS_PANEL,
     ),
 ]
@@ -214,7 +226,7 @@ ProfileSetting = Annotated[
     typer.Option(
         "--profile-option",
         metavar="KEY=VALUE",
-        help="An option of that tool, by its own name; may be given again.",
+        help="An option of that tool, by its name there. May be repeated.",
         rich_help_panel=_METRICS_PANEL,
     ),
 ]
@@ -223,43 +235,47 @@ ThresholdOption = Annotated[
     typer.Option(
         "--threshold",
         metavar="METRIC=X",
-        help="A run fails below X; stands in for the golden's own.",
+        help="A run fails if the metric is below X. Replaces the thresholds in goldens.",
         rich_help_panel=_METRICS_PANEL,
     ),
 ]
 StrictFlag = Annotated[
     bool,
-    typer.Option("--strict", help="A gate is met by 1 alone, and anything less is 0.", rich_help_panel=_METRICS_PANEL),
+    typer.Option("--strict", help="Turn every score below 1 into 0, and require 1.", rich_help_panel=_METRICS_PANEL),
 ]
 ModeOption = Annotated[
     CorrectnessMode | None,
-    typer.Option("--mode", help="How tool_correctness makes one number of it.", rich_help_panel=_RULES_PANEL),
+    typer.Option(
+        "--mode", help="How tool_correctness combines its parts into one score.", rich_help_panel=_RULES_PANEL
+    ),
 ]
 OrderOption = Annotated[
-    CallOrder | None, typer.Option("--order", help="In which order tools must be called.", rich_help_panel=_RULES_PANEL)
+    CallOrder | None,
+    typer.Option("--order", help="The order in which tools must be called.", rich_help_panel=_RULES_PANEL),
 ]
 AttemptsOption = Annotated[
-    CountedAttempts | None, typer.Option("--attempts", help="Which attempts count.", rich_help_panel=_RULES_PANEL)
+    CountedAttempts | None,
+    typer.Option("--attempts", help="Which attempts at a repeated call count.", rich_help_panel=_RULES_PANEL),
 ]
 ExtraOption = Annotated[
     ExtraCalls | None,
-    typer.Option("--extra", help="Whether calls that nobody expected count.", rich_help_panel=_RULES_PANEL),
+    typer.Option("--extra", help="Whether unexpected calls lower the score.", rich_help_panel=_RULES_PANEL),
 ]
 DuplicatesOption = Annotated[
     DuplicateCalls | None,
-    typer.Option("--duplicates", help="Whether the same call again counts again.", rich_help_panel=_RULES_PANEL),
+    typer.Option(
+        "--duplicates", help="Whether identical repeated calls count once or each time.", rich_help_panel=_RULES_PANEL
+    ),
 ]
 DepthOption = Annotated[
     CallDepth | None,
-    typer.Option(
-        "--depth", help="Whether the calls of agents that an agent calls count.", rich_help_panel=_RULES_PANEL
-    ),
+    typer.Option("--depth", help="Whether calls made by sub-agents count.", rich_help_panel=_RULES_PANEL),
 ]
 UnknownOption = Annotated[
     UnknownPolicy | None,
     typer.Option(
         "--unknown",
-        help="What becomes of a run of which something stated cannot be judged; ignore lets the rest decide.",
+        help="The verdict of a run with a requirement that cannot be evaluated; ignore uses the other requirements.",
         rich_help_panel=_RULES_PANEL,
     ),
 ]
@@ -268,55 +284,55 @@ ForbidOption = Annotated[
     typer.Option(
         "--forbid",
         metavar="GLOB",
-        help="Tools that must not be called; may be given again.",
+        help="Tools that must not be called. May be repeated.",
         rich_help_panel=_RULES_PANEL,
     ),
 ]
 MaxCallsOption = Annotated[
     int | None,
     typer.Option(
-        "--max-calls", metavar="N", min=0, help="How many calls a run may take.", rich_help_panel=_RULES_PANEL
+        "--max-calls", metavar="N", min=0, help="The maximum number of calls in a run.", rich_help_panel=_RULES_PANEL
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringOptions:
-    """How runs are to be judged, as far as options say."""
+    """The evaluation settings that options state."""
 
     metrics: list[MetricLike] | None
-    """What is to be measured; `None`: what the goldens say."""
+    """The metrics to evaluate; `None`: those that the goldens name."""
     thresholds: dict[str, float]
     strict: bool
     rules: Mapping[str, Any]
-    """Those that stand in for the goldens' own."""
+    """Replace the rules in goldens."""
 
     @property
     def is_any_set(self) -> bool:
-        """Whether any option says anything."""
+        """Whether any of these options is set."""
         return self != ScoringOptions(None, {}, False, {})
 
     @property
     def judge_lowers_metric(self) -> str:
-        """The number that a model may lower: the peer's where there is one, else `tool_correctness`."""
+        """The metric that the judge may lower: that of the profile, else `tool_correctness`."""
         peers = (metric.name for metric in self.metrics or () if isinstance(metric, Metric))
         return next(peers, "tool_correctness")
 
     def pop_threshold(self, metric: str) -> tuple[ScoringOptions, float | None]:
-        """The same without what is said of a metric that is measured elsewhere; and that."""
+        """Return the options without the threshold of `metric`, and that threshold."""
         thresholds = dict(self.thresholds)
         threshold = thresholds.pop(metric, None)
         return replace(self, thresholds=thresholds), threshold
 
     def metric_names(self, goldens: Goldens | None) -> Collection[str]:
-        """The names of all that may be measured. Raises `ConfigurationError` for a metric that there is not."""
+        """Return the names of all metrics that may be evaluated. Raises `ConfigurationError` for an unknown metric."""
         names = dict.fromkeys(metric.name for metric in resolve_metrics(self.metrics, self.thresholds))
         for golden in goldens or () if self.metrics is None else ():
             names |= dict.fromkeys((*(golden.metrics or ()), *golden.thresholds))
         return names
 
     def evaluator(self, goldens: Goldens | None, *, verbose: bool = False) -> Callable[[Case], Evaluation]:
-        """A function that judges so."""
+        """Return a function that evaluates a case with these options."""
         how = {**self.rules, "strict": self.strict, "verbose": verbose}
         return case_evaluator(goldens, metrics=self.metrics, thresholds=self.thresholds, **how)
 
@@ -330,12 +346,12 @@ def scoring_options_from(
     strict: bool,
     **rules: Any,
 ) -> ScoringOptions:
-    """What the options say of judging; rules that are `None` were not given."""
+    """Build the options from the values of the command line; rules that are `None` were not stated."""
     return ScoringOptions(
         _select_metrics(metrics, profile, profile_settings),
         parse_thresholds(thresholds, "--threshold"),
         strict,
-        {name: given for name, given in rules.items() if given is not None},
+        {name: value for name, value in rules.items() if value is not None},
     )
 
 
@@ -351,25 +367,25 @@ def evaluate_inputs(
     transform: Callable[[Iterable[Evaluation]], Iterable[Evaluation]] = iter,
     is_streamed: bool = False,
 ) -> tuple[Iterable[Evaluation], list[str]]:
-    """Every run in some traces, or every row of case files, judged as they come; and what is wrong with other rows.
+    """Evaluate every run in traces, or every row of case files, lazily; also return the errors of invalid rows.
 
-    `then` makes something further of the evaluations. On a terminal one sees how far it is; `streamed` is said of that
-    in `counted`.
+    `transform` is applied to the evaluations. On a terminal a bar shows the progress; `is_streamed`: see
+    `with_progress_bar`.
     """
 
-    def judged(each: Iterable[Case]) -> Iterable[Evaluation]:
-        return transform(map_in_order(evaluate, each, concurrency=concurrency))
+    def evaluate_all(inputs: Iterable[Case]) -> Iterable[Evaluation]:
+        return transform(map_in_order(evaluate, inputs, concurrency=concurrency))
 
     if cases:
-        found, wrong = read_cases(cases, goldens)
-        return with_progress_bar(judged(found), len(found), "judging", is_streamed=is_streamed), wrong
+        parsed, errors = read_cases(cases, goldens)
+        return with_progress_bar(evaluate_all(parsed), len(parsed), "evaluating", is_streamed=is_streamed), errors
     evaluations = transform_runs(
         paths or [],
-        lambda runs: judged(map(Case, runs)),
+        lambda runs: evaluate_all(map(Case, runs)),
         unit=unit,
         golden_id_attributes=golden_id_attributes,
         goldens=goldens,
-        description="judging",
+        description="evaluating",
         is_streamed=is_streamed,
     )
     return evaluations, []
@@ -378,7 +394,7 @@ def evaluate_inputs(
 def _select_metrics(
     names: list[str] | None, profile: str | None, settings: list[str] | None
 ) -> list[MetricLike] | None:
-    """What is to be measured: metrics by name, and a peer's. `None`: what the goldens say."""
+    """Return the metrics to evaluate: by name, and that of a profile. `None`: those that the goldens name."""
     if profile is None:
         if settings:
             raise ConfigurationError("--profile-option needs --profile")
@@ -387,7 +403,7 @@ def _select_metrics(
 
 
 def _parse_profile_options(options: Iterable[str]) -> dict[str, Any]:
-    """Options by name; a value is JSON or a word of Python's, or else text."""
+    """Parse options by name; a value is JSON, `True`, `False` or `None`, else text."""
     settings: dict[str, Any] = {}
     for text in options:
         key, sign, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""`goldspan serve`: the gateway between agents in any language and their back ends."""
+"""`goldspan serve`: runs the gateway between agents in any language and their back ends."""
 
 from __future__ import annotations
 
@@ -29,62 +29,67 @@ _SETTINGS_PANEL = "Settings"
 def serve(
     host: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Address to listen on; 127.0.0.1. Any but this machine's needs tokens."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to listen on. Default: 127.0.0.1. Other than loopback addresses need tokens.",
+        ),
     ] = None,
     http_port: Annotated[
-        int | None, typer.Option(metavar="PORT", help="OTLP/HTTP, API and /metrics; 4318. 0: one that is free.")
+        int | None,
+        typer.Option(metavar="PORT", help="Port of OTLP/HTTP, the API and /metrics; 0 picks a free one. Default: 4318"),
     ] = None,
-    grpc_port: Annotated[int | None, typer.Option(metavar="PORT", help="OTLP/gRPC; 4317. 0: off.")] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Port of OTLP/gRPC; 0 turns it off. Default: 4317")
+    ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder of the store and the journal; goldspan-data.")
+        str | None, typer.Option(metavar="DIR", help="Folder of the store and the journal. Default: goldspan-data")
     ] = None,
     goldens: Annotated[
         list[str] | None,
-        typer.Option(
-            "--goldens", "-g", metavar="FILE", help="Golden file, read again when it changes; may be repeated."
-        ),
+        typer.Option("--goldens", "-g", metavar="FILE", help="Golden file; reloaded when it changes. May be repeated."),
     ] = None,
     forward: Annotated[
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="Hand everything on to this OTLP back end: http://, https://, grpc:// or grpcs://; may be repeated.",
+            help="Forward telemetry to this OTLP back end: http://, https://, grpc:// or grpcs://. May be repeated.",
         ),
     ] = None,
     results: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KINDS",
-            help="What back ends are told of evaluations: events, metrics, spans, attributes; events,metrics.",
+            help="Results to send to back ends: events, metrics, spans, attributes. Default: events,metrics",
         ),
     ] = None,
     enrich: Annotated[
-        bool, typer.Option("--enrich", help="Hold traces until they are whole, and write results into their spans.")
+        bool, typer.Option("--enrich", help="Hold each trace until it is complete, and add the results to its spans.")
     ] = False,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="Processes that share the work; 1.")] = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="Number of worker processes. Default: 1")] = None,
     token_file: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Tokens that may send, one a line.", rich_help_panel=_ACCESS_PANEL),
+        typer.Option(metavar="FILE", help="Tokens for sending telemetry, one per line.", rich_help_panel=_ACCESS_PANEL),
     ] = None,
     read_token_file: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Tokens that may read, one a line.", rich_help_panel=_ACCESS_PANEL),
+        typer.Option(metavar="FILE", help="Tokens for reading results, one per line.", rich_help_panel=_ACCESS_PANEL),
     ] = None,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Let everybody in who reaches the address.", rich_help_panel=_ACCESS_PANEL),
+        typer.Option("--insecure", help="Accept requests without a token.", rich_help_panel=_ACCESS_PANEL),
     ] = False,
     tls_cert: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Certificate, PEM.", rich_help_panel=_ACCESS_PANEL)
+        str | None, typer.Option(metavar="FILE", help="TLS certificate, PEM.", rich_help_panel=_ACCESS_PANEL)
     ] = None,
     tls_key: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Its private key, PEM.", rich_help_panel=_ACCESS_PANEL)
+        str | None,
+        typer.Option(metavar="FILE", help="Private key of the certificate, PEM.", rich_help_panel=_ACCESS_PANEL),
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Name by which the gateway may be called; may be repeated.",
+            help="Host name that requests may use. May be repeated.",
             rich_help_panel=_ACCESS_PANEL,
         ),
     ] = None,
@@ -92,62 +97,75 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="ORIGIN",
-            help="Origin whose pages may use the gateway; may be repeated.",
+            help="Origin whose web pages may send requests. May be repeated.",
             rich_help_panel=_ACCESS_PANEL,
         ),
     ] = None,
     grace: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Wait so long for more of a trace after its root; 5.", rich_help_panel=_TIMES_PANEL
+            metavar="SECONDS",
+            help="Wait this long for more spans of a trace after its root span. Default: 5",
+            rich_help_panel=_TIMES_PANEL,
         ),
     ] = None,
     idle: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Score a trace without a root after so long; 30.", rich_help_panel=_TIMES_PANEL
+            metavar="SECONDS",
+            help="Score a trace without a root span after this long without new spans. Default: 30",
+            rich_help_panel=_TIMES_PANEL,
         ),
     ] = None,
     late: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Late spans change a run for so long; 60.", rich_help_panel=_TIMES_PANEL),
+        typer.Option(
+            metavar="SECONDS",
+            help="Accept late spans of a scored run for this long. Default: 60",
+            rich_help_panel=_TIMES_PANEL,
+        ),
     ] = None,
     keep_arguments: Annotated[
         bool,
-        typer.Option("--keep-arguments", help="Store arguments, results and texts too.", rich_help_panel=_TIMES_PANEL),
+        typer.Option("--keep-arguments", help="Also store arguments, results and texts.", rich_help_panel=_TIMES_PANEL),
     ] = False,
     keep_days: Annotated[
         float | None,
-        typer.Option(metavar="DAYS", help="Delete stored runs after so long.", rich_help_panel=_TIMES_PANEL),
+        typer.Option(metavar="DAYS", help="Delete stored runs after this many days.", rich_help_panel=_TIMES_PANEL),
     ] = None,
     log_format: Annotated[
         Literal["text", "json"] | None,
-        typer.Option(metavar="FORM", help="How the log is written: text or json.", rich_help_panel=_SETTINGS_PANEL),
+        typer.Option(metavar="FORM", help="Log format: text or json.", rich_help_panel=_SETTINGS_PANEL),
     ] = None,
     config: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Read settings from this file instead of goldspan.yaml.",
+            help="Settings file. Default: goldspan.yaml",
             rich_help_panel=_SETTINGS_PANEL,
         ),
     ] = None,
     print_config: Annotated[
         bool,
         typer.Option(
-            "--print-config", help="Print all settings and where each was said.", rich_help_panel=_SETTINGS_PANEL
+            "--print-config",
+            help="Print all settings with the source of each, and exit.",
+            rich_help_panel=_SETTINGS_PANEL,
         ),
     ] = False,
     json_schema: Annotated[
         bool,
-        typer.Option("--json-schema", help="Print the JSON Schema of goldspan.yaml.", rich_help_panel=_SETTINGS_PANEL),
+        typer.Option(
+            "--json-schema", help="Print the JSON Schema of goldspan.yaml, and exit.", rich_help_panel=_SETTINGS_PANEL
+        ),
     ] = False,
 ) -> None:
-    """Take OpenTelemetry from agents in any language, hand it on, and score it on its way.
+    """Run a gateway: receive OpenTelemetry from agents in any language, forward it, and score the runs in it.
 
-    Settings come from goldspan.yaml, variables such as GOLDSPAN_HTTP_PORT, and these flags; the later say more.
+    Settings come from goldspan.yaml, from variables such as GOLDSPAN_HTTP_PORT, and from these options. Options take
+    precedence over variables, and variables over the file.
 
-    Exit status: 0 it was told to stop and all ended well, 1 something did not, 2 the settings are wrong.
+    Exit status: 0 the gateway was stopped and ended cleanly, 1 it did not end cleanly, 2 a setting is wrong.
     """
     from goldspan.gateway.settings import settings_display, settings_loader
 
@@ -190,6 +208,6 @@ def _is_given(value: Any) -> bool:
 
 
 def _run_gateway(settings: GatewaySettings) -> int:
-    from goldspan.gateway import server  # everything that serves
+    from goldspan.gateway import server  # deferred: imports the whole gateway
 
     return server.serve(settings)

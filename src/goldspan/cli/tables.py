@@ -1,4 +1,4 @@
-"""Runs and evaluations as tables for a terminal: what was expected beside what was called, aligned."""
+"""Formats runs and evaluations for a terminal, with expected and called tools aligned."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from goldspan.model.rendering import (
 )
 
 _MAX_ERROR_LENGTH = 100
-"""Characters shown of an error."""
+"""Characters of an error that are shown."""
 _METRIC_WIDTH = 22
 """Columns for the name of a metric."""
 _MAX_RUN_WIDTH = 40
-"""Columns, at most, for what a run is."""
+"""Maximum columns for the description of a run."""
 _NARROWEST, _WIDEST = 18, 40
 """Columns for the names of expected tools."""
 
@@ -45,12 +45,12 @@ _NOTE_MEANINGS: dict[str, str] = {
     "hosted": "carried out by the model's provider",
     **dict.fromkeys(("agent", "handoff", "retrieval", "answer"), "counts only where a golden names it"),
 }
-"""What the words behind a tool's name mean."""
+"""The meaning of the notes after a tool's name."""
 _NO_MARK = Symbol("—", "-", "quiet", "")
 
 
 def evaluation_blocks(evaluations: Sequence[Evaluation], console: Console, *, verbose: bool = False) -> RenderableType:
-    """Runs one below the other, expected and called side by side, in columns that are the same for all of them."""
+    """Format evaluations one below the other, with expected and called tools in common columns."""
     names = (row.expected.name for evaluation in evaluations for row in evaluation.comparison.rows if row.expected)
     width = min(max([_NARROWEST, *map(len, names)]), _WIDEST)
     heading = Text(f"    {'expected':{width}}   called\n", style="bold")
@@ -61,9 +61,9 @@ def evaluation_blocks(evaluations: Sequence[Evaluation], console: Console, *, ve
 def evaluation_block(
     evaluation: Evaluation, console: Console, *, width: int = _NARROWEST, verbose: bool = False
 ) -> RenderableType:
-    """One run: its verdict, the question, expected and called side by side, and the reason.
+    """Format one evaluation: verdict, request, expected and called tools side by side, and the reason.
 
-    Verbose, also every score with the steps to it, the values that differ, and how the golden was found.
+    `verbose` adds every score with its derivation, the values that differ, and how the golden was found.
     """
     shown = [render_row(row, values=verbose) for row in evaluation.comparison.rows]
     grid = Table.grid()
@@ -91,7 +91,7 @@ def evaluation_block(
 
 
 def _judgement_lines(evaluation: Evaluation) -> Iterator[str]:
-    """What models find fault with, where the reason does not say it already."""
+    """Yield the reasons of judge scores below 1 that the reason of the evaluation does not contain."""
     for score in evaluation.scores:
         faulty = score.judgement is not None and score.value is not None and score.value < 1
         if faulty and score.reason and score.reason not in evaluation.reason:
@@ -99,9 +99,8 @@ def _judgement_lines(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _detail_blocks(evaluation: Evaluation, shown: Iterable[RenderedRow]) -> Iterable[RenderableType]:
-    yield _dim_text(
-        f"    {escape_control_characters(evaluation.run.run_id)}   {escape_control_characters(_match_text(evaluation.match))}"
-    )
+    run_id, match = evaluation.run.run_id, _match_text(evaluation.match)
+    yield _dim_text(f"    {escape_control_characters(run_id)}   {escape_control_characters(match)}")
     for line in shown:
         yield from (
             Text(escape_control_characters(f"    {line.expected}.{difference}")) for difference in line.differences
@@ -115,7 +114,7 @@ def _detail_blocks(evaluation: Evaluation, shown: Iterable[RenderedRow]) -> Iter
 
 
 def _judgement_fields(judgement: Judgement) -> Iterator[str]:
-    """What a model said in its own words, and how it was asked."""
+    """Yield the words of the judge, its settings and its cost."""
     if judgement.words:
         yield f"{judgement.model}: {judgement.words}"
     numbers = {"temperature": judgement.temperature, "seed": judgement.seed, "rubric": judgement.rubric}
@@ -132,7 +131,7 @@ def _judgement_fields(judgement: Judgement) -> Iterator[str]:
 
 
 def _run_title(evaluation: Evaluation) -> str:
-    """The golden or, where a run brought expectations of its own, what the run is."""
+    """Return the golden, or the name of the run where the run itself states its expected tools."""
     run, match = evaluation.run, evaluation.match
     if match is not None and match.how == "given" and match.golden.id == ANONYMOUS_GOLDEN_ID:
         return run.component or run.agent or run.service or evaluation.name
@@ -140,7 +139,7 @@ def _run_title(evaluation: Evaluation) -> str:
 
 
 def _side_columns(evaluation: Evaluation) -> tuple[str, str]:
-    """In brackets what the golden does not tell: the component, where it is for any, and that its text is only near."""
+    """Return, in brackets, the component if the golden names none, and the similarity of a match by near text."""
     run, match = evaluation.run, evaluation.match
     known = _run_title(evaluation) == run.component or (match is not None and match.golden.component is not None)
     told = [f"component {run.component}"] if run.component and not known else []
@@ -149,7 +148,7 @@ def _side_columns(evaluation: Evaluation) -> tuple[str, str]:
 
 
 def _match_text(match: Match | None) -> str:
-    """Which golden the run is judged by, and how it was found."""
+    """Return the golden of the run and how it was found."""
     if match is None:
         return "no golden"
     if match.how == "given":
@@ -163,14 +162,14 @@ def _match_text(match: Match | None) -> str:
 
 
 def legend(evaluations: Iterable[Evaluation], console: Console) -> Text:
-    """What the signs mean that stand between expected and called."""
+    """Return the meanings of the signs between expected and called tools."""
     used = {render_row(row).mark for evaluation in evaluations for row in evaluation.comparison.rows}
     told = (mark_symbol(mark, console).append(f" {mark.meaning}") for mark in SYMBOLS if mark in used)
     return Text("   ").join(told)
 
 
 def verdict_summary(evaluations: Sequence[Evaluation], *, noun: str = "runs") -> Text:
-    """How many passed, failed and could not be judged."""
+    """Return how many runs passed, failed and were not evaluated."""
     verdicts = [evaluation.passed for evaluation in evaluations]
     passed, failed, unjudged = verdicts.count(True), verdicts.count(False), verdicts.count(None)
     said = Text(f"{noun}: {len(verdicts)}, of which ").append(f"{passed} passed", style="green").append(", ")
@@ -179,7 +178,7 @@ def verdict_summary(evaluations: Sequence[Evaluation], *, noun: str = "runs") ->
 
 
 def summary_table(evaluations: Sequence[Evaluation]) -> Table:
-    """For each metric: its mean, over how many runs, and how many passed."""
+    """Return a table with the mean of each metric, its number of runs, and how many passed."""
     table = _new_table()
     table.add_column("metric")
     for heading in ("mean", "runs", "passed"):
@@ -190,7 +189,7 @@ def summary_table(evaluations: Sequence[Evaluation]) -> Table:
 
 
 def score_summary(evaluations: Iterable[Evaluation]) -> Iterator[tuple[str, str, str, str]]:
-    """The rows of that table. Not every run need have been measured by the same metrics."""
+    """Yield the rows of the summary table. Runs may have different metrics."""
     scores_of: dict[str, list[Score]] = {}
     for evaluation in evaluations:
         for score in evaluation.scores:
@@ -203,7 +202,7 @@ def score_summary(evaluations: Iterable[Evaluation]) -> Iterator[tuple[str, str,
 
 
 def runs_table(runs: Iterable[Run]) -> Table:
-    """One entry for each run: who, what was asked, the tools it used, and what is amiss with its capture."""
+    """Return a table of runs: name, request, called tools, and problems in the capture."""
     table = _new_table(leading=1)
     table.add_column("run", max_width=_MAX_RUN_WIDTH)
     table.add_column("tools used")
@@ -219,7 +218,7 @@ def runs_table(runs: Iterable[Run]) -> Table:
 
 
 def notes_legend(runs: Iterable[Run]) -> RenderableType:
-    """What the words mean that stand behind the names of tools; empty where there are none."""
+    """Return the meanings of the notes after tool names; empty without notes."""
     used = {note for run in runs for call in run.tool_calls for note in _call_notes(call)}
     notes_of: dict[str, list[str]] = {}
     for note, meaning in _NOTE_MEANINGS.items():
@@ -230,7 +229,7 @@ def notes_legend(runs: Iterable[Run]) -> RenderableType:
 
 
 def capture_block(runs: Sequence[Run]) -> RenderableType:
-    """What is amiss with the capture of some runs, each kind once, and what to do about it; empty where nothing is."""
+    """Return the problems in the capture of runs, each kind once, with its remedy; empty without problems."""
     found = merge_hints(hint for run in runs for hint in capture_hints(run))
     lines: list[RenderableType] = [Text("\ncapture", style="bold")] if found else []
     for hint, count in found:
@@ -242,7 +241,7 @@ def capture_block(runs: Sequence[Run]) -> RenderableType:
 
 
 def capture_notice(runs: Sequence[Run]) -> str:
-    """What is amiss with the capture of some runs, in one sentence; empty where nothing is."""
+    """Return the problems in the capture of runs as one sentence; empty without problems."""
     found = merge_hints(hint for run in runs for hint in capture_hints(run))
     return "; ".join(f"{hint.summary}{_share_text(count, len(runs))}" for hint, count in found)
 
@@ -252,7 +251,7 @@ def _new_table(*, leading: int = 0) -> Table:
 
 
 def mark_symbol(mark: Symbol, console: Console) -> Text:
-    """A mark in its colour, as the terminal can show it."""
+    """Return a mark in its colour, in ASCII where the terminal cannot show Unicode."""
     unicode = (console.encoding or "ascii").lower().startswith("utf")
     return Text(mark.sign if unicode else mark.plain, style=_STYLES.get(mark.tone, ""))
 
@@ -266,7 +265,7 @@ def _request_text(run: Run) -> Text:
 
 
 def _called_text(line: RenderedRow, console: Console) -> Text:
-    """What was called, and in brackets what the sign before it does not tell."""
+    """Return the called tool and, in brackets, its differences and notes."""
     said = mark_symbol(_NO_MARK, console)
     if line.called is not None:
         said = Text(
@@ -296,7 +295,7 @@ def _call_notes(call: ToolCall) -> list[str]:
 
 
 def _short_error(error: str) -> str:
-    """The first line of an error, which may come with its traceback."""
+    """Return the first line of an error, which may contain a traceback."""
     first = error.strip().partition("\n")[0]
     return first if len(first) <= _MAX_ERROR_LENGTH else f"{first[: _MAX_ERROR_LENGTH - 1]}…"
 
@@ -315,7 +314,7 @@ def _hints_text(hints: Iterable[Hint]) -> Text:
 
 
 def _share_text(count: int, total: int) -> str:
-    """Of how many runs something tells, where there are several."""
+    """Return the number of affected runs; empty for a single run."""
     return "" if total == 1 else f" (all {total} runs)" if count == total else f" ({count} of {total} runs)"
 
 

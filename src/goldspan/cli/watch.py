@@ -1,4 +1,4 @@
-"""`goldspan watch`: the requests of a running gateway as they are scored."""
+"""`goldspan watch`: prints the runs of a running gateway as they are scored."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
+from goldspan.cli import input_options
 from goldspan.cli.api_client import MAX_DOCUMENTS_PER_PAGE, ApiClient, ApiDocument, GatewayUnavailableError
 from goldspan.cli.console import (
     ResultsConsole,
@@ -33,18 +34,17 @@ from goldspan.content.tools import fold_name
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.receivers.authorization import parse_tokens, read_token_file
 from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
-from goldspan.model import RunUnit
 from goldspan.model.rendering import OUTCOME_SYMBOLS, SYMBOLS, Symbol, shorten_request
 from goldspan.sinks.serialization import to_json
 from goldspan.store import RunFilter
-from goldspan.store.store_protocol import ToolRole, Verdict
+from goldspan.store.store_protocol import ToolRole
 
 _SHARED_FIELDS = ("verdict", "agent", "service", "environment", "unit")
-"""What a filter and a document call by the same name."""
+"""Fields that have the same name in a filter and in a document of the API."""
 _TOOL_SEPARATORS = re.compile(r" or | \+ | & ")
-"""What stands between the names of tools where several together are expected, or one of several."""
+"""Separators between the names of tools where several, or one of several, are expected."""
 _MAX_REMEMBERED_RUNS = 100_000
-"""Runs of which it is known how they came out, so that a revision does not count as a run."""
+"""Runs whose verdict is remembered, so that a revision does not count as a further run."""
 _MARK_BY_MEANING: Mapping[str, Symbol] = {mark.meaning: mark for mark in SYMBOLS}
 _PROBLEM_MARKS: Mapping[str, Symbol] = {
     "missing": _MARK_BY_MEANING["missing"],
@@ -55,7 +55,7 @@ _PASSED_BY_VERDICT: Mapping[str, bool | None] = {"pass": True, "fail": False, "n
 
 
 def query_parameters(wanted: RunFilter) -> dict[str, str]:
-    """A filter as the API is told it."""
+    """Return the query parameters of the API for a filter."""
     said = {field.name: getattr(wanted, field.name) for field in fields(RunFilter)}
     if wanted.tool is None:
         del said["tool_role"]
@@ -63,7 +63,7 @@ def query_parameters(wanted: RunFilter) -> dict[str, str]:
 
 
 def matches_filter(document: Mapping[str, Any], wanted: RunFilter) -> bool:
-    """Whether an evaluation is one that the filter means, as the API would have it."""
+    """Return whether a filter selects an evaluation, with the semantics of the API."""
     if any(getattr(wanted, name) not in (None, document.get(name)) for name in _SHARED_FIELDS):
         return False
     if wanted.golden not in (None, document.get("golden_id")):
@@ -79,7 +79,7 @@ def matches_filter(document: Mapping[str, Any], wanted: RunFilter) -> bool:
 
 
 def feed_line(document: Mapping[str, Any], console: Console, *, now: datetime) -> Text:
-    """An evaluation but for its reason: when, how it came out, golden and agent, what is amiss, what was asked."""
+    """Format an evaluation without its reason: time, verdict, golden, agent, wrong tools, request."""
     line = Text(no_wrap=True, overflow="ellipsis").append(f"{_time_text(document, now)} ", style="dim")
     mark = OUTCOME_SYMBOLS[_PASSED_BY_VERDICT.get(str(document.get("verdict")))]
     line.append_text(mark_symbol(mark, console)).append(f" {_one_line(_run_name(document))}", style="bold")
@@ -94,12 +94,12 @@ def feed_line(document: Mapping[str, Any], console: Console, *, now: datetime) -
 
 
 def feed_reason(document: Mapping[str, Any]) -> str:
-    """Why it came out so; nothing where all went well."""
+    """Return the reason of the verdict; empty for a pass."""
     return "" if document.get("verdict") == "pass" else _one_line(str(document.get("reason") or ""))
 
 
 class FeedTotals:
-    """How the runs came out that were seen, each by its latest evaluation."""
+    """Counts the runs that were shown by verdict, each with its latest evaluation."""
 
     def __init__(self) -> None:
         self._verdicts: OrderedDict[str, str] = OrderedDict()
@@ -107,7 +107,7 @@ class FeedTotals:
         """Runs by verdict."""
 
     def add(self, document: Mapping[str, Any], *, wanted: bool = True) -> None:
-        """Count an evaluation; one that is not wanted any more takes its run out of the count."""
+        """Count an evaluation; a run whose new evaluation is not `wanted` is removed from the count."""
         run, verdict = str(document.get("run_id")), str(document.get("verdict"))
         if (before := self._verdicts.pop(run, None)) is not None:
             self.counts[before] -= 1
@@ -118,7 +118,7 @@ class FeedTotals:
             self._verdicts.popitem(last=False)
 
     def as_text(self) -> Text:
-        """What all of them add up to. With nothing judged there is no pass rate."""
+        """Format the counts, with the pass rate if a run passed or failed."""
         passed, failed, unjudged = (self.counts[verdict] for verdict in _PASSED_BY_VERDICT)
         total = passed + failed + unjudged
         said = Text(f"{total} run{'s' * (total != 1)}: ").append(f"{passed} passed", style="green").append(", ")
@@ -129,7 +129,7 @@ class FeedTotals:
 
 
 def _time_text(document: Mapping[str, Any], now: datetime) -> str:
-    """When it was stored, in the zone of whoever looks; with the day where it is not today."""
+    """Format the time of storing in local time; with the date if it is not today."""
     try:
         stored = datetime.fromisoformat(str(document["stored"])[:19] + "+00:00").astimezone(now.tzinfo)
     except (LookupError, ValueError):
@@ -138,7 +138,7 @@ def _time_text(document: Mapping[str, Any], now: datetime) -> str:
 
 
 def _run_name(document: Mapping[str, Any]) -> str:
-    """The golden or, where there is none with a name, what the run is."""
+    """Return the golden of a run, else its component, agent or service."""
     golden = document.get("golden_id")
     if golden and golden != ANONYMOUS_GOLDEN_ID:
         return str(golden)
@@ -146,7 +146,7 @@ def _run_name(document: Mapping[str, Any]) -> str:
 
 
 def _details(document: Mapping[str, Any]) -> Iterator[str]:
-    """What the name does not tell."""
+    """Yield the component, agent and revision, where the name does not state them."""
     name = _run_name(document)
     if (component := document.get("component")) and component != name:
         yield f"component {component}"
@@ -157,20 +157,20 @@ def _details(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _problems(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The tools that are missing and so on, each once, in the order of the run."""
+    """Return the missing, unexpected and forbidden tools, each once, in the order of the run."""
     found = {verdict: list(dict.fromkeys(_tools_with_verdict(document, verdict))) for verdict in _PROBLEM_MARKS}
     return {verdict: tools for verdict, tools in found.items() if tools}
 
 
 def _tools_with_verdict(document: Mapping[str, Any], *verdicts: str) -> Iterator[str]:
-    """What stands in the rows with these verdicts: what was expected, else what was called."""
+    """Yield the expected, else the called, tool of the rows with these verdicts."""
     for row, call in _rows(document):
         if row.get("verdict") in verdicts:
             yield str(row.get("expected") or call.get("name"))
 
 
 def _tools_with_role(document: Mapping[str, Any], role: ToolRole) -> Iterator[str]:
-    """The tools that were that in the run."""
+    """Yield the tools with a role in the run."""
     if role == "called":
         yield from map(str, document.get("tools_used", ()))
     elif role == "failed":
@@ -183,7 +183,7 @@ def _tools_with_role(document: Mapping[str, Any], role: ToolRole) -> Iterator[st
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """The rows of the comparison, each with the call that is in it."""
+    """Yield the rows of the comparison, each with its call."""
     calls = document.get("tool_calls", ())
     for row in document.get("rows", ()):
         at = row.get("called_at")
@@ -203,75 +203,70 @@ Examples:\n
 """
 _TOKEN, _TOKEN_FILE = "GOLDSPAN_READ_TOKEN", "GOLDSPAN_READ_TOKEN_FILE"
 _POLL_INTERVAL_S = 1.0
-"""Seconds from one look at the gateway to the next."""
+"""Seconds between two requests to the gateway."""
 _MAX_BACKOFF_S = 30.0
-"""Seconds, at most, until a gateway that is away is asked again."""
+"""Longest time between two attempts to reach an unavailable gateway."""
 _INITIAL_RUNS, _INITIAL_RUNS_SINCE = 20, 1000
-"""Runs that are shown first: without `--since`, and with it."""
+"""Maximum of runs that are shown at the start: without `--since`, and with it."""
 
 
 def watch(
     address: Annotated[
-        str, typer.Argument(metavar="URL", help="The gateway's address, that of OTLP/HTTP and the API.")
+        str, typer.Argument(metavar="URL", help="Address of the gateway: that of OTLP/HTTP and the API.")
     ] = "http://127.0.0.1:4318",
-    verdict: Annotated[Verdict | None, typer.Option("--verdict", help="Runs that came out so.")] = None,
-    golden: Annotated[str | None, typer.Option("--golden", metavar="ID", help="Runs judged by that golden.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of that agent.")] = None,
-    service: Annotated[str | None, typer.Option("--service", metavar="NAME", help="Runs of that service.")] = None,
-    unit: Annotated[RunUnit | None, typer.Option("--unit", help="Runs of that kind.")] = None,
-    tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Runs in which that tool ...")] = None,
-    tool_role: Annotated[ToolRole, typer.Option("--tool-role", help="... was that.")] = "called",
-    metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Runs with a score of it.")] = None,
-    below: Annotated[
-        float | None, typer.Option("--below", metavar="X", help="Runs whose score of --metric is less.")
-    ] = None,
+    verdict: input_options.VerdictFilter = None,
+    golden: input_options.GoldenFilter = None,
+    agent: input_options.AgentFilter = None,
+    service: input_options.ServiceFilter = None,
+    unit: input_options.UnitFilter = None,
+    tool: input_options.ToolFilter = None,
+    tool_role: input_options.ToolRoleFilter = "called",
+    metric: input_options.MetricFilter = None,
+    below: input_options.BelowFilter = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since", metavar="TIME", help="Show first what there is from then on: 1h, 7d, 2026-01-31T08:00."
-        ),
+        typer.Option("--since", metavar="TIME", help="First show the runs since TIME: 1h, 7d, 2026-01-31T08:00."),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", metavar="N", min=0, help="So many runs, at most, are shown first; 20, with --since 1000."
+            "--limit", metavar="N", min=0, help="Maximum of runs shown at the start. Default: 20, with --since 1000"
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show what there is, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show the stored runs, and exit.")] = False,
     token_file: Annotated[
         Path | None,
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help=f"File with a token that may read; else {_TOKEN} or {_TOKEN_FILE}.",
+            help=f"File with a read token. Default: the variables {_TOKEN} or {_TOKEN_FILE}",
             show_default=False,
         ),
     ] = None,
     ca_file: Annotated[
         Path | None,
-        typer.Option("--ca-file", metavar="FILE", help="Authorities that are trusted for https://, PEM."),
+        typer.Option("--ca-file", metavar="FILE", help="Certificate authorities to trust for https://, PEM."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the requests of a running gateway as they are scored, the newest last, until you press Ctrl-C.
+    """Print the runs of a running gateway as they are scored, newest last, until Ctrl-C.
 
-    The options narrow the choice down. Where the output is no terminal it is one line for each evaluation.
+    The options select runs. Output that does not go to a terminal has one line for each evaluation.
 
-    Exit status: 0 all was shown, 2 there is no gateway or it lets nobody in, 130 it was ended by Ctrl-C.
+    Exit status: 0 all runs were shown, 2 the gateway cannot be reached or rejects the token, 130 ended by Ctrl-C.
     """
     if below is not None and metric is None:
-        raise ConfigurationError("--below needs --metric, whose scores it limits")
+        raise ConfigurationError("--below needs --metric: it compares the scores of that metric")
     if tool_role != "called" and tool is None:
-        raise ConfigurationError("--tool-role needs --tool, which was that")
+        raise ConfigurationError("--tool-role needs --tool: it states the role of that tool")
     wanted = RunFilter(
         verdict=verdict, golden=golden, agent=agent, service=service, unit=unit, tool=tool, tool_role=tool_role,
         metric=metric, below=below,
     )  # fmt: skip
     remote = ApiClient(address, _read_token(token_file), ca_file)
     remote.require_goldspan()
-    after = (
-        0 if once else remote.last_sequence_number()
-    )  # before what is there is asked for, so that nothing falls between the two
+    # Read before the stored runs, so that no evaluation is missed between the two requests.
+    after = 0 if once else remote.last_sequence_number()
     said = query_parameters(wanted) | ({"since": since} if since else {})
     there = remote.list_runs(said, limit if limit is not None else _INITIAL_RUNS_SINCE if since else _INITIAL_RUNS)
     view = _FeedView(remote.address, stdout_console(), wanted, as_json=as_json)
@@ -284,11 +279,11 @@ def watch(
 
 
 _RUN_ONLY_FIELDS = ("time", "evaluation_count")
-"""What the API says of a run beside its evaluation."""
+"""Fields of a run in the API that its evaluation does not have."""
 
 
 class _FeedView:
-    """What is shown: lines that stay and, on a terminal, one below them that tells how it goes."""
+    """Prints one entry for each evaluation and, on a terminal, a status line below them."""
 
     def __init__(self, address: str, console: ResultsConsole, wanted: RunFilter, *, as_json: bool) -> None:
         self._address = address
@@ -299,17 +294,17 @@ class _FeedView:
         self._unavailable_reason = ""
 
     def flush(self) -> None:
-        """Let everything arrive that was shown so far."""
+        """Flush the output."""
         self._console.flush()
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody reads any more."""
+        """Whether the reader of the output closed it."""
         return self._console.quiet
 
     @contextmanager
     def live_status(self, *, status: bool) -> Iterator[None]:
-        """Show how it goes while the block runs, where somebody can see it."""
+        """Show the status line on a terminal while the block runs."""
         if self._as_json or not self._console.is_terminal:
             yield
         elif not status:
@@ -320,7 +315,7 @@ class _FeedView:
                 yield
 
     def show(self, document: ApiDocument) -> None:
-        """Show an evaluation, if it is wanted."""
+        """Show an evaluation, if the filter selects it."""
         wanted = matches_filter(document, self._wanted)
         self._totals.add(document, wanted=wanted)
         if not wanted:
@@ -337,13 +332,13 @@ class _FeedView:
             self._console.write_line(line.plain + (f"  {reason}" if reason else ""))
 
     def show_unavailable(self, error: GatewayUnavailableError, pause: float) -> None:
-        """Tell that the gateway does not answer."""
+        """Report that the gateway does not answer."""
         if not self._console.is_terminal and not self._unavailable_reason:
-            print_warning(f"{error}; it is asked again until it does")
-        self._unavailable_reason = f"{error}; asked again in {pause:g} s"
+            print_warning(f"{error}; retrying")
+        self._unavailable_reason = f"{error}; retrying in {pause:g} s"
 
     def show_available(self) -> None:
-        """Tell that it answers again."""
+        """Report that the gateway answers again."""
         if not self._console.is_terminal and self._unavailable_reason:
             stderr_console().print(f"{self._address} answers again", markup=False)
         self._unavailable_reason = ""
@@ -358,13 +353,13 @@ class _FeedView:
 
 
 def _poll(remote: ApiClient, view: _FeedView, after: int, seen: set[tuple[object, object, object]]) -> None:
-    """Show what comes, until nobody reads any more. A gateway that is away is asked again, with growing pauses."""
+    """Show new evaluations until the output is closed. Retries an unavailable gateway with exponential backoff."""
     pause = _POLL_INTERVAL_S
     away = False
     while not view.is_closed:
         view.flush()
         try:
-            if away:  # it may have begun anew, with an empty store
+            if away:  # the gateway may have restarted with an empty store
                 after = min(after, remote.last_sequence_number())
             found, after = remote.evaluations_after(after)
         except GatewayUnavailableError as error:
@@ -384,7 +379,7 @@ def _poll(remote: ApiClient, view: _FeedView, after: int, seen: set[tuple[object
 
 
 def _read_token(file: Path | None) -> str | None:
-    """The token that is sent, where there is one: the first, if there are several."""
+    """Return the read token: the first one if several are stated."""
     if file is not None:
         return read_token_file(file, "--token-file")[0]
     if said := os.environ.get(_TOKEN):

@@ -1,4 +1,7 @@
-"""A small travel agent with decorated tools, some requests that it serves rightly and some that it serves wrongly."""
+"""A small travel agent with traced tools, and requests that it serves correctly or incorrectly.
+
+`agent`: the tools, the scripted agent and its requests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent of the demo: ordinary functions, decorated. What a language model would decide is scripted."""
+"""The agent of the demo: decorated functions; the decisions of a language model are scripted."""
 
 from __future__ import annotations
 

@@ -1,12 +1,22 @@
-"""Whether the tools that were called were the best choice: a question for a model, asked beside the comparison.
+"""Asks a model whether the called tools were the best choice, beside the deterministic comparison.
 
-    from goldspan.judge import Judge, ModelEndpoint, judged
+    from goldspan.judge import Judge, ModelEndpoint, judge_evaluations
 
     judge = Judge(ModelEndpoint("gpt-4.1-mini", api_key=...), cache="judge.db")
-    for evaluation in judged(evaluations, judge):
+    for evaluation in judge_evaluations(evaluations, judge):
         print(evaluation.score("tool_selection"))
 
-`ModelEndpoint` needs the extra `judge`; a function of one's own does not.
+`ModelEndpoint` needs the extra `judge`; a custom function does not.
+
+- ``judge``: `Judge`, its parameters, and the settings from which commands create one.
+- ``judge_session``: judges evaluations in one event loop: votes, retries, deadlines, budget.
+- ``background_judge``: judges evaluations on a thread, in batches or in a running application.
+- ``prompts``: builds the prompt for a run.
+- ``model_endpoint``: sends a prompt to an OpenAI-compatible endpoint.
+- ``model_replies``: parses and validates the answer.
+- ``tool_selection``: turns the votes into a score and merges it into the evaluation.
+- ``cache``: stores answers and spending in an SQLite file.
+- ``usage``: counts requests, tokens and cost; budgets and prices.
 """
 
 from __future__ import annotations

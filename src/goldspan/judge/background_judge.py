@@ -1,4 +1,4 @@
-"""A judge at work while the application goes on: on a thread of its own, behind a queue that is bounded."""
+"""Judges evaluations on a thread of its own, so that the application never waits for a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A judge as settings have it: variables, goldspan.yaml, the command line."""
+"""The LLM judge (`Judge`), and `JudgeSettings`, from which variables and commands create one."""
 
 from __future__ import annotations
 
@@ -23,51 +23,64 @@ from goldspan.model import Run, ToolDefinition
 from goldspan.sinks import Redact
 
 AskFunction: TypeAlias = "Callable[[JudgePrompt], Awaitable[Any]]"
-"""Answers with an `Opinion`, an `Answer`, a mapping with the fields of an opinion, or JSON text of one."""
+"""A function that answers a prompt: with an `Assessment`, a `ModelReply`, a mapping with the fields of an assessment,
+or JSON text of one."""
 
 
 @runtime_checkable
 class ModelClient(Protocol):
-    """What is asked over connections that are opened once for many questions."""
+    """A model that is reached over connections which stay open for many prompts."""
 
     model: str
 
     @property
     def identity(self) -> str:
-        """What tells its answers from those of others, in a cache."""
+        """The part of the cache key that identifies the model and its endpoint."""
         ...
 
     def connect(self) -> AbstractAsyncContextManager[AskFunction]:
-        """A function that asks, for as long as this is open."""
+        """Open the connections; yields a function that sends a prompt while the context is open."""
         ...
 
 
 class Judge:
-    """Asks a model, or anybody else, whether the tools of a run were the best choice: the metric `tool_selection`.
+    """Asks a model whether the called tools of a run were the best choice: the metric `tool_selection`, 0 to 1.
 
-    `ask` is a `ModelEndpoint`, or an asynchronous function of a `Question`. `model` is what answers are recorded and
-    kept under; a function has its own name where nothing is said.
+    A judge never fails the program: after construction, every failure is the `error` of a score.
 
-    What is asked: `available_tools` are the tools that were offered, where runs do not show it themselves. `show` says
-    what is shown of calls: `names`, also `arguments`, or `all` with results. `redact` makes of an evaluation what may
-    be shown at all. `temperature` and `seed` go with each question and are recorded; `None` sends none. With `votes`
-    above 1 it is asked so often, with the seeds that follow, and the median counts; more than half must answer.
+    Args:
+        ask: A `ModelEndpoint`, or an asynchronous function of a `JudgePrompt`.
+        model: The name under which answers are recorded and cached. Default: the endpoint's model, or the name of the
+            function.
+        available_tools: The tools that were offered, for runs that do not record them: names or definitions.
+        show: What the prompt contains of each call: `"names"`, also `"arguments"`, or `"all"` with results.
+        redact: Returns the evaluation that may be sent, or `None` to send nothing.
+        temperature: Sent with each prompt and recorded. `None`: not sent.
+        seed: Sent with each prompt and recorded; further votes use the next numbers. `None`: not sent.
+        votes: Number of votes for each run. The median counts; more than half of the votes must be answered.
+        max_tokens: Maximum length of an answer.
+        threshold: A run with a lower `tool_selection` fails, unless its golden states a threshold for the metric.
+            `None`: the score does not affect the verdict.
+        combination: `"apart"` keeps a separate score. `"min"` also lowers the score of `combined_with` to the lower of
+            both.
+        combined_with: The metric that `"min"` lowers.
+        explain: Whether the reason of the score contains the model's words, which may quote any part of the run.
+            Otherwise only `score.judgement.words` has them.
+        timeout: Seconds for all votes and attempts of a run together.
+        retries: Further attempts after the first one of a vote.
+        retry_after_budget: Seconds that a run waits in addition to `timeout` when an endpoint sends `Retry-After`.
+        concurrency: Runs that are judged at the same time.
+        budget: Maximum of tokens and US dollars in 24 hours. Default: no limit.
+        prices: US dollars per million tokens. A budget of money needs them.
+        cache: SQLite file for answers and for what was spent. `None`: both are kept in memory while the judge exists.
+        sampler: Returns whether a run is judged in a running application, such as `Sampling(0.1).keeps`. Default: all
+            runs.
+        max_queue: Runs that may wait in a running application; further ones are dropped and counted.
+        drain_timeout: Seconds that the shutdown of a running application waits for verdicts.
+        meter_provider: Receives the counters of the judge. Default: the global provider.
 
-    What becomes of it: `threshold` makes a gate of it, unless a golden has a threshold for `tool_selection`.
-    `combination="min"` also lowers `combined_with`, by default `tool_correctness`, to the lower of both.
-    With `explain` the reason has the model's words, which may repeat what is in the run; without, they stand in
-    `score.judgement.words` alone.
-
-    What it may take: `timeout` in seconds for all votes and attempts of a run together, `retries` after the first
-    attempt of a vote, `patience` in seconds for an endpoint that wants to be left alone (`Retry-After`), `concurrency`
-    runs at once, a `budget` of tokens and money. Money needs `prices`.
-
-    `cache` is an SQLite file in which answers are kept, and what was spent; without, both last as long as the judge.
-    While the application runs, `samples` says which runs are judged (`Sampling(0.1).keeps`), `max_queue` how many may
-    wait, and `drain` for how many seconds its end waits for verdicts. `meter_provider` is where its counters go.
-
-    Raises `ConfigurationError` when it is made wrongly. Nothing that goes wrong afterwards is raised: it is an `error`
-    in the score.
+    Raises:
+        ConfigurationError: An argument is invalid, or the cache file cannot be used.
     """
 
     def __init__(
@@ -100,7 +113,7 @@ class Judge:
     ) -> None:
         if isinstance(ask, type) or not (isinstance(ask, ModelClient) or callable(ask)):
             raise ConfigurationError(
-                f"a judge is a ModelEndpoint or an async function of a question, not {short_repr(ask)}"
+                f"a judge is a ModelEndpoint or an async function of a prompt, not {short_repr(ask)}"
             )
         self.ask = ask
         own_name = ask.model if isinstance(ask, ModelClient) else getattr(ask, "__name__", type(ask).__name__)
@@ -133,29 +146,29 @@ class Judge:
 
     @property
     def usage(self) -> Usage:
-        """What it has done so far, and what that cost."""
+        """The numbers of requests, tokens and runs so far, and the cost."""
         return self.counters.usage
 
     @property
     def identity(self) -> str:
-        """What tells its answers from those of others, in a cache."""
+        """The part of the cache key that identifies what answers."""
         return self.ask.identity if isinstance(self.ask, ModelClient) else _function_name(self.ask)
 
     def should_judge(self, run: Run) -> bool:
-        """Whether a run is to be judged while the application runs."""
+        """Return whether a run is judged in a running application."""
         return self.sampler is None or self.sampler(run)
 
     def renew(self) -> None:
-        """Begin anew in a forked child."""
+        """Reset the connections in a forked child."""
         self.cache.renew()
 
     def close(self) -> None:
-        """Let go of the file of answers."""
+        """Close the cache file."""
         self.cache.close()
 
 
 def _function_name(ask: AskFunction) -> str:
-    """Which function it is, among those of the program."""
+    """Return the qualified name of the function."""
     kind = type(ask)
     return f"{getattr(ask, '__module__', kind.__module__)}:{getattr(ask, '__qualname__', kind.__qualname__)}"
 
@@ -192,21 +205,21 @@ DEFAULT_SAMPLE = 0.1
 DEFAULT_DAILY_TOKENS = 1_000_000
 
 KEY_VARIABLE = "OPENAI_API_KEY"
-"""Where the clients of OpenAI look for a key, too."""
+"""The variable that the clients of OpenAI read their key from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """What a judge can be told. A key never shows in what this prints."""
+    """The settings of a judge that asks an endpoint. The `repr` does not contain the key."""
 
     model: str
-    """The model that is asked."""
+    """The name of the model."""
     url: str = OPENAI_BASE_URL
     """Base URL of an OpenAI-compatible endpoint, to which `/chat/completions` is appended."""
     api_key: str | None = field(default=None, repr=False)
-    """Its key. `None`: the variable OPENAI_API_KEY where the endpoint is OpenAI's, else none."""
+    """The key of the endpoint. `None`: the variable OPENAI_API_KEY for OpenAI's endpoint, else no key."""
     sample: float = DEFAULT_SAMPLE
-    """Which share of the runs is judged while the application runs, 0 to 1."""
+    """The share of runs that is judged in a running application, 0 to 1."""
     combination: Combination = "apart"
     threshold: float | None = None
     votes: int = 1
@@ -217,34 +230,34 @@ class JudgeSettings:
     timeout: float = 30.0
     concurrency: int = 4
     daily_tokens: int | None = DEFAULT_DAILY_TOKENS
-    """Tokens that may be spent within 24 hours; `None`: no limit."""
+    """Maximum of tokens in 24 hours; `None`: no limit."""
     daily_cost: float | None = None
-    """US dollars that may be."""
+    """Maximum of US dollars in 24 hours; `None`: no limit."""
     prices: tuple[float, float] | None = None
-    """US dollars for a million tokens of questions, and of answers."""
+    """US dollars per million input tokens, and per million output tokens."""
     cache: str | os.PathLike[str] | None = None
     answer_form: AnswerForm = "json_schema"
     max_tokens: int = 1000
     extra: Mapping[str, Any] | None = None
-    """Further members of each request."""
+    """Further members of each request body."""
 
     def create_judge(
         self, *, samples: Callable[[Run], bool] | None = None, meter_provider: MeterProvider | None = None, **more: Any
     ) -> Judge:
-        """The judge that they say. Raises `GoldspanError` for what cannot be, also where the extra is not there."""
+        """Create the judge. Raises `GoldspanError` for invalid settings, or without the extra `judge`."""
         key = self.api_key
         if key is None and self.url.rstrip("/") == OPENAI_BASE_URL:
             key = os.environ.get(KEY_VARIABLE) or None
             if key is None:
                 raise ConfigurationError(
-                    f"the judge needs a key for {OPENAI_BASE_URL}: set {KEY_VARIABLE} or GOLDSPAN_JUDGE_API_KEY, or name "
-                    "another endpoint with GOLDSPAN_JUDGE_URL"
+                    f"the judge needs a key for {OPENAI_BASE_URL}: set {KEY_VARIABLE} or GOLDSPAN_JUDGE_API_KEY, or "
+                    "name another endpoint with GOLDSPAN_JUDGE_URL"
                 )
-        asked = ModelEndpoint(
+        endpoint = ModelEndpoint(
             self.model, base_url=self.url, api_key=key, answer_form=self.answer_form, extra=self.extra
         )
         return Judge(
-            asked,
+            endpoint,
             budget=Budget(self.daily_tokens, self.daily_cost),
             prices=None if self.prices is None else Prices(*self.prices),
             sampler=samples,
@@ -258,6 +271,6 @@ _JUDGE_PARAMETERS = (
     *("combination", "threshold", "votes", "temperature", "seed", "show", "explain"),
     *("timeout", "concurrency", "cache", "max_tokens"),
 )
-"""What is called the same in a `Judge`."""
+"""Settings that have the same name as a parameter of `Judge`."""
 
 SETTING_NAMES = tuple(each.name for each in fields(JudgeSettings))

@@ -1,4 +1,4 @@
-"""Asking in one event loop: votes, attempts, and how long an endpoint is left alone."""
+"""Judges evaluations in one event loop: votes, retries, deadlines and budget."""
 
 from __future__ import annotations
 

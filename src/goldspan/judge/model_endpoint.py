@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible endpoint: the one door to the HTTP client.
+"""Sends prompts to a model behind an OpenAI-compatible endpoint.
 
 It is httpx2, on which the clients of OpenAI and Anthropic themselves stand. Their clients are not used: one request is
 all that is needed here, and they read answers of any size, wait for a minute where an endpoint asks for it, and count
@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from goldspan._extras import require_judge_extra
+from goldspan._extras import require_extra
 from goldspan._version import __version__
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.spelling import join_words, short_repr
@@ -122,7 +122,7 @@ class ModelEndpoint:
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        with require_judge_extra():
+        with require_extra("judge"):
             import httpx2  # whether it can be is said now, not in the middle of a request
         if not isinstance(model, str) or not model.strip():  # type: ignore[redundant-expr]
             raise ConfigurationError(f"the judge's model is a name, not {short_repr(model)}")

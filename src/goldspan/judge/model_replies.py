@@ -1,4 +1,4 @@
-"""What a judge answers, and how it is read: strictly, for a model may be talked into anything."""
+"""Parses the answer of a judge strictly: a run may try to influence the model."""
 
 from __future__ import annotations
 

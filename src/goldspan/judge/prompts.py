@@ -1,4 +1,4 @@
-"""A run as it is shown to a judge: as data that cannot be taken for anything else, and never more than so much of it.
+"""Builds the prompt for the judge: the rubric, and the run as escaped JSON of bounded size.
 
 What stands in a run was written by anybody. So it is JSON in which no `<` occurs, which therefore cannot end the place
 where data stands, and no character that people do not see: controls, marks of direction, tags.
@@ -207,7 +207,7 @@ def _evidence_document(
         "tools": [dict(_tool_fields(number, tool, room, schemas)) for number, tool in enumerate(tools, start=1)],
         "calls": [dict(_call_fields(call, shown, room)) for call in run.tool_calls[:_MAX_CALLS]],
     }
-    left = {"omitted_tools": omitted_tools, "further_calls": len(run.tool_calls) - _MAX_CALLS}
+    left = {"further_tools": omitted_tools, "further_calls": len(run.tool_calls) - _MAX_CALLS}
     return document | {name: number for name, number in left.items() if number > 0}
 
 

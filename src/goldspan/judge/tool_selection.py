@@ -1,4 +1,4 @@
-"""`tool_selection` as a score among others: beside `tool_correctness`, or lowering it."""
+"""Turns the votes of a judge into the score `tool_selection`, and merges it into an evaluation."""
 
 from __future__ import annotations
 
@@ -115,15 +115,15 @@ def _revised_verdict(evaluation: Evaluation, score: Score, lowered: Score | None
     broken += [_missed_threshold(each) for each in (score, lowered) if each is not None and each.passed is False]
     unjudged = [each for each in evaluation.undetermined if each.about != TOOL_SELECTION or score.value is None]
     verdict = RunVerdict(tuple(broken), tuple(unjudged), evaluation.accepted_shares)
-    if (verdict.broken, verdict.unjudged) == (evaluation.broken, evaluation.undetermined):
+    if (verdict.broken, verdict.undetermined) == (evaluation.broken, evaluation.undetermined):
         return {}
-    passed = passes(verdict.broken, verdict.unjudged, golden.unknown)
+    passed = passes(verdict.broken, verdict.undetermined, golden.unknown)
     told = evaluation.reason
     if told:
         told = explain_evaluation(evaluation.comparison, evaluation.run.available_tools, verdict)
         lost = evaluation.passed is not False and passed is False
         told = f"{told} {score.reason}" if lost and score.reason else told
-    return {"passed": passed, "broken": verdict.broken, "undetermined": verdict.unjudged, "reason": told}
+    return {"passed": passed, "broken": verdict.broken, "undetermined": verdict.undetermined, "reason": told}
 
 
 def _missed_threshold(score: Score) -> RequirementResult:

@@ -1,4 +1,4 @@
-"""What asking may cost."""
+"""Counts the requests, tokens and cost of a judge; its budget and prices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Usage:
     """Runs without a verdict, because the judge failed."""
     over_budget: int = 0
     """Runs without one, because the budget was spent."""
-    record_not_asked: int = 0
+    not_asked: int = 0
     """Runs of which too little is known to ask: no offered tools, or no request."""
     dropped: int = 0
     """Runs without one, because too many waited, or the process ended."""
@@ -105,8 +105,8 @@ class UsageCounters:
 
     def record_not_asked(self) -> None:
         """Count a run of which too little is known."""
-        self._add(record_not_asked=1)
-        self._runs.add(1, {semconv.OUTCOME_LABEL: "record_not_asked"})
+        self._add(not_asked=1)
+        self._runs.add(1, {semconv.OUTCOME_LABEL: "not_asked"})
 
     def record_failure(self, kind: str) -> None:
         """Count a run that the judge failed at, or had no budget for."""

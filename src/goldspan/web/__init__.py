@@ -1,5 +1,8 @@
-"""The page: what a store holds, to look at in a browser, live or as one file.
+"""Shows the runs in a store: as a live page in a browser, as one HTML file, and as Markdown.
 
-`site.Site` makes every view from a store and templates; `routing` serves it over HTTP, `viewing` on this machine
-alone, and `report` writes what it shows into a file that stands alone.
+- ``pages``: renders every view of the page.
+- ``http_routes``: serves the views over HTTP; ``local_server`` serves them on loopback for `goldspan view`.
+- ``run_list``, ``run_details``, ``golden_status``, ``unmatched_requests``: the data of each view.
+- ``report_data``: the data of a report; ``html_report`` and ``markdown_report`` render it.
+- ``page_templates``: the templates and assets; ``display_text`` formats texts, times and numbers.
 """

@@ -1,4 +1,4 @@
-"""What is shown of texts, times and numbers. Texts from traces are hostile until they are shown as what they are."""
+"""Formats texts, times and numbers for display, and escapes invisible characters in texts."""
 
 from __future__ import annotations
 

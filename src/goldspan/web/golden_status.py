@@ -1,4 +1,4 @@
-"""How goldens stand: how often their runs pass, which of them nothing meets, and which tools trouble them."""
+"""Computes the pass rate and state of each golden, and the tools in its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as one HTML file: it asks for nothing else, runs no script, and is the same wherever it is opened."""
+"""Renders a report as one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page over HTTP: its routes, for the gateway and for `goldspan view`."""
+"""Serves the page over HTTP: its routes, for the gateway and for `goldspan view`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
-from goldspan._extras import require_web_extra
+from goldspan._extras import require_extra
 from goldspan.errors import GoldspanError
 from goldspan.web.page_templates import ASSETS_PATH, load_asset
 from goldspan.web.pages import PageResponse, Pages
@@ -45,7 +45,7 @@ async def server_sent_events(
         lasted += interval
 
 
-with require_web_extra():
+with require_extra("web"):
     from starlette.concurrency import run_in_threadpool
     from starlette.convertors import PathConvertor, register_url_convertor
     from starlette.requests import Request

@@ -1,16 +1,16 @@
-"""The page of one store, for whoever sits at this machine: `goldspan view`."""
+"""Serves the page of one store on loopback, for `goldspan view`."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
 
-from goldspan._extras import require_web_extra
+from goldspan._extras import require_extra
 from goldspan.errors import ConfigurationError
 from goldspan.web.http_routes import SECURITY_HEADERS, page_routes
 from goldspan.web.pages import Pages
 
-with require_web_extra():
+with require_extra("web"):
     import uvicorn
     from starlette.applications import Starlette
     from starlette.middleware import Middleware

@@ -1,4 +1,4 @@
-"""A report as Markdown for a pull request, short enough for a comment on GitHub."""
+"""Renders a report as Markdown for a pull request, short enough for a comment on GitHub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The templates, and what is done to every text before it stands in one."""
+"""Loads the templates and assets, and escapes every text before a template renders it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from goldspan._extras import require_web_extra
+from goldspan._extras import require_extra
 from goldspan.model.rendering import truncate
 from goldspan.web import display_text
 
@@ -61,7 +61,7 @@ def asset_text(name: str) -> str:
     return found.body.decode("utf-8")
 
 
-with require_web_extra():
+with require_extra("web"):
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 

@@ -1,4 +1,4 @@
-"""The views of the page: each made from what a store holds, as HTML or JSON, and none knowing of HTTP."""
+"""Renders the views of the page from a store, as HTML or JSON, independent of HTTP."""
 
 from __future__ import annotations
 
@@ -185,13 +185,13 @@ class Pages:
         try:
             return view()
         except ConfigurationError as error:
-            return self._error_page(400, "This address asks for something that cannot be meant", str(error))
+            return self._error_page(400, "This address is not valid", str(error))
         except StoreError as error:
-            return self._error_page(503, "The store cannot answer now", str(error))
+            return self._error_page(503, "The store is not available", str(error))
 
-    def not_found(self, why: str = "There is no such page.") -> PageResponse:
+    def not_found(self, why: str = "This page does not exist.") -> PageResponse:
         """There is nothing at this address."""
-        return self._error_page(404, "Not here", why)
+        return self._error_page(404, "Page not found", why)
 
     def _error_page(self, status: int, title: str, why: str) -> PageResponse:
         return PageResponse(status, self._render_page("fault.html", view="", title=title, why=why).body)

@@ -1,4 +1,4 @@
-"""What a report says of the runs that are meant in a store, gathered in one pass; HTML and Markdown are made of it."""
+"""Collects the data of a report in one pass over the selected runs of a store."""
 
 from __future__ import annotations
 

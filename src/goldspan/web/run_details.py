@@ -1,4 +1,4 @@
-"""The view of one run: expected beside called, the calls in time, scores, capture health and revisions."""
+"""The data of one run's view: comparison, timeline, scores, capture health and revisions."""
 
 from __future__ import annotations
 

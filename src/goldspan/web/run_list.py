@@ -1,4 +1,4 @@
-"""Stored runs as they are shown: the verdict, what was asked, and the rows of the comparison."""
+"""Stored runs as list entries: verdict, request, and the rows of the comparison."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FILTER_LABELS: Mapping[str, str] = {
     "covered": "has a golden",
     "agent": "agent",
     "tool": "tool",
-    "tool_role": "the tool was",
+    "tool_role": "role of the tool",
     "metric": "metric",
     "below": "below",
     "service": "service",

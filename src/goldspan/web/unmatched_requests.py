@@ -1,4 +1,4 @@
-"""Requests that no golden is for, grouped by what they ask, each group with a golden that could be written for it."""
+"""Groups requests without a golden by similar text, and drafts a golden for each group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Charts of how runs came out over time. What they show is in the figures beside them as well.
+// Charts of the verdicts of runs over time. The figures beside a chart have the same numbers.
 "use strict";
 
 (() => {
@@ -15,6 +15,8 @@
   const address = (element) => // the chart above a list shows what the list shows
     element.dataset.trend || `/trend${document.querySelector("#results").getAttribute("hx-get").slice(1)}`;
 
+  const sum = (counts) => counts.reduce((all, count) => all + count, 0);
+
   const stacked = ({ time, passed, failed, not_evaluated: unknown }) => [
     time,
     passed.map((count, at) => count + failed[at] + unknown[at]),
@@ -29,13 +31,13 @@
     const counts = [columns.not_evaluated, columns.failed, columns.passed];
     const series = (label, name, which) => ({
       label, fill: resolved(name), stroke: resolved(name), width: 0, paths: bars, points: { show: false },
-      value: (chart, value, index, at) => (at == null ? "–" : counts[which][at]),
+      value: (chart, value, index, at) => (at == null ? sum(counts[which]) : counts[which][at]), // no position: the total
     });
     return {
       width: element.clientWidth - 14, height: 100, padding: [6, 6, 0, 0], legend: { live: true }, cursor: { y: false },
       scales: { x: { range: (chart, low, high) => [low, high + (columns.time[1] - columns.time[0])] }, y: { range: (chart, low, high) => [0, Math.max(1, high)] } },
       axes: [{ ...axis, size: 24 }, { ...axis, size: 50, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5] }],
-      series: [{ label: "from" }, series("not evaluated", "--bar-none", 0), series("failed", "--bar-bad", 1), series("passed", "--bar-good", 2)],
+      series: [{ label: "time", value: (chart, value) => (value == null ? "all" : new Date(value * 1000).toLocaleString()) }, series("not evaluated", "--bar-none", 0), series("failed", "--bar-bad", 1), series("passed", "--bar-good", 2)],
     };
   };
 
@@ -48,14 +50,13 @@
       const answer = await fetch(from, { headers: { Accept: "application/json" } });
       if (!answer.ok) return;
       columns = await answer.json();
-    } catch { return; } // the figures are there; a chart that cannot be had is no reason for more
-    if (!element.isConnected || asked.get(element) !== from) return; // something else was looked for meanwhile
+    } catch { return; } // without data there is no chart; the figures are shown anyway
+    if (!element.isConnected || asked.get(element) !== from) return; // the filters changed meanwhile
     drawn.get(element)?.chart.destroy();
     element.replaceChildren();
     element.hidden = columns.time.length < 2;
     if (element.hidden) return;
     element.setAttribute("role", "img");
-    const sum = (counts) => counts.reduce((all, count) => all + count, 0);
     element.setAttribute("aria-label", `${element.dataset.title || "Runs over time"}: ${sum(columns.passed)} passed, ${sum(columns.failed)} failed, ${sum(columns.not_evaluated)} not evaluated`);
     const chart = new uPlot(options(element, columns), stacked(columns), element);
     drawn.set(element, { chart, columns });

@@ -1,4 +1,4 @@
-// What the page does in the browser: times in the viewer's zone, news of runs, keys, and copying.
+// Scripts of the page: local times, updates of the list, keyboard shortcuts, and copying.
 // Without it every view still works; it only makes them live.
 "use strict";
 
@@ -51,7 +51,7 @@
   };
   const more = (rest = REST_MS) => {
     waiting += 1;
-    if (paused) pulse("paused", "paused, and there is more");
+    if (paused) pulse("paused", "paused, new runs are waiting");
     else if (due === null) due = setTimeout(refresh, Math.max(0, last + rest - Date.now()));
   };
   const isBehind = () => Number($("#results")?.dataset.arrived) < newest;
@@ -77,7 +77,7 @@
       more();
     });
     source.addEventListener("error", () => { // streams end now and then, and begin anew by themselves
-      lost ??= setTimeout(() => pulse("broken", "connection lost, trying again"), 4000);
+      lost ??= setTimeout(() => pulse("broken", "connection lost, reconnecting"), 4000);
       if (source.readyState !== EventSource.CLOSED) return;
       setTimeout(() => { hush(); refresh(); listen(); }, AGAIN_MS); // but not after an answer that is no stream
     });
@@ -87,9 +87,9 @@
     if (!button) return;
     paused = on;
     button.setAttribute("aria-pressed", String(on));
-    button.textContent = on ? "Go on" : "Pause";
+    button.textContent = on ? "Resume" : "Pause";
     pulse(on ? "paused" : "", on ? "paused" : "listening");
-    say(on ? "Paused: the list stays as it is." : "The list follows what is scored.");
+    say(on ? "Paused: the list does not change." : "The list shows new runs.");
     if (!on && waiting) refresh();
   };
   // Who does not look holds no connection: browsers have few of them for one server, and other windows need them.
@@ -108,7 +108,7 @@
     if (status === 401) location.reload(); // the token is none any more: ask for another
     if (status < 500) return;
     event.preventDefault(); // the list that is there is better than none
-    const told = "the list could not be had: the store cannot answer now";
+    const told = "the list could not be loaded: the store does not answer";
     pulse("broken", told);
     say(told);
     if (isBehind()) more(AGAIN_MS);
@@ -142,7 +142,7 @@
       button.textContent = "Copied";
     } catch { // no clipboard without TLS on another host: mark it, so that one key copies it
       getSelection().selectAllChildren(source);
-      button.textContent = "Marked: press Ctrl+C";
+      button.textContent = "Selected: press Ctrl+C";
     }
     say(button.textContent);
     setTimeout(() => { button.textContent = label; }, 2000);

@@ -1,0 +1,47 @@
+"""Every command that takes a store takes its file, or the folder that holds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.test_commands import Goldspan, goldspan  # noqa: F401 - a fixture
+
+from goldspan import ToolCall, evaluate
+from goldspan.cli.store_path import find_store_file, store_file
+from goldspan.errors import ConfigurationError
+from goldspan.gateway.server import STORE_FILE
+from goldspan.model import Run
+from goldspan.store import open_store
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The data folder of a gateway."""
+    data = tmp_path / "goldspan-data"
+    data.mkdir()
+    with open_store(data / STORE_FILE) as store:
+        store.submit(evaluate(Run("r", input="Hi", tool_calls=(ToolCall("find"),)), ["find"]))
+    return data
+
+
+def test_a_store_is_found_by_its_file_and_by_its_folder(folder: Path) -> None:
+    assert store_file(folder) == store_file(folder / STORE_FILE) == folder / STORE_FILE
+    assert find_store_file(folder) == folder / STORE_FILE
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere.db", "."])
+def test_a_path_without_a_store_is_an_error_that_names_the_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r": no such store; `goldspan serve` and a store sink create one"):
+        store_file(tmp_path / name)
+    assert find_store_file(tmp_path / name) is None
+
+
+def test_export_takes_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    said = goldspan("export", folder, tmp_path / "runs.csv")
+    assert (said.status, said.err) == (0, f"1 run written to {tmp_path / 'runs.csv'}\n")
+
+
+def test_report_takes_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path) -> None:  # noqa: F811
+    said = goldspan("report", folder, "--markdown", "-")
+    assert (said.status, "1 run: 1 passed" in said.out) == (0, True)
