@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import runpy
@@ -22,6 +23,8 @@ from support.docs_examples import ROOT, Block, Command, ExampleError, blocks, co
 
 TAUGHT = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [*TAUGHT, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+PACKAGES = sorted(path.parent for path in (ROOT / "src" / "goldspan").rglob("*/__init__.py"))
+MODULES = sorted((ROOT / "src" / "goldspan").rglob("*.py"))
 NAMES = {"argnames": "page", "ids": lambda page: str(page.relative_to(ROOT))}
 
 
@@ -68,13 +71,25 @@ def test_the_page_on_live_scoring_names_every_argument_and_every_limit() -> None
     assert {name for name in arguments if f"`{name}`" not in page} == set()
 
 
-@pytest.mark.parametrize(
-    "package", ["capture", "extraction", "goldens", "judge", "online", "otlp", "scoring", "sinks", "store"]
-)
-def test_the_page_on_architecture_names_every_module_of_a_large_package(package: str) -> None:
+def test_the_page_on_architecture_names_every_package_and_has_at_most_250_lines() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    modules = {path.stem for path in (ROOT / "src" / "goldspan" / package).glob("*.py")} - {"__init__"}
-    assert {module for module in modules if f"`{module}`" not in page} == set()
+    packages = {path.parent.name for path in (ROOT / "src" / "goldspan").glob("*/__init__.py")}
+    assert {package for package in packages if f"`{package}`" not in page} == set()
+    assert len(page.splitlines()) <= 250
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=[str(path.relative_to(ROOT / "src")) for path in PACKAGES])
+def test_the_docstring_of_a_package_names_each_of_its_modules(package: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    modules = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__", "_version"}
+    assert {module for module in modules if f"`{module}`" not in docstring} == set()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=[str(path.relative_to(ROOT / "src")) for path in MODULES])
+def test_the_first_line_of_a_module_says_what_it_does_in_at_most_100_characters(module: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8")))
+    assert docstring is not None
+    assert len(docstring.splitlines()[0]) <= 100
 
 
 def test_the_page_on_the_judge_names_every_argument_every_attribute_and_every_counter() -> None:
