@@ -1,25 +1,25 @@
-# Everything one types here. `make` alone lists it. Another Python: make test PYTHON=python3.12
+# The commands for contributors. `make` alone lists them. To use another Python: make test PYTHON=python3.12
 
 PYTHON ?= python3
 VENV := .venv
 STRESS ?= 1
 RUN := $(VENV)/bin/python -m
-# Whole files side by side: what a file sets up once is set up once. Many tests wait more than they work.
+# Distribute whole files, so that each file's set-up runs once. Most tests wait more than they compute.
 PYTEST := pytest --numprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: demo install format lint types test cover recipes recordings stress bench docs screenshots help
 
-demo: $(VENV)/.web ## score a small agent's requests as they happen, offline, and say where to look at them
+demo: $(VENV)/.web ## score the requests of a scripted agent, offline, and print how to view them
 	@$(VENV)/bin/goldspan demo --out .demo
 
-install: $(VENV)/.dev ## everything needed to work on goldspan, into .venv
+install: $(VENV)/.dev ## install everything that contributors need into .venv
 
-format: $(VENV)/.dev ## sort imports and lay out the code
+format: $(VENV)/.dev ## sort imports and format the code
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
 
-lint: $(VENV)/.dev ## style, layout, and which module may import which
+lint: $(VENV)/.dev ## check style, format and the import layers
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(VENV)/bin/lint-imports --no-logo
@@ -27,42 +27,42 @@ lint: $(VENV)/.dev ## style, layout, and which module may import which
 types: $(VENV)/.dev ## mypy --strict
 	$(RUN) mypy
 
-test: $(VENV)/.dev ## the tests; what is skipped for want of a program is named at the end
+test: $(VENV)/.dev ## run the tests; the last lines name what was skipped for want of a program
 	$(RUN) $(PYTEST)
 
-cover: $(VENV)/.dev ## the tests again with branch coverage, where nothing may be skipped
+cover: $(VENV)/.dev ## run the tests with branch coverage; no test may be skipped
 	$(RUN) coverage erase
 	$(RUN) coverage run -m $(PYTEST) --nothing-skipped
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage report
 
-recipes: ## environments with Logfire, Langfuse, Traceloop and others, for the tests that need them, into .recipes
+recipes: ## create the environments of Logfire, Langfuse, Traceloop and others that some tests need, in .recipes
 	@$(PYTHON) tests/recipes/environments.py
 
-recordings: $(VENV)/.dev ## record anew what some frameworks export, into tests/fixtures/recorded; builds what it needs
+recordings: $(VENV)/.dev ## record what some frameworks export into tests/fixtures/recorded
 	@$(VENV)/bin/python tests/recipes/recording/record.py
 
-stress: $(VENV)/.dev ## the tests that take minutes or hours; STRESS=0.01 makes them a hundredth as long
+stress: $(VENV)/.dev ## run the tests that take minutes or hours; STRESS=0.01 makes them a hundredth as long
 	STRESS=$(STRESS) $(RUN) pytest -m stress --capture=no -o faulthandler_timeout=0
 
-bench: $(VENV)/.dev ## the figures in the docs
+bench: $(VENV)/.dev ## measure the figures in the documentation
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
 
-docs: $(VENV)/.dev ## write what is generated in docs anew, run every example in the README and docs, follow every link
+docs: $(VENV)/.dev ## generate parts of the documentation, run its examples and check its links
 	@$(VENV)/bin/python docs/generate_conventions.py
 	@$(VENV)/bin/goldspan goldens schema > docs/goldens.schema.json
 	@$(VENV)/bin/python docs/generate_gateway.py
 	@$(VENV)/bin/goldspan serve --json-schema > docs/goldspan.schema.json
 	$(RUN) pytest tests/test_docs.py
 
-screenshots: $(VENV)/.dev ## take the pictures in docs/images anew, of the demo, with Chromium
+screenshots: $(VENV)/.dev ## take the pictures in docs/images, of the demo, with Chromium
 	@$(VENV)/bin/python docs/generate_screenshots.py
 
-help: ## this list
+help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target what; do \
 		printf '  make %-11s %s\n' "$$target" "$$what"; done
 
-# The stamps are older than pyproject.toml exactly when something must be installed anew.
+# A stamp older than pyproject.toml means that the environment must be updated.
 
 $(VENV)/.web: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing goldspan into $(VENV) (once, and whenever pyproject.toml changes)"

@@ -196,3 +196,13 @@ def test_what_a_judge_costs_is_given_beside_no_judge_at_all() -> None:
     assert all(float(words[-1]) > 0 for words in lines)
     assert "answers" in done.stdout
     assert "characters of data" in done.stdout
+
+
+def test_a_decorated_request_is_followed_through_the_modules_of_goldspan() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "walk.py", "--list"], capture_output=True, text=True, check=True
+    )
+    first, *modules = done.stdout.splitlines()
+    assert first.startswith(f"modules: {len(modules)}, changes of module: ")
+    assert modules[0].endswith("goldspan.capture.decorator")
+    assert any(line.endswith("goldspan.scoring.run_comparison") for line in modules)

@@ -1,4 +1,4 @@
-"""`python -m goldspan` is the command line."""
+"""Runs the command line: `python -m goldspan`."""
 
 from goldspan.cli import main
 

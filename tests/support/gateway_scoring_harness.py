@@ -94,7 +94,9 @@ class Line:
             options.pop("goldens", None), sinks=self.results.sinks, judge=self.judge, on_verdict=self.verdicts.put
         )
         self.spans: EntryOrigin = "held" if options.pop("enrich", False) else "received"
-        room = {name: options.pop(name) for name in ("max_bundles", "max_bytes", "max_spans") if name in options}
+        room = {
+            name: options.pop(name) for name in ("max_groups", "max_bytes", "max_spans_per_group") if name in options
+        }
         patience = options.pop("patience", PATIENCE)
         back_ends = options.pop("consumers", ())
         backlog = options.pop("max_backlog_bytes", 2**40)

@@ -62,7 +62,7 @@ def counted(meter: Meter, *, priced: bool = False) -> Usage:
         cost=pytest.approx(cost) if priced else None,
         judged=outcomes.get("judged", 0) + outcomes.get("cached", 0),
         cached=outcomes.get("cached", 0),
-        record_not_asked=outcomes.get("record_not_asked", 0),
+        not_asked=outcomes.get("not_asked", 0),
         **lost,
     )
 

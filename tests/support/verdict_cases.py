@@ -115,14 +115,14 @@ CASES = (
         {"tools": [tool("foxtrot", arguments=F)], "unknown": "ignore"},
         [call("foxtrot")],
         True,
-        "not judged: the arguments",
+        "ignored: the arguments",
     ),
     _case(
         "arguments not captured, a failure",
         {"tools": [tool("foxtrot", arguments=F)], "unknown": "fail"},
         [call("foxtrot")],
         False,
-        "cannot be judged",
+        "cannot be evaluated",
     ),
     _case(
         "of that server", {"tools": [tool("india", server="hotel")]}, [call("mcp__hotel__india")], True, "was called"
