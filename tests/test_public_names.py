@@ -37,6 +37,26 @@ def test_a_public_name_is_there_and_says_what_it_is(name: str) -> None:
     assert pydoc.render_doc(value)
 
 
+@pytest.mark.parametrize("module", [goldspan, goldspan.judge, goldspan.sinks, goldspan.profiles])
+def test_a_public_function_of_five_parameters_documents_each_group_of_them(module: types.ModuleType) -> None:
+    undocumented = [
+        name
+        for name in module.__all__
+        if callable(value := getattr(module, name))
+        and not hasattr(value, "__dataclass_fields__")
+        and _parameter_count(value) >= 5
+        and "Args:" not in f"{inspect.getdoc(value)}{inspect.getdoc(value.__init__)}"
+    ]
+    assert undocumented == []
+
+
+def _parameter_count(value: object) -> int:
+    try:
+        return len(inspect.signature(value).parameters)  # type: ignore[arg-type]
+    except ValueError:  # a type of the standard library
+        return 0
+
+
 def test_dir_shows_the_public_names_before_any_is_used() -> None:
     code = "import goldspan; print(*(set(goldspan.__all__) - set(dir(goldspan))))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, encoding="utf-8")

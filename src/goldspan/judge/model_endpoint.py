@@ -102,14 +102,20 @@ BASE_URL_PATTERN = re.compile(r"https?://[^\s@/?#]+(/[^\s@?#]*)?")
 
 
 class ModelEndpoint:
-    """Asks a model by `POST {base_url}/chat/completions`.
+    """Asks a model by `POST {base_url}/chat/completions`. It follows no redirection, so the key reaches one host only.
 
-    `api_key` is sent as a bearer token and appears in no text; neither do values of `headers`. `extra` are further
-    members of the request, such as `{"reasoning_effort": "low"}`; one that is `None` is left out of the request:
-    `{"seed": None}` for an endpoint that takes none. Redirections are not followed, so that the key goes nowhere else.
+    Args:
+        model: The name of the model.
+        base_url: The URL of an OpenAI-compatible API, without a password or a query.
+        api_key: The key that is sent as a bearer token. No log, error or result contains it.
+        answer_form: How the endpoint is told the form of its answer: `json_schema`, `json_object` or `text`.
+        headers: Further HTTP headers. No log, error or result contains their values.
+        extra: Further members of the request, such as `{"reasoning_effort": "low"}`. A member with the value `None`
+            is left out of the request: `{"seed": None}` for an endpoint that does not accept a seed.
 
-    Raises `ConfigurationError` for a URL that is none, or holds a password, and for what no request can hold;
-    `MissingExtraError` where the extra `judge` is not installed.
+    Raises:
+        ConfigurationError: A value is invalid, or no request can contain it.
+        MissingExtraError: The extra `judge` is not installed.
     """
 
     def __init__(

@@ -24,7 +24,15 @@ class ModelReply:
 
 
 class ModelRequestError(Exception):
-    """A judge gave no answer. Its text never holds a key, and of a run only what an endpoint repeats of it."""
+    """The model gave no usable answer. The text contains no key, and of a run only what the endpoint repeats.
+
+    Args:
+        kind: The value of the label `error.type`.
+        text: What happened, for people.
+        is_retryable: Whether another attempt may succeed.
+        retry_after: The seconds that the endpoint asks to wait, or `None`.
+        is_billed: Whether the attempt may have cost tokens.
+    """
 
     def __init__(
         self,

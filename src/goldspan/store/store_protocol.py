@@ -314,7 +314,18 @@ class Store(Protocol):
         overwrite: bool = False,
         observe: RunObserver = iter,
     ) -> int:
-        """Write the runs that match to a file, newest first, and return their number."""
+        """Write the runs that match to a file, newest first.
+
+        Args:
+            target: A path, or a stream that accepts bytes.
+            format: The format of the file; `None` takes it from the ending of the path.
+            filter: Which runs are written.
+            overwrite: Whether an existing file is replaced.
+            observe: Wraps the iterator over the runs, for a progress bar.
+
+        Returns:
+            The number of runs written.
+        """
         ...
 
     def delete_trace(self, trace_id: str) -> int:
