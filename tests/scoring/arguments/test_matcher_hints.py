@@ -13,8 +13,9 @@ from goldspan import Golden, Run, evaluate
 from goldspan.model import ExpectedTool, ToolCall
 from goldspan.model.rendering import render_row
 from goldspan.model.value_matchers import Approx, Contains, Folded, Unordered
-from goldspan.scoring.arguments.agreement import argument_agreement, matcher_hint
+from goldspan.scoring.arguments.agreement import argument_agreement
 from goldspan.scoring.arguments.matcher_evaluation import agrees
+from goldspan.scoring.arguments.matcher_hints import matcher_hint
 from goldspan.sinks.redaction import ArgumentFilter
 
 TYPES = "differs only in type: `parameters`, a JSON schema of the arguments, makes both the same"
