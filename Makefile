@@ -1,10 +1,11 @@
-# The commands for contributors. `make` alone lists them. To use another Python: make test PYTHON=python3.12
+# The commands for contributors. `make` without a target lists them. To use another Python: make test PYTHON=python3.12
 
 PYTHON ?= python3
 VENV := .venv
 STRESS ?= 1
 RUN := $(VENV)/bin/python -m
-# Distribute whole files, so that each file's set-up runs once. Most tests wait more than they compute.
+# Distribute whole files, so that each file's set-up runs once. Most tests wait more than they compute, so 4 processes
+# are faster than one per core.
 PYTEST := pytest --numprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
@@ -27,7 +28,7 @@ lint: $(VENV)/.dev ## check style, format and the import layers
 types: $(VENV)/.dev ## mypy --strict
 	$(RUN) mypy
 
-test: $(VENV)/.dev ## run the tests; the last lines name what was skipped for want of a program
+test: $(VENV)/.dev ## run the tests; the last lines name the missing programs that skipped tests need
 	$(RUN) $(PYTEST)
 
 cover: $(VENV)/.dev ## run the tests with branch coverage; no test may be skipped
@@ -55,12 +56,12 @@ docs: $(VENV)/.dev ## generate parts of the documentation, run its examples and 
 	@$(VENV)/bin/goldspan serve --json-schema > docs/goldspan.schema.json
 	$(RUN) pytest tests/test_docs.py
 
-screenshots: $(VENV)/.dev ## take the pictures in docs/images, of the demo, with Chromium
+screenshots: $(VENV)/.dev ## take the pictures of the demo in docs/images, with Chromium
 	@$(VENV)/bin/python docs/generate_screenshots.py
 
 help: ## print this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target what; do \
-		printf '  make %-11s %s\n' "$$target" "$$what"; done
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target purpose; do \
+		printf '  make %-11s %s\n' "$$target" "$$purpose"; done
 
 # A stamp older than pyproject.toml means that the environment must be updated.
 
@@ -76,9 +77,9 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { \
-		echo "There is no '$(PYTHON)' here. Name a Python 3.10 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+		echo "'$(PYTHON)' was not found. Name a Python 3.10 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 		echo "goldspan needs Python 3.10 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." \
 			"Name another: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
-		echo "'$(PYTHON)' cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+		echo "'$(PYTHON)' cannot create virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }

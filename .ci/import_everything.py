@@ -1,6 +1,6 @@
-"""Import every module of the installed goldspan, with whatever is installed beside it.
+"""Imports every module of the installed goldspan, for the check of the wheel.
 
-Without an extra, modules that need it say so, and nothing else fails. `--all`: nothing may be missing.
+A module that needs an extra that is not installed may raise `MissingExtraError`; with `--all` no module may.
 """
 
 import importlib
@@ -11,14 +11,14 @@ import goldspan
 from goldspan.errors import MissingExtraError
 
 names = [module.name for module in pkgutil.walk_packages(goldspan.__path__, "goldspan.")]
-wanting = []
+without_extra = []
 for name in names:
-    if name.endswith("__main__"):  # importing that one would run the command line
+    if name.endswith("__main__"):  # importing it runs the command line
         continue
     try:
         importlib.import_module(name)
     except MissingExtraError:
         if "--all" in sys.argv:
             raise
-        wanting.append(name)
-print(f"{len(names) - len(wanting)} modules import, {len(wanting)} say which extra they need")
+        without_extra.append(name)
+print(f"{len(names) - len(without_extra)} modules import, {len(without_extra)} name the extra that they need")

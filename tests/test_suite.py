@@ -1,4 +1,4 @@
-"""The suite itself: it says what it could not run, and the full run accepts no excuse."""
+"""Tests of the test suite's own configuration: its report of skipped tests, forked children and Ctrl+C."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from support.forked_children import fork, forking
 
-NEEDY = """
+TESTS_WITH_NEEDS = """
     import pytest
 
     @pytest.mark.needs("no-such-browser")
@@ -24,34 +24,39 @@ NEEDY = """
     def test_three(): ...
 
     def test_four():
-        pytest.skip("on a whim")
+        pytest.skip("another reason")
 """
 
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A small suite of its own under our conftest."""
+    """A small test suite with this suite's conftest.py."""
     pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text())
     pytester.makeini("[pytest]\nmarkers =\n    needs(*programs)")
-    pytester.makepyfile(NEEDY)
+    pytester.makepyfile(TESTS_WITH_NEEDS)
     return pytester
 
 
-def test_what_is_skipped_for_want_of_a_program_is_named_at_the_end(suite: pytest.Pytester) -> None:
+def test_the_summary_names_the_missing_programs_and_the_other_reasons(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess()
     result.assert_outcomes(passed=1, skipped=3)
-    result.stdout.fnmatch_lines(["skipped for want of no-such-browser: 2 tests", "skipped on a whim: 1 test"])
+    result.stdout.fnmatch_lines(
+        [
+            "skipped: another reason (1 test)",
+            "skipped: no-such-browser is not installed (2 tests)",
+        ]
+    )
     assert result.ret == 0
 
 
-def test_the_full_run_fails_when_something_was_skipped(suite: pytest.Pytester) -> None:
+def test_nothing_skipped_fails_if_a_test_was_skipped(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("--nothing-skipped")
     result.assert_outcomes(passed=1, skipped=3)
-    result.stdout.fnmatch_lines(["failed: nothing may be skipped in this run"])
+    result.stdout.fnmatch_lines(["failed: --nothing-skipped allows no skipped test"])
     assert result.ret == 1
 
 
-def test_the_full_run_passes_when_everything_ran(suite: pytest.Pytester) -> None:
+def test_nothing_skipped_passes_if_every_test_ran(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("--nothing-skipped", "-k", "three")
     result.assert_outcomes(passed=1, deselected=3)
     assert result.ret == 0
@@ -59,7 +64,9 @@ def test_the_full_run_passes_when_everything_ran(suite: pytest.Pytester) -> None
 
 @forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_tells_whether_it_held_and_does_not_come_back(capfd: pytest.CaptureFixture[str]) -> None:
+def test_fork_returns_whether_the_child_succeeded_and_the_child_runs_no_further_test(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     parent = os.getpid()
     assert fork(lambda: os.getpid() != parent)()
     assert not fork(lambda: False)()
@@ -70,7 +77,7 @@ def test_a_forked_child_tells_whether_it_held_and_does_not_come_back(capfd: pyte
 
 
 @pytest.mark.needs("sh")
-def test_where_a_shell_has_it_ignore_ctrl_c_what_it_starts_hears_it(suite: pytest.Pytester) -> None:
+def test_child_processes_receive_ctrl_c_although_the_shell_ignores_it(suite: pytest.Pytester) -> None:
     ask = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
     suite.makepyfile(f"""
         import subprocess, sys
