@@ -1,4 +1,4 @@
-"""Stands for an agent of yours in compose.yaml: a request every few seconds, one in four without the last tool."""
+"""Simulates an agent for compose.yaml: a request every few seconds, one in four without the last tool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-PAUSE_S = 3.0
+PAUSE_SECONDS = 3.0
 
 provider = TracerProvider()
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -17,7 +17,7 @@ tracer = provider.get_tracer("shop.agents")
 
 
 def serve(number: int) -> None:
-    """One request."""
+    """Handle one request."""
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "travel"}
     with tracer.start_as_current_span("invoke_agent travel", attributes=agent):
         for tool in ("search_hotels",) if number % 4 == 0 else ("search_hotels", "book_hotel"):
@@ -29,4 +29,4 @@ def serve(number: int) -> None:
 if __name__ == "__main__":
     for number in itertools.count(1):
         serve(number)
-        time.sleep(PAUSE_S)
+        time.sleep(PAUSE_SECONDS)
