@@ -41,7 +41,7 @@ def test_a_store_error_is_a_goldspan_error() -> None:
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_file_that_is_no_database(path: Path, read_only: bool) -> None:
     path.write_bytes(b"run,verdict\n" * 500)
-    with pytest.raises(StoreError, match=r"goldspan\.db: it is no SQLite database; name another file"):
+    with pytest.raises(StoreError, match=r"goldspan\.db: it is not an SQLite database; name another file"):
         open_store(path, read_only=read_only)
     assert path.read_bytes() == b"run,verdict\n" * 500
 
@@ -62,7 +62,7 @@ def test_a_folder_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_not_made_to_be_read(path: Path) -> None:
-    with pytest.raises(StoreError, match=r"goldspan\.db: there is no such file"):
+    with pytest.raises(StoreError, match=r"goldspan\.db: the file does not exist"):
         open_store(path, read_only=True)
     assert not path.exists()
 
@@ -103,7 +103,9 @@ def test_a_store_that_another_program_keeps_locked(path: Path) -> None:
     filled(path)
     with open_store(path, timeout=0.05) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="another process keeps it locked; end that, or allow a longer `timeout`"):
+        with pytest.raises(
+            StoreError, match="another process holds a lock on it; stop that process, or raise `timeout`"
+        ):
             store.submit(EVALUATION)
         assert store.count().total == 1  # readers do not wait
         other.execute("ROLLBACK")
@@ -114,7 +116,7 @@ def test_a_store_that_another_program_keeps_locked(path: Path) -> None:
 def test_a_new_store_that_another_program_keeps_locked(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreError, match="another process keeps it locked"):
+        with pytest.raises(StoreError, match="another process holds a lock on it"):
             open_store(path, timeout=0.05)
         other.execute("ROLLBACK")
     filled(path)
@@ -127,7 +129,7 @@ def test_a_full_disk_costs_what_did_not_fit_and_nothing_that_was_there(path: Pat
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         many = [replace(EVALUATION, run=replace(RUN, run_id=str(number))) for number in range(100)]
-        with pytest.raises(StoreError, match="the disk is full; make room, or give the store a smaller retention"):
+        with pytest.raises(StoreError, match="the disk is full; free some space, or reduce the retention of the store"):
             store.submit_many(many)
         assert [run.run_id for run in store.runs().items] == ["t:s"]
         with store._connections.writer() as connection:

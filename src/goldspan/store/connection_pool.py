@@ -27,10 +27,10 @@ _FORK_TIMEOUT_S = 5.0
 """How long a fork waits for running queries."""
 
 _ADVICE = {
-    "file is not a database": "it is no SQLite database; name another file for the store",
-    "malformed": "it is damaged: `sqlite3 FILE .recover` may save what is left; move it away to start a new store",
-    "disk is full": "the disk is full; make room, or give the store a smaller retention",
-    "locked": "another process keeps it locked; end that, or allow a longer `timeout`",
+    "file is not a database": "it is not an SQLite database; name another file for the store",
+    "malformed": "it is damaged: `sqlite3 FILE .recover` may recover the rest; move it away to start a new store",
+    "disk is full": "the disk is full; free some space, or reduce the retention of the store",
+    "locked": "another process holds a lock on it; stop that process, or raise `timeout`",
     "readonly database": "it cannot be written: file or folder is read-only, or it was opened with read_only=True",
     **COMMON_ADVICE,
 }
@@ -144,7 +144,7 @@ class ConnectionPool:
 
     def _open_reader(self) -> sqlite3.Connection:
         if not self._file.is_file():
-            raise StoreError(f"{self.path}: there is no such file")
+            raise StoreError(f"{self.path}: the file does not exist")
         try:
             return self._open_for_reading("ro")
         except sqlite3.OperationalError as error:
@@ -177,7 +177,7 @@ def _require_current_version(connection: sqlite3.Connection, path: Path) -> None
     if version < current.version:
         raise StoreError(
             f"{path}: an older goldspan wrote it (version {version}, this one reads {current.version}); open it once "
-            "for writing to bring it up to date: "
+            "for writing to upgrade it: "
             "python -c 'import sys; from goldspan.store import open_store; open_store(sys.argv[1]).check()' "
             f"{shlex.quote(str(path))}"
         )

@@ -144,7 +144,7 @@ class AggregateQueries:
 
     _connections: ConnectionPool
 
-    def count(self, filter: RunFilter = ALL_RUNS) -> VerdictCounts:  # noqa: A002 - the word for it
+    def count(self, filter: RunFilter = ALL_RUNS) -> VerdictCounts:  # noqa: A002 - the usual name
         """Count the runs that match, by verdict."""
         query = RunQuery(filter)
         (found,) = self._rows(query.select_statement(_COUNT_COLUMNS), query.parameters)
@@ -159,8 +159,8 @@ class AggregateQueries:
             query.select_statement(f"runs.{by}, max(runs.time_ns), {_COUNT_COLUMNS}") + f" GROUP BY runs.{by}",
             query.parameters,
         )
-        counts_by_name = (GroupCounts(name, _verdict_counts(*counts), last_ns) for name, last_ns, *counts in found)
-        return tuple(sorted(counts_by_name, key=lambda each: (-each.counts.total, each.name or "")))
+        groups = (GroupCounts(name, _verdict_counts(*counts), last_ns) for name, last_ns, *counts in found)
+        return tuple(sorted(groups, key=lambda group: (-group.counts.total, group.name or "")))
 
     def trend(self, filter: RunFilter = ALL_RUNS, *, buckets: int = 40) -> tuple[TimeBucket, ...]:  # noqa: A002
         """Count the runs that match in at most `buckets` time intervals of equal length, the oldest first."""
@@ -172,7 +172,7 @@ class AggregateQueries:
         )
         parameters = [*query.parameters, since, until, min(buckets, MAX_PAGE_SIZE)]
         found = self._rows(
-            _TREND_STATEMENT.format(meant=query.select_statement("runs.time_ns, runs.passed")), parameters
+            _TREND_STATEMENT.format(matching=query.select_statement("runs.time_ns, runs.passed")), parameters
         )
         counted = {number: _verdict_counts(*counts) for _, _, _, number, *counts in found}
         return tuple(
@@ -191,13 +191,11 @@ class AggregateQueries:
         ):
             roles.setdefault(tool, {})[role] = runs
             names.setdefault(tool, name)
-        counts_by_name = (
+        tools = (
             ToolCounts(name, **{role: roles[tool].get(role, 0) for role in ToolCounts.__slots__ if role != "name"})
             for tool, name in names.items()
         )
-        return tuple(
-            sorted(counts_by_name, key=lambda each: (-each.problem_count, -each.called, -each.expected, each.name))
-        )
+        return tuple(sorted(tools, key=lambda tool: (-tool.problem_count, -tool.called, -tool.expected, tool.name)))
 
     def substitutions(self, filter: RunFilter = ALL_RUNS) -> tuple[Substitution, ...]:  # noqa: A002
         """Return which tool was called in place of which, with the number of matching runs; most runs first."""
@@ -209,8 +207,8 @@ class AggregateQueries:
             pair = (tool_key(expected), tool_key(called))
             runs[pair] = runs.get(pair, 0) + number
             names.setdefault(pair, (expected, called))
-        counts_by_name = (Substitution(*names[pair], number) for pair, number in runs.items())
-        return tuple(sorted(counts_by_name, key=lambda each: (-each.runs, each.expected, each.called)))
+        substitutions = (Substitution(*names[pair], number) for pair, number in runs.items())
+        return tuple(sorted(substitutions, key=lambda pair: (-pair.runs, pair.expected, pair.called)))
 
     def last_sequence_number(self) -> int:
         """Return the `after` argument with which `evaluations_after` returns only what is stored from now on."""
@@ -223,11 +221,11 @@ class AggregateQueries:
 
 
 _TREND_STATEMENT = f"""
-    WITH meant (time_ns, passed) AS ({{meant}}),
-    span (began, ended) AS (SELECT coalesce(?, min(time_ns)), coalesce(?, max(time_ns) + 1) FROM meant),
+    WITH matching (time_ns, passed) AS ({{matching}}),
+    span (began, ended) AS (SELECT coalesce(?, min(time_ns)), coalesce(?, max(time_ns) + 1) FROM matching),
     step (began, ended, width) AS (SELECT began, ended, (ended - began - 1) / ? + 1 FROM span)
     SELECT began, ended, width, (time_ns - began) / width, {_COUNT_COLUMNS}
-    FROM step CROSS JOIN meant GROUP BY 4
+    FROM step CROSS JOIN matching GROUP BY 4
 """
 _TOOLS_STATEMENT = """
     SELECT tools.tool, tools.role, sum(shapes.runs), min(shapes.run) AS first, coalesce(tools.name, tools.tool)

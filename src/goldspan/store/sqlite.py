@@ -182,7 +182,7 @@ class SqliteStore(AggregateQueries):
 
     def runs(
         self,
-        filter: RunFilter = ALL_RUNS,  # noqa: A002 - the word for it
+        filter: RunFilter = ALL_RUNS,  # noqa: A002 - the usual name
         *,
         limit: int = 50,
         cursor: str | None = None,
@@ -271,7 +271,7 @@ class SqliteStore(AggregateQueries):
         if busy:
             raise StoreError(
                 f"{self.path}: the runs are deleted, but their content is still in the write-ahead log, which another "
-                "program reads; end that program and delete the trace again"
+                "program reads; stop that program and delete the trace again"
             )
         return deleted
 
@@ -308,7 +308,7 @@ class SqliteStore(AggregateQueries):
         self,
         target: ExportTarget,
         *,
-        format: ExportFormat | None = None,  # noqa: A002 - the word for it
+        format: ExportFormat | None = None,  # noqa: A002 - the usual name
         filter: RunFilter = ALL_RUNS,  # noqa: A002
         overwrite: bool = False,
         observe: RunObserver = iter,
@@ -366,8 +366,9 @@ _SELECT_RUN = """
     FROM runs JOIN evaluations AS current ON current.key = runs.current WHERE runs.run_id = ?
 """
 _SELECT_EVALUATIONS = """
-    SELECT runs.run_id, each.revision, each.digest, each.stored_ns, each.document
-    FROM runs JOIN evaluations AS each ON each.run = runs.key WHERE runs.run_id = ? ORDER BY each.revision, each.key
+    SELECT runs.run_id, evaluation.revision, evaluation.digest, evaluation.stored_ns, evaluation.document
+    FROM runs JOIN evaluations AS evaluation ON evaluation.run = runs.key WHERE runs.run_id = ?
+    ORDER BY evaluation.revision, evaluation.key
 """
 _SELECT_METRICS = """
     WITH RECURSIVE found(metric) AS (
@@ -381,8 +382,10 @@ _SELECT_CURRENT_REVISION = """
     FROM runs JOIN evaluations AS current ON current.key = runs.current WHERE runs.run_id = ?
 """
 _SELECT_EVALUATIONS_AFTER = """
-    SELECT each.key, runs.run_id, each.revision, each.digest, each.stored_ns, each.document
-    FROM evaluations AS each CROSS JOIN runs ON runs.key = each.run WHERE each.key > ? ORDER BY each.key LIMIT ?
+    SELECT evaluation.key, runs.run_id, evaluation.revision, evaluation.digest, evaluation.stored_ns,
+        evaluation.document
+    FROM evaluations AS evaluation CROSS JOIN runs ON runs.key = evaluation.run WHERE evaluation.key > ?
+    ORDER BY evaluation.key LIMIT ?
 """
 _SELECT_TRACE = "SELECT 1 FROM traces WHERE trace_id = ? LIMIT 1"
 _DELETE_RUN = "DELETE FROM runs WHERE run_id = ?"

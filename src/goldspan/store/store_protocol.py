@@ -230,7 +230,7 @@ class Store(Protocol):
 
     def runs(
         self,
-        filter: RunFilter = ALL_RUNS,  # noqa: A002 - the word for it
+        filter: RunFilter = ALL_RUNS,  # noqa: A002 - the usual name
         *,
         limit: int = 50,
         cursor: str | None = None,
@@ -309,7 +309,7 @@ class Store(Protocol):
         self,
         target: ExportTarget,
         *,
-        format: ExportFormat | None = None,  # noqa: A002 - the word for it
+        format: ExportFormat | None = None,  # noqa: A002 - the usual name
         filter: RunFilter = ALL_RUNS,  # noqa: A002
         overwrite: bool = False,
         observe: RunObserver = iter,
