@@ -1,6 +1,7 @@
-"""Write the tables of `docs/gateway.md` from what the gateway says of itself: `make docs`, checked by the tests.
+"""Generates the tables of `docs/gateway.md` from the code of the gateway, for `make docs`.
 
-A table stands between two comments, `<!-- table: NAME -->` and `<!-- end -->`; all else in the page is written by hand.
+A table is between two comments, `<!-- table: NAME -->` and `<!-- end -->`. The rest of the page is written by hand. A
+test checks that the tables are current.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from goldspan.gateway.internal_telemetry import register_gauges
 from goldspan.gateway.openapi import OPERATIONS
 from goldspan.gateway.resource_limits import GIB, KIB, LIMITS, MIB
 from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeConfig
-from goldspan.store.query_parameters import PAGE_PARAMETERS as OF_RUNS
+from goldspan.store.query_parameters import PAGE_PARAMETERS
 
 PAGE = Path(__file__).with_name("gateway.md")
 
 _TABLE = re.compile(r"(?<=<!-- table: )(\w+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 _CODE = re.compile(r"(?<![\w`/.])((?:[a-z]+_)+[a-z]+|GOLDSPAN_[A-Z_]+)(?![\w`/])")
-"""Names of settings in descriptions, which are code in the page."""
+"""Names of settings in descriptions, which the page formats as code."""
 
 
-def page(written: str) -> str:
-    """The page as it was, with its tables made anew."""
-    return _TABLE.sub(lambda found: f"{found[1]} -->\n\n{_TABLES[found[1]]()}\n", written)
+def page(text: str) -> str:
+    """Return the page with its tables generated again."""
+    return _TABLE.sub(lambda match: f"{match[1]} -->\n\n{_TABLES[match[1]]()}\n", text)
 
 
 def limits() -> str:
-    """What is bounded, and what happens at each bound."""
+    """Return the table of limits, with the response at each limit."""
     rows = [
         (
             f"`{limit.name}`",
@@ -43,60 +44,67 @@ def limits() -> str:
         )
         for limit in LIMITS
     ]
-    return _table(("limit", "default", "beyond it", "HTTP", "gRPC"), rows)
+    return _table(("limit", "default", "if exceeded", "HTTP", "gRPC"), rows)
 
 
 def settings() -> str:
-    """What can be said, where."""
+    """Return the table of settings, with their flags."""
     parameters = inspect.signature(serve).parameters
     rows = []
     for name, field in GatewaySettings.model_fields.items():
-        flag = next((each for each in (name, name.removesuffix("s")) if each in parameters), None)
+        flag = next((flag for flag in (name, name.removesuffix("s")) if flag in parameters), None)
         meaning = _CODE.sub(r"`\1`", " ".join((field.description or "").split()))
         rows.append((f"`{name}`", f"`--{flag.replace('_', '-')}`" if flag else "", meaning, _default(name)))
     return _table(("setting", "flag", "meaning", "default"), rows)
 
 
 def judge() -> str:
-    """What can be said of a judge."""
+    """Return the table of the judge's settings."""
     rows = [
-        (f"`{name}`", _CODE.sub(r"`\1`", " ".join((field.description or "").split())), _written(field.default))
+        (f"`{name}`", _CODE.sub(r"`\1`", " ".join((field.description or "").split())), _format_value(field.default))
         for name, field in JudgeConfig.model_fields.items()
     ]
     return _table(("setting", "meaning", "default"), rows)
 
 
 def counters() -> str:
-    """What is counted, and what to do about it."""
+    """Return the table of counters."""
     return _table(
-        ("counter", "meaning"), [(f"`{each.name}`", _CODE.sub(r"`\1`", each.description)) for each in COUNTERS]
+        ("counter", "meaning"), [(f"`{counter.name}`", _CODE.sub(r"`\1`", counter.description)) for counter in COUNTERS]
     )
 
 
 def gauges() -> str:
-    """What can be looked at, and what to do where it grows."""
-    noted: list[tuple[str, str]] = []
+    """Return the table of gauges."""
+    gauges: list[tuple[str, str]] = []
 
-    class Noting:
-        def get_meter(self, *_: object, **__: object) -> Noting:
+    class RecordingMeterProvider:
+        """Records the gauges that are registered."""
+
+        def get_meter(self, *_: object, **__: object) -> RecordingMeterProvider:
             return self
 
         def create_observable_gauge(self, name: str, _: object, *, unit: str, description: str) -> None:
-            noted.append((f"`{name}`", _CODE.sub(r"`\1`", description)))
+            gauges.append((f"`{name}`", _CODE.sub(r"`\1`", description)))
 
-    nothing: Any = Noting()
-    register_gauges(nothing, nothing, {}, [])
-    return _table(("gauge", "meaning"), noted)
+    recorder: Any = RecordingMeterProvider()
+    register_gauges(recorder, recorder, {}, [])
+    return _table(("gauge", "meaning"), gauges)
 
 
 def operations() -> str:
-    """What the API does."""
-    return _table(("request", "answer"), [(f"`{each.method} {each.path}`", each.summary) for each in OPERATIONS])
+    """Return the table of the API's operations."""
+    return _table(
+        ("request", "response"),
+        [(f"`{operation.method} {operation.path}`", operation.summary) for operation in OPERATIONS],
+    )
 
 
 def parameters() -> str:
-    """What may be asked of runs."""
-    return _table(("parameter", "meaning"), [(f"`{each.name}`", each.description) for each in OF_RUNS])
+    """Return the table of the filters of runs."""
+    return _table(
+        ("parameter", "meaning"), [(f"`{parameter.name}`", parameter.description) for parameter in PAGE_PARAMETERS]
+    )
 
 
 _TABLES = {
@@ -129,10 +137,10 @@ def _default(name: str) -> str:
         return "off; see [a judge](#a-judge)"
     if name == "telemetry":
         return "off"
-    return _written(value)
+    return _format_value(value)
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "`null`"
     if value in ((), {}):
@@ -140,7 +148,7 @@ def _written(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):
-        return ", ".join(f"`{each}`" for each in value)
+        return ", ".join(f"`{item}`" for item in value)
     return f"{value:g}" if isinstance(value, float) else f"`{value}`" if not isinstance(value, int) else str(value)
 
 

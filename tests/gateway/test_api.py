@@ -454,7 +454,7 @@ def test_a_store_that_is_locked_is_asked_again_later_and_can_be_read_meanwhile(
         assert (status, body["error"]["code"]) == (503, "unavailable")
         assert int(headers["retry-after"]) > 0
         assert str(path) not in body["error"]["message"]
-        assert f"{path}: another process keeps it locked" in caplog.text
+        assert f"{path}: another process holds a lock on it" in caplog.text
         assert len(world.get("/api/v1/runs")["runs"]) == 1
         other.execute("ROLLBACK")
         assert world.ask("DELETE", asked)[0] == 200

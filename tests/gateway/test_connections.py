@@ -509,7 +509,7 @@ def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(doors: Doo
             while True:
                 taken.append(os.dup(client.fileno()))
         client.connect(("127.0.0.1", doors.http.port))
-        until(lambda: _guard.failure_counts["take a connection"])
+        until(lambda: _guard.failure_counts["accept a connection"])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         client.close()

@@ -369,7 +369,7 @@ def test_a_back_end_that_goes_away_and_comes_back_gets_everything(
     assert set(back.bodies()) == set(bodies)
     assert forwarder.status()["error"] is None
     told = [record.message for record in caplog.records if record.name == "goldspan"]
-    assert sum("takes traces again" in message for message in told) == 2
+    assert sum("accepts traces again" in message for message in told) == 2
     assert len(told) <= 10  # each way of failing once an outage
 
 
@@ -535,7 +535,7 @@ def test_wrong_settings_lose_nothing(
     until(lambda: len(back.requests) > 10)
     assert forwarder.status()["reachable"] is False
     assert bench.cursor(forwarder) == 0
-    assert "look at its address and headers" in caplog.text
+    assert "check its address and headers" in caplog.text
     back.behave = lambda _: TAKE
     until(lambda: bench.cursor(forwarder) == last)
     assert set(back.bodies()) == set(some(10))
@@ -710,7 +710,7 @@ def test_the_proxy_of_the_environment_is_used(
     assert http.taken[0].headers["proxy-authorization"].startswith("Basic ")
     assert "proxy-secret" not in caplog.text
     monkeypatch.setenv("http_proxy", "gopher://[nowhere")
-    with pytest.raises(ConfigurationError, match="the environment's proxy for http:// is no URL that can be used"):
+    with pytest.raises(ConfigurationError, match="the environment's proxy for http:// is not a usable URL"):
         bench.forward("http://back-end.invalid:4318")
 
 
@@ -790,5 +790,5 @@ def test_a_back_end_that_nobody_vouches_for_gets_nothing(tls_back: BackEnd, benc
 @pytest.mark.parametrize("scheme", ["https", "grpcs"])
 def test_a_certificate_that_does_not_belong_to_its_key_is_told_at_once(certificates: Path, scheme: str) -> None:
     files = {"certificate_file": str(certificates / "it.pem"), "key_file": str(certificates / "ca.key")}
-    with pytest.raises(ConfigurationError, match="'certificate_file' and 'key_file': no PEM files that belong"):
+    with pytest.raises(ConfigurationError, match="'certificate_file' and 'key_file': the PEM files cannot be used"):
         backends.Backend.parse({"endpoint": f"{scheme}://localhost:1", **files})

@@ -333,7 +333,7 @@ def test_no_more_waits_in_memory_than_may(journal: Journal, monkeypatch: pytest.
         first = journal.append("traces", "protobuf", bytes(1000))
         until(first.running)
         second = journal.append("traces", "protobuf", bytes(9000))  # too large by itself, which is no reason
-        with pytest.raises(JournalFull, match="slower"):
+        with pytest.raises(JournalFull, match="too slow"):
             journal.append("traces", "protobuf", b"")
         other.execute("ROLLBACK")
     other.close()
@@ -350,12 +350,12 @@ def test_what_cannot_be_committed_is_not_acknowledged_and_it_goes_on(
         other.execute("BEGIN IMMEDIATE")
         refused = journal.append("traces", "protobuf", b"refused")
         assert isinstance(refused.exception(WAIT), StoreError)
-        assert "another process keeps it locked" in str(refused.exception())
+        assert "another process holds a lock on it" in str(refused.exception())
         journal.advance({"a": 1})
-        until(lambda: "another process keeps it locked" in caplog.text)
+        until(lambda: "another process holds a lock on it" in caplog.text)
         other.execute("ROLLBACK")
     other.close()
-    assert _guard.failure_counts["keep the journal in order"] >= 1
+    assert _guard.failure_counts["maintain the journal"] >= 1
     assert add(journal, b"taken") == 1
     assert bodies(journal.read(0)) == [b"taken"]
     until(lambda: journal.size == 0)
@@ -401,7 +401,7 @@ def test_a_full_disk_loses_nothing_and_is_forgotten_when_there_is_room(path: Pat
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "ok\n"
-    assert "limit for the size of files" in done.stderr
+    assert "exceeds a size limit" in done.stderr
 
 
 def test_a_journal_becomes_smaller_while_the_disk_is_almost_full(
@@ -411,7 +411,7 @@ def test_a_journal_becomes_smaller_while_the_disk_is_almost_full(
     add(journal)
     with monkeypatch.context() as patched:
         patched.setattr(journal_file, "_DISK_RESERVE_BYTES", 2**62)  # more than any disk has
-        with pytest.raises(JournalFull, match="make room"):
+        with pytest.raises(JournalFull, match="free some space"):
             add(journal)
         journal.advance({"a": 1})
         until(lambda: journal.size == 0)
@@ -508,7 +508,7 @@ def test_a_reader_that_holds_on_to_the_past_delays_nobody_for_long(
 @pytest.mark.parametrize(
     ("write", "said"),
     [
-        pytest.param(lambda path: path.write_bytes(b"no database at all " * 999), "no SQLite database", id="text"),
+        pytest.param(lambda path: path.write_bytes(b"no database at all " * 999), "not an SQLite database", id="text"),
         pytest.param(lambda path: path.mkdir(), "cannot be opened", id="a folder"),
         pytest.param(lambda path: _execute(path, "CREATE TABLE theirs (x)"), "another program", id="another's"),
         pytest.param(lambda path: _journal_of_version(path, 99), "a newer goldspan wrote it", id="newer"),

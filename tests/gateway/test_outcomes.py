@@ -23,13 +23,13 @@ from support.faulty_backends import Answer, GrpcBackEnd, running, traces, traili
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        *((status, "taken") for status in (200, 202, 204)),
-        *((status, "barred") for status in (301, 302, 307, 308, 401, 403, 405, 407)),
-        *((status, "refused") for status in (400, 408, 409, 410, 422, 431, 500, 501, 505)),
+        *((status, "accepted") for status in (200, 202, 204)),
+        *((status, "misconfigured") for status in (301, 302, 307, 308, 401, 403, 405, 407)),
+        *((status, "rejected") for status in (400, 408, 409, 410, 422, 431, 500, 501, 505)),
         *((status, "failed") for status in (502, 503, 504)),
-        (404, "absent"),
+        (404, "not_found"),
         (413, "too_large"),
-        (415, "other_media"),
+        (415, "unsupported_media"),
         (429, "throttled"),
     ],
 )
@@ -42,11 +42,11 @@ def test_http_answers_mean_what_otlp_says(status: int, kind: str) -> None:
     [
         *((code, "failed", "throttled") for code in ("CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE")),
         *((code, "failed", "throttled") for code in ("UNAVAILABLE", "DATA_LOSS")),
-        ("RESOURCE_EXHAUSTED", "refused", "throttled"),
-        *((code, "barred", "barred") for code in ("UNAUTHENTICATED", "PERMISSION_DENIED")),
-        *((code, "absent", "absent") for code in ("UNIMPLEMENTED", "NOT_FOUND")),
-        *((code, "refused", "refused") for code in ("UNKNOWN", "INVALID_ARGUMENT", "ALREADY_EXISTS", "INTERNAL")),
-        ("FAILED_PRECONDITION", "refused", "refused"),
+        ("RESOURCE_EXHAUSTED", "rejected", "throttled"),
+        *((code, "misconfigured", "misconfigured") for code in ("UNAUTHENTICATED", "PERMISSION_DENIED")),
+        *((code, "not_found", "not_found") for code in ("UNIMPLEMENTED", "NOT_FOUND")),
+        *((code, "rejected", "rejected") for code in ("UNKNOWN", "INVALID_ARGUMENT", "ALREADY_EXISTS", "INTERNAL")),
+        ("FAILED_PRECONDITION", "rejected", "rejected"),
     ],
 )
 def test_grpc_answers_mean_what_otlp_says(code: str, kind: str, kind_with_a_time: str) -> None:
@@ -115,7 +115,7 @@ def test_a_date_is_so_far_from_now() -> None:
 def test_a_sender_that_was_closed_says_so() -> None:
     with running(GrpcBackEnd()) as back:
         sender = GrpcSender(Backend.parse(back.url))
-        assert sender.send("traces", OutgoingRequest("protobuf", traces("one"))).kind == "taken"
+        assert sender.send("traces", OutgoingRequest("protobuf", traces("one"))).kind == "accepted"
         sender.close()
         outcome = sender.send("traces", OutgoingRequest("protobuf", traces("two")))
     assert (outcome.kind, outcome.status) == ("failed", "CANCELLED")

@@ -97,7 +97,7 @@ def test_an_empty_request_is_taken_and_nothing_is_left_of_it(body, signal):
 )
 def test_what_is_no_protobuf_request_is_refused(body):
     for signal in ("traces", "logs", "metrics"):
-        assert refusal(body, signal) == ExportResponse(400, f"the body is no OTLP {signal} request in protobuf")
+        assert refusal(body, signal) == ExportResponse(400, f"the body is not an OTLP {signal} request in protobuf")
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_what_is_no_protobuf_request_is_refused(body):
         ("\ufeff{}", "Expecting value at character 0"),
         ("{} {}", "Extra data at character 3"),
         ('{"resourceSpans": [', "Expecting value at character 19"),
-        ('{"a": NaN}', "NaN is no number of JSON"),
-        ('{"a": -Infinity}', "-Infinity is no number of JSON"),
-        ("null", "no JSON object"),
-        ("[]", "no JSON object"),
-        ("[" * 100_000, "nests too deeply"),
+        ('{"a": NaN}', "NaN is not a JSON number"),
+        ('{"a": -Infinity}', "-Infinity is not a JSON number"),
+        ("null", "not a JSON object"),
+        ("[]", "not a JSON object"),
+        ("[" * 100_000, "is nested too deeply"),
         ('{"resourceSpans": {}}', "resourceSpans is not a list of JSON objects"),
         ('{"resourceSpans": [1]}', "resourceSpans is not a list of JSON objects"),
         ('{"resourceSpans": [{"resource": 1}]}', "resource is not a JSON object"),
@@ -192,7 +192,7 @@ def arrays(depth: int) -> bytes:
 def test_a_span_that_back_ends_would_refuse_is_left_out_alone(raw):
     reception = reading(with_value(raw))
     assert (reception.item_count, reception.rejected_count) == (2, 1)
-    assert reception.rejection_reason == "a span is broken or nests too deeply, or text in it is not UTF-8"
+    assert reception.rejection_reason == "a span is malformed or nested too deeply, or text in it is not UTF-8"
     assert names_in(reception) == ["first", "last"]
 
 

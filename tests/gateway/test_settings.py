@@ -350,12 +350,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             "unknown setting GOLDSPAN_GOLDEN_ID_ATTRIBUTES; did you mean GOLDSPAN_GOLDEN_ID_ATTRIBUTE?",
         ),
         ("TELEMETRY__ZZZZZZZZZZZZ", "x", "unknown setting GOLDSPAN_TELEMETRY__ZZZZZZZZZZZZ"),
-        ("FORWARD", "ftp://x", "GOLDSPAN_FORWARD[0], 'endpoint': 'ftp://x' is no URL of a back end"),
-        ("TOKEN", "# none\n", "GOLDSPAN_TOKEN holds no token"),
+        ("FORWARD", "ftp://x", "GOLDSPAN_FORWARD[0], 'endpoint': 'ftp://x' is not the URL of a back end"),
+        ("TOKEN", "# none\n", "GOLDSPAN_TOKEN contains no token"),
         (
             "TOKEN",
             f"good\n{SECRET} {SECRET}",
-            "GOLDSPAN_TOKEN, line 2: a token is made of letters, digits and -._~+/ only",
+            "GOLDSPAN_TOKEN, line 2: a token may contain only letters, digits and -._~+/",
         ),
     ],
 )
@@ -407,7 +407,7 @@ def test_tokens_come_from_files_and_variables_each_once(tmp_path: Path, monkeypa
 
 def test_a_file_of_tokens_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_bytes(b"\xff\xff")
-    assert refusal(token_file="tokens") == "--token-file: tokens is no text"
+    assert refusal(token_file="tokens") == "--token-file: tokens is not UTF-8 text"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such bits elsewhere")
@@ -541,7 +541,7 @@ def test_no_text_about_settings_shows_a_secret(written: Written, monkeypatch: py
 def test_no_error_shows_what_may_be_a_secret(written: Written, text: str) -> None:
     written(text)
     said = refusal()
-    assert SECRET not in said or "is no URL of a back end" in said  # where no secret belongs
+    assert SECRET not in said or "is not the URL of a back end" in said  # where no secret belongs
 
 
 def test_settings_go_to_other_processes_as_they_are(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:

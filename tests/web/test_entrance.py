@@ -149,7 +149,7 @@ def test_what_may_not_read_opens_nothing(guarded: Doors, token: str) -> None:
     reply = enter(guarded, token, "/goldens")
     assert reply.status == 401
     assert "set-cookie" not in reply.headers
-    assert b"not, or no longer, a token that may read" in reply.body
+    assert b"This token does not permit reading" in reply.body
     assert b'value="/goldens"' in reply.body
     assert not token.strip("\x00") or token.encode() not in reply.body
 
@@ -310,7 +310,7 @@ def test_a_browser_that_goes_astray_is_shown_a_page_and_a_program_an_answer(guar
     known = {"authorization": "Bearer second", "accept": HTML}
     nowhere = guarded.ask("GET", "/nowhere", **known)
     assert (nowhere.status, nowhere.headers["content-type"]) == (404, "text/html; charset=utf-8")
-    assert b"There is no such page." in nowhere.body
+    assert b"This page does not exist." in nowhere.body
     assert guarded.ask("GET", "/nowhere", authorization=known["authorization"]).headers["content-type"] == (
         "application/json"
     )

@@ -70,7 +70,7 @@ OPERATIONS = (
         "Deleted",
         path_parameter=TRACE_ID,
     ),
-    Operation("openapi", "GET", "/api/v1/openapi.json", "This document.", "Document"),
+    Operation("openapi", "GET", "/api/v1/openapi.json", "The OpenAPI document of this API.", "Document"),
 )
 """Every operation, in the order in which paths are matched."""
 

@@ -102,7 +102,7 @@ class ResourceLimits:
 
 
 MAX_DEPTH = 100
-"""Nesting depth of messages and values. Not a setting: protobuf parsers, including those of back ends, fix it."""
+"""Nesting depth of messages and values. Not a setting: protobuf parsers, including those of back ends, define it."""
 
 
 class LimitDescription(NamedTuple):
@@ -158,7 +158,7 @@ LIMITS: tuple[LimitDescription, ...] = (
     _describe_limit("max_journal_bytes", "bytes", "the request is refused; the client may retry", *_OUT_OF_SPACE),
     _describe_limit("max_backlog_bytes", "bytes", "the request is forwarded but not scored"),
     _describe_limit("max_held_bytes", "bytes", "spans are read from the journal again when they are scored"),
-    _describe_limit("max_held_traces", "traces", "the trace that has been held longest is scored as it is"),
+    _describe_limit("max_held_traces", "traces", "the trace that has been held longest is scored early"),
     _describe_limit("max_spans_per_trace", "spans", "the trace is forwarded but not scored"),
 )
 """Every limit. `goldspan.gateway.refused` counts each refusal, with the name of the limit as `goldspan.limit`."""

@@ -65,7 +65,7 @@ class Decompressor:
     def finish(self) -> Iterator[bytes]:
         """Yield the remaining output at the end of the body. The caller must exhaust the iterator."""
         if not self._decoder.is_complete:
-            raise RequestRefused(ExportResponse(400, f"the {self._coding} body is cut off"))
+            raise RequestRefused(ExportResponse(400, f"the {self._coding} body is truncated"))
         return iter(())
 
     def _check_limits(self) -> None:

@@ -69,10 +69,10 @@ def validate_json_request(signal: Signal, body: bytes, limits: ResourceLimits) -
     except DecodeError as error:
         raise malformed_request(str(error)) from error
     except RecursionError as error:
-        raise malformed_request("the JSON nests too deeply", limit="max_depth") from error
+        raise malformed_request("the JSON is nested too deeply", limit="max_depth") from error
     except ValueError as error:
         raise malformed_request(
-            f"the body is no JSON, or text in it is not UTF-8 ({_error_position(error)})"
+            f"the body is not JSON, or text in it is not UTF-8 ({_error_position(error)})"
         ) from error
 
 
@@ -96,7 +96,7 @@ def _parse(body: bytes) -> tuple[Any, bytes]:
 
 def _reject_constant(name: str) -> NoReturn:
     """Reject NaN and Infinity. JSON has neither, and back ends would refuse the whole request."""
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_reject_constant)
@@ -112,7 +112,7 @@ def _error_position(error: ValueError) -> str:
 
 
 def _check_value_count(body: bytes, limits: ResourceLimits) -> None:
-    """Limit the number of values, which cost time as well as memory.
+    """Raise `RequestRefused` for too many values, which cost time and memory.
 
     Each value follows a comma or is the first in its object or array.
     """
@@ -131,7 +131,7 @@ def _check_text_lengths(document: Any, limits: ResourceLimits) -> None:
         elif isinstance(part, list):
             waiting.extend(part)
         elif isinstance(part, str) and len(part) > min_characters and len(part.encode()) > limits.max_value_bytes:
-            raise too_large("max_value_bytes", f"a text is longer than {limits.max_value_bytes:,} bytes")
+            raise too_large("max_value_bytes", f"a string is longer than {limits.max_value_bytes:,} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _drop_invalid_items(
     Raises `DecodeError` if the document does not have the structure of a request.
     """
     if not isinstance(document, dict):
-        raise DecodeError("the body is no JSON object")
+        raise DecodeError("the body is not a JSON object")
     for resource in objects_field(document, signal_fields.resources):
         otlp_json.decode_attributes(object_field(resource, "resource"))
         for scope in objects_field(resource, signal_fields.scopes):

@@ -39,10 +39,10 @@ _OTHER_PARTS_PER_ITEM = 8
 _MESSAGE_TYPE, _TEXT_TYPES = 11, (9, 12)
 """Field types in descriptor.proto: message; string and bytes."""
 _MAX_NESTING = 200
-"""Deeper than the protobuf parsers allow; they refuse deeper messages afterwards."""
+"""More than protobuf parsers allow, which refuse deeper messages afterwards."""
 _LARGE_MESSAGE_BYTES = MIB // 4
 """Parsing a smaller message takes at most 20 MiB of memory."""
-_TRUNCATED = "the protobuf message is broken or cut off"
+_TRUNCATED = "the protobuf message is malformed or truncated"
 
 FieldTable = dict[int, Any]
 """Maps the tag of a field to the table of its message, or to `None` for strings and bytes."""
@@ -66,7 +66,7 @@ def validate_request(
 ) -> ValidatedRequest:
     """Validate a decompressed request body. Items that cannot be decoded are dropped and counted.
 
-    The gateway's own telemetry is dropped too, but not counted: results that come back would be forwarded forever.
+    The gateway's own telemetry is dropped too, but not counted: forwarding it again would create a loop.
     With `partitioned`, the result names the partitions of traces in protobuf; otherwise it names all partitions.
 
     Raises `RequestRefused`: 400 for a body that is not a request of that signal or has no valid item, 413 above a
@@ -78,7 +78,7 @@ def validate_request(
     try:
         body, counter, trace_ids = _validate_protobuf(schema, body, limits)
     except (ProtobufError, DecodeError) as error:
-        raise malformed_request(f"the body is no OTLP {signal} request in protobuf") from error
+        raise malformed_request(f"the body is not an OTLP {signal} request in protobuf") from error
     return counter.result(body, _partition_mask(trace_ids) if partitioned and schema.is_partitioned else ALL_PARTITIONS)
 
 
@@ -104,7 +104,7 @@ def _validate_protobuf(
         check_part_counts(body, limits)
     envelope = _RawRequest.FromString(body)
     if body and not envelope.resource_spans:
-        raise DecodeError("every field of it is unknown to OTLP")
+        raise DecodeError("OTLP defines none of its fields")
     items, may_have_own = _count_items(envelope, limits)
     if len(body) > min(_SMALL_REQUEST_BYTES, limits.max_value_bytes):
         _check_message_sizes(envelope, schema, limits)
@@ -163,7 +163,7 @@ def _drop_invalid_items(
         for scope in resource.scope_spans:
             scope_bytes = b"".join(scope.scope)
             if is_resource_malformed or _is_malformed(schema, scope_bytes, *_SCOPE_PATH):
-                reason = f"the resource or scope of a {schema.item} is broken, or text in it is not UTF-8"
+                reason = f"the resource or scope of a {schema.item} is malformed, or text in it is not UTF-8"
                 counter.reject(reason, len(scope.spans))
                 scope.Clear()
             elif InstrumentationScope.FromString(scope_bytes).name == semconv.GATEWAY_SCOPE:
@@ -202,7 +202,7 @@ def _drop_invalid_items_of_scope(
                 counter.accept()
             except (ProtobufError, DecodeError) as error:
                 invalid_positions.add(position)
-                reason = f"a {schema.item} is broken or nests too deeply, or text in it is not UTF-8"
+                reason = f"a {schema.item} is malformed or nested too deeply, or text in it is not UTF-8"
                 counter.reject(reason if isinstance(error, ProtobufError) else str(error))
     if invalid_positions:
         kept = [item for position, item in enumerate(scope.spans) if position not in invalid_positions]
@@ -317,7 +317,7 @@ class WireSizeChecker:
             if inner is not None and depth < _MAX_NESTING:
                 self._check_fields(data, part_start, part_end, inner, depth + 1)
             elif inner is None and part_end - part_start > max_value_bytes:
-                raise too_large("max_value_bytes", f"a text is longer than {max_value_bytes:,} bytes")
+                raise too_large("max_value_bytes", f"a string is longer than {max_value_bytes:,} bytes")
 
 
 def field_table(descriptor: Any) -> FieldTable:

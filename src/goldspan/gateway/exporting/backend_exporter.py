@@ -46,7 +46,7 @@ MAX_CONCURRENT_REQUESTS = 4
 """Maximum number of requests in flight per signal. With one, the round trip time would limit the rate."""
 READ_BYTES = 2**20
 READ_ENTRIES = 32
-MAX_NOT_FOUND_ANSWERS = 3
+MAX_NOT_FOUND_RESPONSES = 3
 """Number of "not found" responses after which the back end counts as not supporting a signal."""
 _OUTAGE_FAILURES = 3
 """Number of consecutive failures after which the exporter logs the recovery."""
@@ -60,7 +60,7 @@ _READ_RETRY_SECONDS = 1.0
 
 
 class BackendExporter:
-    """Exports a journal to one back end. Each signal is exported independently, so that none waits for another.
+    """Exports a journal to one back end. Signals are exported independently, so that no signal waits for another.
 
     Entries are sent unchanged, except that JSON is converted to protobuf for gRPC. Delivery is at least once: after a
     crash, the requests that were in flight are sent again. The consumers in the journal are `backend.consumers`.
@@ -319,18 +319,18 @@ class SignalExporter:
         self._in_flight -= 1
         message = self._backend.redact(result.message)
         description = f"{result.status}: {message}" if message else result.status
-        if result.kind == "taken":
+        if result.kind == "accepted":
             self._on_accepted(pending, result, message)
         elif self._replace_request(pending, result):
             self._backoff.record_success()
         elif self._is_permanent(pending, result):
-            self._on_refused(pending, result, description)
+            self._on_rejected(pending, result, description)
         else:
             self._schedule_retry(pending, result, description)
 
     def _on_accepted(self, pending: PendingEntry, result: ExportResult, message: str) -> None:
         if self._backoff.failures >= _OUTAGE_FAILURES:
-            _log.warning("goldspan: back end %s takes %s again", self._backend.name, self.signal)
+            _log.warning("goldspan: back end %s accepts %s again", self._backend.name, self.signal)
             self._logged.clear()
         self._backoff.record_success()
         self._backend_state.accepted_signals.add(self.signal)
@@ -342,33 +342,33 @@ class SignalExporter:
             labels = {"backend": self._backend.name, "signal": self.signal}
             self._counters.add(semconv.GATEWAY_FORWARD_LEFT_OUT, result.rejected_count, **labels)
             self._log_once(
-                "partial", f"{result.rejected_count} items of a request were not taken (said once): {message}"
+                "partial", f"{result.rejected_count} items of a request were rejected (logged once): {message}"
             )
         elif message:
-            self._log_once("warning", f"a request was taken with a warning (said once): {message}")
+            self._log_once("warning", f"a request was accepted with a warning (logged once): {message}")
         self._queue.complete_request(pending)
         self._advance_cursor()
 
-    def _on_refused(self, pending: PendingEntry, result: ExportResult, description: str) -> None:
+    def _on_rejected(self, pending: PendingEntry, result: ExportResult, description: str) -> None:
         self._backoff.record_success()
         self.is_reachable = True
         self.error = description
         self._counters.add(semconv.GATEWAY_FORWARD_REJECTED, backend=self._backend.name, signal=self.signal)
         self._log_once(
-            result.status, f"a request was refused and is not tried again (said once for each status): {description}"
+            result.status, f"a request was rejected and is not retried (logged once for each status): {description}"
         )
         self._queue.complete_request(pending)
         self._advance_cursor()
 
     def _is_permanent(self, pending: PendingEntry, result: ExportResult) -> bool:
         """Whether a retry cannot succeed."""
-        if result.kind in ("refused", "too_large", "other_media"):
+        if result.kind in ("rejected", "too_large", "unsupported_media"):
             return True
-        if result.kind == "absent":
+        if result.kind == "not_found":
             # With a wrong address no signal is accepted. A back end that accepts another signal lacks only this one.
             other_signals = self._backend_state.accepted_signals - {self.signal}
             return (
-                self._not_found >= MAX_NOT_FOUND_ANSWERS
+                self._not_found >= MAX_NOT_FOUND_RESPONSES
                 and bool(other_signals)
                 and self.signal not in self._backend_state.accepted_signals
             )
@@ -376,8 +376,8 @@ class SignalExporter:
 
     def _schedule_retry(self, pending: PendingEntry, result: ExportResult, description: str) -> None:
         now = time.monotonic()
-        is_misconfigured = result.kind in ("barred", "absent")
-        self._not_found += result.kind == "absent" and pending.backoff_round == self._backoff.round
+        is_misconfigured = result.kind in ("misconfigured", "not_found")
+        self._not_found += result.kind == "not_found" and pending.backoff_round == self._backoff.round
         is_throttled = result.kind == "throttled"
         pending.record_failure(now, self._accepted, is_throttled=is_throttled, random_fraction=self._random_fraction)
         self._backoff.record_failure(
@@ -389,8 +389,8 @@ class SignalExporter:
         self.is_reachable = is_throttled
         self.error = description
         self._counters.add(semconv.GATEWAY_FORWARD_RETRIES, backend=self._backend.name)
-        advice = "; look at its address and headers in the settings" if is_misconfigured else ""
-        self._log_once(result.status, f"tried again until it is taken, nothing is lost: {description}{advice}")
+        advice = "; check its address and headers in the settings" if is_misconfigured else ""
+        self._log_once(result.status, f"the request is retried until it is accepted: {description}{advice}")
 
     def _replace_request(self, pending: PendingEntry, result: ExportResult) -> bool:
         """Replace a request that the back end cannot process by split or converted ones. Returns whether it did."""
@@ -398,7 +398,7 @@ class SignalExporter:
         replacements: Iterable[OutgoingRequest] | None = None
         if result.kind == "too_large":
             replacements = split_in_half(self.signal, request)
-        elif result.kind == "other_media" and request.media == "json":
+        elif result.kind == "unsupported_media" and request.media == "json":
             with suppress(DecodeError):
                 replacements = (to_protobuf(self.signal, request),)
         if replacements is None:

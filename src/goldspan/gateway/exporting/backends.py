@@ -126,7 +126,7 @@ def parse_backends(
     for index, name in enumerate(names):
         if name in names[:index]:
             raise ConfigurationError(
-                f"{location}[{index}]: there is a back end {name!r} already; give one of them another 'name'"
+                f"{location}[{index}]: another back end has the name {name!r}; set a different 'name'"
             )
     return backends
 
@@ -143,7 +143,7 @@ class _BackendParser:
         known = [known_field.name for known_field in fields(Backend) if known_field.name != "insecure"]
         for key in self._values:
             if key not in known:
-                hint = did_you_mean(key, known) or f" There are {join_words(known)}."
+                hint = did_you_mean(key, known) or f" The keys are {join_words(known)}."
                 raise ConfigurationError(f"{self._location}: unknown key {short_repr(key)}.{hint}")
         url, scheme = self._endpoint()
         scheme_protocol, insecure, default_port = _SCHEMES[scheme]
@@ -153,7 +153,7 @@ class _BackendParser:
         host_and_port = self._host_and_port(url, 4317 if protocol == "grpc" else default_port)
         files = {name: self._readable_file(name, insecure) for name in ("ca_file", "certificate_file", "key_file")}
         if files["key_file"] and not files["certificate_file"]:
-            self._raise_error("key_file", "a key is of no use without certificate_file")
+            self._raise_error("key_file", "requires certificate_file")
         backend = Backend(
             name=self._name(host_and_port),
             endpoint=host_and_port if protocol == "grpc" else self._base_url(url),
@@ -177,7 +177,7 @@ class _BackendParser:
                 repr(key) for key in ("ca_file", "certificate_file", "key_file") if self._values.get(key)
             )
             raise ConfigurationError(
-                f"{self._location}, {file_keys}: no PEM files that belong together ({error})"
+                f"{self._location}, {file_keys}: the PEM files cannot be used ({error})"
             ) from error
 
     def _raise_error(self, key: str, reason: str) -> NoReturn:
@@ -186,18 +186,18 @@ class _BackendParser:
     def _endpoint(self) -> tuple[SplitResult, str]:
         endpoint = self._values.get("endpoint")
         if not isinstance(endpoint, str) or not endpoint.strip():
-            self._raise_error("endpoint", f"there is none; {_ENDPOINT_EXAMPLE}")
+            self._raise_error("endpoint", f"is missing; {_ENDPOINT_EXAMPLE}")
         try:
             url = urlsplit(endpoint.strip())
             scheme, _ = url.scheme.lower(), url.port
         except ValueError:
-            self._raise_error("endpoint", f"no URL; {_ENDPOINT_EXAMPLE}")
+            self._raise_error("endpoint", f"is not a URL; {_ENDPOINT_EXAMPLE}")
         if "@" in url.netloc:  # the message must not repeat the password
-            self._raise_error("endpoint", "a URL is no place for a password; put it into 'headers', as ${NAME}")
+            self._raise_error("endpoint", "must not contain a password; set it in 'headers', as ${NAME}")
         if scheme not in _SCHEMES or not url.hostname:
-            self._raise_error("endpoint", f"{short_repr(endpoint)} is no URL of a back end; {_ENDPOINT_EXAMPLE}")
+            self._raise_error("endpoint", f"{short_repr(endpoint)} is not the URL of a back end; {_ENDPOINT_EXAMPLE}")
         if url.query or url.fragment:
-            self._raise_error("endpoint", "nothing can follow the path of it; put keys into 'headers', as ${NAME}")
+            self._raise_error("endpoint", "must end with its path; set keys in 'headers', as ${NAME}")
         return url, scheme
 
     def _host_and_port(self, url: SplitResult, default_port: int) -> str:
@@ -208,7 +208,7 @@ class _BackendParser:
         path = url.path.rstrip("/")
         for signal in SIGNALS:
             if path.endswith(f"/v1/{signal}"):
-                self._raise_error("endpoint", f"/v1/{signal} is appended to it; leave that out")
+                self._raise_error("endpoint", f"must not end in /v1/{signal}, which the gateway appends")
         return f"{url.scheme.lower()}://{url.netloc}{path}"
 
     def _name(self, default: str) -> str:
@@ -216,7 +216,7 @@ class _BackendParser:
         if name is None:
             return default
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
-            self._raise_error("name", f"a name is a short text, not {short_repr(name)}")
+            self._raise_error("name", f"must be a text of at most 100 characters, not {short_repr(name)}")
         return name
 
     def _choice(self, key: str, choices: tuple[Any, ...], default: str) -> Any:
@@ -224,7 +224,7 @@ class _BackendParser:
         if chosen is None:
             return default
         if chosen not in choices:
-            self._raise_error(key, f"{join_words(map(repr, choices), last='or')}, not {short_repr(chosen)}")
+            self._raise_error(key, f"must be {join_words(map(repr, choices), last='or')}, not {short_repr(chosen)}")
         return chosen
 
     def _timeout(self) -> float:
@@ -233,7 +233,9 @@ class _BackendParser:
             return 10.0
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or not 0 < seconds <= MAX_TIMEOUT_SECONDS:
-            self._raise_error("timeout_seconds", f"seconds up to {MAX_TIMEOUT_SECONDS:g}, not {short_repr(seconds)}")
+            self._raise_error(
+                "timeout_seconds", f"must be above 0 and at most {MAX_TIMEOUT_SECONDS:g}, not {short_repr(seconds)}"
+            )
         return float(seconds)
 
     def _signals(self) -> frozenset[Signal]:
@@ -242,10 +244,10 @@ class _BackendParser:
             return frozenset(SIGNALS)
         signals = [configured] if isinstance(configured, str) else configured
         if not isinstance(signals, list | tuple | set | frozenset) or not signals:
-            self._raise_error("signals", f"a list of {join_words(SIGNALS)}, not {short_repr(configured)}")
+            self._raise_error("signals", f"must be a list of {join_words(SIGNALS)}, not {short_repr(configured)}")
         for signal in signals:
             if signal not in SIGNALS:
-                self._raise_error("signals", f"{short_repr(signal)} is none of {join_words(SIGNALS)}")
+                self._raise_error("signals", f"{short_repr(signal)} is not one of {join_words(SIGNALS)}")
         return frozenset(signals)
 
     def _readable_file(self, key: str, insecure: bool) -> str | None:
@@ -253,7 +255,7 @@ class _BackendParser:
         if path is None:
             return None
         if insecure:
-            self._raise_error(key, "the endpoint is spoken to in plain text; write https:// or grpcs://")
+            self._raise_error(key, "has no effect on a plain text connection; write https:// or grpcs://")
         try:
             with open(path, "rb"):
                 return str(path)
@@ -265,29 +267,29 @@ class _BackendParser:
         if configured is None:
             return {}
         if not isinstance(configured, Mapping):
-            self._raise_error("headers", "a mapping of names to values")  # the actual value may be a secret
+            self._raise_error("headers", "must be a mapping of names to values")  # the actual value may be a secret
         headers: dict[str, str] = {}
         for name, value in configured.items():
             lower = name.lower() if isinstance(name, str) else ""
             if not _HEADER_NAME.fullmatch(lower):
-                self._raise_error("headers", f"{short_repr(name)} is no name of a header")
+                self._raise_error("headers", f"{short_repr(name)} is not a header name")
             if lower in _RESERVED_HEADERS or (
                 protocol == "grpc" and (lower.startswith("grpc-") or lower.endswith("-bin"))
             ):
-                self._raise_error("headers", f"{name} is not for settings to say")
+                self._raise_error("headers", f"the gateway sets {name} itself")
             headers[lower] = self._header_value(name, value)
         return headers
 
     def _header_value(self, name: str, value: object) -> str:
         if not isinstance(value, str):
-            self._raise_error("headers", f"the value of {name} is text")
+            self._raise_error("headers", f"the value of {name} must be text")
         expanded = _VARIABLE.sub(lambda match: self._environment_variable(name, match[1]), value).strip()
         if not _HEADER_VALUE.fullmatch(expanded):
-            self._raise_error("headers", f"the value of {name} has characters in it that no header can have")
+            self._raise_error("headers", f"the value of {name} contains characters that a header must not contain")
         return expanded
 
     def _environment_variable(self, header: str, name: str) -> str:
         value = self._environment.get(name)
         if not value:
-            self._raise_error("headers", f"{header} needs the environment variable {name}, which is not set")
+            self._raise_error("headers", f"{header} requires the environment variable {name}, which is not set")
         return value

@@ -1,4 +1,4 @@
-"""Computes when a failing back end is tried again."""
+"""Computes when the exporter retries a failing back end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Backoff:
         self.retry_at = max(self.retry_at, now + delay)
 
     def record_success(self) -> None:
-        """Record that the back end accepted a request or refused it permanently."""
+        """Record that the back end accepted a request or rejected it permanently."""
         if self.failures:
             self.failures = 0
             self.round += 1  # later failures of requests in flight belong to an earlier round

@@ -55,7 +55,7 @@ class OutgoingRequest(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PendingEntry:
-    """A journal entry that is not yet accepted or refused."""
+    """A journal entry that is not yet accepted or rejected."""
 
     key: int
     position: int
@@ -88,7 +88,7 @@ class PendingEntry:
         self.accepted_at_attempt = accepted
 
     def is_poison(self, accepted: int) -> bool:
-        """Whether the back end accepted so many other requests that this entry itself must be at fault."""
+        """Whether this entry itself must be at fault, because the back end accepted many other requests."""
         return self.strikes >= POISON_STRIKES and accepted - self.accepted_before >= POISON_ACCEPTED_REQUESTS
 
     def replace_first_request(self, requests: Iterable[OutgoingRequest]) -> None:
@@ -168,9 +168,9 @@ def json_to_protobuf(signal: Signal, body: bytes) -> bytes:
             text = body.decode("utf-8-sig").strip()
             document, end = parse_json(text)
         except ValueError as error:
-            raise DecodeError("no JSON") from error
+            raise DecodeError("not JSON") from error
         if end < len(text) or not isinstance(document, dict):
-            raise DecodeError("no JSON object")
+            raise DecodeError("not a JSON object")
         proto3_document = _to_proto3_json(document)
         try:
             return _serialize(proto3_document, signal)
@@ -179,7 +179,7 @@ def json_to_protobuf(signal: Signal, body: bytes) -> bytes:
         try:
             return _serialize(proto3_document, signal)
         except ParseError as error:
-            raise DecodeError("no OTLP/JSON") from error
+            raise DecodeError("not OTLP/JSON") from error
 
 
 def to_protobuf(signal: Signal, request: OutgoingRequest) -> OutgoingRequest:

@@ -38,16 +38,18 @@ MAX_WAIT_SECONDS = 600.0
 MAX_MESSAGE_CHARACTERS = 200
 """Maximum number of characters of a response in the log."""
 
-ResultKind = Literal["taken", "throttled", "failed", "barred", "absent", "other_media", "too_large", "refused"]
+ResultKind = Literal[
+    "accepted", "throttled", "failed", "misconfigured", "not_found", "unsupported_media", "too_large", "rejected"
+]
 """What the exporter does next.
 
-* `taken`: the request is accepted, nothing more to do.
+* `accepted`: remove the request.
 * `throttled`, `failed`: retry. With `throttled` the request itself is valid.
-* `barred`: a setting is wrong (a token, a name, a proxy), not the data. Retry with longer pauses.
-* `absent`: like `barred`, or the back end does not support the signal.
-* `other_media`: send the request in protobuf.
+* `misconfigured`: a setting is wrong (a token, a name, a proxy), not the data. Retry with longer pauses.
+* `not_found`: as `misconfigured`, or the back end does not support the signal.
+* `unsupported_media`: send the request in protobuf.
 * `too_large`: split the request in half.
-* `refused`: do not retry.
+* `rejected`: the back end never accepts this request. Do not retry.
 """
 
 _RESPONSE_TYPES: Mapping[Signal, Any] = {
@@ -69,7 +71,7 @@ _EXPORT_METHODS: dict[Signal, str] = {
 _RETRYABLE_CODES = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"})
 """OTLP specification, "OTLP/gRPC Response". RESOURCE_EXHAUSTED is retryable only with a RetryInfo."""
 _TOO_LARGE_PHRASES = ("larger than max", "exceeds maximum size", "length too large")
-"""Phrases in the errors of gRPC for C, Go, Java and Rust for a message above their limit, which has no own code."""
+"""Phrases in the errors of gRPC for C, Go, Java and Rust for a message above their limit. It has no own status code."""
 _STATUS_DETAILS_KEY = "grpc-status-details-bin"
 
 _CHANNEL_OPTIONS: list[tuple[str, Any]] = [
@@ -137,7 +139,7 @@ class HttpSender:
                 signal, request, gzip.compress(request.body, _GZIP_LEVEL, mtime=0) if compressed else request.body
             )
         except (ConnectTimeoutError, ReadTimeoutError):
-            return ExportResult("failed", "timed out", f"no answer within {self._backend.timeout_seconds:g} s")
+            return ExportResult("failed", "timed out", f"no response within {self._backend.timeout_seconds:g} s")
         except (HTTPError, OSError) as error:
             return ExportResult("failed", type(error).__name__, to_log_line(str(error)))
 
@@ -183,7 +185,7 @@ class GrpcSender:
         try:
             body = to_protobuf(signal, request).body
         except DecodeError as error:
-            return ExportResult("refused", "unreadable", to_log_line(str(error)))
+            return ExportResult("rejected", "unreadable", to_log_line(str(error)))
         try:
             response_body = self._exports[signal](
                 body, timeout=self._backend.timeout_seconds, metadata=self._metadata, wait_for_ready=False
@@ -202,8 +204,8 @@ class GrpcSender:
 def http_result(status: int, signal: Signal, headers: Mapping[str, str], body: bytes) -> ExportResult:
     """Classify an HTTP response (OTLP specification, "OTLP/HTTP Response" and "Retryable Response Codes").
 
-    In addition, wrong settings are distinguished from invalid data: 401, 403, 405, 407 and redirects are `barred`, and
-    404 is `absent`. Redirects are not followed, since they may lead anywhere.
+    In addition, wrong settings are distinguished from invalid data: 401, 403, 405, 407 and redirects are
+    `misconfigured`, and 404 is `not_found`. Redirects are not followed, since they may lead anywhere.
     """
     media = headers.get("content-type", "").partition(";")[0].strip().lower()
     if 200 <= status < 300:
@@ -220,16 +222,16 @@ def _http_result_kind(status: int) -> ResultKind:
     if status in (502, 503, 504):
         return "failed"
     if status in (401, 403, 405, 407) or 300 <= status < 400:
-        return "barred"
-    kinds: Mapping[int, ResultKind] = {404: "absent", 413: "too_large", 415: "other_media", 429: "throttled"}
-    return kinds.get(status, "refused")
+        return "misconfigured"
+    kinds: Mapping[int, ResultKind] = {404: "not_found", 413: "too_large", 415: "unsupported_media", 429: "throttled"}
+    return kinds.get(status, "rejected")
 
 
 def grpc_result(code: str, details: str, trailing: Iterable[tuple[str, str | bytes]]) -> ExportResult:
     """Classify a gRPC error (OTLP specification, "OTLP/gRPC Response" and "OTLP/gRPC Throttling").
 
     In addition, errors that concern the settings and not the data are distinguished: UNAUTHENTICATED and
-    PERMISSION_DENIED are `barred`, UNIMPLEMENTED and NOT_FOUND are `absent`.
+    PERMISSION_DENIED are `misconfigured`, UNIMPLEMENTED and NOT_FOUND are `not_found`.
     """
     retry_delay = _retry_delay(trailing)
     return ExportResult(_grpc_result_kind(code, details, retry_delay), code, to_log_line(details), retry_delay)
@@ -239,12 +241,12 @@ def _grpc_result_kind(code: str, details: str, retry_delay: float | None) -> Res
     if code in ("RESOURCE_EXHAUSTED", "OUT_OF_RANGE") and any(phrase in details for phrase in _TOO_LARGE_PHRASES):
         return "too_large"
     if code == "RESOURCE_EXHAUSTED":
-        return "refused" if retry_delay is None else "throttled"
+        return "rejected" if retry_delay is None else "throttled"
     if code in _RETRYABLE_CODES:
         return "failed" if retry_delay is None else "throttled"
     if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
-        return "barred"
-    return "absent" if code in ("UNIMPLEMENTED", "NOT_FOUND") else "refused"
+        return "misconfigured"
+    return "not_found" if code in ("UNIMPLEMENTED", "NOT_FOUND") else "rejected"
 
 
 def _retry_delay(trailing: Iterable[tuple[str, str | bytes]]) -> float | None:
@@ -266,8 +268,8 @@ def accepted_result(signal: Signal, body: bytes, media: Media) -> ExportResult:
         ProtobufError, ValueError, AttributeError, TypeError
     ):  # an unreadable response is still an acceptance
         rejected, message = _partial_success(signal, body, media)
-        return ExportResult("taken", message=to_log_line(message), rejected_count=max(0, rejected))
-    return ExportResult("taken")
+        return ExportResult("accepted", message=to_log_line(message), rejected_count=max(0, rejected))
+    return ExportResult("accepted")
 
 
 def parse_retry_after(retry_after: str | None) -> float | None:
@@ -332,7 +334,7 @@ def _connection_pool(backend: Backend, connections: int) -> urllib3.PoolManager:
         return urllib3.ProxyManager(address.url, proxy_headers=proxy_headers, **options)
     except (LocationParseError, HTTPError):
         raise ConfigurationError(
-            f"back end {backend.name!r}: the environment's proxy for {url.scheme}:// is no URL that can be used"
+            f"back end {backend.name!r}: the environment's proxy for {url.scheme}:// is not a usable URL"
         ) from None
 
 

@@ -50,7 +50,7 @@ _POLL_SECONDS = 0.1
 """Seconds between reads of a file to which another process appends."""
 
 
-class JournalFull(GoldspanError):  # noqa: N818 - a response to the caller, not a fault
+class JournalFull(GoldspanError):  # noqa: N818 - a response to the caller, not an error
     """The journal rejects an append until its consumers have advanced. The caller can retry later."""
 
 
@@ -146,7 +146,7 @@ class Journal:
             signal: The OTLP signal of the body.
             media: The encoding of the body.
             body: The export request.
-            origin: How the entry came about.
+            origin: Where the entry comes from.
             partitions: The partitions that the entry concerns, as a bit set.
 
         Raises:
@@ -157,7 +157,7 @@ class Journal:
         return done
 
     def append_all(self, items: Sequence[NewEntry]) -> Future[list[int]]:
-        """Append several entries, all or none. The future resolves to their keys; otherwise as `append`."""
+        """Append several entries, all or none. The future resolves to their keys; it fails as in `append`."""
         done: Future[list[int]] = Future()
         if items:
             self._enqueue(items, list, done)
@@ -242,7 +242,9 @@ class Journal:
     def full_reason(self) -> str | None:
         """Return why the journal rejects appends now, as a message for users; `None` if it accepts them."""
         if self._refuses_appends or self.size >= self._max_bytes:
-            return "the journal is full (max_journal_bytes): see which back end is away, or what scoring waits for"
+            return (
+                "the journal is full (max_journal_bytes): check which back end is unavailable, or why scoring is behind"
+            )
         return None if self._file.has_disk_space() else "the disk is almost full"
 
     def size_after(self, key: int) -> int:
@@ -277,7 +279,7 @@ class Journal:
         pending = _PendingAppend(items, size, self._clock(), to_result, done)
         with self._filled:
             if self._is_closing or self._is_attached:
-                reason = "another process adds its entries" if self._is_attached else "the journal was closed"
+                reason = "another process appends its entries" if self._is_attached else "the journal was closed"
                 raise StoreError(f"{self.path}: {reason}")
             # The limit applies to clients only: acknowledged spans can be pruned only once they are scored, and
             # goldspan's own results need room for that.
@@ -286,11 +288,11 @@ class Journal:
                 self._refuses_appends = full and size <= self._max_bytes
             if full:
                 raise JournalFull(
-                    f"{self.path}: {self._bounds.size:,} bytes wait for a back end or for scoring, and the journal "
-                    f"takes {self._max_bytes:,}; see what keeps them, or raise max_journal_bytes"
+                    f"{self.path}: {self._bounds.size:,} bytes are pending for a back end or for scoring; the limit "
+                    f"is {self._max_bytes:,}; check which of them is behind, or raise max_journal_bytes"
                 )
             if self._queued_bytes and self._queued_bytes + size > _QUEUE_BYTES:
-                raise JournalFull(f"{self.path}: the disk is slower than what comes in")
+                raise JournalFull(f"{self.path}: the disk is too slow for the incoming requests")
             self._pending_appends.append(pending)
             self._queued_bytes += size
             self._filled.notify()
@@ -348,10 +350,10 @@ class Journal:
         ]
         try:
             if not self._file.has_disk_space(internal=all(entry.origin not in SCORED_ORIGINS for entry in added)):
-                raise JournalFull(f"{self.path}: the disk is almost full; make room, or lower max_journal_bytes")
+                raise JournalFull(f"{self.path}: the disk is almost full; free some space, or lower max_journal_bytes")
             with self._file.transaction() as connection:
                 bounds = insert_entries(connection, added, self._bounds)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the waiting callers must get it
+        except Exception as error:  # noqa: BLE001 - the waiting callers must get any error
             for pending in batch:
                 pending.future.set_exception(error)
             return
@@ -387,4 +389,4 @@ class Journal:
                 self._file.record_write(0, 0)
                 self._needs_maintenance |= self._file.release_free_pages()
         except StoreError as error:
-            _guard.report_error("keep the journal in order", error, with_traceback=False)
+            _guard.report_error("maintain the journal", error, with_traceback=False)

@@ -1,4 +1,4 @@
-"""Journal entries, and the SQL that inserts, selects and prunes them; for `journal.Journal`."""
+"""Journal entries, and the SQL with which `journal.Journal` inserts, selects and prunes them."""
 
 from __future__ import annotations
 

@@ -53,14 +53,14 @@ _TABLES = (
 )
 
 _ERROR_ADVICE = {
-    "file is not a database": "it is no SQLite database; move it away, or name another data folder",
-    "malformed": "it is damaged; move it away to go on with an empty journal (`sqlite3 FILE .recover` may save entries "
-    "that were not forwarded or scored yet)",
-    "disk is full": "the disk is full; make room",
-    "locked": "another process keeps it locked; only one gateway may use a data folder",
+    "file is not a database": "it is not an SQLite database; move it away, or name another data folder",
+    "malformed": "it is damaged; move it away to continue with an empty journal (`sqlite3 FILE .recover` may recover "
+    "entries that were not forwarded or scored yet)",
+    "disk is full": "the disk is full; free some space",
+    "locked": "another process holds a lock on it; only one gateway may use a data folder",
     "readonly database": "it cannot be written: file or folder is read-only",
     **COMMON_ADVICE,
-    "disk I/O error": "the disk reports an error, or a limit for the size of files was met",
+    "disk I/O error": "the disk reports an error, or the file exceeds a size limit",
 }
 """What to do about an error of SQLite, by words of its message."""
 

@@ -1,7 +1,7 @@
 """Authorizes each HTTP request and gRPC call by its token, host and origin; for both receivers.
 
 There are two permissions. `ingest` permits sending telemetry: `/v1/*` and the OTLP services. `read` permits everything
-else, because runs contain what users wrote. A token grants one of them, never both.
+else, because runs contain texts of users. A token grants one of them, never both.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ _ASSETS_PREFIX = "/assets/"
 _API_PREFIXES = ("/api/", "/metrics")
 """Paths that accept a token only, never a cookie: a browser sends a cookie with any request."""
 _INGEST_PREFIXES = ("/v1/", "/opentelemetry.proto.collector.")
-_MISSING_TOKEN = ExportResponse(401, "a bearer token is needed: send the header 'Authorization: Bearer TOKEN'")
-_UNKNOWN_TOKEN = ExportResponse(401, "this bearer token is not, or no longer, one of the gateway's")
-_MISSING_HOST = ExportResponse(400, "exactly one Host header is needed")
+_MISSING_TOKEN = ExportResponse(401, "a bearer token is required: send the header 'Authorization: Bearer TOKEN'")
+_UNKNOWN_TOKEN = ExportResponse(401, "the gateway does not know this bearer token")
+_MISSING_HOST = ExportResponse(400, "exactly one Host header is required")
 _WRONG_PERMISSION = {
-    "ingest": ExportResponse(
-        403, "this token is for reading; sending telemetry needs one of the gateway's ingest tokens"
-    ),
-    "read": ExportResponse(403, "this token is for sending telemetry; reading needs one of the gateway's read tokens"),
+    "ingest": ExportResponse(403, "this token permits reading only; sending telemetry requires an ingest token"),
+    "read": ExportResponse(403, "this token permits sending telemetry only; reading requires a read token"),
 }
 
 
@@ -79,16 +77,16 @@ def host_without_port(header: str) -> str:
 class Authorizer:
     """Checks the token, host and origin of requests.
 
-    Several tokens can grant the same permission, so that clients can change theirs one after the other. Without any
-    token, every client may do everything, which is meant for the loopback. With tokens of one kind only, no client has
-    the other permission.
+    Several tokens can grant the same permission, so that clients can be given a new token one after the other. Without
+    any token, every client has both permissions, which is meant for the loopback interface. With tokens of one kind
+    only, no client has the other permission.
     """
 
     ingest_tokens: Collection[str] = field(default=(), repr=False)
     read_tokens: Collection[str] = field(default=(), repr=False)
     allowed_hosts: Collection[str] | None = None
-    """Accepted values of Host, without ports. They stop DNS rebinding: a foreign page whose name suddenly resolves to
-    this machine still sends its own name. None accepts any host, for gateways with tokens or with unknown names."""
+    """Accepted values of Host, without ports. They prevent DNS rebinding: a page of another site whose name
+    resolves to this machine still sends its own name. None accepts any host: with tokens, or if names are unknown."""
     allowed_origins: Collection[str] = ()
     """Accepted origins in addition to the gateway's own, as browsers send them: `https://grafana.example`."""
     _hosts: frozenset[str] | None = field(init=False, repr=False)
@@ -131,12 +129,12 @@ class Authorizer:
     ) -> ExportResponse | None:
         """Return the response (400, 401 or 403) that refuses a request, or None if the request is authorized.
 
-        Host and origin are checked before the token, so that a foreign page learns nothing about tokens.
+        Host and origin are checked before the token, so that the page of another origin learns nothing about tokens.
 
         Args:
             path: The path of an HTTP request, or the method of a gRPC call.
             headers: Its headers or metadata.
-            scheme: `https` for a request over TLS. An origin with the other scheme is a foreign one.
+            scheme: `https` for a request over TLS. An origin with another scheme is another origin.
             is_grpc: Whether it is a gRPC call. Its host is not checked, because no page can make such a call.
         """
         if path in PUBLIC_PATHS:
@@ -178,7 +176,7 @@ class Authorizer:
         if host in self._hosts:
             return None
         return ExportResponse(
-            403, f"the gateway is not to be called {quote_input(host)}; allow that with --allowed-host"
+            403, f"the gateway does not accept the host {quote_input(host)}; allow it with --allowed-host"
         )
 
     def _refuse_origin(self, origins: list[bytes], hosts: list[bytes], scheme: str) -> ExportResponse | None:
@@ -188,7 +186,7 @@ class Authorizer:
         if len(origins) == 1 and (is_own or origin in self._origins):
             return None
         return ExportResponse(
-            403, f"pages of {quote_input(origin)} may not use the gateway; allow that with --allowed-origin"
+            403, f"the gateway does not accept the origin {quote_input(origin)}; allow it with --allowed-origin"
         )
 
     def _refuse_credentials(self, permission: Permission, credentials: list[bytes]) -> ExportResponse | None:
@@ -210,7 +208,7 @@ def read_token_file(path: Path, setting: str) -> list[str]:
     except OSError as error:
         raise ConfigurationError(f"{where} cannot be read: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{where} is no text") from None
+        raise ConfigurationError(f"{where} is not UTF-8 text") from None
     return parse_tokens(text, where)
 
 
@@ -219,10 +217,10 @@ def parse_tokens(text: str, source: str) -> list[str]:
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
     tokens = [(number, line) for number, line in lines if line and not line.startswith("#")]
     if not tokens:
-        raise ConfigurationError(f"{source} holds no token")
+        raise ConfigurationError(f"{source} contains no token")
     for number, token in tokens:
         if not _TOKEN_PATTERN.fullmatch(token):
-            raise ConfigurationError(f"{source}, line {number}: a token is made of letters, digits and -._~+/ only")
+            raise ConfigurationError(f"{source}, line {number}: a token may contain only letters, digits and -._~+/")
     return [token for _, token in tokens]
 
 

@@ -1,7 +1,7 @@
 """Receives OTLP over gRPC: the three Export methods, and the admission of concurrent messages.
 
-gRPC passes messages on as raw bytes, neither parsed nor decompressed. They go through the same decoding and the same
-limits as over HTTP, and none is decompressed before its sender is authorized.
+gRPC delivers messages as raw bytes, neither parsed nor decompressed. They are decoded as over HTTP, with the same
+limits, and the server decompresses a message only after it has authorized the sender.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _DEFLATE_METHOD = 8
 _CHUNK_BYTES = 64 * 2**10
 """Bytes of a compressed message to decompress before the decompressed size is checked."""
 _OVERSIZE_TOLERANCE_BYTES = 2**20
-"""Messages that exceed the limit by up to this are refused here and counted. gRPC refuses longer ones unreported."""
+"""Messages that exceed the limit by up to this number of bytes are refused here and counted. gRPC refuses longer ones
+itself and does not report them."""
 SLOT_WAIT_SECONDS = 1.0
 """How long a call waits for a slot before it is refused with a request to retry."""
 SLOW_MESSAGE_SECONDS = 2.0
@@ -59,7 +60,7 @@ def _too_many_messages(message: str, seconds: float) -> ExportResponse:
 
 
 _NO_SLOT = _too_many_messages("too many messages at once", SLOT_WAIT_SECONDS)
-_SLOT_REVOKED = _too_many_messages("the message was slow, and others wait for its turn", SLOT_WAIT_SECONDS)
+_SLOT_REVOKED = _too_many_messages("the message arrived too slowly while others were waiting", SLOT_WAIT_SECONDS)
 
 
 async def start_grpc_server(
@@ -123,7 +124,7 @@ def _credentials(tls: TlsConfig) -> grpc.ServerCredentials:
 
 
 class _OtlpServices(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Authorizes each call, even one of an unknown method, and returns its handler."""
+    """Authorizes each call, including calls of unknown methods, and returns its handler."""
 
     def __init__(self, receiver: Receiver, authorizer: Authorizer, limits: ResourceLimits) -> None:
         self._authorizer = authorizer
@@ -153,7 +154,7 @@ def _metadata_headers(metadata: Sequence[tuple[str, str | bytes]]) -> list[tuple
 
 
 def _raw_handler(behavior: Any) -> grpc.RpcMethodHandler:
-    """Return a handler that reads the one message of a call itself, so that nothing is read before admission.
+    """Return a handler that reads the message of a call itself, so that it reads nothing before admission.
 
     On the wire, a unary call is the same as a stream of one message.
     """
@@ -184,7 +185,7 @@ class _ExportMethod:
             response = refused.response
             self._receiver.count_response(self._signal, response, transport="grpc")
         except ClientDisconnected:
-            response = ExportResponse(400, "a call has one message")
+            response = ExportResponse(400, "a call must have exactly one message")
         return await _send_response(context, response, self._signal)
 
     async def _receive_message(self, context: grpc.aio.ServicerContext) -> ExportResponse:
@@ -351,7 +352,7 @@ class ReceiveSlot:
         self._admission.release(self)
 
     def revoke(self) -> None:
-        """Take the slot away for a waiting call: the reader gets `RequestRefused` (429)."""
+        """Revoke the slot for a waiting call: the reader gets `RequestRefused` (429)."""
         self.started_at = None
         self._revoked = True
         self._task.cancel()

@@ -52,18 +52,18 @@ _BROWSER_HEADERS: RawHeaders = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
-"""For responses that a browser may render: by default none loads, embeds or runs anything."""
+"""For responses that a browser may render. By default a response loads, embeds and runs nothing."""
 _CHUNK_BYTES = 64 * 2**10
 _API_PREFIX = "/api/"
 _API_ERROR_CODES = {401: "unauthenticated", 403: "forbidden"}
-_NOT_FOUND_MESSAGE = "no such path; OTLP is sent to /v1/traces, /v1/logs and /v1/metrics"
+_NOT_FOUND_MESSAGE = "the path does not exist; send OTLP to /v1/traces, /v1/logs or /v1/metrics"
 _MAX_FORM_BYTES = 8 * 2**10
 """Maximum size of the login form."""
 _MAX_RETURN_PATH_CHARACTERS = 2_000
 """Maximum length of the address to return to after the login; up to three times as long in the form."""
 _COOKIE_MAX_AGE_SECONDS = 30 * 86400
 """How long a browser keeps the session cookie."""
-_INVALID_TOKEN_MESSAGE = "This is not, or no longer, a token that may read."
+_INVALID_TOKEN_MESSAGE = "This token does not permit reading."
 
 
 def create_application(
@@ -82,7 +82,7 @@ def create_application(
 
 
 class HttpApplication:
-    """An ASGI application that authorizes every request first, even one for an unknown path."""
+    """An ASGI application that authorizes every request first, including requests for unknown paths."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ def _readyz(not_ready_reason: Callable[[], str | None]) -> Callable[[Request], A
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Respond to what starlette itself refuses: unknown paths and methods."""
+    """Respond to the requests that starlette refuses: unknown paths and methods."""
     assert isinstance(error, HTTPException)
     if _accepts_html(request.scope["headers"]) and (page := not_found_response(request, error.status_code)):
         return page
@@ -290,7 +290,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
-    response = ExportResponse(503, "the gateway failed; its log says why", retry_after=FULL_RETRY_SECONDS)
+    response = ExportResponse(503, "the gateway failed; its log has the reason", retry_after=FULL_RETRY_SECONDS)
     status, headers, body = http_response(response, "traces", "json")
     return Response(body, status, headers)
 
@@ -304,7 +304,7 @@ def login_routes(authorizer: Authorizer) -> list[Route]:
 
 
 def login_page(path: str, query: bytes = b"") -> Response:
-    """Return the login page, which leads to the requested address afterwards."""
+    """Return the login page, which redirects to the requested address after the login."""
     return _login_form(quote(path, safe="/:") + (f"?{query.decode('latin-1')}" if query else ""))
 
 
@@ -315,7 +315,7 @@ def not_found_response(request: Request, status: int) -> Response | None:
         return RedirectResponse("/", 303, SECURITY_HEADERS)  # for example after going back in the history to the login
     if not is_browser_page(path) or status != 404:
         return None
-    texts = {"title": "Not here", "why": "There is no such page.", "view": ""}
+    texts = {"title": "Page not found", "why": "This page does not exist.", "view": ""}
     body = render("fault.html", version=__version__, is_live=True, can_leave=False, **texts)
     return Response(body, 404, SECURITY_HEADERS, "text/html")
 

@@ -30,7 +30,7 @@ MAX_PIPELINED_REQUESTS = 100
 RETRY_AFTER_SECONDS = 2
 """Seconds after which a refused connection may retry."""
 MAX_SENDING_SECONDS = 120.0
-"""Seconds within which a client must have read a response, however slowly: other clients wait for the connection."""
+"""Seconds within which a client must have read a response, because other clients wait for the connection."""
 _TRANSFER_ENCODING = b"transfer-encoding"
 _HOP_BY_HOP_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
@@ -48,7 +48,9 @@ TOO_MANY_CONNECTIONS = _final_response(
 """The response to a connection beyond the limit."""
 _BAD_REQUEST = _final_response("400 Bad Request", 3, "this is not HTTP/1.1")
 _HEADERS_TOO_LARGE = _final_response("431 Request Header Fields Too Large", 8, "the headers are too long")
-_UNSUPPORTED_TRANSFER_ENCODING = _final_response("501 Not Implemented", 12, "chunked is the only transfer coding")
+_UNSUPPORTED_TRANSFER_ENCODING = _final_response(
+    "501 Not Implemented", 12, "the only supported transfer coding is chunked"
+)
 
 
 class _ProtocolRefusal(Exception):  # noqa: N818 - an outcome, not an error of the gateway
@@ -129,7 +131,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Parse received data. Whatever it is, the connection keeps a deadline."""
+        """Parse received data. The connection has a deadline afterwards, whatever the data is."""
         self._unset_keepalive_if_required()
         self._chunk_bytes = len(data)
         self._is_between_requests = False

@@ -94,7 +94,7 @@ class HttpServer:
         self._accept_tasks: list[asyncio.Task[None]] = []
         self._opening_tasks: set[asyncio.Task[None]] = set()
         self._idle_connections: dict[HttpConnection, None] = {}
-        """The connections that wait for their client, for a request or the rest of one; the longest idle first."""
+        """The connections that wait for a request or the rest of one from their client; the longest idle first."""
         self.open_connections = 0
         self._lingering: deque[socket.socket] = deque()
         self._date_timer: asyncio.TimerHandle | None = None
@@ -168,7 +168,7 @@ class HttpServer:
             try:
                 accepted, _ = await self.loop.sock_accept(listener)
             except OSError as error:  # too many open files, or the client has disconnected
-                _guard.report_error("take a connection", error, with_traceback=False)
+                _guard.report_error("accept a connection", error, with_traceback=False)
                 await asyncio.sleep(0.1)
                 continue
             is_full = self.open_connections >= self._max_connections
@@ -197,7 +197,7 @@ class HttpServer:
             connection.release()
 
     def _evict_idle_connection(self) -> bool:
-        """Close the longest idle connection, so that idle clients keep no others out. Returns False if none is idle."""
+        """Close the longest idle connection, so that idle clients block no others. Returns False if none is idle."""
         oldest = next(iter(self._idle_connections), None)
         if oldest is None:
             return False

@@ -1,7 +1,7 @@
 """Reads, validates and journals each export request, for the HTTP and gRPC receivers.
 
-Every failure becomes an `ExportResponse`. Requests hold memory only within the limits, and are acknowledged only once
-their journal entries are committed.
+Every failure becomes an `ExportResponse`. The limits bound the memory of requests. A request is acknowledged once
+its journal entry is committed.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Receiver:
         except Exception as error:  # an error of the gateway: the client retries, and the gateway goes on
             with _guard.suppress_errors("receive a request"):
                 raise error
-            response = ExportResponse(503, "the gateway failed; its log says why", retry_after=FULL_RETRY_SECONDS)
+            response = ExportResponse(503, "the gateway failed; its log has the reason", retry_after=FULL_RETRY_SECONDS)
         finally:
             reservation.release()
         self.count_response(signal, response, transport=transport)
@@ -172,7 +172,7 @@ class Receiver:
     def evict_slow_requests(self, number: int, reservation: _RequestReservation) -> None:
         """Refuse slow incomplete requests, the largest first, until `number` more bytes of one request fit.
 
-        Clients that never complete their requests thus keep no others out.
+        Clients that never complete their requests thus do not block others.
         """
         latest_start = asyncio.get_running_loop().time() - SLOW_BODY_SECONDS
         slow = [
@@ -234,9 +234,7 @@ class Receiver:
             await self._commits.wait(commit)
         except JournalFull as error:
             self._log_journal_full(error)
-            full = ExportResponse(
-                503, "the journal has no room", retry_after=FULL_RETRY_SECONDS, limit="max_journal_bytes"
-            )
+            full = ExportResponse(503, "the journal is full", retry_after=FULL_RETRY_SECONDS, limit="max_journal_bytes")
             raise RequestRefused(full) from None
         except StoreError as error:
             _guard.report_error("write the journal", error, with_traceback=False)

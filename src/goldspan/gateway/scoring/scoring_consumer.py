@@ -221,7 +221,7 @@ class ScoringConsumer:
     def poll(self) -> bool:
         """Read new entries and score what is due. Returns whether there were new entries."""
         read_count = self._read_entries()
-        if not self.is_replaying():  # else a part of an already scored trace would be scored as the whole
+        if not self.is_replaying():  # otherwise a part of a scored trace would be scored as the complete trace
             self._evaluate_due(min(self._watermarks.values()))  # unread entries do not count as inactivity
             self._commit()
         self._publish_counts()

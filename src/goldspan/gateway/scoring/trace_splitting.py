@@ -31,13 +31,13 @@ _MAX_GROUP_DEPTH = 100
 """The nesting limit of protobuf's own parsers."""
 
 # How serialisers begin a span. Its length takes two bytes from 128 bytes to 16 KiB; the bits of it are masked out.
-_TRACE_ID_PREFIX = Struct("<I19sQ")  # tag, length and the trace id's tag; that id and what is around it; the span id
-_SPAN_PREFIX = Struct("<I19sQHQ")  # and then the parent's tag, and the parent
+_TRACE_ID_PREFIX = Struct("<I19sQ")  # tag, length and the trace id's tag; that id with the bytes around it; the span id
+_SPAN_PREFIX = Struct("<I19sQHQ")  # the same, then the parent's tag and the parent
 _FRAMED_ID_BYTES = 19
 _PREFIX_PATTERN, _PREFIX_MASK = 0x0A008012, 0xFF8080FF
-_ID_LEAD, _ID_TRAIL = b"\x10", b"\x12\x08"  # read with the id, which makes one comparison of three
+_ID_LEAD, _ID_TRAIL = b"\x10", b"\x12\x08"  # unpacked with the id, so that one comparison replaces three
 _TRACE_TAG, _SPAN_TAG, _PARENT_TAG = 0x100A, 0x0812, 0x0822  # with the lengths of the ids: 16, 8 and 8 bytes
-_ID_FIELDS = Struct("<H16sHQHQ")  # tag and id three times over
+_ID_FIELDS = Struct("<H16sHQHQ")  # tag and id, three times
 
 _ItemLocation: TypeAlias = tuple[bytes, bool]
 """The trace id of a span or log record, and whether it is a span without a parent."""
