@@ -1,4 +1,4 @@
-"""Stores in real files, and a clock that is told the time."""
+"""Fixtures of the store tests: stores in files, and a clock that a test sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOW = 1_800_000_000 * 10**9
 
 
 class Clock:
-    """A clock that stands until it is set."""
+    """A clock that advances only when a test sets it."""
 
     def __init__(self) -> None:
         self.now_ns = NOW

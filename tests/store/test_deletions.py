@@ -1,4 +1,4 @@
-"""A trace that was deleted stays deleted, whatever is still on its way of it, and a day later nobody remembers."""
+"""Tests of deleted traces: late evaluations of them are dropped for a day."""
 
 from __future__ import annotations
 

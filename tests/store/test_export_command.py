@@ -1,4 +1,4 @@
-"""`goldspan export` as a person uses it."""
+"""Tests of `goldspan export`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR = 3600 * 10**9
 
 
 class Said(NamedTuple):
-    """What a command printed and its exit status."""
+    """The output of a command and its exit status."""
 
     status: int
     out: str
@@ -46,7 +46,7 @@ def goldspan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 @pytest.fixture
 def filled(path: Path) -> Path:
-    """A store of four runs: an hour between them, the last of them just now."""
+    """Creates a store with four runs, an hour apart, the last of them now."""
     now_ns = time.time_ns()
     calls = (ToolCall("find_order"), ToolCall("refund"))
     with open_store(path) as store:

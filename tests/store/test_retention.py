@@ -1,4 +1,4 @@
-"""What is too old or too much goes, a few at a time, and the file becomes smaller."""
+"""Tests of the retention: excess runs are deleted in batches, and the file shrinks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVALUATION = evaluate(RUN, None)
 
 
 def of_days(number: int, *, ago: int = 0) -> Iterator[Evaluation]:
-    """Evaluations of runs, each a day older than the one before."""
+    """Returns evaluations of runs, each a day older than the previous one."""
     for day in range(number):
         start = NOW - (ago + day) * DAY
         yield replace(EVALUATION, run=replace(RUN, run_id=f"day {ago + day}", start_ns=start))
@@ -47,10 +47,10 @@ def test_storing_prunes_now_and_then_and_a_few_at_a_time(path: Path) -> None:
         assert left == [701, 202, 3, 4, 5]
         now_ns = NOW + 30 * 10**9
         store.submit(next(of_days(1, ago=9)))
-        assert store.count().total == 6  # it looked a moment ago
+        assert store.count().total == 6  # the last check was a moment ago
         now_ns = NOW + 61 * 10**9
         store.submit(next(of_days(1)))
-        assert store.count().total == 5  # the one of nine days ago has gone
+        assert store.count().total == 5  # the run of nine days ago was deleted
 
 
 def test_a_file_keeps_to_its_size_and_the_newest_runs_stay(path: Path) -> None:

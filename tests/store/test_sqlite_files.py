@@ -1,3 +1,5 @@
+"""Tests of opening SQLite files: formats, versions and concurrent creation."""
+
 from __future__ import annotations
 
 import sqlite3

@@ -1,4 +1,4 @@
-"""What is stored is found again: by every filter, in pages, whatever was stored before."""
+"""Tests of storing and querying runs: filters, pages and revisions."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_deleting_a_trace_deletes_its_runs_and_leaves_no_trace_in_the_file(path:
     assert store.evaluations("t:s") == ()
     assert store.run("t:s") is None
     assert store.runs(RunFilter(tool="find_order")).items == ()
-    content = b"".join(file.read_bytes() for file in path.parent.iterdir())  # the log beside it too
+    content = b"".join(file.read_bytes() for file in path.parent.iterdir())  # the write-ahead log too
     store.close()
     assert b"Unrelated" in content
     assert all(secret not in content for secret in (b"secret-7", b"Smith", b"where is my money"))
@@ -293,7 +293,7 @@ def test_whoever_asks_for_what_arrived_gets_everything_once_in_the_order_of_stor
     rest = store.evaluations_after(page.next_after)
     assert [(each.run_id, each.revision) for each in rest.items] == [("t:s", 2)]
     assert store.evaluations_after(rest.next_after) == EvaluationPage((), rest.next_after)
-    store.submit_many([first, second, replace(second, revision=2)])  # two of them are there already
+    store.submit_many([first, second, replace(second, revision=2)])  # two of them are stored already
     assert [(each.run_id, each.revision) for each in store.evaluations_after(rest.next_after).items] == [("u:s", 2)]
     assert store.evaluations_after(2**70).items == ()
     with pytest.raises(ConfigurationError, match="limit must be at least 1"):
@@ -313,7 +313,7 @@ def test_a_result_made_of_what_was_stored_does_not_replace_what_came_meanwhile(s
     first = evaluate(RUN, None)
     again = replace(evaluate(RUN, GOLDEN), revision=2)
     late = replace(evaluate(replace(RUN, tool_calls=()), None), revision=2)
-    assert not store.replace_if_current(again, (1, first.digest))  # there is nothing yet
+    assert not store.replace_if_current(again, (1, first.digest))  # nothing is stored yet
     assert store.run("t:s") is None
     store.submit(first)
     seen = store.current_revision("t:s")

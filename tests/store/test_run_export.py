@@ -1,4 +1,4 @@
-"""Stored runs as files: every value read back as it was, and no cell that a spreadsheet would execute."""
+"""Tests of exported files: every value can be read back, and no cell is a formula."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ def _texts(row: dict[str, str]) -> list[str]:
 
 
 def _parts(row: dict[str, str]) -> list[str]:
-    """What a spreadsheet makes cells of that separates them by semicolons or tabs, and knows no quotes."""
+    """Returns the cells for a spreadsheet that separates by semicolons or tabs and ignores quotes."""
     return [part for cell in _texts(row) for part in re.split(r"[;\t\r\n]", cell)]
 
 
 def _unmarked(text: str) -> str:
-    """A text without the apostrophes that stand where a cell may begin."""
+    """Returns a text without the apostrophes where a cell may start."""
     return re.sub(r"(^|(?<=[;\t\r\n]))'", "", text)
 
 

@@ -1,4 +1,4 @@
-"""What a store counts is what a count in plain Python finds among the same runs."""
+"""Tests of the counts of a store, compared with a count of the same runs in Python."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def replaced(runs: Sequence[StoredRun]) -> Counter[tuple[str, str]]:
 
 
 def used(listed: Listed, meant: Iterable[str]) -> dict[str, Counter[str]]:
-    """For each tool, in how many runs it was what: asked of a list, one filter after the other."""
+    """Returns the number of runs in which each tool has each role, from a list and one filter at a time."""
     found: dict[str, Counter[str]] = {}
     ids = set(meant)
     names = {"search", "book_hotel", "mail", "pay;drop", "\udc00tool"}
@@ -164,7 +164,7 @@ def test_a_trend_of_a_time_that_was_asked_for_reaches_over_all_of_it(store: Sqli
     store.submit(evaluated(1, start_ns=50 * SECOND))
     trend = store.trend(RunFilter(since_ns=0, until_ns=100 * SECOND), buckets=4)
     assert [(bucket.start_ns // SECOND, bucket.counts.total) for bucket in trend] == [(0, 0), (25, 0), (50, 1), (75, 0)]
-    assert store.trend(RunFilter(since_ns=-5, until_ns=100 * SECOND), buckets=4) == trend  # no run is before 1970
+    assert store.trend(RunFilter(since_ns=-5, until_ns=100 * SECOND), buckets=4) == trend  # no run is earlier than 1970
 
 
 def test_a_trend_of_one_moment_is_one_bucket_and_of_nothing_none(store: SqliteStore) -> None:

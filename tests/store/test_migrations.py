@@ -1,4 +1,4 @@
-"""Stores that an older goldspan wrote answer every question when they are brought up to date."""
+"""Tests of migrations: an upgraded store returns the same results as a new one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def restored(path: Path, version: int) -> None:
 
 @pytest.fixture
 def old(path: Path) -> Path:
-    """A store of version 2."""
+    """Creates a store of version 2."""
     restored(path, 2)
     return path
 

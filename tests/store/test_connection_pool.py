@@ -1,4 +1,4 @@
-"""One store for many threads, several processes, and a process that forks."""
+"""Tests of one store in many threads, several processes, and a process that forks."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_processes_create_and_write_one_store_together(path: Path) -> None:
 
 
 def test_a_process_that_forks_while_threads_are_writing_loses_nothing(path: Path) -> None:
-    """Three kinds of writers: the parent, a thread of it, and its children."""
+    """The writers are the parent, a thread of it, and its children."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING, path],
         capture_output=True, encoding="utf-8", check=False,

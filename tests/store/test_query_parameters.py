@@ -1,4 +1,4 @@
-"""Points in time as people write them."""
+"""Tests of the parsing of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the file of a store is said in a sentence that names it and says what to do."""
+"""Tests of problems with the file of a store: the error names the file and says what to do."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_nobody_but_the_owner_may_read_a_new_store(path: Path) -> None:
 
 @pytest.fixture
 def everybodys_folder() -> Iterator[Path]:
-    """A folder that another user can reach, which those of pytest are not."""
+    """Returns a folder that another user can access, unlike those of pytest."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -239,7 +239,7 @@ def test_where_nothing_can_be_written_a_log_that_was_not_closed_is_not_passed_ov
 
 
 def _as_nobody(path: Path) -> list[str]:
-    """Use a store as a user who may only read it: the superuser may do everything, so it becomes another one."""
+    """Use a store as a user who may only read it; the superuser becomes another user for this."""
     code = f"""
 import os
 from goldspan.errors import StoreError
