@@ -1,4 +1,4 @@
-"""The doors of a worker: what every test of the gateway may open."""
+"""Fixtures of the gateway tests: the receivers of a worker, and a certificate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.gateway_receivers import Doors, OpenDoors
 
 @pytest.fixture
 def open_doors(tmp_path: Path) -> Iterator[OpenDoors]:
-    """Opens doors with these settings, as often as a test wants to; all are closed after it."""
+    """Opens receivers with these settings; closes all of them after the test."""
     opened: list[Doors] = []
 
     def open_(**settings: Any) -> Doors:
@@ -27,19 +27,19 @@ def open_doors(tmp_path: Path) -> Iterator[OpenDoors]:
     yield open_
     for doors in opened:
         for wire in doors.wires:
-            wire.close()  # nothing that was left half-sent is waited for
+            wire.close()  # does not wait for incomplete requests
         doors.stop()
 
 
 @pytest.fixture
 def doors(open_doors: OpenDoors) -> Doors:
-    """The doors of a worker with the limits it has by itself."""
+    """The receivers of a worker with default limits."""
     return open_doors()
 
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> TlsConfig:
-    """A certificate for localhost, its own authority; for tests that need openssl."""
+    """A self-signed certificate for localhost; for tests that need openssl."""
     folder = tmp_path_factory.mktemp("tls")
     tls = TlsConfig(folder / "cert.pem", folder / "key.pem")
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]

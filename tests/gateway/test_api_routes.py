@@ -1,4 +1,4 @@
-"""The API over a store: what is asked of it over a socket is answered from the file, and no request makes it fail."""
+"""Tests of the API over a store: responses match the stored data, and no request makes the server fail."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def world(path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def knowing(path: Path) -> Iterator[World]:
-    """A store that keeps the values."""
+    """A store that keeps arguments."""
     with open_store(path, keep_arguments=True) as store, serving(World(store, Goldens([REFUND]))) as served:
         yield served
 
@@ -238,7 +238,7 @@ def test_the_head_of_an_answer_can_be_asked_for(world: World) -> None:
     assert int(headers["content-length"]) > 0
 
 
-# --- evaluations as they come -----------------------------------------------------------------------------------------
+# --- polling for evaluations ------------------------------------------------------------------------------------------
 
 
 def test_whoever_polls_gets_every_evaluation_once(world: World) -> None:
@@ -298,7 +298,7 @@ FAILED = (ToolCall("find_order", error="KeyError: 7"), *CALLS)
 
 
 def unusual(seen: Any) -> float:
-    """A metric of somebody else's."""
+    """A custom metric."""
     return 0.5
 
 
@@ -436,7 +436,7 @@ def test_what_is_no_trace_id_deletes_nothing(world: World, trace_id: str) -> Non
     assert world.forgotten == []
 
 
-# --- the store at its limits ------------------------------------------------------------------------------------------
+# --- an unavailable store ---------------------------------------------------------------------------------------------
 
 
 def test_a_store_that_is_locked_is_asked_again_later_and_can_be_read_meanwhile(
@@ -461,7 +461,7 @@ def test_a_store_that_is_locked_is_asked_again_later_and_can_be_read_meanwhile(
 
 
 def test_while_requests_wait_for_the_store_others_are_answered(world: World) -> None:
-    """As many as there are turns wait, less one: the event loop and the last turn serve the rest."""
+    """All slots but one wait: the event loop and the last slot serve the other requests."""
     world.store.submit(evaluate(run(), None))
     begun, go_on = threading.Semaphore(0), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Who may do what: rights, tokens, hosts and origins."""
+"""Tests of the authorization: permissions, tokens, hosts and origins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCAL = Authorizer(allowed_hosts=LOOPBACK_HOSTS)
 
 
 def status(authority: Authorizer, path: str, *headers: tuple[str, str]) -> int:
-    """How it is answered: 200 where it may pass."""
+    """Returns the status of the response; 200 if the request is authorized."""
     sent = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     refused = authority.refusal_for(path, sent, is_grpc=path == EXPORT)
     return 200 if refused is None else refused.http_status
@@ -222,7 +222,7 @@ def test_what_was_sent_is_quoted_short_and_printable() -> None:
     assert len(refused.message) < 400
 
 
-# --- people with a browser --------------------------------------------------------------------------------------------
+# --- browser sessions -------------------------------------------------------------------------------------------------
 
 
 def cookie_for(authority: Authorizer, token: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What is in the journal reaches back ends, whatever they do meanwhile."""
+"""Tests of the exporter: back ends receive the entries of the journal, whatever failures they have."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ JSON_TRACES = json.dumps(
 
 
 class Bench:
-    """A journal, what is counted, and forwarders that are stopped in the end."""
+    """A journal, the counters, and exporters that are stopped after the test."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "journal.db"
@@ -125,7 +125,7 @@ def some(count: int, first: int = 0) -> list[bytes]:
     return [traces(f"span {number}") for number in range(first, first + count)]
 
 
-# --- as it came -------------------------------------------------------------------------------------------------------
+# --- requests are unchanged -------------------------------------------------------------------------------------------
 
 
 def test_each_signal_arrives_byte_for_byte(bench: Bench, back: BackEnd) -> None:
@@ -241,7 +241,7 @@ def test_json_that_a_back_end_does_not_know_is_sent_in_protobuf(bench: Bench, ht
     assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
 
 
-# --- several at once, in order, at least once -------------------------------------------------------------------------
+# --- concurrency, order, at least once --------------------------------------------------------------------------------
 
 
 def test_several_requests_are_under_way_at_once_and_no_more(bench: Bench, back: BackEnd) -> None:
@@ -250,7 +250,7 @@ def test_several_requests_are_under_way_at_once_and_no_more(bench: Bench, back: 
     last = bench.put(*some(50))
     forwarder = bench.forward(back.url)
     until(lambda: len(back.requests) == backend_exporter.MAX_CONCURRENT_REQUESTS)
-    time.sleep(0.2)  # were there more, they would come now
+    time.sleep(0.2)  # further requests would arrive now
     assert len(back.requests) == backend_exporter.MAX_CONCURRENT_REQUESTS
     assert bench.cursor(forwarder) == 0
     gate.open()
@@ -266,7 +266,7 @@ def test_the_cursor_stays_before_what_is_not_settled(bench: Bench, back: BackEnd
     first = bench.forward(back.url)
     until(lambda: len(back.taken) == 49)
     assert bench.cursor(first) == last - 40
-    first.stop(0)  # what is under way is not waited for
+    first.stop(0)  # does not wait for requests in flight
     gate.open()
     back.behave = lambda _: TAKE
     second = bench.forward(back.url)
@@ -302,7 +302,7 @@ def test_a_stop_does_not_wait_for_a_back_end_that_is_gone(bench: Bench, back: Ba
     bench.put(*some(10))
     forwarder = bench.forward(back.url, chance=lambda: 1_000.0)
     until(lambda: back.requests)
-    forwarder.stop(300)  # a test would not take so long
+    forwarder.stop(300)  # longer than a test takes
     assert bench.cursor(forwarder) == 0
 
 
@@ -370,7 +370,7 @@ def test_a_back_end_that_goes_away_and_comes_back_gets_everything(
     assert forwarder.status()["error"] is None
     told = [record.message for record in caplog.records if record.name == "goldspan"]
     assert sum("accepts traces again" in message for message in told) == 2
-    assert len(told) <= 10  # each way of failing once an outage
+    assert len(told) <= 10  # each kind of failure once per outage
 
 
 def test_a_back_end_that_is_gone_is_asked_by_one_request_at_a_time_with_pauses(bench: Bench) -> None:
@@ -418,7 +418,7 @@ def test_after_many_entries_the_first_that_is_not_settled_is_waited_for(
     last = bench.put(*bodies)
     forwarder = bench.forward(back.url)
     until(lambda: len(back.taken) >= 40)
-    time.sleep(0.2)  # were there more, they would come now
+    time.sleep(0.2)  # further requests would arrive now
     assert len(back.taken) <= 40 + backend_exporter.READ_ENTRIES
     gate.open()
     until(lambda: bench.cursor(forwarder) == last)
@@ -431,7 +431,7 @@ def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
     monkeypatch.setattr(outgoing_requests, "POISON_ACCEPTED_REQUESTS", 100)
     monkeypatch.setattr(outgoing_requests, "MAX_ENTRIES_AHEAD", 150)
     bodies = some(300)
-    back.behave = lambda request: UNKNOWN_TOKEN if request.body == bodies[5] else TAKE  # a firewall may do so
+    back.behave = lambda request: UNKNOWN_TOKEN if request.body == bodies[5] else TAKE  # as a firewall may do
     last = bench.put(*bodies)
     forwarder = bench.forward(back.url, chance=lambda: 0.001)
     until(lambda: bench.cursor(forwarder) == last)
@@ -440,7 +440,7 @@ def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
     assert sum(request.body == bodies[5] for request in back.requests) > outgoing_requests.POISON_STRIKES
 
 
-# --- how long it is left alone ----------------------------------------------------------------------------------------
+# --- backoff ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("when", ["seconds", "date", "grpc"])
@@ -475,7 +475,7 @@ def test_exhaustion_is_final_where_nobody_says_when_it_ends(bench: Bench) -> Non
         assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
 
 
-# --- answers that are final, and some that only seem so ---------------------------------------------------------------
+# --- permanent and seemingly permanent responses ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("answer", [WRONG, Answer(500, "INTERNAL", details="this is wrong")])
@@ -554,7 +554,7 @@ def test_redirections_are_not_followed(bench: Bench, http: HttpBackEnd) -> None:
 def test_a_signal_that_a_back_end_has_not_is_dropped_once_it_takes_another(
     bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Jaeger and Tempo take traces alone, and results come to them as logs."""
+    """Jaeger and Tempo accept traces only, and results are logs."""
     back.behave = lambda request: TAKE if request.signal == "traces" else ABSENT
     bench.put(b"\x0a\x00", b"\x0a\x00", signal="logs")
     bench.put(*some(5))
@@ -564,7 +564,7 @@ def test_a_signal_that_a_back_end_has_not_is_dropped_once_it_takes_another(
     assert set(back.bodies()) == set(some(5))
     rejected = bench.counted(semconv.GATEWAY_FORWARD_REJECTED, "signal")
     assert rejected == {("logs",): 3}
-    back.behave = lambda _: TAKE  # it learnt to
+    back.behave = lambda _: TAKE  # it supports the signal now
     bench.put(b"\x0a\x02\x12\x00", signal="logs")
     until(lambda: back.bodies("logs") == [b"\x0a\x02\x12\x00"])
 
@@ -659,7 +659,7 @@ def test_no_secret_is_told_to_anybody(bench: Bench, back: BackEnd, caplog: pytes
     assert "sesame" not in told
 
 
-# --- the journal, faults of ours, settings ----------------------------------------------------------------------------
+# --- the journal, internal errors, settings---------------------------------------------------------------------------
 
 
 def test_a_journal_that_fails_ends_nothing(bench: Bench, http: HttpBackEnd, caplog: pytest.LogCaptureFixture) -> None:
@@ -729,7 +729,7 @@ def test_no_proxy_is_used_where_the_environment_says_so(
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority, and one certificate by it that is shown by both sides."""
+    """A certificate authority, and a certificate that client and server use."""
     folder = tmp_path_factory.mktemp("tls")
 
     def openssl(*arguments: str) -> None:
@@ -746,8 +746,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["https", "grpcs"])
 def tls_back(request: pytest.FixtureRequest, certificates: Path) -> Iterator[BackEnd]:
-    """To be asked for before `bench`, so that it goes after the forwarders and all that they have under way: of a
-    connection reset between `connect` and the handshake, Python's TLS never closes the socket."""
+    """A back end with TLS. Request it before `bench`, so that it stops after the exporters and their requests: Python's
+    TLS never closes the socket of a connection that is reset between `connect` and the handshake."""
     back = TlsHttpBackEnd(certificates) if request.param == "https" else TlsGrpcBackEnd(certificates)
     before = {*threading.enumerate()}
     with running(back):

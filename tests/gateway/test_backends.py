@@ -1,4 +1,4 @@
-"""Back ends as people write them down."""
+"""Tests of the configuration of back ends."""
 
 from __future__ import annotations
 

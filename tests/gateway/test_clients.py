@@ -1,4 +1,4 @@
-"""Clients of other makers send through the gateway to back ends: every span arrives, byte by byte as it was sent."""
+"""Tests with third-party clients: the gateway forwards every span of them byte for byte."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from support.gateway_process import Gateway, eventually, free_port, serving
 from support.recording_backend import BackEnd, back_end
 
 REQUESTS = 100
-"""Requests that a client serves, with three spans each."""
+"""Number of requests of a client, with three spans each."""
 GOLDENS = "goldens: [{id: trip, when: {agent: travel}, tools: [search_hotels, book_hotel]}]"
 
 Client = Callable[[str, int], "list[str]"]
-"""Exports the spans of so many requests to an address, and tells `TRACE_ID SPAN_ID` of each span."""
+"""Exports the spans of this number of requests to an address, and prints `TRACE_ID SPAN_ID` of each span."""
 
 
 def python_http(address: str, requests: int) -> list[str]:
@@ -65,7 +65,7 @@ def _exported(exporting: BatchSpanProcessor, requests: int) -> list[str]:
 
 
 def node(how: str) -> Client:
-    """An exporter from npm: proto, http (which is JSON) or grpc."""
+    """An exporter from npm: proto, http (JSON) or grpc."""
 
     def export(address: str, requests: int) -> list[str]:
         done = subprocess.run(
@@ -104,7 +104,7 @@ CLIENTS = [
 
 @contextmanager
 def rotel(folder: Path, endpoint: str, protocol: str, *options: str) -> Iterator[str]:
-    """The address of a rotel that takes OTLP over HTTP, and hands it on to an end point."""
+    """The address of a rotel that accepts OTLP over HTTP and forwards it to an endpoint."""
     port = free_port()
     program = next(python_of("rotel").parent.parent.glob("lib/*/site-packages/rotel/rotel-agent"))
     command = [
@@ -137,7 +137,7 @@ def goldens(tmp_path: Path) -> str:
 
 
 def options(goldens: str, *forward: str) -> tuple[str, ...]:
-    """Of a gateway that scores soon."""
+    """The settings of a gateway that scores soon."""
     addresses = [part for address in forward for part in ("--forward", address)]
     return ("--goldens", goldens, "--grace", "0.2", "--idle", "5", *addresses)
 
@@ -190,7 +190,7 @@ def test_with_rotel_in_front_every_span_arrives_as_rotel_sent_it(protocol: str, 
         sent = python_http(in_front, REQUESTS)
         _wait_for_spans(behind, sent, gateway)
         assert behind.spans == Counter(sent)
-        # rotel answers before it hands on, so the back end may have it all before the relay has its answer
+        # rotel responds before it forwards, so the back end may have everything before the relay has its response
         eventually(lambda: Counter(behind.bodies["/v1/traces"]) == passed, lambda: gateway.log)
         _wait_for_results(behind, gateway)
     _check_scores(behind, sent)
@@ -223,7 +223,7 @@ def _wait_for_results(behind: BackEnd, gateway: Gateway) -> None:
 
 
 def _scores(behind: BackEnd) -> list[tuple[str, object]]:
-    """Trace and value of each score of `tool_correctness` that arrived."""
+    """Returns the trace and the value of each received score of `tool_correctness`."""
     said = [(record.trace_id.hex(), plain(record.attributes)) for record in behind.events]
     return [
         (trace_id, attributes.get("gen_ai.evaluation.score.value"))
@@ -233,7 +233,7 @@ def _scores(behind: BackEnd) -> list[tuple[str, object]]:
 
 
 def _check_scores(behind: BackEnd, sent: list[str]) -> None:
-    """One score of each request has arrived, and it is right."""
+    """Asserts that one correct score of each request has arrived."""
     traces = {name.split()[0] for name in sent}
     assert len(traces) == REQUESTS
     assert sorted(_scores(behind)) == sorted((trace_id, 1.0) for trace_id in traces)

@@ -1,4 +1,4 @@
-"""What is in deploy/ for Grafana and Prometheus: every name and label in it is one that a gateway really tells."""
+"""Tests of the dashboard and the alerts in deploy/: a gateway exports every metric and label that they use."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ goldens:
   - {id: trip, input: Book a trip, tools: [search, book], forbid: [wipe], threshold: 1}
 """
 BY_GRAFANA = {"__range": "6h", "__rate_interval": "1m", "__interval": "15s"}
-"""What Grafana puts in for its own variables."""
+"""The values of Grafana's own variables."""
 ACCEPTED_BY_PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
     "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
-"""What Prometheus 3 asks for."""
+"""The Accept header of Prometheus 3."""
 
 Known = dict[str, dict[str, set[str]]]
 
 
-# --- what a gateway tells ---------------------------------------------------------------------------------------------
+# --- the metrics of a gateway -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
-    """All metrics with their labels: those of a gateway to which everything happens, and those of which it has none."""
+    """All metrics with their labels: those that a gateway exports here, and those that it only declares."""
     found = _declared(tmp_path_factory.mktemp("declared"))
     for name, labels in _told_by_a_gateway(tmp_path_factory.mktemp("gateway")).items():
         for label, values in labels.items():
@@ -79,7 +79,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
 
 
 def _declared(folder: Path) -> Known:
-    """Everything that may be counted, each once: a counter is there from the first time on."""
+    """Increments every counter once, because a counter exists only from its first increment."""
     telemetry = InternalTelemetry(GatewaySettings(data=folder))
     counting, losses = GatewayCounters(telemetry.meter_provider), DropCounters(telemetry.meter_provider)
     for counted in COUNTERS:
@@ -124,7 +124,7 @@ def _told_by_a_gateway(folder: Path) -> Known:
 
 
 def _export(gateway: Gateway) -> None:
-    """Runs with and without a golden, with tools of all verdicts, and one that changes when a span comes late."""
+    """Sends runs with and without a golden, with tools of all verdicts, and one that a late span changes."""
     resource = Resource({"service.name": "shop", "deployment.environment.name": "test"})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(gateway.address + "/v1/traces")))
@@ -156,7 +156,7 @@ def _of_tool(name: str) -> dict[str, str]:
 
 
 def _be_a_nuisance(gateway: Gateway) -> None:
-    """Send what cannot be read, is too large, or is more than the journal holds."""
+    """Sends requests that are invalid, too large, or exceed the journal."""
     assert gateway.post(request(agent(), span(trace_id="0" * 32)))[0] == 200
     assert gateway.post(bytes(300_000))[0] == 413
     numbers = count(100)
@@ -167,7 +167,7 @@ def _be_a_nuisance(gateway: Gateway) -> None:
 
 
 def _all_happened(told: Known) -> bool:
-    """Whether all is there that is counted only once it happened."""
+    """Whether all metrics exist that are exported only after an event."""
     gateway = ("rejected", "forwarded", "forward_retries", "forward_rejected", "forward_left_out")
     names = {f"goldspan_gateway_{name}_total" for name in gateway} | {
         f"goldspan_{name}_total" for name in ("evaluations", "revisions", "tools", "health")
@@ -197,20 +197,20 @@ def test_the_names_are_the_same_for_a_prometheus_that_takes_any(tmp_path: Path) 
 
 
 def queries_of(panel: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The queries of a panel with Grafana's variables filled in, and the legend of each."""
+    """Yields the queries of a panel with the values of Grafana's variables, and their legends."""
     for target in panel["targets"]:
         yield filled(target["expr"]), target["legendFormat"]
 
 
 def filled(query: str) -> str:
-    """With a value for each of Grafana's own variables; those of the dashboard stay, in the texts where they stand."""
+    """Replaces Grafana's own variables by values; variables of the dashboard remain in texts."""
     used = set(re.findall(r"\$\{?(\w+)", query))
     assert used <= VARIABLES.keys() | BY_GRAFANA.keys(), query
     return re.sub(r"\$(__\w+)", lambda found: BY_GRAFANA[found[1]], query)
 
 
 def labels_in(legend: str) -> list[str]:
-    """The labels that a legend, or a text of Prometheus, takes from the result."""
+    """Returns the labels of the result that a legend or a Prometheus template uses."""
     return re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", legend)
 
 
@@ -238,7 +238,7 @@ def test_variables_are_filled_with_labels_that_there_are(known: Known) -> None:
     assert [fault for query in queries for fault in faults_of(label_values(query), known)] == []
     assert len(queries) == 6
     whatever = {name for name, each in VARIABLES.items() if each.get("allValue") == ".*"}
-    assert whatever == {"environment", "unit", "agent", "golden", "metric"}  # of other jobs nothing is wanted
+    assert whatever == {"environment", "unit", "agent", "golden", "metric"}  # the rules use no metrics of other jobs
 
 
 def test_everything_that_is_counted_is_on_the_dashboard(known: Known) -> None:

@@ -1,4 +1,4 @@
-"""Compressed bodies, good and hostile, in pieces of any size."""
+"""Tests of the decompression of valid and hostile bodies, in chunks of any size."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_long_text_of_one_letter_is_no_bomb_and_a_very_long_one_is(name):
 
 
 def bomb(name: str) -> bytes:
-    """A mebibyte of nothing, again and again: 1 GiB of it."""
+    """Yields a mebibyte of zeros repeatedly, 1 GiB in total."""
     if name == "gzip":
         return gzip.compress(bytes(MIB)) * 1024
     if name == "zstd":
@@ -148,7 +148,7 @@ def test_a_bomb_of_a_gibibyte_takes_little_memory(name, ratio):
     tracemalloc.start()
     try:
         with pytest.raises(RequestRefused) as caught:
-            deque(chain.from_iterable(inflater.feed(piece) for piece in pieces), maxlen=0)  # the caller keeps nothing
+            deque(chain.from_iterable(inflater.feed(piece) for piece in pieces), maxlen=0)  # output discarded
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

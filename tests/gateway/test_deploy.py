@@ -1,4 +1,4 @@
-"""What is in deploy/: each file is what its program reads, and asks the gateway only for what it has."""
+"""Tests of the files in deploy/: their programs can read them, and they use only settings and paths that exist."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def text_of(name: str) -> str:
 
 
 def variables() -> set[str]:
-    """Every variable of the environment that the gateway reads."""
+    """Returns every environment variable that the gateway reads."""
     nested = {
         "limits": ResourceLimits.__dataclass_fields__,
         "judge": JudgeConfig.model_fields,
@@ -47,7 +47,7 @@ def variables() -> set[str]:
 def load_with(
     monkeypatch: pytest.MonkeyPatch, folder: Path, environment: Mapping[str, str], path: Path | None = None
 ) -> GatewaySettings:
-    """The settings of a file and an environment, on a machine where the files of tokens are there."""
+    """Returns the settings of a file and an environment, on a machine with token files."""
     monkeypatch.chdir(folder)
     for name, value in environment.items():
         if name.endswith("TOKEN_FILE"):
@@ -62,14 +62,14 @@ def load_with(
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The instructions of the Dockerfile with what they say, their lines put together."""
+    """Returns the instructions of the Dockerfile with their arguments, with continued lines joined."""
     text = re.sub(r"^#.*\n", "", text_of("Dockerfile"), flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", "", text).splitlines()
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines if line)]
 
 
 def last_stage() -> dict[str, str]:
-    """What the image says, by instruction; of several the last."""
+    """Returns the last argument of each instruction."""
     said = instructions()
     start = max(at for at, (name, _) in enumerate(said) if name == "FROM")
     return dict(said[start:])

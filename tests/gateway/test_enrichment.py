@@ -1,4 +1,4 @@
-"""Spans that are held until they were scored leave with the results in them, each at least once, whatever happens."""
+"""Tests of held spans: each is exported at least once, with results, whatever fails."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 
 
 def sent(line: Line, after: int = 0) -> list[tuple[str, dict[str, Any]]]:
-    """The spans that left: the names, and the results on them."""
+    """Returns the names and the results of the exported spans."""
     return [
         (each["name"], each["results"])
         for entry in line.entries("enriched")
@@ -103,9 +103,9 @@ def test_what_is_not_scored_leaves_all_the_same(tmp_path: Path) -> None:
 
 
 def test_what_is_read_again_after_a_restart_leaves_with_the_results_that_it_had(tmp_path: Path) -> None:
-    """A back end that replaces spans would lose them otherwise."""
+    """Otherwise a back end that replaces spans would lose the results."""
     line = Line(tmp_path, **HELD)
-    line.post(request(*asking(1, "book")[1:]))  # its root has not come, so that the journal keeps all that follows
+    line.post(request(*asking(1, "book")[1:]))  # its root has not arrived, so the journal keeps all later entries
     line.post(request(*asking(0, "search")))
     line.wait(1.0)
     last = line.entries("enriched")[-1].key
@@ -120,7 +120,7 @@ def test_what_is_read_again_after_a_restart_leaves_with_the_results_that_it_had(
 
 
 def test_half_of_a_run_that_is_read_again_does_not_leave_without_its_results(tmp_path: Path) -> None:
-    """The call stands before what is read again, and its request behind that."""
+    """The entry of the call precedes the entries that are read again, and its request follows them."""
     line = Line(tmp_path, **HELD)
     root, first = asking(0, "search")
     line.post(request(first))
@@ -158,7 +158,7 @@ def test_a_stray_call_of_a_session_has_nothing_leave_twice(line: Line) -> None:
 
 @pytest.mark.parametrize("held", [True, False], ids=["no longer", "from now on"])
 def test_whether_spans_are_held_may_change_while_some_are_under_way(tmp_path: Path, held: bool) -> None:
-    """What is handed on by whom is known of each entry, so that everything leaves and nothing leaves twice."""
+    """Each entry records who exports it, so that everything is exported once."""
     line = Line(tmp_path, enrich=held, consumers=["forward/x"])
     root, call = asking(0, "search")
     line.post(request(root, call))
@@ -171,7 +171,7 @@ def test_whether_spans_are_held_may_change_while_some_are_under_way(tmp_path: Pa
 
 
 class Scale:
-    """A sink that weighs what waits in the outbox whenever something was scored."""
+    """A sink that records the size of the results queue after each evaluation."""
 
     def __init__(self) -> None:
         self.line: Line | None = None
@@ -210,7 +210,7 @@ def every_entry(line: Line) -> Iterator[JournalEntry]:
 
 
 def whose(entry: JournalEntry) -> list[str]:
-    """The trace of each span of an entry."""
+    """Returns the trace id of each span of an entry."""
     return [
         span.trace_id.hex()
         for resource_spans in TracesData.FromString(entry.body).resource_spans
@@ -243,19 +243,19 @@ def test_a_journal_without_room_for_requests_has_room_for_what_comes_of_those_th
     line.close()
 
 
-# --- whatever goes wrong ----------------------------------------------------------------------------------------------
+# --- failures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def _as_abroad(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails is got past, and tried again without a pause."""
+    """Retries failures without a pause."""
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     monkeypatch.setattr(scoring_consumer, "_RETRY_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("media", ["protobuf", "json"])
 def test_half_a_surrogate_pair_in_the_name_of_a_tool_stops_nothing(line: Line, media: Media) -> None:
-    """It is in JSON inside of an attribute, and there all of it is ASCII."""
+    """The result is JSON in an attribute, which is ASCII only."""
     asks = messages(ask_for(("bo\ud800ok", {}, "c\ud800")))
     odd = agent("odd", gen_ai__output__messages=asks, **in_trace(0))
     line.post(request(odd) if media == "protobuf" else json_request(odd), media=media)
@@ -349,7 +349,7 @@ def test_what_is_let_go_for_others_while_the_store_is_busy_is_scored_and_leaves(
 
 
 def test_the_root_of_a_joined_request_does_not_leave_again_with_the_results_that_it_had_before(tmp_path: Path) -> None:
-    """The stray call of its session stands before what is read again."""
+    """The entry of the detached call of its session precedes the entries that are read again."""
     said = {"gen_ai__conversation__id": "s1"}
     line = Line(tmp_path, **HELD)
     stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **said)

@@ -1,4 +1,4 @@
-"""Nothing answers without a token but the probes: every route and method is asked, also those of other modules."""
+"""Tests of the authorization of every route and method: only the probes respond without a token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOWHERE = ("/", "/nowhere", "/v1", "/v1/", "/v1/traces/", "/v1/nowhere", "/api",
 UNKNOWN_CALLS = ("/opentelemetry.proto.collector.trace.v1.TraceService/Import", "/grpc.health.v1.Health/Check", "/a/b")
 GUARDED = Authorizer(ingest_tokens=("in",), read_tokens=("out",))
 OF_THE_ENTRANCE = (200, 303, 401, 404, 405)
-"""What is answered where a token is handed in, and for files of the page: some of it is no more than a form."""
+"""The paths of the login and of static files, which contain no data of runs."""
 
 
 async def figures(request: Request) -> Response:
@@ -38,7 +38,7 @@ async def figures(request: Request) -> Response:
 
 @pytest.fixture
 def guarded(open_doors: OpenDoors, tmp_path: Path) -> Iterator[Doors]:
-    """All that a worker serves, with a token for each right."""
+    """Returns the complete application of a worker, with a token for each permission."""
     goldens = Goldens([Golden("g", "What?")])
     with open_store(tmp_path / "goldspan.db") as store:
         routes = [
@@ -52,7 +52,7 @@ def guarded(open_doors: OpenDoors, tmp_path: Path) -> Iterator[Doors]:
 
 
 def paths(doors: Doors) -> list[str]:
-    """Every path that there is, something standing where it has a parameter, and some that there are not."""
+    """Yields every path, with values for its parameters, and some unknown paths."""
     made = [
         "/".join("1" if part.startswith("{") else part for part in route.path.split("/")) for route in doors.app.routes
     ]
@@ -124,7 +124,7 @@ def test_nothing_is_acknowledged_without_a_token(guarded: Doors) -> None:
 def test_an_answer_keeps_its_turn_until_it_is_sent(
     open_doors: OpenDoors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    """Whoever asks for much and reads nothing has as many answers in memory as there are turns."""
+    """A client that requests much and reads nothing has at most one response in memory per slot."""
     long = "x" * 20_000_000
     monkeypatch.setattr(api._Api, "respond", lambda *_: api.ApiResponse(200, long))
     monkeypatch.setattr(InternalTelemetry, "render", lambda *_: (long.encode(), "text/plain"))
@@ -145,7 +145,7 @@ def test_an_answer_keeps_its_turn_until_it_is_sent(
         until(lambda: sending() == turns)
         assert doors.post(export_request()).status == 200
         assert sending() == turns
-        with ThreadPoolExecutor(len(wires)) as pool:  # whoever has the turns
+        with ThreadPoolExecutor(len(wires)) as pool:  # the clients that hold the slots
             answers = list(pool.map(Wire.reply, wires))
         assert [(reply.status, len(reply.body)) for reply in answers] == [(200, len(long))] * 8
         until(lambda: not doors.http.state.tasks)

@@ -1,4 +1,4 @@
-"""Answers as clients see them."""
+"""Tests of the encoding of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exporters of OpenTelemetry's Python SDK, as applications use them, for all signals and over both protocols."""
+"""Tests with the exporters of OpenTelemetry's Python SDK, for all signals and both protocols."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from support.gateway_receivers import Doors, OpenDoors
 NUMBER = 1_000
 
 Making = Callable[[str], Any]
-"""Makes the exporter of a signal."""
+"""Creates the exporter of a signal."""
 
 
 def emit_spans(exporter: Any) -> None:
@@ -62,7 +62,7 @@ def emit_metrics(exporter: Any) -> None:
 
 
 def names(doors: Doors) -> dict[str, list[str]]:
-    """What arrived, by signal."""
+    """The received items, by signal."""
     found: dict[str, list[str]] = {"traces": [], "logs": [], "metrics": []}
     for entry in doors.entries():
         if entry.signal == "traces":
@@ -143,7 +143,7 @@ def test_everything_arrives_over_tls(
     open_doors: OpenDoors, certificate: TlsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        monkeypatch.delenv(variable, raising=False)  # requests prefers a machine's own to what a session was told
+        monkeypatch.delenv(variable, raising=False)  # requests prefers them to the settings of a session
     doors = open_doors(tls=certificate)
     emit_spans(over_http(doors, certificate_file=str(certificate.cert_file))("traces"))
     credentials = grpc.ssl_channel_credentials(certificate.cert_file.read_bytes())

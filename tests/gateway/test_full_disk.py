@@ -1,4 +1,4 @@
-"""A disk or a journal without room: clients are told to come again, and nothing that was acknowledged is lost."""
+"""Tests of a full disk or journal: clients are asked to retry, and no acknowledged request is lost."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from support.gateway_process import Gateway, eventually, serving
 from support.recording_backend import back_end
 
 MOST = 400
-"""Requests of about 100 kB after which a disk without room must have been noticed."""
+"""Number of requests of about 100 kB after which a full disk must be detected."""
 JOURNAL_BYTES = 2_000_000
 SMALL = {
     "GOLDSPAN_LIMITS__MAX_JOURNAL_BYTES": str(JOURNAL_BYTES),
     "GOLDSPAN_LIMITS__MAX_BACKLOG_BYTES": str(JOURNAL_BYTES),
 }
-"""A journal that a few requests fill."""
+"""The size of a journal that a few requests fill."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="for want of Linux, where files of another process can be bounded")
@@ -62,7 +62,7 @@ def test_a_full_journal_is_told_to_clients_and_what_it_took_is_scored_and_handed
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     draw = random.Random(2)
     with back_end() as behind:
-        behind.behave("hangs")  # so nothing is let go
+        behind.behave("hangs")  # so the journal prunes nothing
         options = ("--goldens", "goldens.yaml", "--grace", "1", "--forward", behind.address)
         with serving(tmp_path, *options, environment=SMALL) as gateway:
             began = time.monotonic()
@@ -89,7 +89,7 @@ def test_a_full_journal_is_told_to_clients_and_what_it_took_is_scored_and_handed
 
 
 def _filled(gateway: Gateway, draw: random.Random) -> dict[str, bytes]:
-    """Post until not even the smallest request is taken: the bodies of those that were, by their run."""
+    """Post until even the smallest request is refused. Returns the accepted bodies by run."""
     taken: dict[str, bytes] = {}
     for filler in (30_000, 10_000, 1_000, 0):
         while True:
@@ -104,7 +104,7 @@ def _filled(gateway: Gateway, draw: random.Random) -> dict[str, bytes]:
 
 
 def _told(gateway: Gateway) -> Iterator[str]:
-    """The runs of which results are in the journal."""
+    """Returns the runs with results in the journal."""
     journal = Journal(gateway.data / "journal" / "0.db", max_bytes=JOURNAL_BYTES, attach=True)
     try:
         for entry in journal.read(0, origins=frozenset({"result"})):
@@ -120,7 +120,7 @@ def _run_of(event: LogRecord) -> str:
 
 
 def _ask(gateway: Gateway, method: str, path: str, body: bytes | None = None) -> tuple[int, Message, bytes]:
-    """Status, headers and body of an answer."""
+    """Status, headers and body of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", gateway.http_port, timeout=60)
     try:
         connection.request(method, path, body, {"Content-Type": "application/x-protobuf"})
@@ -131,8 +131,8 @@ def _ask(gateway: Gateway, method: str, path: str, body: bytes | None = None) ->
 
 
 def _bound_files(gateway: Gateway, size: int | None) -> None:
-    """Let no file of the gateway grow beyond so many bytes: what it writes there fails, as on a full disk."""
-    import resource  # there is none on Windows
+    """Limit the size of the files of the gateway: writes beyond it fail, as on a full disk."""
+    import resource  # not available on Windows
 
     bound = resource.RLIM_INFINITY if size is None else size
     resource.prlimit(gateway.process, resource.RLIMIT_FSIZE, (bound, resource.RLIM_INFINITY))

@@ -1,4 +1,4 @@
-"""docs/gateway.md: what it shows of a running gateway is tried, and its tables are those of the code."""
+"""Tests of docs/gateway.md: its commands and outputs are those of a gateway, and its tables are current."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS = [command for block in BLOCKS if block.language == "console" for comma
 
 
 def test_its_tables_are_those_of_the_code() -> None:
-    """Written anew by `make docs`."""
+    """`make docs` generates them."""
     generator = runpy.run_path(str(ROOT / "docs" / "generate_gateway.py"))
     assert generator["page"](PAGE) == PAGE
     assert all(f"| `{limit.name}` |" in PAGE for limit in LIMITS)
@@ -71,7 +71,7 @@ def _file(name: str) -> Block:
 
 
 def _run(command: str, gateway: Gateway) -> str:
-    """What a command of the page prints, asked of this gateway."""
+    """Returns the output of a command of the page, with the address of this gateway."""
     line = command.replace("127.0.0.1:4318", f"127.0.0.1:{gateway.http_port}")
     done = subprocess.run(
         ["sh", "-c", line], cwd=gateway.folder, capture_output=True, encoding="utf-8", check=False, timeout=60

@@ -1,4 +1,4 @@
-"""OTLP over gRPC: what is answered to what, and what a message may do before it is known to be one."""
+"""Tests of OTLP over gRPC: responses, and the limits of messages before they are decoded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def refused(doors: Doors, message: bytes, method: str = TRACES, **options: objec
 
 
 def retry_after(error: grpc.RpcError) -> float | None:
-    """Seconds after which a client should try again."""
+    """Returns the seconds after which a client should retry."""
     for key, value in error.trailing_metadata():
         if key == "grpc-status-details-bin":
             [detail] = Status.FromString(value).details
@@ -58,7 +58,7 @@ def retry_after(error: grpc.RpcError) -> float | None:
 
 
 def peak() -> int:
-    """The most memory this process ever had, in MiB, since it was last asked."""
+    """Returns the peak memory of this process since the last call, in MiB."""
     status = Path("/proc/self/status").read_text()
     Path("/proc/self/clear_refs").write_text("5")
     found = re.search(r"VmHWM:\s+(\d+)", status)
@@ -89,7 +89,7 @@ def test_a_long_compressed_message_is_inflated_part_by_part(doors: Doors) -> Non
 
 @pytest.mark.parametrize("level", range(10))
 def test_zlib_is_told_apart_at_each_of_its_levels(doors: Doors, level: int) -> None:
-    """gRPC inflates nothing here and does not say how a message was compressed."""
+    """gRPC decompresses nothing here and does not report how a message was compressed."""
     compressor = zlib.compressobj(level, zlib.DEFLATED, 15 if level % 2 else 9)
     assert export(doors, compressor.compress(SPANS) + compressor.flush()) == b""
     assert [entry.body for entry in doors.entries()] == [SPANS]
@@ -177,13 +177,13 @@ def test_a_message_that_does_not_come_is_not_waited_for(open_doors: OpenDoors) -
 
 
 def silent(stopped: threading.Event) -> Iterator[bytes]:
-    """What a client sends that takes its time."""
+    """The message of a slow client."""
     stopped.wait(30)
     yield SPANS
 
 
 def test_a_message_waits_for_its_turn_as_long_as_others_take_to_come(open_doors: OpenDoors) -> None:
-    """How long they are is not known before they are here; what they may be together is."""
+    """The size of a message is unknown before it arrives; their total is limited."""
     doors = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
     with channel(doors) as opened:

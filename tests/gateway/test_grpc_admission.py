@@ -1,4 +1,4 @@
-"""Turns of messages: who gets one, who waits, and who has to make room."""
+"""Tests of the admission of gRPC messages: which calls get a slot, wait for one, or lose it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from goldspan.gateway.receivers.grpc import GrpcAdmission, ReceiveSlot
 
 
 async def silent(turn: ReceiveSlot) -> None:
-    """Wait for a message that does not come."""
+    """Wait for a message that does not arrive."""
     with turn:
         await asyncio.get_running_loop().create_future()
 
 
 async def waiting(asked: GrpcAdmission, *hosts: str) -> list[asyncio.Task[ReceiveSlot]]:
-    """Calls that wait for their turns."""
+    """Calls that wait for slots."""
     tasks = [asyncio.ensure_future(asked.acquire(host)) for host in hosts]
     await asyncio.sleep(0)
     return tasks
@@ -32,7 +32,7 @@ def test_a_host_with_less_than_its_share_comes_first(monkeypatch: pytest.MonkeyP
         taken = [await asked.acquire("a") for _ in range(8)]
         first, second, third = await waiting(asked, "a", "b", "a")
         taken[0].release()
-        taken[0].release()  # once is enough
+        taken[0].release()  # reported once
         assert (await second).host == "b"
         assert not first.done()
         for turn in taken[1:3]:
@@ -90,7 +90,7 @@ def test_a_call_that_is_given_up_leaves_no_turn_taken(monkeypatch: pytest.Monkey
         early, late = await waiting(asked, "a", "a")
         early.cancel()
         await asyncio.wait([early])
-        taken.release()  # `late` has it
+        taken.release()  # `late` has the slot
         late.cancel()
         await asyncio.wait([late])
         assert (await asked.acquire("b")).host == "b"

@@ -1,4 +1,4 @@
-"""Anything at all, posted: it is read or refused, and no more memory is taken than a request may take."""
+"""Tests with arbitrary bodies: each is accepted or refused, within the memory limit of a request."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from otlp.payloads import add, document, logs_request, metrics_request, request,
 from otlp.strategies import logs_requests, requests
 
 BODIES = int(1_000_000 * float(os.environ.get("STRESS", "1")))
-"""How many bodies the long test reads; `STRESS=0.01` shortens it."""
+"""Number of bodies in the long test; `STRESS=0.01` shortens it."""
 STRICT = ResourceLimits(
     max_body_bytes=20_000, max_inflated_bytes=40_000, max_spans=20, max_attributes=20, max_value_bytes=250,
     max_values=100,
 )  # fmt: skip
-"""So that small bodies meet every limit."""
+"""Limits that small bodies exceed."""
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "identity": bytes,
     "gzip": lambda data: gzip.compress(data, 1),
@@ -46,7 +46,7 @@ NAMES = {limit.name for limit in LIMITS}
 
 
 def outcome(signal: Any, media: Any, encoding: str | None, body: bytes, limits: ResourceLimits) -> int:
-    """Status of the answer to one request. Nothing but `Refused` may be raised on the way."""
+    """Returns the status of the response to a request. Only `RequestRefused` may be raised."""
     try:
         inflater = Decompressor(encoding, limits)
         pieces = [inflated for at in range(0, len(body), 4096) for inflated in inflater.feed(body[at : at + 4096])]
@@ -63,7 +63,7 @@ def outcome(signal: Any, media: Any, encoding: str | None, body: bytes, limits: 
         return answer.http_status
     assert bool(reception.body) == bool(reception.item_count)
     assert reception.item_count or not reception.rejected_count
-    if reception.rejected_count or reception.body != whole:  # what was written anew is read as it is
+    if reception.rejected_count or reception.body != whole:  # a rewritten body is valid without changes
         again = (
             validate_request(signal, media, reception.body, limits, partitioned=True)
             if reception.item_count
@@ -126,7 +126,7 @@ def test_json_of_any_depth_is_read_or_refused(depth, opening):
 
 
 def seeds() -> list[tuple[str, str, bytes]]:
-    """Good requests of all kinds, from which the long test makes bad ones."""
+    """Valid requests of all kinds, which the long test corrupts."""
     rich = request("invoke_agent helper", "chat", "execute_tool search")
     for span in spans_of(rich):
         values = {"text": "größe \U0001f600", "list": [1, 2.5, True, None, b"\xff"], "object": {"in": {"deep": ["x"]}}}
@@ -146,7 +146,7 @@ TOKENS = (
 
 
 def damaged(body: bytes, chance: random.Random) -> bytes:
-    """Cut, repeated, overwritten and mixed, as fuzzers do it."""
+    """Returns a corrupted body: truncated, repeated, overwritten or mixed."""
     for _ in range(chance.choice((0, 1, 1, 2, 3, 8))):
         at = chance.randrange(len(body) + 1)
         to = min(len(body), at + chance.choice((0, 1, 1, 2, 5, 40)))
@@ -190,7 +190,7 @@ def test_a_few_thousand_bodies_are_read_or_refused():
 
 
 def exported(spans: int, unknown: str = "0", text: str = "value") -> bytes:
-    """A document as exporters write it, with an unknown field in front."""
+    """Returns a document as exporters write it, with an unknown field at the start."""
     attributes = [{"key": f"gen_ai.attribute.{n}", "value": {"stringValue": f"{text} {n}"}} for n in range(12)]
     times = {"startTimeUnixNano": "1750000000000000000", "endTimeUnixNano": "1750000000500000000"}
     made = [
@@ -206,7 +206,7 @@ def exported(spans: int, unknown: str = "0", text: str = "value") -> bytes:
 
 
 def nested(keys: int, first: str) -> str:
-    """Objects of one key each, all different, ninety within each other."""
+    """Returns nested objects, ninety deep, each with one different key."""
     chains = []
     for start in range(0, keys, 90):
         names = "".join(f'{{"{first}{start + n:x}":' for n in range(90))
@@ -255,7 +255,7 @@ def status(body: bytes) -> int:
 
 
 def print_growth(*paths: str) -> None:
-    """What it takes to read files, each four times and all at once; for a process of its own."""
+    """Measures the memory for decoding files, each four times concurrently; runs in a separate process."""
     bodies = [Path(path).read_bytes() for path in paths] * 4
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with ThreadPoolExecutor(len(bodies)) as threads:

@@ -1,4 +1,4 @@
-"""OTLP over HTTP: what is answered to what, byte by byte where that is the point."""
+"""Tests of OTLP over HTTP: responses to valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_other_paths_are_answered_404_with_a_hint(doors: Doors) -> None:
 
 
 def test_no_page_of_others_is_given_leave(doors: Doors) -> None:
-    """A browser asks first; no answer of any kind says yes."""
+    """A browser sends a preflight request; no response permits the request."""
     asked = {"origin": "http://localhost:" + str(doors.http.port), "access_control_request_method": "POST"}
     for reply in (
         doors.ask("OPTIONS", "/v1/traces", **asked),
@@ -222,7 +222,7 @@ def test_a_token_is_asked_for_in_the_media_of_the_request(open_doors: OpenDoors)
     assert counted == {("traces", "http", 401): 1, ("traces", "http", 200): 1}
 
 
-# What arrives in pieces
+# Requests in chunks
 
 
 def test_a_chunked_body_is_read_to_its_end(doors: Doors) -> None:

@@ -1,4 +1,4 @@
-"""Connections: how long one may take, how many there may be, where they come in, and how they end."""
+"""Tests of connections: deadlines, limits, addresses, TLS and shutdown."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ HASTY = ResourceLimits(header_seconds=0.2, keep_alive_seconds=0.3, body_seconds=
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def hasty(request: pytest.FixtureRequest, open_doors: OpenDoors) -> Doors:
-    """Doors that wait no longer than some tenths of a second, on each of the two event loops."""
+    """Receivers with deadlines of some tenths of a second, on each of the two event loops."""
     if request.param == "asyncio":
         return open_doors(limits=HASTY, routes=[LARGE], loop=asyncio.new_event_loop)
     return open_doors(limits=HASTY, routes=[LARGE])
 
 
 def refused(doors: Doors) -> dict[str, int]:
-    """Refusals by limit."""
+    """Returns the refusals by limit."""
     return {limit: number for (limit,), number in doors.count(semconv.GATEWAY_REFUSED, "limit").items()}
 
 
-# Time
+# Deadlines
 
 
 @pytest.mark.parametrize("sent", [b"", b"P", GET[:-2], b"\r\n", GET[:-4] + b"\r\nx-slow: "])
@@ -144,7 +144,7 @@ def test_a_body_sent_ahead_has_the_time_of_a_body(open_doors: OpenDoors) -> None
     wire.send(GET + head("/v1/traces", f"content-length: {len(SPANS)}"))
     assert wire.reply().status == 200
     late = doors.wire()
-    assert late.is_closed()  # by then the time of headers is over
+    assert late.is_closed()  # by then the deadline of the headers has passed
     wire.send(SPANS)
     assert wire.reply().status == 200
 
@@ -170,12 +170,12 @@ def test_a_client_that_does_not_read_is_not_waited_for(hasty: Doors) -> None:
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: Any) -> None:
-    """A piece takes it longer than one that does not read at all is waited for."""
+    """Each chunk takes longer than the time after which a client that reads nothing is disconnected."""
     doors = open_doors(limits=ResourceLimits(keep_alive_seconds=1.5), routes=[LARGE], loop=loop)
     wire = doors.wire()
     wire.close()
     wire.socket = socket.socket()
-    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # both see soon what the other one does
+    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # both detect soon that the other one closed
     wire.socket.connect(("127.0.0.1", doors.http.port))
     until(lambda: doors.http.open_connections == 1)
     wire.send(GET)
@@ -188,7 +188,7 @@ def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: A
     for _ in range(30):
         pause.wait(0.1)
         received += len(wire.socket.recv(1_000))
-    assert 0 < received <= 30_000  # less than one piece
+    assert 0 < received <= 30_000  # less than one chunk
     assert doors.http.open_connections == 1
 
 
@@ -203,7 +203,7 @@ def test_but_not_for_ever(open_doors: OpenDoors, loop: Any, monkeypatch: pytest.
 
 
 def test_a_long_answer_is_not_in_memory_twice(open_doors: OpenDoors) -> None:
-    """It goes to the system piece by piece."""
+    """The server passes it to the system in chunks."""
     doors = open_doors(routes=[LARGE])
     wires = [doors.wire() for _ in range(5)]
     for wire in wires:
@@ -229,7 +229,7 @@ def test_slow_clients_leave_it_serving(open_doors: OpenDoors) -> None:
     assert [doors.post(SPANS).status for _ in range(20)] == [200] * 20
 
 
-# Size
+# Sizes
 
 
 def test_headers_that_are_too_long_are_answered_431(open_doors: OpenDoors) -> None:
@@ -334,7 +334,7 @@ def test_only_so_many_requests_may_be_sent_ahead(doors: Doors) -> None:
 
 @pytest.mark.parametrize("upgrade", ["websocket", "h2c"])
 def test_other_protocols_are_not_spoken_and_requests_answered_as_they_are(doors: Doors, upgrade: str) -> None:
-    """As clients begin that would rather speak HTTP/2: they take an answer in HTTP/1.1."""
+    """The first request of clients that prefer HTTP/2; they accept a response in HTTP/1.1."""
     wire = doors.wire()
     wire.send(whole(SPANS, "/v1/traces", "connection: Upgrade, HTTP2-Settings", f"upgrade: {upgrade}"))
     assert wire.reply().status == 200
@@ -362,7 +362,7 @@ def test_it_is_no_proxy(doors: Doors) -> None:
     assert wire.is_closed()
 
 
-# Halves
+# Half-closed connections
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -384,7 +384,7 @@ def test_half_a_body_is_none(doors: Doors) -> None:
     assert doors.entries() == []
 
 
-# Numbers
+# Number of connections
 
 
 def test_beyond_the_cap_connections_are_answered_503_while_all_others_are_waited_for(open_doors: OpenDoors) -> None:
@@ -433,7 +433,7 @@ def test_at_the_cap_whoever_keeps_the_gateway_waiting_for_longest_makes_room(
         assert doors.post(SPANS).status == 200
         until(lambda: doors.http.open_connections < 3)
     assert waiting[0].is_closed()
-    assert refused(doors) == {"max_connections": 1}  # and each of the others had its place then
+    assert refused(doors) == {"max_connections": 1}  # so each of the others was accepted
     assert len(doors.entries()) == 3
 
 
@@ -505,7 +505,7 @@ def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(doors: Doo
     taken = [os.dup(client.fileno())]
     resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 1, hard))
     try:
-        with suppress(OSError):  # until there is none left
+        with suppress(OSError):  # until none is left
             while True:
                 taken.append(os.dup(client.fileno()))
         client.connect(("127.0.0.1", doors.http.port))
@@ -569,7 +569,7 @@ def test_an_address_that_is_not_of_this_machine_is_told(host: str) -> None:
         open_listening_sockets(host, 0)
 
 
-# The end
+# Shutdown
 
 
 def test_stopping_answers_what_is_under_way_and_takes_no_more(doors: Doors) -> None:

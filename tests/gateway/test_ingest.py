@@ -1,4 +1,4 @@
-"""What all requests share: room, time, the journal, and what is counted."""
+"""Tests of the ingestion of requests: limits, deadlines, the journal and the counters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MIB = 2**20
 
 
 def refused(doors: Doors) -> dict[str, int]:
-    """Refusals by limit, of doors that are closed."""
+    """Returns the refusals by limit, after the receivers are closed."""
     doors.stop()
     return {limit: number for (limit,), number in doors.count(semconv.GATEWAY_REFUSED, "limit").items()}
 
@@ -45,7 +45,7 @@ def test_only_so_many_requests_are_under_way(open_doors: OpenDoors) -> None:
     doors = open_doors(limits=ResourceLimits(max_requests=2))
     with readers_busy(doors):
         waiting = [doors.wire(), doors.wire(), doors.wire()]
-        waiting[2].send(head("/v1/traces", f"content-length: {len(SPANS)}"))  # not complete before the others are
+        waiting[2].send(head("/v1/traces", f"content-length: {len(SPANS)}"))  # completed after the others
         until(lambda: doors.receiver.requests_in_flight == 1)
         for wire in waiting[:2]:
             wire.send(whole(LONG_TO_READ))
@@ -109,7 +109,7 @@ def test_bodies_that_do_not_become_complete_make_room_for_others(
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_body_that_is_here_when_its_time_is_over_is_taken(open_doors: OpenDoors, loop: Any) -> None:
-    """Also where the loop lags, and has seen nothing of it."""
+    """Also if the event loop lags and has not read the data yet."""
     doors = open_doors(limits=ResourceLimits(body_seconds=0.2), loop=loop)
     wire = doors.wire()
     long = export_request(3_000)
@@ -170,7 +170,7 @@ def test_why_nothing_is_taken_is_logged_now_and_then_and_not_for_each_request(
     (told,) = caplog.messages
     assert "requests are refused" in told
     assert "raise max_journal_bytes" in told
-    monkeypatch.setattr(receiving, "LOG_INTERVAL_SECONDS", 0.0)  # they are over
+    monkeypatch.setattr(receiving, "LOG_INTERVAL_SECONDS", 0.0)  # they have ended
     for _ in range(2):
         assert doors.post(export_request(100)).status == 503
     assert caplog.messages == [told] * 3
@@ -188,7 +188,7 @@ def test_while_the_disk_is_almost_full_nothing_is_taken_and_it_is_said_why(
         (told,) = caplog.messages
         assert "the disk is almost full" in told
         assert doors.journal.full_reason() == "the disk is almost full"
-        doors.journal.append("logs", "protobuf", SPANS, origin="result").result(PATIENCE)  # what scoring has to say
+        doors.journal.append("logs", "protobuf", SPANS, origin="result").result(PATIENCE)  # a result of scoring
     assert doors.journal.full_reason() is None
     assert doors.post(SPANS).status == 200
     assert [entry.origin for entry in doors.entries()] == ["result", "received"]
@@ -237,7 +237,7 @@ def test_a_failure_of_ours_is_counted_and_the_client_keeps_what_it_sent(
 
 
 def test_many_at_once_are_all_acknowledged_and_all_there(doors: Doors) -> None:
-    """Many commits of one transaction wake the loop up together: none of them is forgotten."""
+    """Many commits of one transaction wake up the event loop once; each future resolves."""
     statuses: list[int] = []
 
     def send(number: int) -> None:

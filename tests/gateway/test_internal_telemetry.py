@@ -1,4 +1,4 @@
-"""The metrics and the log of the gateway itself, as Prometheus, a Collector and a log reader receive them."""
+"""Tests of the gateway's own metrics and log, as Prometheus, a Collector and a log reader receive them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def of_worker(data: Path, worker: int = 0, workers: int = 1, **more: object) -> 
 
 
 def samples(text: bytes) -> dict[tuple[str, str], float]:
-    """The values by name and worker, of those without further labels or with any."""
+    """Returns the values by name and worker."""
     return {
         (sample.name, sample.labels["worker"]): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -46,7 +46,7 @@ def samples(text: bytes) -> dict[tuple[str, str], float]:
 
 
 def asked(gateway: InternalTelemetry, accept: str = "") -> tuple[str, bytes]:
-    """What the route answers, over ASGI."""
+    """Returns the response of the route, over ASGI."""
     sent: list[dict[str, object]] = []
 
     async def ask() -> None:
@@ -195,8 +195,8 @@ class _Collector(BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-        """Say nothing."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_the_environment_may_give_the_gateway_another_name(tmp_path: Path, monke
 
 @pytest.fixture
 def root() -> Iterator[logging.Logger]:
-    """The root logger, put back as it was."""
+    """Restores the root logger."""
     root = logging.getLogger()
     handlers, level, shown = root.handlers[:], root.level, warnings.showwarning
     yield root

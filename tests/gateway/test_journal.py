@@ -1,4 +1,4 @@
-"""The journal: what is acknowledged is on disk, until all who have to do with it are past it."""
+"""Tests of the journal: acknowledged entries are on disk until all consumers have processed them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from goldspan.gateway.journal.journal import ENTRY_OVERHEAD_BYTES, Journal, Jour
 
 PLENTY = 2**33
 WAIT = 60.0
-"""Seconds until a test gives up on what ought to happen at once."""
+"""Seconds after which a test fails if an event has not occurred."""
 ROUNDS = int(50 * float(os.environ.get("STRESS", "1")))
-"""How often a process is killed; `STRESS=0.1` shortens it."""
+"""Number of kills of the process; `STRESS=0.1` reduces it."""
 
 
 def until(happened: Callable[[], object]) -> None:
-    """Wait for something that a thread does in its own time."""
+    """Wait for an action of another thread."""
     deadline = time.monotonic() + WAIT
     while not happened():
         assert time.monotonic() < deadline
@@ -73,7 +73,7 @@ def journal(open_journal: Callable[..., Journal]) -> Journal:
 
 @pytest.fixture(params=["the same process", "another process", "a later process"])
 def reading(request: pytest.FixtureRequest, open_journal: Callable[..., Journal]) -> Callable[[Journal], Journal]:
-    """Where the journal to which entries were added is read."""
+    """Reads the journal to which entries were appended."""
 
     def read_by(journal: Journal) -> Journal:
         if request.param == "another process":
@@ -201,7 +201,7 @@ def test_an_attached_process_adds_nothing(journal: Journal, open_journal) -> Non
 
 def test_what_is_cancelled_in_time_is_not_added(journal: Journal, path: Path) -> None:
     with sqlite3.connect(path, isolation_level=None) as other:
-        other.execute("BEGIN IMMEDIATE")  # the thread waits for this one
+        other.execute("BEGIN IMMEDIATE")  # the thread waits for this lock
         first = journal.append("traces", "protobuf", b"first")
         until(first.running)
         unwanted = journal.append("traces", "protobuf", b"unwanted")
@@ -260,7 +260,7 @@ def test_nothing_is_pruned_before_it_is_known_who_reads(open_journal) -> None:
     journal = open_journal()
     add(journal)
     journal.advance({"a": 2})
-    until(lambda: not journal._pending_cursors)  # the file was put in order
+    until(lambda: not journal._pending_cursors)  # the file was maintained
     assert journal.size == ENTRY_OVERHEAD_BYTES + 4
     journal.register_consumers([], starts_at_end=lambda _: True)
     until(lambda: journal.size == 0)
@@ -309,7 +309,7 @@ def test_it_is_known_how_far_behind_a_consumer_is(open_journal) -> None:
     assert journal.backlog("nobody") == journal.backlog("a")
     journal.advance({"a": 1})
     assert journal.backlog("a") == (ENTRY_OVERHEAD_BYTES + 10, 1.0)
-    now[0] = 0  # the clock was set back
+    now[0] = 0  # the clock went backwards
     assert journal.backlog("a") == (ENTRY_OVERHEAD_BYTES + 10, 0.0)
     journal.advance({"a": 2})
     assert journal.backlog("a") == (0, 0.0)
@@ -329,10 +329,10 @@ def test_a_journal_takes_no_more_than_it_may_until_there_is_room(open_journal) -
 def test_no_more_waits_in_memory_than_may(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_QUEUE_BYTES", 5000)
     with sqlite3.connect(journal.path, isolation_level=None) as other:
-        other.execute("BEGIN IMMEDIATE")  # the thread waits for this one
+        other.execute("BEGIN IMMEDIATE")  # the thread waits for this lock
         first = journal.append("traces", "protobuf", bytes(1000))
         until(first.running)
-        second = journal.append("traces", "protobuf", bytes(9000))  # too large by itself, which is no reason
+        second = journal.append("traces", "protobuf", bytes(9000))  # a single large append is accepted
         with pytest.raises(JournalFull, match="too slow"):
             journal.append("traces", "protobuf", b"")
         other.execute("ROLLBACK")
@@ -425,7 +425,7 @@ def test_room_within_the_file_is_used_while_the_disk_is_almost_full(
     journal.advance({"a": add(journal, bytes(10_000_000))})
     until(lambda: journal.size == 0)
     free = shutil.disk_usage(journal.path.parent).free
-    monkeypatch.setattr(journal_file, "PAGE_BYTES", free)  # what is unused in the file is more than the disk has
+    monkeypatch.setattr(journal_file, "PAGE_BYTES", free)  # the file has more free pages than the disk has space
     monkeypatch.setattr(journal_file, "_DISK_RESERVE_BYTES", 2 * free)
     assert add(journal) == 2
 
@@ -463,7 +463,7 @@ def test_the_log_stays_small_beside_readers_that_never_rest(
     open_journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
-    monkeypatch.setattr(journal_entries, "_RECENT_BYTES", 0)  # all of them read the file
+    monkeypatch.setattr(journal_entries, "_RECENT_BYTES", 0)  # all of them read from the file
     journal = open_journal()
     journal.register_consumers(["a"], starts_at_end=lambda _: False)
     ended = threading.Event()
@@ -625,7 +625,7 @@ journal = Journal(sys.argv[1], max_bytes=2**33)
 journal.register_consumers(["a"], starts_at_end=lambda _: False)
 
 def tell(*words):
-    os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # at once, so that lines of threads do not mix
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # one write, so that lines of threads do not mix
 
 def digest(body):
     return hashlib.md5(body).hexdigest()

@@ -1,4 +1,4 @@
-"""A gateway with a judge: a real model endpoint beside it, and what is known of its verdicts afterwards."""
+"""Tests of a gateway with a judge and a model endpoint."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ goldens:
 
 
 def trip(*numbers: int, alike: bool = True) -> bytes:
-    """A request of an agent, in each of these traces, of which it is known what it was offered."""
+    """Returns a request of an agent with its offered tools, for each of these traces."""
     spans = []
     for number in numbers:
         root = agent("helper", asked=ASKED, trace_id=trace_id(number), gen_ai__tool__definitions=OFFERED)
@@ -55,7 +55,7 @@ def trip(*numbers: int, alike: bool = True) -> bytes:
 def judging(
     folder: Path, model: Model, *options: str, there: BackEnd | None = None, **judge: object
 ) -> Iterator[Gateway]:
-    """A gateway that has that model asked about every run."""
+    """Runs a gateway that judges every run with that model."""
     (folder / "goldens.yaml").write_text(GOLDENS)
     said = {"model": "tiny-judge", "url": model.url, "api_key": KEY, "sample": 1, "prices": "1,10", **judge}
     environment = {f"GOLDSPAN_JUDGE_{name.upper()}": str(value) for name, value in said.items()}
@@ -66,13 +66,13 @@ def judging(
 
 
 def revisions(gateway: Gateway, number: int = 0) -> list[Any]:
-    """All that is stored of the run in a trace, the oldest first."""
+    """Returns the stored evaluations of the run in a trace, the oldest first."""
     runs = gateway.get(f"/api/v1/runs?trace_id={trace_id(number)}")["runs"]
     return [each for run in runs for each in gateway.get(f"/api/v1/runs/{run['run_id']}")["evaluations"]]
 
 
 def runs(gateway: Gateway) -> int:
-    """How many are stored."""
+    """Returns the number of stored evaluations."""
     number, cursor = 0, ""
     while True:
         page = gateway.get(f"/api/v1/runs?limit=1000{cursor}")
@@ -87,13 +87,13 @@ def score_of(document: Mapping[str, Any], metric: str = "tool_selection") -> Any
 
 
 def judged(gateway: Gateway, number: int = 0) -> Any:
-    """The run in a trace, when the judge has said something of it."""
+    """Returns the run in a trace, after the judge has rated it."""
     eventually(lambda: len(revisions(gateway, number)) == 2, lambda: gateway.log)
     return revisions(gateway, number)[-1]
 
 
 def figures(gateway: Gateway) -> dict[str, float]:
-    """The judge's figures of `/metrics`, without labels: those of all workers together."""
+    """Returns the judge's metrics in `/metrics`, summed over labels and workers."""
     with urllib.request.urlopen(gateway.address + "/metrics") as answer:
         lines = [line for line in answer.read().decode().splitlines() if line.startswith("goldspan_judge_")]
     found: dict[str, float] = {}
@@ -104,16 +104,16 @@ def figures(gateway: Gateway) -> dict[str, float]:
 
 
 def counted(gateway: Gateway, name: str, number: float) -> None:
-    """Wait until so many were counted."""
+    """Wait until the counter has this value."""
     eventually(lambda: figures(gateway).get(f"goldspan_judge_{name}_total") == number, lambda: str(figures(gateway)))
 
 
 def bytes_in(folder: Path) -> bytes:
-    """Everything that was written there."""
+    """Returns everything that was written there."""
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-# --- a good judge -----------------------------------------------------------------------------------------------------
+# --- a working judge --------------------------------------------------------------------------------------------------
 
 
 def test_a_verdict_is_a_revision_an_event_and_a_number_and_names_only(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_verdict_is_a_revision_an_event_and_a_number_and_names_only(tmp_path: 
             assert asked.headers["authorization"] == f"Bearer {KEY}"
             assert PASSED in asked.body["messages"][1]["content"]
             assert "judge: tiny-judge at 127.0.0.1" in gateway.log
-            assert "httpx" not in gateway.log  # which tells of every request
+            assert "httpx" not in gateway.log  # which logs every request
         numbers = [number for body in there.bodies["/v1/metrics"] for number in _histogram(body)]
         assert 0.25 in numbers
         sent = b"".join(body for bodies in there.bodies.values() for body in bodies)
@@ -157,7 +157,7 @@ def test_a_verdict_is_a_revision_an_event_and_a_number_and_names_only(tmp_path: 
 
 
 def _export(gateway: Gateway) -> None:
-    """A run as an agent exports it."""
+    """Returns a run as an agent exports it."""
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(gateway.address + "/v1/traces")))
     tracer = provider.get_tracer("agents")
@@ -184,7 +184,7 @@ def _selection(there: BackEnd) -> dict[str, Any] | None:
 
 
 def _histogram(body: bytes) -> Iterator[float]:
-    """The sums of the scores of `tool_selection`."""
+    """Returns the sums of the scores of `tool_selection`."""
     for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
         for metric in [metric for scope in resource.scope_metrics for metric in scope.metrics]:
             for point in metric.histogram.data_points:
@@ -204,7 +204,7 @@ def test_words_are_stored_where_values_are_and_the_page_shows_them(tmp_path: Pat
 
 
 def test_only_a_share_of_the_runs_is_asked_about_the_same_in_every_process(tmp_path: Path) -> None:
-    numbers = (1, 2, 2**63, 2**64 - 3)  # by the lower half of their ids, two of them are in the lower half
+    numbers = (1, 2, 2**63, 2**64 - 3)  # sampling uses the lower half of the ids; two of them are sampled
     with modelled([opinion(1.0)]) as model, judging(tmp_path, model, sample=0.5) as gateway:
         gateway.post(trip(*numbers))
         judged(gateway, 1)
@@ -224,7 +224,7 @@ def test_where_it_is_combined_a_verdict_can_fail_what_had_passed(tmp_path: Path)
         assert score_of(document, "tool_correctness")["value"] == 0.25
         path = f"{gateway.address}/api/v1/runs/{document['run_id']}/rescore"
         with urllib.request.urlopen(urllib.request.Request(path, method="POST")) as answer:
-            assert json.loads(answer.read())["changed"] is False  # what the model said is part of what is known
+            assert json.loads(answer.read())["changed"] is False  # the prompt contains the known tools
         (tmp_path / "goldens.yaml").write_text(GOLDENS.replace("[search, book]", "[search, mail]"))
 
         def changed() -> bool:
@@ -250,7 +250,7 @@ def test_what_was_answered_once_is_known_after_a_new_start(tmp_path: Path) -> No
         assert len(model.requests) == 1
 
 
-# --- a bad judge ------------------------------------------------------------------------------------------------------
+# --- a failing judge --------------------------------------------------------------------------------------------------
 
 
 def test_a_judge_that_fails_leaves_the_verdict_as_it_was_and_says_why(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_judge_that_fails_leaves_the_verdict_as_it_was_and_says_why(tmp_path: 
         score = score_of(document)
         assert (score["value"], score["passed"], score["error"]) == (None, None, "EndpointError")
         counted(gateway, "failed", 1)
-        assert len(model.requests) > 1  # it was tried again
+        assert len(model.requests) > 1  # the request was retried
         assert PASSED not in gateway.log
 
 
@@ -353,7 +353,7 @@ def test_a_kill_loses_the_question_that_was_under_way_and_nothing_else(tmp_path:
 
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="where only one process can listen on a port")
 def test_workers_share_one_budget(tmp_path: Path) -> None:
-    # Some 2,000 tokens are set aside for a question, and it takes 4,000: two fit, and a third that is asked at once.
+    # The judge reserves about 2,000 tokens per request, which uses 4,000: two fit, and a third concurrent one.
     good = opinion(1.0, prompt_tokens=4000, completion_tokens=0)
     limits: dict[str, object] = {"daily_tokens": 10_000, "max_tokens": 10, "concurrency": 1}
     with modelled([good]) as model, judging(tmp_path, model, "--workers", "2", **limits) as gateway:
@@ -380,7 +380,7 @@ def test_without_a_model_nothing_is_asked_and_no_file_made(tmp_path: Path) -> No
 
 def test_a_file_of_answers_that_is_none_is_said_at_the_start_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "answers.db").write_text("this is no database" * 100)
-    with modelled([opinion(1.0)]) as model, pytest.raises(AssertionError) as told:  # noqa: SIM117 - it does not start
+    with modelled([opinion(1.0)]) as model, pytest.raises(AssertionError) as told:  # noqa: SIM117 - the gateway does not start
         with judging(tmp_path, model, cache="answers.db"):
             pass
     assert "GOLDSPAN_JUDGE_CACHE: answers.db: " in str(told.value)

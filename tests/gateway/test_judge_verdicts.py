@@ -1,4 +1,4 @@
-"""What a judge says comes later, from another thread, and is stored once: as the next revision of what it is about."""
+"""Tests of the judge's verdicts: each arrives later, from another thread, and is stored once as the next revision."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOLDENS = Goldens([Golden("g", "Book a trip", (ExpectedTool("search"), ExpectedT
 
 
 class Asked:
-    """A judge that says the same of every run, and may be held up."""
+    """A judge with the same verdict for every run, which a test can block."""
 
     def __init__(self, score: float = 0.25) -> None:
         self.questions: list[JudgePrompt] = []
@@ -43,7 +43,7 @@ class Asked:
         return self._opinion
 
     def judge(self, **options: Any) -> Judge:
-        """Made anew for each process that a test plays; it waits for as long as a test does."""
+        """Created for each simulated process; it waits as long as the test."""
         return Judge(self, model="tiny", drain_timeout=PATIENCE_S, **options)
 
 
@@ -68,12 +68,12 @@ def line(tmp_path: Path, asked: Asked) -> Iterator[Line]:
 
 
 def trip(number: int = 0, *tools: str) -> list[SpanRecord]:
-    """The spans of an agent that was asked for a trip, of which it is known what it was offered."""
+    """Returns the spans of an agent with a request for a trip and its offered tools."""
     return asking(number, *tools, asked="Book a trip", gen_ai__tool__definitions=OFFERED)
 
 
 def revisions(line: Line, number: int = 0) -> list[tuple[int, list[str], float | None]]:
-    """Of each revision of a run its number, the tools, and what the judge said."""
+    """Returns the number, the tools and the judge's verdict of each revision of a run."""
     return [
         (each.revision, each.document["tools_used"], value_of(each.document, "tool_selection"))
         for run in line.runs().values()
@@ -91,7 +91,7 @@ def score_of(document: Any, metric: str) -> Any:
 
 
 def events(line: Line) -> list[dict[str, Any]]:
-    """What goes to back ends as events about the judge's metric."""
+    """Returns the exported events of the judge's metric."""
     found = []
     for entry in line.entries("result"):
         for resource in LogsData.FromString(entry.body).resource_logs:
@@ -133,7 +133,7 @@ def test_before_a_verdict_comes_everything_else_stands_already(line: Line, asked
     line.wait(60.0)
     line.wait()
     assert [len(revisions(line, number)) for number in (0, 1)] == [1, 1]
-    assert line.cursor() >= key  # nothing waits in the journal for a model
+    assert line.cursor() >= key  # the journal does not wait for the model
     asked.free.set()
     line.answered()
     assert [len(revisions(line, number)) for number in (0, 1)] == [2, 2]
@@ -202,7 +202,7 @@ def test_a_verdict_that_waits_to_be_stored_when_late_spans_come_is_stored_before
     root, *calls = trip(0, "search")
     line.post(request(root, *calls))
     line.wait(1.0)
-    assert line.pipeline.flush_verdicts(60_000)  # it has come, and nobody has looked
+    assert line.pipeline.flush_verdicts(60_000)  # it has arrived and was not read yet
     line.post(late(root, "book"))
     line.wait(2.0)
     line.answered()
@@ -263,7 +263,7 @@ def test_a_question_that_was_under_way_at_a_kill_is_not_asked_again_and_nothing_
         assert len(asked.questions) == 1
 
 
-# --- what is deleted, and what cannot be stored -----------------------------------------------------------------------
+# --- deletions and storage errors ------------------------------------------------------------------------------------
 
 
 def test_a_verdict_about_a_trace_that_was_deleted_brings_nothing_back(line: Line, asked: Asked) -> None:
@@ -303,7 +303,7 @@ def test_a_verdict_is_kept_until_the_store_can_be_written(tmp_path: Path, asked:
             other.execute("BEGIN IMMEDIATE")
             ending = threading.Timer(0.5, other.execute, ["ROLLBACK"])
             ending.start()
-            line.wait()  # which waits for that
+            line.wait()  # which waits for the verdict
             ending.join()
         assert [len(revisions(line, number)) for number in range(3)] == [2, 2, 2]
         line.wait()

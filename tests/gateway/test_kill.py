@@ -1,8 +1,8 @@
-"""`kill -9` at random moments under load, and a back end that misbehaves: nothing acknowledged is lost or doubled.
+"""Tests `kill -9` at random times under load, with a faulty back end: no acknowledged request is lost or doubled.
 
-Acknowledged means: answered with 200. Each acknowledged request must be forwarded at least once, byte by byte, and each
-run of which all spans were acknowledged must be in the store with all its calls, evaluated once where its spans came in
-one request, however often that request was sent again for want of an answer.
+A request is acknowledged if the response is 200. Each must be forwarded at least once, byte for byte, and each
+run whose spans were all acknowledged must be in the store with all its calls. It must be evaluated once if its spans
+were in one request, however often the client sent that request again because it got no response.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from support.gateway_process import PATIENCE_S, Gateway, eventually
 from support.recording_backend import BackEnd, Mood, back_end
 
 ROUNDS = max(4, int(50 * float(os.environ.get("STRESS", "1"))))
-"""How often the gateway is killed; `STRESS=0.1` makes it a tenth, and it is never less than four times."""
+"""Number of kills of the gateway; `STRESS=0.1` reduces it to a tenth, and to four at least."""
 CLIENTS = 4
 PAUSE_S = 0.02
-"""Between two requests of a client, so that there is never more to do than can be done before the next kill."""
+"""Seconds between two requests of a client, so that the gateway completes its work before the next kill."""
 TROUBLES: tuple[Mood | None, ...] = ("takes", "refuses", "hangs", "hangs up", "forgets to answer", None)
-"""How the back end behaves, round after round; `None`: nobody listens there."""
+"""The behaviour of the back end in each round; `None`: it does not listen."""
 
 
 @dataclass
 class Tally:
-    """What the clients know for certain. Each client has one of its own."""
+    """What one client knows for certain."""
 
     acknowledged: list[bytes] = field(default_factory=list)
-    """Checksums of the bodies."""
+    """Checksums of the acknowledged bodies."""
     whole: list[Request] = field(default_factory=list)
-    """Runs of which every span was acknowledged."""
+    """Runs whose spans were all acknowledged."""
     answers: Counter[str] = field(default_factory=Counter)
     again: int = 0
-    """Bodies that were sent again because nobody knew what had become of them."""
+    """Bodies that were sent again because the first attempt got no response."""
 
 
 class Client(threading.Thread):
-    """Sends request after request; one that nobody answered is sent again, or given up now and then."""
+    """Sends requests one after the other; one without a response is sent again, or sometimes abandoned."""
 
     def __init__(self, port: int, seed: int, until: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -66,7 +66,7 @@ class Client(threading.Thread):
             number += 1
             parts = 1 if self._draw.random() < 0.7 else 2
             made = request(number, self._draw, parts=parts, filler=number % 2000)
-            # Half of a run would be waited for, and so would all that came after it after each new start.
+            # The gateway would wait for the rest of a partial run, and after each restart for all later entries.
             lasting = len(made.bodies) > 1
             if all(self._send(body, lasting=lasting) for body in made.bodies):
                 self.tally.whole.append(made)
@@ -75,7 +75,7 @@ class Client(threading.Thread):
             self._connection.close()
 
     def _send(self, body: bytes, *, lasting: bool) -> bool:
-        """Whether it was acknowledged, sooner or later."""
+        """Whether the request was acknowledged at last."""
         while not self._until.is_set():
             status = self._status(body)
             self.tally.answers[str(status)] += 1
@@ -89,7 +89,7 @@ class Client(threading.Thread):
         return False
 
     def _status(self, body: bytes) -> int | None:
-        """That of the answer; `None` where there is none, and nobody knows whether the request was taken."""
+        """Returns the status of the response; `None` without one: the request may or may not have been accepted."""
         if self._connection is None:
             self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         try:
@@ -105,7 +105,7 @@ class Client(threading.Thread):
 
 @contextmanager
 def clients(port: int, draw: random.Random) -> Iterator[list[Client]]:
-    """Clients that send until the end of the block."""
+    """Runs clients until the end of the block."""
     until = threading.Event()
     sending = [Client(port, draw.getrandbits(64), until) for _ in range(CLIENTS)]
     for client in sending:
@@ -126,7 +126,7 @@ def stepping(clock, unit):
 
 time.time, time.time_ns = stepping(time.time, 1), stepping(time.time_ns, 10**9)
 """
-"""A `sitecustomize` of Python: the clock of the process steps, twice a second, by up to a day."""
+"""A `sitecustomize` for Python: the clock of the process jumps twice a second, by up to a day."""
 
 
 @pytest.mark.stress
@@ -153,7 +153,7 @@ def test_what_was_acknowledged_is_forwarded_and_scored_once_however_often_the_ga
                     time.sleep(draw.uniform(0.1, 2.0))
                     gateway.kill()
                     began = time.monotonic()
-                    # Every other time it is killed again while it still does what was left from before.
+                    # In every other round the gateway is killed again while it still processes the rest of the journal.
                     gateway.start("/healthz" if number % 2 else "/readyz")
                     seconds.append(time.monotonic() - began)
             _make_trouble(behind, "takes")
@@ -215,7 +215,7 @@ def _check_forwarded(behind: BackEnd, tallies: list[Tally]) -> None:
 
 
 def _check_scored(store: SqliteStore, tallies: list[Tally]) -> None:
-    """Each whole run is in the store, right; and once, where it came in one piece."""
+    """Asserts that each complete run is stored correctly, and once if it was sent in one request."""
     for tally in tallies:
         for made in tally.whole:
             evaluations = store.evaluations(made.run_id)

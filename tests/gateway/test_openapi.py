@@ -1,4 +1,4 @@
-"""The OpenAPI document is what the API does: schemathesis reads it, makes requests of it, and tries the answers."""
+"""Tests that the API conforms to its OpenAPI document, with requests that schemathesis generates."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_the_document_is_served(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not is_there("schemathesis"), reason="for want of schemathesis's environment: make recipes")
 def test_whatever_is_made_of_the_document_is_answered_as_it_says(tmp_path: Path) -> None:
-    """All checks but one: a schema cannot say which parameters need each other, so valid ones may be refused."""
+    """All checks but one: a schema cannot express which parameters require each other, so valid ones may be refused."""
     with open_store(tmp_path / "goldspan.db") as store, serving(World(store, Goldens())) as world:
-        store.submit_many(evaluation(number) for number in range(1, 400))  # more than will be deleted on the way
+        store.submit_many(evaluation(number) for number in range(1, 400))  # more than the test deletes
         command = [
             *(python_of("schemathesis").with_name("st"), "--no-color", "run"),
             *(f"http://127.0.0.1:{world.port}/api/v1/openapi.json", "--exclude-checks", "positive_data_acceptance"),

@@ -1,4 +1,4 @@
-"""Requests put into another form on their way to a back end, with nothing lost."""
+"""Tests of the conversion and splitting of outgoing requests, without loss."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_halves_are_together_what_was_whole(count: int) -> None:
 
 
 def test_what_newer_senders_write_stays_in_both_halves() -> None:
-    unknown = b"\xfa\x3e\x03new"  # a field that this version of OTLP does not have
+    unknown = b"\xfa\x3e\x03new"  # a field that this version of OTLP does not define
     divided = split_in_half("traces", OutgoingRequest("protobuf", traces("one", "two") + unknown))
     assert divided is not None
     assert all(unknown in half.body for half in divided)

@@ -1,4 +1,4 @@
-"""A rescored run has the same evaluation as if the current goldens had applied from the start, or is not rescored."""
+"""Tests of rescoring: the evaluation equals that with the current goldens from the start, or rescoring is refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def kept(evaluation: Evaluation, *, keep_arguments: bool) -> StoredEvaluation:
 
 
 def said(evaluation: Evaluation) -> dict[str, object]:
-    """What an evaluation says; the digest is also of values on which nothing depends."""
+    """Returns the content of an evaluation; its digest also covers values that do not affect it."""
     document = json.loads(to_json(evaluation_document(evaluation)))
     return {name: value for name, value in document.items() if name not in ("digest", "revision")}
 
@@ -75,7 +75,7 @@ def test_what_is_rescored_says_what_would_have_been_said_at_first(
         assert {name: first.document[name] for name in outright} == outright
 
 
-# --- what a model said ------------------------------------------------------------------------------------------------
+# --- stored judgements ------------------------------------------------------------------------------------------------
 
 SAID = Score(
     "tool_selection",
@@ -90,7 +90,7 @@ BEFORE = Goldens([Golden("g", "Money back!", (ExpectedTool("refund"),))])
 def judged(
     goldens: Goldens, score: Score = SAID, threshold: float | None = None, combination: Combination = "apart"
 ) -> Evaluation:
-    """The run as it stands when a model was asked about it."""
+    """Returns the run as stored after it was judged."""
     return with_tool_selection(evaluate(RUN, goldens), with_threshold(score, threshold), combination=combination)
 
 

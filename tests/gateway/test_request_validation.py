@@ -1,4 +1,4 @@
-"""Requests at the door: what is taken, what is left out, what is refused."""
+"""Tests of the validation of requests: which are accepted, which items are rejected, which requests are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRACE_1 = (1).to_bytes(16, "big")
 def reading(
     body: Any, signal: str = "traces", *, limits: ResourceLimits = LIMITS, partitioned: bool = False
 ) -> ValidatedRequest:
-    """Read a protobuf message, a JSON document, or text or bytes that are to be JSON."""
+    """Validate a protobuf message, a JSON document, or text or bytes as JSON."""
     if isinstance(body, dict | list | int | None):
         body = json.dumps(body)
     if isinstance(body, str):
@@ -50,7 +50,7 @@ def refusal(body: Any, signal: str = "traces", **options: Any) -> ExportResponse
 
 
 def names_in(reception: ValidatedRequest) -> list[str]:
-    """The names of the spans that are left."""
+    """Returns the names of the remaining spans."""
     if reception.body.startswith(b"{"):
         return [span.name for span in otlp_json.decode_traces(json.loads(reception.body)).spans]
     return [span.name for span in spans_of(ExportTraceServiceRequest.FromString(reception.body))]
@@ -61,7 +61,7 @@ def field(tag: int, content: bytes) -> bytes:
 
 
 def in_scope(items: bytes) -> bytes:
-    """A request with these items in one scope."""
+    """Returns a request with these items in one scope."""
     return field(0x0A, field(0x12, items))
 
 
@@ -153,7 +153,7 @@ def test_a_span_without_valid_ids_is_left_out_alone(broken, media):
 
 
 def nested(depth: int) -> AnyValue:
-    """An array in an array and so on, each of which are two messages."""
+    """Returns nested arrays, each of which takes two messages."""
     value = AnyValue(string_value="inside")
     for _ in range(depth):
         value = AnyValue(array_value=ArrayValue(values=[value]))
@@ -175,7 +175,7 @@ def test_values_may_nest_as_deep_as_protobuf_allows(value):
 
 
 def with_value(raw: bytes) -> bytes:
-    """A request with two good spans, and one between them whose attribute holds these bytes."""
+    """Returns a request with two valid spans, and between them one with an attribute of these bytes."""
     spans = [span.SerializeToString() for span in spans_of(request("first", "bad", "last"))]
     spans[1] += field(0x4A, field(0x0A, b"key") + field(0x12, raw))
     return in_scope(b"".join(field(0x12, span) for span in spans))
@@ -442,7 +442,7 @@ def test_what_parsing_takes_is_estimated(text):
     del parsed
     assert (
         0.7 * peak < estimate_parsed_bytes(body) < 6 * peak
-    )  # sizes of objects differ a little between versions of Python
+    )  # sizes of objects differ slightly between versions of Python
 
 
 def test_large_documents_are_parsed_one_after_the_other():

@@ -1,4 +1,4 @@
-"""The table of limits, and what cannot be one."""
+"""Tests of the table of limits and of invalid limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluations as the requests that back ends are sent."""
+"""Tests of the encoding of evaluations as requests to back ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REQUESTS: dict[str, Any] = {
 
 
 def scopes(item: NewEntry) -> list[tuple[dict[str, Any], str, list[Any]]]:
-    """Each scope of a request: its resource's attributes, its name, and what is in it."""
+    """Returns the resource attributes, the name and the items of each scope of a request."""
     message, resources, scopes, items = _REQUESTS[item.signal]
     return [
         (plain(resource.resource.attributes), scope.scope.name, list(getattr(scope, items)))

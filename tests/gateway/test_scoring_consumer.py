@@ -1,4 +1,4 @@
-"""What is in the journal is scored exactly once, with everything that belongs to it, whatever happens in between."""
+"""Tests of the scoring consumer: each run in the journal is scored exactly once and completely, whatever fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def count(line: Line, name: str) -> int:
     return sum(line.meter.counts(name).values())
 
 
-# --- gathering --------------------------------------------------------------------------------------------------------
+# --- grouping ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_request_is_scored_once_a_little_after_its_root_came(line: Line) -> None:
@@ -122,7 +122,7 @@ def test_it_comes_to_what_files_come_to(tmp_path: Path, capture: Path) -> None:
 
 
 def one_by_one(body: bytes) -> list[bytes]:
-    """Each span of a request in a request of its own."""
+    """Returns a request for each span of a request."""
     posts = []
     for resource_spans in TracesData.FromString(body).resource_spans:
         for scope_spans in resource_spans.scope_spans:
@@ -181,7 +181,7 @@ def test_metrics_and_logs_of_no_agent_are_nobodys_work(line: Line) -> None:
 
 
 def event(name: str, time: int, **attributes: str) -> dict[str, Any]:
-    """A log record as a coding agent writes it."""
+    """Returns a log record as a coding agent writes it."""
     told = {"event.name": name, "session.id": "s1", **attributes}
     pairs = [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]
     return {"timeUnixNano": str(10**18 + time), "body": {"stringValue": f"claude_code.{name}"}, "attributes": pairs}
@@ -295,7 +295,7 @@ def test_requests_of_one_session_do_not_wait_for_each_other(line: Line) -> None:
         assert len(line.runs()) == number + 1
 
 
-# --- beginning again --------------------------------------------------------------------------------------------------
+# --- restarts ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_not_scored_when_it_ended_is_scored_when_it_begins_again(tmp_path: Path) -> None:
@@ -363,11 +363,11 @@ def test_one_that_ends_again_and_again_gets_on_all_the_same(tmp_path: Path) -> N
 
 
 def test_what_is_not_read_yet_is_not_taken_for_rest(line: Line) -> None:
-    """Scoring that is far behind does not score a trace whose further spans came in time and wait in the journal."""
+    """The consumer does not score a trace while further spans of it, which arrived in time, are unread."""
     root, first, second = asking(0, "search", "book")
     line.post(request(root, first))
     line.now += 0.9
-    for number in range(1, 300):  # more than is read at once
+    for number in range(1, 300):  # more than one read returns
         line.post(request(*asking(number, "search")))
     line.post(request(second))
     line.now += 500.0
@@ -377,7 +377,7 @@ def test_what_is_not_read_yet_is_not_taken_for_rest(line: Line) -> None:
 
 
 def test_entries_on_both_sides_of_the_cursor_take_nothing_away(tmp_path: Path) -> None:
-    """A trace that was let go lies before and behind the first entry of one that is held still."""
+    """A released trace has entries before and after the first entry of a held trace."""
     line = Line(tmp_path)
     root, first = asking(0, "search")
     line.post(request(first))
@@ -474,7 +474,7 @@ def test_entries_are_let_go_only_when_what_is_in_them_was_scored_and_can_change_
 
 
 class Checkpoint:
-    """A sink that holds up whoever submits the evaluation of that number, until it is let go."""
+    """A sink that blocks the submission of the evaluation with that number until it is released."""
 
     def __init__(self, number: int) -> None:
         self._left = number
@@ -493,8 +493,8 @@ class Checkpoint:
 def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, due: bool, workers: int
 ) -> None:
-    monkeypatch.delenv("GOLDSPAN_STRICT")  # a thread that fails would end with it
-    checkpoint = Checkpoint(220)  # when some of it is written down
+    monkeypatch.delenv("GOLDSPAN_STRICT")  # an uncaught error would end the thread
+    checkpoint = Checkpoint(220)  # when a part is written
     line = Line(tmp_path, pipeline=Pipeline(None, sinks=[checkpoint]), workers=workers)
     scoring = line.scoring[0]
     line.post(b"".join(request(*asking(number, "search")) for number in range(500)))
@@ -503,7 +503,7 @@ def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_aga
         line.now += 1.0
         scoring.start()
     else:
-        scoring._stopping.set()  # so that it has nothing else to do than to end
+        scoring._stopping.set()  # so that it only has to stop
         scoring.start()
     assert checkpoint.reached.wait(PATIENCE_S)
     assert not scoring.stop(0.0)
@@ -519,7 +519,7 @@ def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_aga
     again.close()
 
 
-# --- bounds -----------------------------------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------------------------------
 
 
 def test_far_behind_it_scores_no_half_of_a_trace_and_says_how_much_it_left_out(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What answers of back ends mean, and how long they are left alone after each."""
+"""Tests of the classification of responses of back ends, and of the backoff."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_sender_that_was_closed_says_so() -> None:
     assert "closed" in outcome.message
 
 
-# --- pauses -----------------------------------------------------------------------------------------------------------
+# --- backoff ----------------------------------------------------------------------------------------------------------
 
 
 def test_pauses_double_up_to_a_minute_with_full_jitter() -> None:
@@ -174,7 +174,7 @@ def test_one_success_begins_anew() -> None:
     assert pace.is_failing
     pace.record_success()
     assert (pace.is_failing, pace.failures, pace.round) == (False, 0, 6)
-    pace.record_failure(5, 1_000.0, retry_after_seconds=None, is_misconfigured=False)  # it was under way before that
+    pace.record_failure(5, 1_000.0, retry_after_seconds=None, is_misconfigured=False)  # it was sent before that
     assert not pace.is_failing
     pace.record_success()
     assert pace.round == 6

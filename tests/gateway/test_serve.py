@@ -1,4 +1,4 @@
-"""`goldspan serve` as a person starts it: what comes in is scored, stored, handed on, and found in the API."""
+"""Tests of `goldspan serve`: requests are scored, stored, forwarded and returned by the API."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ goldens:
 
 
 def trip(number: int = 0, *tools: str) -> bytes:
-    """A request of an agent that was asked to book a trip."""
+    """Returns the spans of an agent that books a trip."""
     root = agent("helper", asked="Book a trip", trace_id=trace_id(number))
     calls = [tool(name, parent_id=root.span_id, trace_id=root.trace_id) for name in tools]
     return request(root, *calls, service="shop")
 
 
 def stored(gateway: Gateway, number: int = 1) -> list[dict[str, Any]]:
-    """The runs of the API, when there are so many."""
+    """Returns the runs of the API when it has this number of them."""
     eventually(lambda: len(gateway.get("/api/v1/runs")["runs"]) >= number, lambda: gateway.log)
     runs: list[dict[str, Any]] = gateway.get("/api/v1/runs")["runs"]
     assert len(runs) == number
@@ -47,14 +47,14 @@ def stored(gateway: Gateway, number: int = 1) -> list[dict[str, Any]]:
 
 
 def figures(gateway: Gateway) -> dict[str, float]:
-    """The figures of `/metrics`."""
+    """Returns the values in `/metrics`."""
     with urllib.request.urlopen(gateway.address + "/metrics") as answer:
         lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
 def memory(gateway: Gateway, what: str = "VmHWM") -> int:
-    """Memory of the gateway's process in bytes: the most that it ever took, or what it takes now (`VmRSS`)."""
+    """Returns the memory of the gateway's process in bytes: the peak, or the current value (`VmRSS`)."""
     status = Path(f"/proc/{gateway._process.pid}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith(what))) * 1024
 
@@ -101,7 +101,7 @@ def test_bytes_go_on_as_they_came_and_results_after_them(tmp_path: Path) -> None
         for body in posts:
             assert gateway.post(body)[0] == 200
         eventually(lambda: len(there.events) > 0 and len(there.bodies["/v1/traces"]) == 3, lambda: gateway.log)
-        assert sorted(there.bodies["/v1/traces"]) == sorted(posts)  # several are under way at once
+        assert sorted(there.bodies["/v1/traces"]) == sorted(posts)  # several are in flight
         event = there.events[0]
         assert event.event_name == "gen_ai.evaluation.result"
         assert event.trace_id.hex() in {trace_id(number) for number in range(3)}
@@ -175,13 +175,13 @@ def test_what_there_is_no_time_for_is_left_quietly_and_scored_once_when_it_start
     options = ("--goldens", "goldens.yaml", "--grace")
     no_time = {"GOLDSPAN_DRAIN_SECONDS": "0.01"}
     posts = [b"".join(trip(number, "search", "book") for number in range(at, at + 150)) for at in (0, 150, 300)]
-    with serving(tmp_path, *options, grace, environment=no_time) as gateway:  # which sees to it that it ends well
+    with serving(tmp_path, *options, grace, environment=no_time) as gateway:  # which lets it shut down in order
         for body in posts:
             assert gateway.post(body)[0] == 200
         if grace != "60":
             eventually(lambda: bool(gateway.get("/api/v1/runs")["runs"]), lambda: gateway.log)
     assert " error " not in gateway.log
-    if grace == "60":  # otherwise it may just have been done
+    if grace == "60":  # otherwise it may have finished
         assert "the traces that are not scored yet are scored at the next start" in gateway.log
     with serving(tmp_path, *options, "0.2") as gateway:
         eventually(lambda: len(gateway.get("/api/v1/runs?limit=1000")["runs"]) == 450, lambda: gateway.log)
@@ -193,7 +193,7 @@ def test_what_there_is_no_time_for_is_left_quietly_and_scored_once_when_it_start
 def test_it_ends_well_while_another_process_has_the_store_and_scores_the_rest_when_it_starts_again(
     tmp_path: Path, workers: int
 ) -> None:
-    """It waits for the store for 30 seconds otherwise."""
+    """Otherwise it waits for the store for 30 seconds."""
     options = (*QUICK, "--workers", str(workers))
     gateway = Gateway(tmp_path, options, {"GOLDSPAN_DRAIN_SECONDS": "0.5"})
     try:

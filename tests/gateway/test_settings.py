@@ -1,4 +1,4 @@
-"""What the gateway is told: goldspan.yaml, the environment, flags; and what a person is told of a mistake."""
+"""Tests of the settings in goldspan.yaml, environment and flags, and of the error messages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def refusal(**flags: object) -> str:
     return str(raised.value)
 
 
-# --- what goes before what --------------------------------------------------------------------------------------------
+# --- precedence -------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_said_is_this_machine_only_with_nothing_forwarded() -> None:
@@ -210,7 +210,7 @@ def test_a_judge_of_openais_has_the_key_that_others_use(written: Written, monkey
     assert told.startswith("goldspan.yaml, judge.model: the judge needs a key for https://api.openai.com/v1: ")
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     assert load_settings().judge.model == "m"
-    assert not Path("goldspan-data").exists()  # nothing was opened
+    assert not Path("goldspan-data").exists()  # no file was opened
 
 
 def test_the_processor_takes_none_of_the_gateways_variables_for_a_slip() -> None:
@@ -374,7 +374,7 @@ def test_a_mistake_in_a_flag_names_the_flag() -> None:
     assert refusal(host="0.0.0.0").startswith("--host: 0.0.0.0 is reachable from other machines")
 
 
-# --- who may ----------------------------------------------------------------------------------------------------------
+# --- access -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
@@ -445,7 +445,7 @@ def test_to_enrich_is_to_have_attributes_among_the_results(
     assert (settings.results, settings.enrich) == (results, enrich)
 
 
-# --- shown ------------------------------------------------------------------------------------------------------------
+# --- display ----------------------------------------------------------------------------------------------------------
 
 EVERYTHING = f"""
 host: 0.0.0.0
@@ -541,7 +541,7 @@ def test_no_text_about_settings_shows_a_secret(written: Written, monkeypatch: py
 def test_no_error_shows_what_may_be_a_secret(written: Written, text: str) -> None:
     written(text)
     said = refusal()
-    assert SECRET not in said or "is not the URL of a back end" in said  # where no secret belongs
+    assert SECRET not in said or "is not the URL of a back end" in said  # a place where no secret belongs
 
 
 def test_settings_go_to_other_processes_as_they_are(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -572,7 +572,7 @@ def test_the_schema_says_what_each_setting_means() -> None:
     assert [name for name, field in limits.items() if not field.get("description")] == []
 
 
-# --- at the start -----------------------------------------------------------------------------------------------------
+# --- startup ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_first_lines_say_what_listens_where_and_what_is_off() -> None:

@@ -1,4 +1,4 @@
-"""Real processes: started, killed, started again, told to stop, and gone when nobody looks after them."""
+"""Tests of the supervisor with real processes: start, kill, restart and shutdown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Gateway:
-    """The program, with a data folder of its own."""
+    """Runs the program with its own data folder."""
 
     def __init__(self, data: Path, **settings: object) -> None:
         self.data = data
@@ -44,13 +44,13 @@ class Gateway:
         return self
 
     def said(self, index: int, begun: int = 0) -> dict[str, Any]:
-        """What a worker said when it had begun for the first, second ... time."""
+        """Returns the lines that a worker logged at each of its starts."""
         path = self.data / f"worker-{index}-{begun}"
         until(path.exists)
         return dict(json.loads(path.read_text()))
 
     def told(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """The exit status and what was logged, after a signal."""
+        """Returns the exit status and the log after a signal."""
         self.process.send_signal(number)
         return self.ended()
 
@@ -86,7 +86,7 @@ def until(true: Callable[[], object]) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process is over: also where nobody took note of it."""
+    """Whether a process has ended, even if nobody waited for it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -94,7 +94,7 @@ def is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
-        return False  # gone this moment, or a system without /proc
+        return False  # it has just ended, or the system has no /proc
 
 
 # --- several ----------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_nothing_remains_when_whoever_looks_after_the_workers_is_killed(gateway:
     assert status == -signal.SIGKILL
     until(lambda: all(map(is_gone, pids)))
     with lock_data_folder(program.data):
-        pass  # another may begin
+        pass  # another gateway may start
 
 
 def test_a_worker_that_does_not_end_in_time_is_killed(gateway: Make) -> None:
@@ -182,7 +182,7 @@ def test_a_worker_that_began_once_is_started_again_also_when_settings_went_wrong
 
 def test_a_port_of_another_program_is_refused_before_anything_starts(gateway: Make) -> None:
     with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # which alone would share it in silence
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # without which the ports would be shared silently
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]

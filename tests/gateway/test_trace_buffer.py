@@ -1,4 +1,4 @@
-"""Spans are gathered until no more of them are expected, within bounds, and nothing is forgotten on the way."""
+"""Tests of the trace buffer: it holds spans until they are due, within its limits, and loses none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add(
 
 
 def due(held: TraceBuffer, now: float) -> list[TraceGroup]:
-    """What is due, each scored on the way, as it is by whoever asks."""
+    """Returns the due groups and marks each as scored, as the consumer does."""
     found = []
     for bundle in held.pop_due(now):
         found.append(bundle)
@@ -255,7 +255,7 @@ def test_a_journal_is_needed_from_the_first_entry_of_what_is_held_however_much_c
 ) -> None:
     held = bundles()
     model: dict[bytes, dict[int, int]] = {}
-    """The first entry in each journal, by the key of what is held."""
+    """Returns the first entry in each journal, by group key."""
     keys, entries, most = count(), count(1), 0
     for what, number in [("come", 20), ("more", 20), *steps]:
         for _ in range(number if what.startswith("come") else min(number, len(model) - 1)):
@@ -333,12 +333,12 @@ def test_what_came_long_ago_is_held_only_until_it_is_known_what_came_with_it() -
 
 
 def _most_kept(held: int) -> int:
-    """How many first entries of a journal are remembered at most where so many bundles are held."""
+    """Returns the maximum number of recorded first entries of a journal for this number of groups."""
     return 4 * held + 1_000
 
 
 def _one_of(model: dict[bytes, Any], which: str, chance: random.Random) -> bytes:
-    """The first that came, the last, or any."""
+    """Selects the first group, the last, or any."""
     if which == "go first":
         return next(iter(model))
     return next(reversed(model)) if which == "go last" else chance.choice(list(model))

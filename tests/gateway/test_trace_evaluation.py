@@ -1,4 +1,4 @@
-"""What is judged once is known from then on, and is taken back only where it was a part of something else."""
+"""Tests of the evaluation of groups: a stored run is deleted only if it was a part of another run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.span_builders import agent, in_trace, inside, span, tool, trace_id
 EVENTS: dict[str, Any] = {"results": ["events"], "consumers": ["forward/x"]}
 SAID = {"gen_ai__conversation__id": "s1"}
 PINNED = 9
-"""The trace of which the root does not come for long, so that the journal keeps all that follows it."""
+"""A trace whose root arrives late, so that the journal keeps all later entries."""
 
 
 @pytest.fixture
@@ -36,13 +36,13 @@ def line(tmp_path: Path) -> Iterator[Line]:
 
 @pytest.fixture(autouse=True)
 def _as_abroad(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails is got past, and tried again without a pause."""
+    """Retries failures without a pause."""
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     monkeypatch.setattr(scoring_consumer, "_RETRY_SECONDS", 0.0)
 
 
 class Failing:
-    """A method that raises a `StoreError` instead, for the next so many calls."""
+    """Makes a method raise `StoreError` for this number of calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, of: Any, name: str, times: int = 0) -> None:
         self.times, self.failures = times, 0
@@ -63,7 +63,7 @@ def pin(line: Line) -> None:
 
 
 def stored(line: Line) -> dict[str, tuple[str, int, int, list[str]]]:
-    """Of each run that is stored its unit, its revision, how often it was evaluated, and its tools."""
+    """Returns the unit, the revision, the number of evaluations and the tools of each stored run."""
     return {
         run_id: (
             run.current.document["unit"],
@@ -81,24 +81,24 @@ def request_id(own: SpanRecord) -> str:
 
 
 def delegating() -> list[SpanRecord]:
-    """An agent, one at work inside it, and a tool of that one."""
+    """Returns the spans of an agent, an inner agent, and a tool of the inner one."""
     boss = agent("boss", **in_trace(0))
     expert = agent("expert", **inside(boss))
     return [boss, expert, tool("search", **inside(expert))]
 
 
 DELEGATED = [("request", 1, 1, ["search"]), ("component", 1, 1, ["search"])]
-"""What comes of it."""
+"""The expected runs."""
 
 
 def of_session() -> tuple[list[SpanRecord], SpanRecord]:
-    """A request of a session, and a call that lost it, in a trace of its own."""
+    """Returns a request of a session, and a detached call of it in a separate trace."""
     root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **SAID)
     call = tool("search", start_ns=1_500, end_ns=1_600, **inside(root))
     return [root, call], tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
 
 
-# --- nothing is taken back that was no part of something else ---------------------------------------------------------
+# --- only parts of other runs are deleted -----------------------------------------------------------------------------
 
 
 def conversing() -> Pipeline:
@@ -167,7 +167,7 @@ def _raises(*_: object) -> Any:
     raise RuntimeError("a bug")
 
 
-# --- what is a request and something else at once ---------------------------------------------------------------------
+# --- runs that are requests and components ----------------------------------------------------------------------------
 
 
 def test_a_span_that_is_a_request_and_a_component_is_both_in_the_store(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_session_of_logs_of_which_something_was_shed_is_not_scored_in_part(tmp
     for number, (name, told) in enumerate(
         (
             ("user_prompt", {"prompt": "Fix it"}),
-            ("tool_result", {"tool_name": "Read", "pad": "x" * 2_000}),  # behind which too much waits
+            ("tool_result", {"tool_name": "Read", "pad": "x" * 2_000}),  # with too many entries behind it
             ("tool_result", {"tool_name": "Edit"}),
         )
     ):
@@ -302,7 +302,7 @@ def test_a_session_of_logs_of_which_something_was_shed_is_not_scored_in_part(tmp
 
 
 def _log_of_session(number: int, name: str, told: dict[str, str]) -> bytes:
-    """What a coding agent logs, each in a trace of its own."""
+    """Returns log records of a coding agent, each in a separate trace."""
     attributes = {"event.name": name, "session.id": "s1", **told}
     record = {
         "timeUnixNano": str(10**18 + number),
@@ -383,7 +383,7 @@ def test_a_conversation_whose_store_was_busy_for_a_moment_gets_its_revision(
 def test_what_makes_way_while_the_store_is_busy_is_scored_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What keeps the journal from being let go is judged as it is, unless that cannot be done."""
+    """A group that prevents pruning is evaluated early, unless the evaluation fails."""
     line = Line(tmp_path, max_backlog_bytes=2_000)
     busy = Failing(monkeypatch, line.store, "has_trace")
     line.post(request(*asking(0, "search")[1:]))
@@ -408,7 +408,7 @@ def test_a_store_that_fails_while_it_ends_is_asked_no_more_than_a_few_times(
     for number in range(3):
         line.post(request(*asking(number, "search")))
     line.wait()
-    line.now += 1.0  # so that nothing is put off any more
+    line.now += 1.0  # so that no group is postponed any more
     busy = Failing(monkeypatch, line.store, "has_trace", 1_000)
     scoring = line.scoring[0]
     scoring._stopping.set()
@@ -422,7 +422,7 @@ def test_a_store_that_fails_while_it_ends_is_asked_no_more_than_a_few_times(
     again.close()
 
 
-# --- beginning again --------------------------------------------------------------------------------------------------
+# --- restarts ---------------------------------------------------------------------------------------------------------
 
 
 def test_more_runs_of_a_trace_than_the_store_tells_at_once_are_all_known_after_a_restart(

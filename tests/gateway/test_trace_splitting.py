@@ -1,4 +1,4 @@
-"""Requests divided by trace."""
+"""Tests of splitting requests by trace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Envelopes = trace_message("TracesData", raw_fields=["spans"])
 
 
 def field(number: int, content: bytes, *, padding: int = 0) -> bytes:
-    """A field with a length; `padding` more bytes than needed are used for that, as some serialisers do."""
+    """Returns a field with a length that is encoded in `padding` more bytes than needed, as some serialisers do."""
     length = as_varint(len(content))
     if padding:
         length = bytes(byte | 0x80 for byte in length) + b"\x80" * (padding - 1) + b"\0"
@@ -40,12 +40,12 @@ def field(number: int, content: bytes, *, padding: int = 0) -> bytes:
 
 
 def around(*spans: bytes) -> bytes:
-    """A request with these spans, each with tag and length."""
+    """Returns a request with these spans, each with tag and length."""
     return field(1, field(1, b"") + field(2, field(1, b"") + b"".join(spans)))
 
 
 def span_of(trace: int = 0, *more: bytes, parent: bytes = PARENT, padding: int = 0) -> bytes:
-    """A span with tag and length, and its ids where serialisers write them."""
+    """Returns a span with tag and length, and its ids where serialisers write them."""
     ids = [field(1, TRACES[trace]), field(2, SPAN)] + [field(4, parent)] * bool(parent)
     return field(2, b"".join((*ids, *more)), padding=padding)
 
@@ -60,7 +60,7 @@ unknown_fields = st.sampled_from(
         as_varint(777 << 3 | 5) + b"four",
         field(777, b"any"),
         as_varint(777 << 3 | 3) + field(1, b"in a group") + as_varint(777 << 3 | 4),
-        as_varint(2 << 3) + b"\1",  # a known number, and another type than it has
+        as_varint(2 << 3) + b"\1",  # a known field number with a wrong type
     ]
 )
 trace_ids = st.sampled_from([*TRACES, TRACES[0], bytes(16), b"short", b"a trace id too long"])
@@ -69,7 +69,7 @@ parents = st.sampled_from([None, b"", bytes(8), PARENT, PARENT, PARENT, b"odd"])
 
 @st.composite
 def spans(draw):
-    """A span in one of the many ways in which it may be written, of which serialisers use few."""
+    """Generates spans in every valid encoding, of which serialisers use few."""
     ids = [field(1, draw(trace_ids)), field(2, draw(st.sampled_from([SPAN] * 5 + [bytes(8), b"odd"])))]
     parent = draw(parents)
     parts = [*ids, draw(st.sampled_from([b"", b"", field(3, b"key=value")]))]
@@ -85,7 +85,7 @@ def spans(draw):
 
 @st.composite
 def messages(draw, inner, most):
-    """What surrounds spans, or scopes: itself, what it holds, a schema, and fields from a future; in any order."""
+    """Generates a scope or resource with its content, a schema and unknown fields, in any order."""
     parts = [
         draw(st.sampled_from([b"", field(1, b""), field(1, field(778, b"of itself"))])),
         *draw(st.lists(inner, max_size=most)),
@@ -101,7 +101,7 @@ requests = st.lists(resources, max_size=2).map(b"".join)
 
 
 def told(body: bytes) -> Counter[tuple[bytes, bytes, bytes]]:
-    """All spans of a request, with what they stand in."""
+    """Returns all spans of a request with their resource and scope."""
     found: Counter[tuple[bytes, bytes, bytes]] = Counter()
     for resource_spans in Envelopes.FromString(body).resource_spans:
         inner = list(resource_spans.scope_spans)
@@ -117,7 +117,7 @@ def told(body: bytes) -> Counter[tuple[bytes, bytes, bytes]]:
 
 
 def ids_of(span: bytes) -> tuple[bytes, bytes] | None:
-    """The ids of trace and parent, by another parser; none for a span that is invalid."""
+    """Returns the trace and parent ids according to another parser; `None` for an invalid span."""
     try:
         parsed = Span.FromString(span)
         validated_ids(parsed.trace_id, parsed.span_id)
@@ -127,7 +127,7 @@ def ids_of(span: bytes) -> tuple[bytes, bytes] | None:
 
 
 def is_valid_in_front(span: bytes) -> bool:
-    """Whether the garbage at the end of a span, which nobody reads who divides a request, is all that is wrong."""
+    """Whether the only error is at the end of a span, which the splitter does not read."""
     return span.endswith(b"\xff") and ids_of(span[:-1]) is not None
 
 

@@ -1,4 +1,4 @@
-"""A gateway that only says what becomes of its workers: run as a program by `gateway/test_workers.py`."""
+"""A gateway that only says what becomes of its workers: run as a program by `gateway/test_supervisor.py`."""
 
 from __future__ import annotations
 
