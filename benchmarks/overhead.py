@@ -164,19 +164,20 @@ def _take_turn(variant: Variant, *, counts: bool) -> None:
     # The decorator takes the global provider, of which a process has one; here they take turns.
     trace._TRACER_PROVIDER = variant.provider
     variant.provider.force_flush()
-    variant.run(1)  # whoever waited for another thread is not warm any more
-    process, application = time.process_time(), time.thread_time()
+    process = time.process_time()
+    variant.run(1)  # the thread waited for another one, and its caches are cold
+    application = time.thread_time()
     variant.run(REQUESTS)
     application = time.thread_time() - application
     variant.provider.force_flush()
     process = time.process_time() - process
     if counts:  # the first turn is to warm up
-        variant.application.append(_a_span(application))
-        variant.process.append(_a_span(process))
+        variant.application.append(_a_span(application, REQUESTS))
+        variant.process.append(_a_span(process, REQUESTS + 1))
 
 
-def _a_span(seconds: float) -> float:
-    return seconds / REQUESTS / (TOOLS + 1) * 1e6
+def _a_span(seconds: float, requests: int) -> float:
+    return seconds / requests / (TOOLS + 1) * 1e6
 
 
 def _judged(sentence: str, good: bool) -> bool:
