@@ -111,6 +111,39 @@ def test_it_goes_on_looking_for_as_long_as_there_is_something_to_look_for(work: 
     assert work.looked == seen
 
 
+def test_the_thread_yields_after_half_a_millisecond_of_work_and_not_after_every_item(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+
+    def work(microseconds: int) -> None:
+        clock.seconds += microseconds / 1e6
+        clock.events.append(microseconds)
+
+    worker: BackgroundWorker[int] = BackgroundWorker(work, lambda: False)
+    monkeypatch.setattr(threading.Thread, "start", refuse)  # so that the flush works on this thread
+    for microseconds in (200, 200, 200, 200, 200, 900, 100):
+        worker.put(microseconds)
+    monkeypatch.setattr("goldspan.online.worker.time", clock)
+    assert worker.flush(30)
+    assert clock.events == [200, 200, 200, "yield", 200, 200, 900, "yield", 100]
+
+
+class Clock:
+    """Takes the place of the module `time`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.events: list[int | str] = []
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds == 0
+        self.events.append("yield")
+
+
 def test_stopping_does_what_is_left_and_takes_nothing_more(work: Work) -> None:
     work.go.clear()
     for number in range(5):

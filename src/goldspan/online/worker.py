@@ -44,6 +44,10 @@ _ALIVE_CHECK_S = 0.25
 """Seconds between two checks by `flush` whether the thread is alive."""
 _IDLE_ROUNDS = 5
 """After this number of rounds without items the thread checks the deadlines, and sleeps if there are none."""
+_YIELD_INTERVAL_S = 0.0005
+"""Seconds of work after which the thread yields. A thread that waits for the interpreter would otherwise wait for
+`sys.getswitchinterval()`, 5 ms. Yielding after every item takes 40 % of the time of scoring a request, and the other
+threads wait as long: 0.8 ms in one case of ten."""
 _WORKING = suppress_errors("work in the background")
 
 
@@ -165,9 +169,10 @@ class BackgroundWorker(Generic[T]):
             self.is_asleep = False
 
     def _drain(self) -> None:
-        """Processes the queue until it is empty, and yields to the application's threads between two items."""
+        """Processes the queue until it is empty, and yields to the application's threads between items."""
         queue = self._queue
         with self._process_lock:
+            yield_at = time.monotonic() + _YIELD_INTERVAL_S
             while queue:
                 item = queue.popleft()
                 if isinstance(item, threading.Event):
@@ -175,4 +180,6 @@ class BackgroundWorker(Generic[T]):
                     continue
                 with _WORKING:
                     self._process(item)
-                time.sleep(0)
+                if time.monotonic() >= yield_at:
+                    time.sleep(0)
+                    yield_at = time.monotonic() + _YIELD_INTERVAL_S
