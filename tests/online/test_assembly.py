@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from goldspan import ConfigurationError, Evaluation, Run, SpanRecord, evaluate, extract
 from goldspan.model import RunUnit
-from goldspan.online import AssembledSpans, Assembly, AssemblyCounts, Limits, Pipeline
+from goldspan.online import AssembledSpans, Assembly, AssemblyCounts, Limits, Pipeline, live_traces
 from support.span_builders import span
 
 TRACE = int("0" * 31 + "1", 16)
@@ -29,6 +30,16 @@ ROLES = {
 }
 UNITS: tuple[RunUnit, ...] = ("request", "component")
 HANDOFF = {"gen_ai.operation.name": "handoff", "gen_ai.handoff.to_agent": "billing"}
+
+
+@pytest.fixture(
+    autouse=True, scope="module", params=[pytest.param(0, id="folded at once"), pytest.param(64, id="folded later")]
+)
+def max_unfolded(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every run is the same whether its ended spans are folded at once or later."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live_traces, "_MAX_UNFOLDED", request.param)
+        yield
 
 
 def made(number: int, role: str, parent: int | None = None, *, start: int = 0, trace: int = TRACE) -> SpanRecord:
@@ -363,6 +374,41 @@ def test_at_the_limit_of_bytes_what_was_scored_is_forgotten_before_anything_in_f
     assert 0 < len(process.assembly) < 50
     assert process.counts.evicted > 0
     assert process.end(1, trace=99) == ["request 1: 1"]  # the last one was spared
+
+
+def test_a_trace_has_as_many_spans_in_flight_whether_the_ended_ones_are_folded_or_not() -> None:
+    process = Process(max_spans_per_trace=3)
+    process.start(1, "agent")
+    for tool in range(2, 20):
+        process.start(tool, "tool", 1)
+        process.end(tool)
+    assert process.counts == AssemblyCounts()
+    assert process.end(1) == ["request 1: 18"]
+
+
+def test_a_span_that_has_ended_is_not_in_flight_any_more() -> None:
+    process = Process()
+    process.start(1, "agent")
+    process.start(2, "tool", 1)
+    assert process.assembly.is_in_flight(TRACE, 2)
+    process.end(2)
+    assert not process.assembly.is_in_flight(TRACE, 2)
+    assert not process.assembly.is_in_flight(OTHER, 2)
+
+
+def test_a_span_that_starts_inside_a_folded_one_belongs_to_the_same_run() -> None:
+    process = Process()
+    process.start(1, "agent")
+    process.start(2, "tool", 1)
+    process.end(2)
+    for tool in range(100, 200):
+        process.start(tool, "tool", 1)
+        process.end(tool)
+    process.start(3, "bare", 2)
+    process.start(4, "tool", 3)
+    process.end(3)
+    process.end(4)
+    assert process.end(1) == ["request 1: 101"]  # a tool inside a tool of the same name is the same call
 
 
 @pytest.mark.parametrize(

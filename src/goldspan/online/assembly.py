@@ -52,7 +52,7 @@ class Assembly(Generic[Live]):
         packer = SpanPacker()
         self._reader = SpanTreeReader(peek, packer)
         self._completed = CompletedTraces(packer, self._limits, self.counts)
-        self._in_flight = InFlightTraces(packer, self._reader, self._completed)
+        self._in_flight = InFlightTraces(packer, self._reader, self._completed, self._limits)
         self._due: list[AssembledSpans] = []
         self._next_lifetime_check = 0.0
 
@@ -71,9 +71,10 @@ class Assembly(Generic[Live]):
         return bool(self._in_flight or self._due or self._completed.has_deadlines)
 
     def is_in_flight(self, trace_id: int, span_id: int) -> bool:
-        """Returns whether the span is in flight."""
+        """Returns whether the span has started and not ended."""
         trace = self._in_flight.get(trace_id)
-        return trace is not None and span_id in trace.nodes
+        node = trace.nodes.get(span_id) if trace is not None else None
+        return node is not None and node.record is None
 
     # --- spans -------------------------------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class Assembly(Generic[Live]):
         elif is_outermost:
             done.append(self._complete_request(trace, node, record, now))
         elif not node.children:
-            self._in_flight.fold_node(trace, node)
+            self._in_flight.fold_later(trace, node)
         return done
 
     def expect_successor(self, trace_id: int) -> None:
@@ -347,7 +348,9 @@ class Assembly(Generic[Live]):
     def _keep_within_limits(self, trace: TraceState[Live], now: float) -> None:
         limits = self._limits
         if len(trace.nodes) > limits.max_spans_per_trace:
-            self._discard_trace(trace)
+            self._in_flight.fold_all()
+            if len(trace.nodes) > limits.max_spans_per_trace:
+                self._discard_trace(trace)
         while self.bytes_in_flight > limits.max_bytes and self._completed.evict_oldest():
             pass
         traces = self._in_flight
