@@ -1,10 +1,10 @@
-"""How fast the page answers, and how much it weighs: lists with filters, a run, goldens, what none is for.
+"""Measures the response time and size of each view: run lists, a run, goldens, requests without a golden.
 
     python benchmarks/page.py [--runs N] [--rounds N]
 
-The store is that of `benchmarks/store.py`, with a request in ten that no golden is for, and the page is asked over HTTP
-as a browser asks it, beside the shortest answer of the same server as the floor. The questions take turns, round after
-round; medians are shown. The weight is what a browser loads for a view: the page itself, its style and its scripts.
+The store is that of `benchmarks/store.py`; one request in ten has no golden. The page is requested over HTTP, and the
+shortest response of the same server is the floor. The views are interleaved in rounds, and medians are printed. The
+size of a view is everything that a browser loads for it: the page, its styles and its scripts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 import store as stored
 from goldspan import Evaluation, Goldens, evaluate
 from goldspan.store import open_store
-from goldspan.web.local_server import LocalServer
+from goldspan.web.http_routes import LocalServer
 from goldspan.web.pages import Pages
 
 BUDGET_MS = 200.0
@@ -39,7 +39,7 @@ _directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def views(number: int) -> dict[str, str]:
-    """The address of each view, by what it is called here."""
+    """The address of each measured view, by name."""
     run = urllib.parse.quote(f"{number // 2:032x}:s", safe=":")
     return {
         FLOOR: "/assets/icon.svg",
@@ -74,7 +74,7 @@ def evaluations(number: int) -> Iterator[Evaluation]:
 
 @contextmanager
 def served(path: Path) -> Iterator[str]:
-    """The page of a store; its address."""
+    """Serves the page of a store; yields its address."""
     with open_store(path, read_only=True) as store:
         viewer = LocalServer(Pages(store, goldens=lambda: None, is_live=False), 0)
         thread = threading.Thread(target=viewer.serve, daemon=True)
@@ -85,7 +85,7 @@ def served(path: Path) -> Iterator[str]:
 
 
 def measure(address: str, asked: dict[str, str], rounds: int) -> dict[str, float]:
-    """Milliseconds of each view: medians over interleaved rounds, the first of which warms up."""
+    """Returns the milliseconds of each view: medians over interleaved rounds; the first round warms up."""
     taken: dict[str, list[float]] = {name: [] for name in asked}
     for round_number in range(rounds + 1):
         for name, path in asked.items():

@@ -39,7 +39,7 @@ def test_traces_are_judged_and_written_into_one_file(goldspan: Goldspan) -> None
     html = Path("report.html").read_text(encoding="utf-8")
     assert html.startswith("<!doctype html>")
     assert "from <bdi>traces.jsonl</bdi>" in html
-    assert html.count('<article class="whole"') == 2
+    assert html.count('<article class="detailed"') == 2
 
 
 def test_what_it_says_is_what_score_says(goldspan: Goldspan) -> None:
@@ -82,8 +82,8 @@ def test_a_store_is_told_by_what_is_in_it_and_the_filters_narrow_it_down(goldspa
     narrowed = goldspan("report", tmp_path, "--agent", "travel", "--since", "2026-01-01", "--unit", "request",
                         "--markdown", "-")  # fmt: skip
     assert narrowed.lines[2].startswith("2 runs: 0 passed, 2 failed.")
-    assert "Only runs like this: agent travel, since 2026-01-01, kind of run request." in narrowed.lines[2]
-    assert "No run met" not in narrowed.out
+    assert "Filters: agent travel, since 2026-01-01, kind of run request." in narrowed.lines[2]
+    assert "Goldens without a run" not in narrowed.out
     assert goldspan("report", store.parent, "--until", "2025-01-01", "--markdown", "-").lines[2].startswith("0 runs: ")
 
 

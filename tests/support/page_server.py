@@ -16,7 +16,7 @@ from typing import Any
 from goldspan import Evaluation, Goldens, Run, ToolCall, evaluate, load_goldens
 from goldspan.model import Health
 from goldspan.store import SqliteStore, open_store
-from goldspan.web.local_server import LocalServer
+from goldspan.web.http_routes import LocalServer
 from goldspan.web.pages import Pages
 from support.gateway_process import PATIENCE_S, eventually
 

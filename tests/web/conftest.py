@@ -1,4 +1,4 @@
-"""A browser for the tests of one module, and somebody with it for each test."""
+"""A browser for the tests of one module, with a new context for each test."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from support.browser import Visit, Visiting, open_browser, visit
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One for a module, and no longer: while it is there, its thread has a loop of asyncio that runs."""
+    """One browser per module. While it is open, an asyncio loop runs in its thread."""
     with open_browser() as browser:
         yield browser
 
 
 @pytest.fixture
 def visiting(chromium: Browser) -> Iterator[Visiting]:
-    """Makes visitors of an address, each with a browser that knows nothing; none may hear a complaint."""
+    """Creates visitors with an empty browser context each; a test fails if one of them reports a problem."""
     visits: list[Visit] = []
     with ExitStack() as stack:
 

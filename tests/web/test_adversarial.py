@@ -1,4 +1,4 @@
-"""What somebody found who looked for ways to break the page: races, places of other stores, texts that come back."""
+"""Attempts to break the page: races, sequence numbers of other stores, and texts that a form sends back."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def total_in(answer: PageResponse) -> str:
     return re.findall(r'id="total">(\d+)', answer.body)[0]
 
 
-# --- texts that come back ---------------------------------------------------------------------------------------------
+# --- texts that a form sends back -------------------------------------------------------------------------------------
 
 
 def test_what_is_shown_by_its_number_means_itself_when_it_comes_back() -> None:
@@ -93,13 +93,13 @@ def test_half_a_draft_is_never_given_for_a_golden(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("text", ["@octocat", "ask @org/team now", "#123", "org/repo#1", "(@a)", "a@b.example"])
 def test_markdown_mentions_nobody_and_refers_to_nothing(text: str) -> None:
-    """GitHub looks for mentions in what Markdown has become; neither backslash nor entity is there any more."""
+    """GitHub searches the rendered Markdown for mentions, after backslashes and entities are resolved."""
     written = render_markdown([(TextSpan(text),)])
     assert not re.search(r"[@#](\\|&[^;]*;)*[A-Za-z0-9]", written)
     assert html.unescape(re.sub(r"</?code>|\\(?=[^\w\s])", "", written)) == text
 
 
-# --- the way in -------------------------------------------------------------------------------------------------------
+# --- the login --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -146,12 +146,12 @@ def test_a_cookie_of_the_same_name_from_elsewhere_keeps_nobody_out(guarded: Door
     assert guarded.ask("GET", "/", cookie=f"{SESSION_COOKIE}=a; {SESSION_COOKIE}=b", accept=HTML).status == 401
 
 
-# --- places and turns -------------------------------------------------------------------------------------------------
+# --- sequence numbers -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("held", [0, 2])
 def test_a_place_of_another_store_is_told_what_this_one_has(store: SqliteStore, held: int) -> None:
-    """A gateway may come back with an empty folder: who listened to the one before still hears of the new one."""
+    """A gateway may restart with an empty folder: clients of the previous one still receive events."""
     for number in range(held):
         submit(store, Run(f"run-{number}"))
     with served(site_of(store)) as address, urlopen(f"{address}/news?after=5000", timeout=PATIENCE_S) as answer:
@@ -162,7 +162,7 @@ def test_a_place_of_another_store_is_told_what_this_one_has(store: SqliteStore, 
 
 
 class Held(Pages):
-    """A site whose searches take until they are let go."""
+    """Pages whose searches block until they are released."""
 
     begun: list[str]
     let_go: Event
@@ -191,7 +191,7 @@ def test_searches_that_nobody_waits_for_any_more_are_not_made(store: SqliteStore
         for number in range(20):
             ask(f"left-{number}").close()
         last = ask("last")
-        asset = urlopen(f"{address}/assets/page.css", timeout=PATIENCE_S)  # by now the loop has seen them leave
+        asset = urlopen(f"{address}/assets/page.css", timeout=PATIENCE_S)  # the event loop has noticed the disconnects
         assert asset.status == 200
         asset.close()
         site.let_go.set()
@@ -217,7 +217,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date_by_what_is_said(tmp_p
 
 
 class Slow(Pages):
-    """A site that can be told to take its time, and for which of its answers."""
+    """Pages that delay the responses that a test selects."""
 
     def __init__(self, store: SqliteStore) -> None:
         super().__init__(store, goldens=lambda: None, is_live=True)
@@ -281,7 +281,7 @@ def test_a_chart_that_took_long_does_not_take_the_place_of_a_newer_one(visit: Vi
     visit.page.get_by_label("Text in the request").fill("asked")
     expect(chart).to_have_attribute("aria-label", re.compile("12 not evaluated"))
     eventually(lambda: "trend asked 1 is there" in slow.asked, "the chart did not come")
-    visit.page.evaluate("() => fetch('/trend').then((answer) => answer.text())")  # what was asked before is here too
+    visit.page.evaluate("() => fetch('/trend').then((answer) => answer.text())")  # the earlier response has arrived too
     expect(chart).to_have_attribute("aria-label", re.compile("12 not evaluated"))
 
 
@@ -296,7 +296,7 @@ def test_what_somebody_opened_stays_open_while_the_list_changes(visit: Visit, st
 
 @pytest.mark.needs("chromium")
 def test_only_what_somebody_looks_for_is_announced(visit: Visit, store: SqliteStore) -> None:
-    """Who stays in a field hears no number each second, only that of what was looked for."""
+    """While a search field has focus, only the number of its results is announced, not each update."""
     visit.page.get_by_label("Text in the request").fill("asked")
     expect(visit.page.get_by_role("status")).to_have_text("12 runs")
     for number in range(2):

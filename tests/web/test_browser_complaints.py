@@ -1,4 +1,4 @@
-"""The visitors of these tests hear what they are to hear: of a page where everything is wrong, they complain."""
+"""The test visitors report every problem of a page that has all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Bad(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Suppresses the log."""
 
 
 @pytest.fixture
@@ -59,4 +59,4 @@ def test_everything_that_is_wrong_is_heard(visiting: Visiting, address: str) -> 
     visit.forgive("against the policy: script-src-elem", "against the policy: img-src")
     visit.forgive("console warning: a warning", "dialog: an alert", "script: a failure", "status of 404")
     visit.forgive("request to http://127.0.0.2:9/picture.png")
-    visit.overlook("console error")  # what the browser itself says of the same
+    visit.overlook("console error")  # the browser's own message about the same problem

@@ -1,4 +1,4 @@
-"""Filters in a real browser: they change the list and the address, outlive reloading, and work without scripts."""
+"""Filters in a real browser: they change the list and the address, survive a reload and work without scripts."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def said(url: str) -> dict[str, str]:
 
 
 def expect_said(page: Page, query: dict[str, str]) -> None:
-    """The address says so, sooner or later."""
+    """Wait until the address has these parameters."""
     page.wait_for_url(lambda url: said(url) == query)
 
 
 def expect_runs(page: Page, number: int) -> None:
-    """So many are meant, and the first of them listed."""
+    """Wait for the number of matching runs and for the first listed run."""
     region = page.get_by_role("region", name="Runs", exact=True)
     expect(region.locator("dl").first).to_contain_text(f"runs {number}", use_inner_text=True)
     expect(region.locator("a[href^='/runs/']")).to_have_count(min(number, 50))
@@ -86,7 +86,7 @@ def test_what_is_typed_narrows_the_list(visit: Visit, name: str, text: str, quer
     expect_runs(visit.page, number)
     expect(field(visit.page, name)).to_be_focused()
     expect(field(visit.page, name)).to_have_value(text)
-    visit.overlook("status of 400")  # whoever types slowly is told that half a trace is none
+    visit.overlook("status of 400")  # while the user types, half a trace id is reported as not valid
 
 
 @pytest.mark.parametrize(("name", "word", "query", "number"), CHOSEN)
@@ -101,7 +101,7 @@ def test_what_is_chosen_narrows_the_list(
 def test_filters_narrow_one_another(visit: Visit) -> None:
     field(visit.page, "Tool").fill("book trip")
     field(visit.page, "Role of the tool").select_option("missing")
-    expect_runs(visit.page, TURNS - 1)  # one of them called it after all
+    expect_runs(visit.page, TURNS - 1)  # one of the runs called the tool
     field(visit.page, "Verdict").select_option("failed")
     open_more(visit.page)
     field(visit.page, "Metric").fill("tool_recall")
@@ -223,7 +223,7 @@ def test_pages_follow_one_another(visit: Visit) -> None:
     region = visit.page.get_by_role("region", name="Runs", exact=True)
     expect(region.locator("a[href^='/runs/']")).to_have_count(6 * TURNS - 50)
     assert not set(newest) & set(visit.names())
-    expect(visit.page.get_by_role("button", name="Pause")).to_have_count(0)  # older ones do not become more
+    expect(visit.page.get_by_role("button", name="Pause")).to_have_count(0)  # a page of older runs does not grow
     visit.page.get_by_role("link", name="Newest").click()
     expect(visit.page.get_by_role("link", name="Older")).to_be_visible()
     assert visit.names() == newest

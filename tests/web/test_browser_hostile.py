@@ -1,4 +1,4 @@
-"""Whatever stands in a trace or in a golden file is shown as text, in a real browser."""
+"""Text of traces and golden files is shown as text in a real browser, never interpreted."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _STRANGERS = "img, iframe, object, embed, base, meta[http-equiv], style, body sc
 
 
 def known_by(text: str, number: int) -> str:
-    """An id with that text in it, as far as it can stand in an address."""
+    """An id that contains the text, as far as an address can contain it."""
     return f"{text} {number}".encode("utf-8", "replace").decode()
 
 
 def hostile_runs(text: str, number: int) -> Iterator[tuple[Run, Golden | None]]:
-    """A run that is judged by a golden and one without any, with that text wherever a text may stand."""
+    """A run with a golden and a run without one; every text field contains the text."""
     call = ToolCall(
         text,
         raw_name=f"raw {text}",
@@ -104,7 +104,7 @@ def test_all_of_them_together_are_shown_as_text(visiting: Visiting, address: str
     visit.page.wait_for_load_state("load")
     shown = visit.page.get_by_role("main").inner_text()
     for name, text in TEXTS.items():
-        if name not in ("a long word", "the end of a script"):  # which are cut off
+        if name not in ("a long word", "the end of a script"):  # the value is truncated
             assert " ".join(escape_invisible(text)[:40].split()) in " ".join(shown.split()), name
     assert visit.page.locator(_STRANGERS).count() == 0
     assert visit.too_wide() == []

@@ -1,4 +1,4 @@
-"""The page with a keyboard alone, in a real browser."""
+"""The page can be used with the keyboard alone, in a real browser."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def visit(visiting: Visiting, address: str) -> Visit:
 
 
 def stops(page: Page, last: str) -> list[str]:
-    """What Tab comes by, up to the one of that name; all of it can be seen, with a ring around it."""
+    """The elements that Tab focuses, up to the one of that name; each must be visible and have a focus ring."""
     found: list[str] = []
     while not found or found[-1] != last:
         page.keyboard.press("Tab")

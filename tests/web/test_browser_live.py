@@ -1,4 +1,4 @@
-"""The page of a running gateway in a real browser: what a real exporter sends appears by itself."""
+"""The page of a running gateway in a real browser shows new runs of a real exporter without a reload."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOKEN = "a-token-to-read-with"
 
 @contextmanager
 def sending(gateway: Gateway, **headers: str) -> Iterator[Callable[..., float]]:
-    """Sends a request of an agent, as its application would, and returns when it has left it."""
+    """Sends a request of an agent as an application does, and returns when it is exported."""
     provider = TracerProvider(resource=Resource({"service.name": "shop"}), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(gateway.address + "/v1/traces", headers=headers)))
     tracer = provider.get_tracer("agents")
@@ -68,7 +68,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 @pytest.fixture
 def visit(visiting: Visiting, gateway: Gateway) -> Visit:
-    """Somebody who looks at the list of a gateway, and hears of what is new."""
+    """A visitor whose run list is connected to the stream."""
     visit = visiting(gateway.address)
     visit.open()
     expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
@@ -76,7 +76,7 @@ def visit(visiting: Visiting, gateway: Gateway) -> Visit:
 
 
 def run_with(visit: Visit, text: str) -> Locator:
-    """The run in the list that was asked this."""
+    """The listed run with this request."""
     return visit.page.get_by_role("region", name="Runs").get_by_role("listitem").filter(has_text=text)
 
 
@@ -187,7 +187,7 @@ def test_a_gateway_that_comes_back_is_heard_again(visiting: Visiting, tmp_path: 
         visit = visiting(gateway.address)
         visit.open()
         expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
-        assert gateway.stop() == 0  # and does not wait for whoever listens
+        assert gateway.stop() == 0  # open streams do not delay the shutdown
         expect(visit.page.get_by_text("connection lost, reconnecting")).to_be_visible()
         gateway.start()
         with sending(gateway) as send:
@@ -203,7 +203,7 @@ def test_a_gateway_that_comes_back_is_heard_again(visiting: Visiting, tmp_path: 
 def test_a_stream_that_is_refused_is_asked_for_again(
     visiting: Visiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Browsers give a stream up for good that is answered with an error."""
+    """Browsers do not reconnect a stream after an error response."""
     monkeypatch.setattr(http_routes, "MAX_STREAMS", 0)
     with (
         open_store(tmp_path / "goldspan.db") as store,
@@ -242,7 +242,7 @@ def test_a_store_that_cannot_answer_leaves_the_list_and_says_so(visiting: Visiti
             visit.leave()
 
 
-# --- where tokens are asked for ---------------------------------------------------------------------------------------
+# --- with tokens ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

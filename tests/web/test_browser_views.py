@@ -1,4 +1,4 @@
-"""Every view in a real browser: it renders, is light, complains of nothing, and is there for everybody."""
+"""Every view in a real browser: it renders, is small, reports no problem and is accessible."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VIEWS = {
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`goldspan view` of a store with something of everything, more than one page of it."""
+    """`goldspan view` of a store with every kind of run, on more than one page."""
     folder = tmp_path_factory.mktemp("views")
     store, goldens = store_in(folder, times=30)
     with viewing(folder, store, "--goldens", goldens) as view:
@@ -52,7 +52,7 @@ def path(request: pytest.FixtureRequest) -> str:
 
 
 def opened(visit: Visit, path: str) -> Visit:
-    """A view, with all of its scripts run and its charts drawn."""
+    """A view whose scripts have run and whose charts are drawn."""
     visit.open(path)
     visit.page.wait_for_load_state("load")
     for chart in visit.page.locator("[data-trend]").all():

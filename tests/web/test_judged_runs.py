@@ -1,4 +1,4 @@
-"""What a model said of a run, on the page and in the report: how it was asked, and its words as what they are."""
+"""The LLM judge's answer on the page and in the report: its settings, and its words marked as a quotation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from goldspan.store import open_store
 from goldspan.web.display_text import escape_invisible
 from goldspan.web.html_report import render_html
 from goldspan.web.pages import Pages
-from goldspan.web.report_data import ReportHeader, build_report
+from goldspan.web.run_report import ReportHeader, build_report
 
 RUN = Run("t:s", trace_ids=("t",), input="Book a trip", tool_calls=(ToolCall("search"),))
 JUDGEMENT = Judgement(
@@ -42,12 +42,12 @@ def judged(**changes: Any) -> Evaluation:
 
 
 def shown(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True, in_report: bool = False) -> str:
-    """The run as a person sees it, without marks."""
+    """The text of the run that a person sees, without escapes."""
     return text_of(written(folder, evaluation, keep_arguments=keep_arguments, in_report=in_report))
 
 
 def written(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True, in_report: bool = False) -> str:
-    """The run's page, or a report with it in full."""
+    """The run's page, or a report with its details."""
     with open_store(folder / "goldspan.db", keep_arguments=keep_arguments) as store:
         store.submit(evaluation)
         if in_report:

@@ -1,4 +1,4 @@
-"""The benchmark of the page runs; its figures are for a quiet machine."""
+"""The benchmark of the page runs; only a quiet machine gives meaningful figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything there is to see of a run."""
+"""The data of the view of one run."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def test_long_values_and_many_rows_are_bounded(store: SqliteStore) -> None:
     calls = tuple(ToolCall(f"tool-{at}", arguments={"text": "x" * 100_000}) for at in range(600))
     store.submit(evaluate(Run("r", tool_calls=calls), Goldens([])))
     shown = known(store, "r")
-    assert len(shown.lines) + shown.left == len(shown.timeline.bars) + shown.timeline.left == 600
-    assert 100 <= len(shown.lines) <= 500
+    assert len(shown.rows) + shown.omitted == len(shown.timeline.bars) + shown.timeline.omitted == 600
+    assert 100 <= len(shown.rows) <= 500
     assert sum(len(call.arguments or "") for call in shown.calls) < 200_000
     assert all((call.arguments or "").endswith("more characters)") for call in shown.calls)
 
@@ -101,8 +101,8 @@ def test_long_values_and_many_rows_are_bounded(store: SqliteStore) -> None:
 def test_scores_are_parted_by_whether_they_are_known(store: SqliteStore) -> None:
     store.submit(evaluate(Run("r", tool_calls=(ToolCall("pay"),)), Golden("g", tools=(ExpectedTool("pay"),))))
     shown = known(store, "r")
-    measured = {score["metric"] for score in shown.measured}
-    unmeasured = {metric for _, metrics in shown.unmeasured for metric in metrics}
+    measured = {score["metric"] for score in shown.valued_scores}
+    unmeasured = {metric for _, metrics in shown.unavailable_metrics for metric in metrics}
     assert "tool_recall" in measured
     assert unmeasured
     assert not measured & unmeasured

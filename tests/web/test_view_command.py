@@ -62,7 +62,7 @@ def ask(view: View, path: str = "/", host: str | None = None, method: str = "GET
 
 
 def view_said(folder: Path, *arguments: object) -> tuple[int, str]:
-    """How the command ends that does not begin to serve, and what it says."""
+    """The exit status and output of a command that cannot start to serve."""
     command = [sys.executable, "-m", "goldspan", "view", *map(str, arguments), "--no-open"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return done.returncode, done.stderr
@@ -81,7 +81,7 @@ def test_it_says_where_the_page_is_and_serves_it(view: View) -> None:
 def test_a_folder_stands_for_the_store_in_it(folder: Path) -> None:
     with viewing(folder, folder) as other:
         assert ask(other, "/goldens/refund")[0] == 200
-        assert ask(other, "/goldens/nobody-asks")[0] == 404  # it does not know the goldens in use
+        assert ask(other, "/goldens/nobody-asks")[0] == 404  # the page does not know the goldens in use
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:4319", "[::1]:4319"])
@@ -114,7 +114,7 @@ def test_a_port_that_is_taken_is_told(folder: Path, view: View) -> None:
     port = urlsplit(view.address).port
     status, said = view_said(folder, folder, "--port", port)
     assert status == 2
-    assert re.search(rf"port {port} cannot be used \(.*in use.*\); name another with --port", " ".join(said.split()))
+    assert re.search(rf"port {port} cannot be used \(.*in use.*\); select another one", " ".join(said.split()))
     assert "Traceback" not in said
 
 

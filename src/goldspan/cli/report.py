@@ -25,7 +25,7 @@ from goldspan.model import Evaluation, RunUnit
 from goldspan.store import RunFilter, SqliteStore, open_store
 
 if TYPE_CHECKING:
-    from goldspan.web.report_data import Report
+    from goldspan.web.run_report import Report
 
 EXAMPLES = """
 Examples:\n
@@ -125,7 +125,7 @@ def report(
     The file is self-contained: it needs no other file, no script and no network. With --markdown alone, only the
     Markdown summary is written.
     """
-    from goldspan.web.report_data import ReportHeader, build_report  # slow to import
+    from goldspan.web.run_report import ReportHeader, build_report  # slow to import
 
     _validate_arguments(paths, cases, out, markdown)
     writers = _report_writers(out, markdown)
@@ -196,7 +196,7 @@ def report(
     for target, render in writers.items():
         _write_report(render(result), target)
     print_row_errors(row_errors)
-    if loaded_goldens is not None and result.rate.counts.total and not result.board.covered.total:
+    if loaded_goldens is not None and result.rate.counts.total and not result.goldens.covered.total:
         print_warning(no_match_warning(loaded_goldens))
     evaluated = result.rate.counts.passed + result.rate.counts.failed
     if not Gates(gates, fail_on_unknown).are_met(result.mean, evaluated, result.not_evaluated) or row_errors:
@@ -256,7 +256,7 @@ def _report_writers(out: Path | None, markdown: Path | None) -> dict[Path, Calla
     """Return the renderer of each output file. Raises `MissingExtraError` before any work is done."""
     writers: dict[Path, Callable[[Report], str]] = {}
     if markdown is not None:
-        from goldspan.web.markdown_report import render_markdown_report
+        from goldspan.web.run_report import render_markdown_report
 
         writers[markdown] = render_markdown_report
     if out is not None or markdown is None:

@@ -48,7 +48,7 @@ def view(
 
     The page updates while other processes write to the store. It listens on 127.0.0.1 only. Ctrl-C ends it.
     """
-    from goldspan.web.local_server import LocalServer
+    from goldspan.web.http_routes import LocalServer
     from goldspan.web.pages import Pages  # slow to import, and needs an extra
 
     loaded_goldens = load_goldens(*goldens) if goldens else None

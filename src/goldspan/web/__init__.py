@@ -1,8 +1,8 @@
 """Shows the runs in a store: as a live page in a browser, as one HTML file, and as Markdown.
 
 - ``pages``: renders every view of the page.
-- ``http_routes``: serves the views over HTTP; ``local_server`` serves them on loopback for `goldspan view`.
+- ``http_routes``: serves the views over HTTP, in the gateway or on loopback for `goldspan view`.
 - ``run_list``, ``run_details``, ``golden_status``, ``unmatched_requests``: the data of each view.
-- ``report_data``: the data of a report; ``html_report`` and ``markdown_report`` render it.
+- ``run_report``: the data of a report, and the report as Markdown; ``html_report`` renders it as HTML.
 - ``page_templates``: the templates and assets; ``display_text`` formats texts, times and numbers.
 """

@@ -24,41 +24,41 @@ _FILES: Mapping[str, str] = {
     "charts.js": "charts.js",
     "icon.svg": "icon.svg",
 }
-"""The name in a URL of each file."""
+"""The file of each name in a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file."""
+    """A file that the page loads."""
 
     body: bytes
     media_type: str
     version: str
-    """Changes with its content."""
+    """A hash of the content."""
 
 
 @cache
 def load_asset(name: str) -> Asset | None:
-    """The file of that name, or `None`: nothing but what is listed here is ever read."""
-    place = _FILES.get(name)
-    if place is None:
+    """Return the file of that name, or `None` if the name is not in `_FILES`."""
+    path = _FILES.get(name)
+    if path is None:
         return None
-    body = files("goldspan.web").joinpath(f"assets/{place}").read_bytes()
+    body = files("goldspan.web").joinpath(f"assets/{path}").read_bytes()
     return Asset(body, _MEDIA_TYPES[name.rpartition(".")[2]], sha256(body).hexdigest()[:12])
 
 
 def asset_address(name: str) -> str:
-    """Where a file is; the address changes with its content, so that browsers may keep it for good."""
-    found = load_asset(name)
-    assert found is not None, name
-    return f"{ASSETS_PATH}{name}?v={found.version}"
+    """Return the URL of a file. It contains the version, so that browsers can cache the file forever."""
+    asset = load_asset(name)
+    assert asset is not None, name
+    return f"{ASSETS_PATH}{name}?v={asset.version}"
 
 
 def asset_text(name: str) -> str:
-    """A file as text, to stand inside a page."""
-    found = load_asset(name)
-    assert found is not None, name
-    return found.body.decode("utf-8")
+    """Return the text of a file, to be inlined in a page."""
+    asset = load_asset(name)
+    assert asset is not None, name
+    return asset.body.decode("utf-8")
 
 
 with require_extra("web"):
@@ -67,21 +67,21 @@ with require_extra("web"):
 
 
 _MAX_TEXT_LENGTH = 30_000
-"""Characters of one text: longer ones, that nobody has thought of, do not make a page that no browser shows."""
+"""Characters of one value. The limit keeps a page small enough for browsers, whatever its values are."""
 
 
 def render(name: str, **context: Any) -> str:
-    """A page, made of the template of that name."""
+    """Render the template of that name."""
     return _environment.get_template(name).render(context)
 
 
 def trusted_html(text: str) -> Any:
-    """What is HTML already, or is meant to stand as it is, such as a style sheet."""
-    return Markup(text)  # nothing from a trace comes here but by way of a template
+    """Mark a text as HTML, or as a style sheet, that is not escaped."""
+    return Markup(text)  # text of a trace gets here only through a template, which has escaped it
 
 
 def _finalize(value: Any) -> Any:
-    """Whatever a template writes goes through here, and then through the escaping of HTML."""
+    """Process each value that a template writes, before Jinja escapes it as HTML."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return display_text.escape_invisible(display_text.truncate_value(value, _MAX_TEXT_LENGTH))

@@ -22,14 +22,13 @@ from goldspan.web.run_list import QueryPairs, RunEntry, RunFilters, parse_filter
 from goldspan.web.unmatched_requests import draft_stored_run, unmatched_requests
 
 RUNS_PER_PAGE = 50
-"""Runs in one list."""
 _MAX_SUGGESTIONS = 200
 _HTML_TYPE = "text/html"
 _JSON_TYPE = "application/json"
 
 
 class PageResponse(NamedTuple):
-    """What is answered to a request."""
+    """The response to a request."""
 
     status: int
     body: str
@@ -38,35 +37,38 @@ class PageResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunListPage:
-    """Some runs, newest first, and what there is to say of all that are meant."""
+    """One page of the run list, newest first, with the counts of all runs that match its filters."""
 
     filters: RunFilters
     entries: Sequence[RunEntry]
     counts: VerdictCounts
     next_cursor: str | None
     health: Sequence[tuple[Hint, int]]
-    """What is amiss with the capture of those that are listed, and with how many."""
-    arrived: int
-    """The place up to which everything that was stored is in here."""
+    """The capture problems of the listed runs, each with the number of runs."""
+    sequence_number: int
+    """Everything that the store held at this sequence number is in the list."""
 
     @property
     def rate(self) -> float | None:
-        """The share that passed, of those that were judged."""
-        judged = self.counts.passed + self.counts.failed
-        return self.counts.passed / judged if judged else None
+        """The share of passed runs among the evaluated runs, or `None` without an evaluated run."""
+        evaluated = self.counts.passed + self.counts.failed
+        return self.counts.passed / evaluated if evaluated else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % Wilson interval of that share."""
+        """The 95 % Wilson interval of `rate`."""
         return wilson_interval(self.counts.passed, self.counts.passed + self.counts.failed)
 
 
 class Pages:
-    """Makes the views. Any thread may use it, several at once.
+    """Renders the views. It is thread-safe.
 
-    `goldens` tells those that runs are judged by now; it answers `None` where they are not known. `is_live`: whether
-    traces are sent to where the page is. `keeps_values` tells how arguments and results can be kept, for who misses
-    them. `can_leave`: whether somebody came in with a token, and may leave.
+    Args:
+        store: The runs.
+        goldens: Returns the goldens in use, or `None` if the page does not know them.
+        is_live: Whether traces are sent to the server of the page.
+        keeps_values: A sentence that says how to store arguments and results; shown where they are missing.
+        can_leave: Whether the user has logged in with a token and can log out.
     """
 
     def __init__(
@@ -90,23 +92,22 @@ class Pages:
     # --- views --------------------------------------------------------------------------------------------------------
 
     def live(self, query: QueryPairs) -> PageResponse:
-        """The requests as they are scored."""
+        """Render the run list. Filters that are not valid are shown with the reason."""
         try:
-            listing = self._listing(parse_filters(query))
-            return self._render_page("live.html", view="live", listing=listing, problem=None, words=_FILTER_CHOICES)
+            listing = self._run_list_page(parse_filters(query))
+            return self._render_page("live.html", view="live", listing=listing, problem=None, choices=_FILTER_CHOICES)
         except ConfigurationError as error:
-            nothing = RunListPage(
+            empty = RunListPage(
                 unparsed_filters(query), (), VerdictCounts(), None, (), self._store.last_sequence_number()
             )
             page = self._render_page(
-                "live.html", view="live", listing=nothing, problem=str(error), words=_FILTER_CHOICES
+                "live.html", view="live", listing=empty, problem=str(error), choices=_FILTER_CHOICES
             )
             return page._replace(status=400)
 
-    def _listing(self, filters: RunFilters) -> RunListPage:
-        arrived = (
-            self._store.last_sequence_number()
-        )  # before the list: what comes meanwhile comes once more, and is not lost
+    def _run_list_page(self, filters: RunFilters) -> RunListPage:
+        # Read before the list: a run that is stored in between is announced again, and none is missed.
+        sequence_number = self._store.last_sequence_number()
         page, counts = self._store.page_with_counts(filters.run_filter, limit=RUNS_PER_PAGE, cursor=filters.cursor)
         entries = tuple(map(run_entry, page.items))
         return RunListPage(
@@ -115,11 +116,11 @@ class Pages:
             counts=counts,
             next_cursor=page.next_cursor,
             health=merge_hints(hint for entry in entries for hint in entry.hints),
-            arrived=arrived,
+            sequence_number=sequence_number,
         )
 
     def run(self, run_id: str, query: QueryPairs) -> PageResponse:
-        """One run."""
+        """Render one run."""
         run = self._store.run(run_id)
         if run is None:
             return self.not_found("No run is stored under this id. It may have been deleted, or not be scored yet.")
@@ -129,27 +130,27 @@ class Pages:
         return self._render_page("run.html", view="live", details=details, draft=draft_stored_run(details.document))
 
     def goldens(self, query: QueryPairs) -> PageResponse:
-        """How the goldens stand, and the tools in them."""
-        look, rest = parse_table_view(query)
-        filters = parse_filters(rest)
-        board = golden_table(self._store, self._goldens(), filters.run_filter, look)
-        return self._render_page("goldens.html", view="goldens", board=board, filters=filters)
+        """Render the table of goldens and the tools in their runs."""
+        table_view, filter_pairs = parse_table_view(query)
+        filters = parse_filters(filter_pairs)
+        table = golden_table(self._store, self._goldens(), filters.run_filter, table_view)
+        return self._render_page("goldens.html", view="goldens", table=table, filters=filters)
 
     def golden(self, golden_id: str, query: QueryPairs) -> PageResponse:
-        """How one golden stands."""
-        standing = golden_status(self._store, self._goldens(), golden_id)
-        if standing is None:
-            return self.not_found("No run was judged by a golden of this id, and none of the goldens in use has it.")
-        return self._render_page("golden.html", view="goldens", standing=standing)
+        """Render one golden."""
+        status = golden_status(self._store, self._goldens(), golden_id)
+        if status is None:
+            return self.not_found("No stored run has a golden with this id, and no golden in use has it.")
+        return self._render_page("golden.html", view="goldens", status=status)
 
     def uncovered(self, query: QueryPairs) -> PageResponse:
-        """Requests that no golden covers."""
+        """Render the requests without a golden."""
         return self._render_page("uncovered.html", view="uncovered", groups=unmatched_requests(self._store))
 
-    # --- what views ask for once they are shown -----------------------------------------------------------------------
+    # --- data that a displayed view loads -----------------------------------------------------------------------------
 
     def trend(self, query: QueryPairs) -> PageResponse:
-        """How many passed, failed and were not evaluated, over time, as columns for a chart."""
+        """Return the counts of passed, failed and not evaluated runs over time, as columns for a chart."""
         buckets = self._store.trend(parse_filters(query).run_filter)
         columns = {
             "time": [bucket.start_ns // 10**6 / 1000 for bucket in buckets],
@@ -160,14 +161,14 @@ class Pages:
         return PageResponse(200, json.dumps(columns), _JSON_TYPE)
 
     def suggestions(self, field: str) -> PageResponse:
-        """What may be written for a filter, as the options of a list."""
+        """Return the values that a filter suggests, as the options of a datalist."""
         names: Sequence[str | None]
         if field == "metric":
             names = self._store.metrics()
         elif field == "tool":
-            names = sorted(tally.name for tally in self._store.tool_counts())
+            names = sorted(counts.name for counts in self._store.tool_counts())
         elif field in _SUGGESTION_GROUPS:
-            names = [tally.name for tally in self._store.count_by(_SUGGESTION_GROUPS[field])]
+            names = [group.name for group in self._store.count_by(_SUGGESTION_GROUPS[field])]
         else:
             return self.not_found("There are no suggestions for this.")
         return PageResponse(
@@ -175,13 +176,13 @@ class Pages:
         )
 
     def last_sequence_number(self) -> int:
-        """The place up to which everything is stored; see `Store.arrivals`."""
+        """Return the highest sequence number in the store; see `Store.arrivals`."""
         return self._store.last_sequence_number()
 
-    # --- what is answered instead -------------------------------------------------------------------------------------
+    # --- errors -------------------------------------------------------------------------------------------------------
 
     def respond(self, view: Callable[[], PageResponse]) -> PageResponse:
-        """What a view answers, or a page that says why there is none."""
+        """Return the response of a view, or an error page that gives the reason."""
         try:
             return view()
         except ConfigurationError as error:
@@ -189,12 +190,12 @@ class Pages:
         except StoreError as error:
             return self._error_page(503, "The store is not available", str(error))
 
-    def not_found(self, why: str = "This page does not exist.") -> PageResponse:
-        """There is nothing at this address."""
-        return self._error_page(404, "Page not found", why)
+    def not_found(self, reason: str = "This page does not exist.") -> PageResponse:
+        """Return an error page with the status 404."""
+        return self._error_page(404, "Page not found", reason)
 
-    def _error_page(self, status: int, title: str, why: str) -> PageResponse:
-        return PageResponse(status, self._render_page("fault.html", view="", title=title, why=why).body)
+    def _error_page(self, status: int, title: str, reason: str) -> PageResponse:
+        return PageResponse(status, self._render_page("fault.html", view="", title=title, why=reason).body)
 
     def _render_page(self, template: str, **context: Any) -> PageResponse:
         return PageResponse(200, render(template, **self._shared, **context))
@@ -210,10 +211,10 @@ _FILTER_CHOICES = {"verdict": get_args(Verdict), "tool_role": get_args(ToolRole)
 
 
 def _parse_revision(query: QueryPairs) -> int | None:
-    """The revision that is asked for; `None`: the current one."""
-    said = dict(query).get("revision")
-    if said is None:
+    """Return the requested revision; `None` requests the current one."""
+    text = dict(query).get("revision")
+    if text is None:
         return None
-    if not (said.isascii() and said.isdecimal() and len(said) < 10):
-        raise ConfigurationError(f"revision must be a number, not {said[:40]!r}.")
-    return int(said)
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ConfigurationError(f"revision must be a number, not {text[:40]!r}.")
+    return int(text)

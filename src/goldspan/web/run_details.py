@@ -13,7 +13,7 @@ from goldspan.model.rendering import OUTCOME_SYMBOLS, SYMBOLS, RenderedRow, Symb
 from goldspan.store import StoredEvaluation, StoredRun
 from goldspan.web.display_text import truncate_value
 from goldspan.web.run_list import (
-    comparison_lines,
+    comparison_rows,
     golden_id_of,
     match_description,
     run_name,
@@ -22,134 +22,137 @@ from goldspan.web.run_list import (
 )
 
 TIMELINE_WIDTH = 1000
-"""The whole line, in units of the drawing."""
+"""The width of the timeline in the SVG."""
 _MIN_BAR_WIDTH = 4
-"""So wide a bar is at least, or nobody would see it."""
+"""The minimum width of a bar, so that it is visible."""
 MAX_DEPTH = 6
-"""So many levels are told apart."""
+"""Levels of nested calls that are indented differently."""
 MAX_BARS = 150
-"""So many calls are drawn."""
+"""Calls in the timeline."""
 _MAX_AGENTS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineBar:
-    """One call."""
+    """One call in the timeline."""
 
     number: int
-    """Its place among the calls of the run, from 1."""
+    """The position among the calls of the run, from 1."""
     name: str
     kind: str
     agent: str | None
     failed: bool
-    requested: bool
-    """Only a model's message shows the call."""
-    begins: int | None
-    """Where it begins on the line, 0 to `WIDTH`; `None`: not known."""
+    requested_only: bool
+    """Whether a model requested the call and no record shows that it was executed."""
+    left: int | None
+    """The left end of the bar, 0 to `TIMELINE_WIDTH`; `None`: not known."""
     width: int
-    after_ns: int | None
-    """How long after the run it began."""
+    start_offset_ns: int | None
+    """The time from the start of the run to the start of the call."""
     duration_ns: int | None
     depth: int
-    """Inside of how many other calls it happens."""
-    beside: tuple[int, ...]
-    """The numbers of the calls that it overlaps with, other than those it is inside of or that are inside of it."""
+    """The number of calls that enclose it, at most `MAX_DEPTH`."""
+    overlaps: tuple[int, ...]
+    """The numbers of the concurrent calls that neither enclose it nor are enclosed by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallTimeline:
-    """All calls of a run."""
+    """The timeline of a run."""
 
     bars: tuple[TimelineBar, ...]
-    left: int
-    """So many more calls are not drawn."""
+    omitted: int
+    """The number of further calls."""
     duration_ns: int | None
     agents: tuple[str, ...]
-    """Those that made the calls, in the order of their first."""
+    """The agents that made the calls, in the order of their first call."""
 
     @property
-    def timed(self) -> bool:
-        """Whether the times of any call are known."""
-        return any(bar.begins is not None for bar in self.bars)
+    def has_times(self) -> bool:
+        """Whether the times of at least one call are known."""
+        return any(bar.left is not None for bar in self.bars)
 
 
 def call_timeline(document: Mapping[str, Any]) -> CallTimeline:
-    """The calls of a stored evaluation, in their order."""
+    """Return the timeline of the calls of a stored evaluation, in their order."""
     calls: Sequence[Mapping[str, Any]] = document["tool_calls"]
     shown = calls[:MAX_BARS]
-    begin, end = _time_range(document, calls)
-    inside = list(map(list, _enclosing_calls(shown)))
-    bars = (_timeline_bar(at, call, begin, end, shown, inside) for at, call in enumerate(shown))
+    start, end = _time_range(document, calls)
+    enclosing = list(map(list, _enclosing_calls(shown)))
+    bars = (_timeline_bar(index, call, start, end, shown, enclosing) for index, call in enumerate(shown))
     return CallTimeline(
         bars=tuple(bars),
-        left=len(calls) - len(shown),
-        duration_ns=None if begin is None or end is None else end - begin,
+        omitted=len(calls) - len(shown),
+        duration_ns=None if start is None or end is None else end - start,
         agents=tuple(dict.fromkeys(truncate(call["agent"]) for call in calls if call.get("agent")))[:_MAX_AGENTS],
     )
 
 
 def _time_range(document: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> tuple[int | None, int | None]:
-    """From the first to the last moment that is known."""
-    begins = [each.get("start_ns") for each in (document, *calls)]
-    ends = [each.get("end_ns") for each in (document, *calls)]
-    known = [moment for moment in (*begins, *ends) if moment is not None]
+    """Return the first and the last known time of the run and its calls."""
+    times = [record.get(name) for record in (document, *calls) for name in ("start_ns", "end_ns")]
+    known = [time_ns for time_ns in times if time_ns is not None]
     return (min(known), max(known)) if known else (None, None)
 
 
 def _enclosing_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[Iterator[int]]:
-    """For each call the others that it happens inside of: longer ones of other agents around it, or of agents as tools.
+    """Yield for each call the indexes of the calls that enclose it.
 
-    Spans of calls tell no parents here; what is wholly inside the time of an agent's call, and was made by another
-    agent than the one that called it, is taken for a part of it.
+    Stored calls have no parents. A call encloses another one if its time contains the time of the other, and if it
+    calls an agent or another agent made the other call.
     """
-    for at, call in enumerate(calls):
+    for index, call in enumerate(calls):
         yield (
             other
             for other in call.get("concurrent_with", ())
-            if other < len(calls) and other != at and _encloses(calls[other], call)
+            if other < len(calls) and other != index and _encloses(calls[other], call)
         )
 
 
 def _encloses(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
-    begin, end, first, last = (each.get(name) for each in (outer, inner) for name in ("start_ns", "end_ns"))
-    if begin is None or end is None or first is None or last is None:
+    outer_start, outer_end, inner_start, inner_end = (
+        call.get(name) for call in (outer, inner) for name in ("start_ns", "end_ns")
+    )
+    if outer_start is None or outer_end is None or inner_start is None or inner_end is None:
         return False
-    within = begin <= first and last <= end and (end - begin) > (last - first)
-    return within and (outer.get("kind") in ("agent", "handoff") or inner.get("agent") != outer.get("agent"))
+    is_longer = (outer_end - outer_start) > (inner_end - inner_start)
+    is_within = outer_start <= inner_start and inner_end <= outer_end and is_longer
+    return is_within and (outer.get("kind") in ("agent", "handoff") or inner.get("agent") != outer.get("agent"))
 
 
 def _timeline_bar(
-    at: int,
+    index: int,
     call: Mapping[str, Any],
-    begin: int | None,
-    end: int | None,
+    run_start: int | None,
+    run_end: int | None,
     calls: Sequence[Mapping[str, Any]],
-    inside: Sequence[Sequence[int]],
+    enclosing: Sequence[Sequence[int]],
 ) -> TimelineBar:
-    first, last = call.get("start_ns"), call.get("end_ns")
-    place, width = None, 0
-    if first is not None and begin is not None and end is not None:
-        whole = max(1, end - begin)
-        width = max(_MIN_BAR_WIDTH, ((last if last is not None else first) - first) * TIMELINE_WIDTH // whole)
-        place = min((first - begin) * TIMELINE_WIDTH // whole, TIMELINE_WIDTH - width)
-    beside = (
+    start, end = call.get("start_ns"), call.get("end_ns")
+    left, width = None, 0
+    if start is not None and run_start is not None and run_end is not None:
+        run_duration = max(1, run_end - run_start)
+        call_duration = 0 if end is None else end - start
+        width = max(_MIN_BAR_WIDTH, call_duration * TIMELINE_WIDTH // run_duration)
+        left = min((start - run_start) * TIMELINE_WIDTH // run_duration, TIMELINE_WIDTH - width)
+    overlaps = (
         other
         for other in call.get("concurrent_with", ())
-        if other < len(calls) and other not in inside[at] and at not in inside[other]
+        if other < len(calls) and other not in enclosing[index] and index not in enclosing[other]
     )
     return TimelineBar(
-        number=at + 1,
+        number=index + 1,
         name=truncate(call["name"]),
         kind=call.get("kind", "tool"),
         agent=short_name(call.get("agent")),
         failed=call.get("error") is not None,
-        requested=call.get("evidence") == "requested",
-        begins=place,
+        requested_only=call.get("evidence") == "requested",
+        left=left,
         width=width,
-        after_ns=None if first is None or begin is None else first - begin,
-        duration_ns=None if first is None or last is None else last - first,
-        depth=min(len(inside[at]), MAX_DEPTH),
-        beside=tuple(other + 1 for other in beside),
+        start_offset_ns=None if start is None or run_start is None else start - run_start,
+        duration_ns=None if start is None or end is None else end - start,
+        depth=min(len(enclosing[index]), MAX_DEPTH),
+        overlaps=tuple(other + 1 for other in overlaps),
     )
 
 
@@ -157,17 +160,17 @@ _MAX_ROWS = 150
 _MAX_REVISIONS = 50
 _MAX_VALUE_LENGTH = 4_000
 _MAX_VALUES_LENGTH = 60_000
-"""Characters of one value, and of all values of a run, that are shown: the API has them whole."""
+"""Characters of all values of a run. The API returns complete values."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallDetails:
-    """What was passed to a tool and came back, as far as that is kept."""
+    """The stored arguments, result and error of a call."""
 
     number: int
     name: str
     raw_name: str | None
-    """The name as it was written, where that differs."""
+    """The recorded name, before normalization."""
     server: str | None
     arguments: str | None
     result: str | None
@@ -176,20 +179,20 @@ class CallDetails:
 
 @dataclass(frozen=True, slots=True)
 class RevisionSummary:
-    """An evaluation among those of its run."""
+    """One revision of the evaluation of a run."""
 
     number: int
     stored_ns: int
     mark: Symbol
     reason: str
     changed: tuple[str, ...]
-    """What is other than in the one before; empty for the first."""
+    """What differs from the previous revision; empty for the first one."""
     shown: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RunDetails:
-    """Everything there is to see of a run, by one of its evaluations."""
+    """The data of the view of a run, for one of its revisions."""
 
     run: StoredRun
     evaluation: StoredEvaluation
@@ -197,61 +200,61 @@ class RunDetails:
     mark: Symbol
     name: str
     golden_id: str | None
-    how: str | None
-    lines: tuple[RenderedRow, ...]
-    left: int
-    """So many more rows are not shown."""
+    matched_by: str | None
+    rows: tuple[RenderedRow, ...]
+    omitted: int
+    """The number of further rows."""
     legend: tuple[Symbol, ...]
     timeline: CallTimeline
     calls: tuple[CallDetails, ...]
-    """Those of which values are kept."""
+    """The calls with stored values."""
     hints: tuple[Hint, ...]
     revisions: tuple[RevisionSummary, ...]
 
     @property
-    def measured(self) -> list[Mapping[str, Any]]:
-        """The scores that are known, or whose metric failed."""
+    def valued_scores(self) -> list[Mapping[str, Any]]:
+        """The scores that have a value or an error."""
         return [score for score in self.document["scores"] if score["value"] is not None or score["error"]]
 
     @property
-    def unmeasured(self) -> list[tuple[str | None, list[str]]]:
-        """The metrics that are not known, by why."""
-        found: dict[str | None, list[str]] = {}
+    def unavailable_metrics(self) -> list[tuple[str | None, list[str]]]:
+        """The metrics without a value, by reason."""
+        by_reason: dict[str | None, list[str]] = {}
         for score in self.document["scores"]:
             if score["value"] is None and not score["error"]:
-                found.setdefault(score["reason"], []).append(score["metric"])
-        return list(found.items())
+                by_reason.setdefault(score["reason"], []).append(score["metric"])
+        return list(by_reason.items())
 
     @property
-    def judged(self) -> list[Mapping[str, Any]]:
-        """The scores that a model gave."""
+    def judged_scores(self) -> list[Mapping[str, Any]]:
+        """The scores that the LLM judge gave."""
         return [score for score in self.document["scores"] if score.get("judgement")]
 
     @property
     def values_kept(self) -> bool:
-        """Whether arguments and results are stored, and not only names."""
+        """Whether the store keeps arguments and results, and not only names."""
         return bool(self.calls) or "metadata" in self.document
 
     @property
     def health(self) -> list[tuple[Hint, int]]:
-        """What is amiss with its capture, each with the number of runs that it tells of: this one."""
+        """The capture problems, each with the number of runs, which is 1."""
         return [(hint, 1) for hint in self.hints]
 
     @property
     def is_current(self) -> bool:
-        """Whether it is shown as it stands now."""
+        """Whether the current revision is shown."""
         return self.evaluation == self.run.current
 
 
 def run_details(run: StoredRun, history: Sequence[StoredEvaluation], revision: int | None = None) -> RunDetails | None:
-    """What there is to see of a run; `None` where it has no such revision."""
-    of_it = [each for each in history if revision in (None, each.revision)]
-    if not of_it:
+    """Return the data of a run, or `None` if it does not have the revision."""
+    candidates = [evaluation for evaluation in history if revision in (None, evaluation.revision)]
+    if not candidates:
         return None
-    shown = run.current if revision is None else of_it[-1]
+    shown = run.current if revision is None else candidates[-1]
     document = shown.document
-    lines = tuple(comparison_lines(document))
-    used = {line.mark for line in lines}
+    rows = tuple(comparison_rows(document))
+    marks = {row.mark for row in rows}
     return RunDetails(
         run=run,
         evaluation=shown,
@@ -259,10 +262,10 @@ def run_details(run: StoredRun, history: Sequence[StoredEvaluation], revision: i
         mark=OUTCOME_SYMBOLS[document["passed"]],
         name=run_name(document),
         golden_id=golden_id_of(document),
-        how=match_description(document),
-        lines=lines[:_MAX_ROWS],
-        left=len(lines[_MAX_ROWS:]),
-        legend=tuple(mark for mark in SYMBOLS if mark in used),
+        matched_by=match_description(document),
+        rows=rows[:_MAX_ROWS],
+        omitted=len(rows[_MAX_ROWS:]),
+        legend=tuple(mark for mark in SYMBOLS if mark in marks),
         timeline=call_timeline(document),
         calls=tuple(_call_details(document)),
         hints=tuple(stored_capture_hints(document)),
@@ -271,15 +274,15 @@ def run_details(run: StoredRun, history: Sequence[StoredEvaluation], revision: i
 
 
 def _call_details(document: Mapping[str, Any]) -> Iterator[CallDetails]:
-    room = _MAX_VALUES_LENGTH
+    remaining_length = _MAX_VALUES_LENGTH
     for number, call in enumerate(document["tool_calls"][:_MAX_ROWS], start=1):
         if not any(name in call for name in ("arguments", "raw_arguments", "result")):
             continue
         values = [
-            None if value is None else truncate_value(_value_text(value), min(_MAX_VALUE_LENGTH, room))
+            None if value is None else truncate_value(_value_text(value), min(_MAX_VALUE_LENGTH, remaining_length))
             for value in (call.get("arguments", call.get("raw_arguments")), call.get("result"), call.get("error"))
         ]
-        room = max(0, room - sum(len(value) for value in values if value is not None))
+        remaining_length = max(0, remaining_length - sum(len(value) for value in values if value is not None))
         yield CallDetails(
             number, truncate(call["name"]), short_name(call.get("raw_name")), short_name(call.get("server")), *values
         )
@@ -290,23 +293,23 @@ def _value_text(value: Any) -> str:
 
 
 def _revision_summaries(history: Sequence[StoredEvaluation], shown: StoredEvaluation) -> Iterator[RevisionSummary]:
-    """All of them, the newest first."""
-    known: list[RevisionSummary] = []
-    before: Mapping[str, Any] | None = None
-    for each in history:
-        document = each.document
-        known.append(
+    """Return the newest revisions, newest first."""
+    summaries: list[RevisionSummary] = []
+    previous: Mapping[str, Any] | None = None
+    for evaluation in history:
+        document = evaluation.document
+        summaries.append(
             RevisionSummary(
-                number=each.revision,
-                stored_ns=each.stored_ns,
+                number=evaluation.revision,
+                stored_ns=evaluation.stored_ns,
                 mark=OUTCOME_SYMBOLS[document["passed"]],
                 reason=document["reason"],
-                changed=tuple(_changed_parts(before, document)) if before is not None else (),
-                shown=each == shown,
+                changed=tuple(_changed_parts(previous, document)) if previous is not None else (),
+                shown=evaluation == shown,
             )
         )
-        before = document
-    return islice(reversed(known), _MAX_REVISIONS)
+        previous = document
+    return islice(reversed(summaries), _MAX_REVISIONS)
 
 
 _DOCUMENT_PARTS: Mapping[str, tuple[str, ...]] = {
@@ -319,7 +322,7 @@ _DOCUMENT_PARTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _changed_parts(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _changed_parts(previous: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
     for part, names in _DOCUMENT_PARTS.items():
-        if any(before.get(name) != now.get(name) for name in names):
+        if any(previous.get(name) != current.get(name) for name in names):
             yield part

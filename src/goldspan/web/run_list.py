@@ -1,4 +1,4 @@
-"""Stored runs as list entries: verdict, request, and the rows of the comparison."""
+"""Parses the filters of the run list, and turns stored runs into its entries."""
 
 from __future__ import annotations
 
@@ -46,81 +46,81 @@ _FILTER_LABELS: Mapping[str, str] = {
     "since": "since",
     "until": "until",
 }
-"""What each filter is called, in the order in which they are told."""
+"""The label of each filter, in display order."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFilters:
-    """What somebody looks for."""
+    """The filters of a run list."""
 
-    said: Mapping[str, str]
-    """By the names of the parameters, as they were written; nothing that was left empty."""
+    values: Mapping[str, str]
+    """The text of each filter by the name of its parameter; empty ones are left out."""
     run_filter: RunFilter
     cursor: str | None
-    """Where the list goes on; `None`: it begins with the newest."""
+    """The position where the list continues; `None`: at the newest run."""
 
     def get(self, name: str) -> str:
-        """What was written for a filter, for the form."""
-        return self.said.get(name, "")
+        """Return the text of a filter for the form."""
+        return self.values.get(name, "")
 
     @property
     def active(self) -> list[tuple[str, str, str]]:
-        """Each filter that is set: its name, what was written, and the address of the list without it."""
+        """The label and text of each filter that is set, and the address of the list without it."""
         return [
-            (_FILTER_LABELS[name], self.said[name], self._address_without(name))
+            (_FILTER_LABELS[name], self.values[name], self._address_without(name))
             for name in _FILTER_LABELS
-            if name in self.said
+            if name in self.values
         ]
 
     @property
-    def more(self) -> bool:
-        """Whether any of those is set that a form shows only when asked to."""
-        return any(name in self.said for name in _ADVANCED_FILTERS)
+    def has_advanced(self) -> bool:
+        """Whether a filter is set that the form hides in its details."""
+        return any(name in self.values for name in _ADVANCED_FILTERS)
 
     def address(self, **more: Any) -> str:
-        """The list with these filters, and with what is said beside them."""
-        return list_address(**{**self.said, **more})
+        """Return the address of the list with these filters and further parameters."""
+        return list_address(**{**self.values, **more})
 
     def _address_without(self, name: str) -> str:
-        gone = {name, *_DEPENDENT_FILTERS.get(name, ())}
-        return list_address(**{each: text for each, text in self.said.items() if each not in gone})
+        removed = {name, *_DEPENDENT_FILTERS.get(name, ())}
+        return list_address(**{other: text for other, text in self.values.items() if other not in removed})
 
 
 _ADVANCED_FILTERS = ("metric", "below", "service", "environment", "unit", "session_id", "trace_id", "until")
 
 _DEPENDENT_FILTERS: Mapping[str, tuple[str, ...]] = {"metric": ("below",), "tool": ("tool_role",)}
-"""Filters that mean nothing without another."""
+"""Filters that have no meaning without another one."""
 
 
 def unparsed_filters(pairs: QueryPairs) -> RunFilters:
-    """What was written, for the form, where it means nothing."""
+    """Return filters that are not valid, so that the form can show their text."""
     return RunFilters({name: text for name, text in pairs if name in _FILTER_LABELS and text}, RunFilter(), None)
 
 
 def parse_filters(pairs: QueryPairs) -> RunFilters:
-    """The filters of a URL. What is left empty in a form is not said, and half a filter without its other half neither.
+    """Return the filters of a URL, without empty ones and without dependent ones whose main filter is missing.
 
-    Raises `ConfigurationError` for what nobody knows, is said twice or means nothing.
+    Raises `ConfigurationError` for a filter that is unknown, repeated or not valid.
     """
-    written = [(name, unescape_invisible(text.strip())) for name, text in pairs if text.strip()]
-    named = dict(written)
-    for needed, dependent in _DEPENDENT_FILTERS.items():
-        if needed not in named:
-            written = [(name, text) for name, text in written if name not in dependent]
-    said = parse_query(written, _PARAMETERS)
-    shown = {name: text for name, text in written if name != CURSOR.name}
-    return RunFilters(shown, filter_from_query(said), said.get(CURSOR.name))
+    filled = [(name, unescape_invisible(text.strip())) for name, text in pairs if text.strip()]
+    names = dict(filled)
+    for main, dependent in _DEPENDENT_FILTERS.items():
+        if main not in names:
+            filled = [(name, text) for name, text in filled if name not in dependent]
+    query = parse_query(filled, _PARAMETERS)
+    values = {name: text for name, text in filled if name != CURSOR.name}
+    return RunFilters(values, filter_from_query(query), query.get(CURSOR.name))
 
 
 _MATCH_DESCRIPTIONS: Mapping[str, str] = {
-    "given": "what the run itself expects",
+    "given": "the expectations of the run itself",
     "id": "its id",
     "when": "a rule",
     "input": "the same text",
     "near": "near text",
-    "policy": "a policy for everything else",
+    "policy": "a policy for all other requests",
 }
-"""How a golden is found, in words."""
+"""How a golden was found; completes the sentence "found by ..."."""
 
 
 _MAX_REASON_LENGTH = 400
@@ -133,34 +133,34 @@ class RunEntry:
 
     run_id: str
     anchor: str
-    """By which a page, and who changes it in place, knows the run."""
+    """The id of its HTML element."""
     time_ns: int
     mark: Symbol
-    """How it came out."""
+    """The sign of its verdict."""
     name: str
-    """The golden, or what the run is."""
-    asked: str
-    """The beginning of what was asked."""
-    lines: tuple[RenderedRow, ...]
+    """See `run_name`."""
+    request: str
+    """The beginning of the request."""
+    rows: tuple[RenderedRow, ...]
     reason: str
     agent: str | None
     service: str | None
     component: str | None
     revision: int
     hints: tuple[Hint, ...]
-    """What is amiss with its capture."""
+    """Its capture problems."""
     golden_id: str | None
-    how: str | None
-    """How the golden was found."""
+    matched_by: str | None
+    """How the golden was found; see `match_description`."""
 
     @property
     def chips(self) -> list[tuple[RenderedRow, int]]:
-        """The rows, each with how often it stands there in a row."""
-        return [(line, len(list(alike))) for line, alike in groupby(self.lines)]
+        """The rows, each with the number of consecutive repetitions."""
+        return [(row, len(list(repetitions))) for row, repetitions in groupby(self.rows)]
 
 
 def run_entry(run: StoredRun) -> RunEntry:
-    """What a list shows of a run."""
+    """Return the list entry of a run."""
     document = run.current.document
     return RunEntry(
         run_id=run.run_id,
@@ -168,8 +168,8 @@ def run_entry(run: StoredRun) -> RunEntry:
         time_ns=run.time_ns,
         mark=OUTCOME_SYMBOLS[document["passed"]],
         name=run_name(document),
-        asked=shorten_request(document["input"]),
-        lines=tuple(comparison_lines(document)),
+        request=shorten_request(document["input"]),
+        rows=tuple(comparison_rows(document)),
         reason=truncate(document["reason"], _MAX_REASON_LENGTH),
         agent=short_name(document["agent"]),
         service=short_name(document["service"]),
@@ -177,43 +177,43 @@ def run_entry(run: StoredRun) -> RunEntry:
         revision=run.current.revision,
         hints=tuple(stored_capture_hints(document)),
         golden_id=golden_id_of(document),
-        how=match_description(document),
+        matched_by=match_description(document),
     )
 
 
 def short_name(text: str | None) -> str | None:
-    """The beginning of a name that nobody would read to its end; `None`: there is none."""
+    """Return a name, truncated; `None` stays `None`."""
     return None if text is None else truncate(text)
 
 
 def run_name(document: Mapping[str, Any]) -> str:
-    """By what people know a run: its golden, or what it says of itself."""
-    told = (golden_id_of(document), document["component"], document["agent"], document["service"], document["run_id"])
-    return truncate(next(filter(None, told), "run"))
+    """Return the id of the golden, else the component, the agent, the service or the run id."""
+    names = (golden_id_of(document), document["component"], document["agent"], document["service"], document["run_id"])
+    return truncate(next(filter(None, names), "run"))
 
 
 def golden_id_of(document: Mapping[str, Any]) -> str | None:
-    """The golden by which a run was judged, if it has a name."""
-    golden = document["golden_id"]
-    return None if golden == ANONYMOUS_GOLDEN_ID else golden
+    """Return the id of the golden of a run, or `None` if it has no golden or one without an id."""
+    golden_id = document["golden_id"]
+    return None if golden_id == ANONYMOUS_GOLDEN_ID else golden_id
 
 
 def match_description(document: Mapping[str, Any]) -> str | None:
-    """How the golden of a run was found; `None`: it has none."""
+    """Return how the golden of a run was found, or `None` without a golden."""
     match = document["golden_match"]
     if match is None:
         return None
-    way = _MATCH_DESCRIPTIONS[match["how"]]
-    return f"{way} ({match['similarity']:.2f})" if match["how"] == "near" else way
+    description = _MATCH_DESCRIPTIONS[match["how"]]
+    return f"{description} ({match['similarity']:.2f})" if match["how"] == "near" else description
 
 
 def stored_capture_hints(document: Mapping[str, Any]) -> list[Hint]:
-    """What is amiss with the capture of a run, and what to do about it."""
+    """Return the capture problems of a stored run, and their remedies."""
     return capture_hints(run_from_document(document))
 
 
-def comparison_lines(document: Mapping[str, Any]) -> Iterator[RenderedRow]:
-    """The rows of the comparison."""
+def comparison_rows(document: Mapping[str, Any]) -> Iterator[RenderedRow]:
+    """Yield the rows of the comparison of a stored run."""
     for row in document["rows"]:
         called = None if row["called_at"] is None else document["tool_calls"][row["called_at"]]
         differing = row.get("differing", [])
@@ -221,12 +221,16 @@ def comparison_lines(document: Mapping[str, Any]) -> Iterator[RenderedRow]:
         failed = called is not None and called.get("error") is not None
         notes = list(row_notes(mark, in_order=row.get("in_order"), failed=failed, note=row.get("note")))
         differences = row.get("differences", [])
-        notes += [each for each in differences if isinstance(each, str)]  # as the first stores have them
+        notes += [
+            difference for difference in differences if isinstance(difference, str)
+        ]  # written by the first versions
         yield RenderedRow(
             expected=None if row["expected"] is None else truncate(row["expected"]),
             called=None if called is None else truncate(called["name"]),
             mark=mark,
             differing=tuple(differing),
             notes=tuple(notes),
-            differences=tuple(ValueDifference(**each) for each in differences if not isinstance(each, str)),
+            differences=tuple(
+                ValueDifference(**difference) for difference in differences if not isinstance(difference, str)
+            ),
         )

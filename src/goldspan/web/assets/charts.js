@@ -3,16 +3,16 @@
 
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const resolved = (name) => { // light-dark() is resolved where it is used
+  const resolved = (name) => { // resolves light-dark() to a colour for the canvas
     const probe = document.createElement("i");
     probe.style.color = colour(name);
     document.body.append(probe);
-    const found = getComputedStyle(probe).color;
+    const resolvedColour = getComputedStyle(probe).color;
     probe.remove();
-    return found;
+    return resolvedColour;
   };
   const drawn = new WeakMap();
-  const address = (element) => // the chart above a list shows what the list shows
+  const address = (element) => // the chart above a list uses the filters of the list
     element.dataset.trend || `/trend${document.querySelector("#results").getAttribute("hx-get").slice(1)}`;
 
   const sum = (counts) => counts.reduce((all, count) => all + count, 0);
@@ -29,9 +29,9 @@
     const grid = { stroke: resolved("--line"), width: 1 };
     const axis = { stroke: resolved("--quiet"), grid, ticks: grid, font: "11px system-ui, sans-serif" };
     const counts = [columns.not_evaluated, columns.failed, columns.passed];
-    const series = (label, name, which) => ({
+    const series = (label, name, row) => ({
       label, fill: resolved(name), stroke: resolved(name), width: 0, paths: bars, points: { show: false },
-      value: (chart, value, index, at) => (at == null ? sum(counts[which]) : counts[which][at]), // no position: the total
+      value: (chart, value, index, position) => (position == null ? sum(counts[row]) : counts[row][position]), // no position: the total
     });
     return {
       width: element.clientWidth - 14, height: 100, padding: [6, 6, 0, 0], legend: { live: true }, cursor: { y: false },
@@ -41,17 +41,17 @@
     };
   };
 
-  const asked = new WeakMap();
+  const requestedAddress = new WeakMap();
   const draw = async (element) => {
-    const from = address(element);
-    asked.set(element, from);
+    const source = address(element);
+    requestedAddress.set(element, source);
     let columns;
     try {
-      const answer = await fetch(from, { headers: { Accept: "application/json" } });
+      const answer = await fetch(source, { headers: { Accept: "application/json" } });
       if (!answer.ok) return;
       columns = await answer.json();
     } catch { return; } // without data there is no chart; the figures are shown anyway
-    if (!element.isConnected || asked.get(element) !== from) return; // the filters changed meanwhile
+    if (!element.isConnected || requestedAddress.get(element) !== source) return; // the filters changed meanwhile
     drawn.get(element)?.chart.destroy();
     element.replaceChildren();
     element.hidden = columns.time.length < 2;

@@ -1,4 +1,4 @@
-"""Stored runs as a list shows them."""
+"""Entries of the run list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from goldspan import ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate
 from goldspan.extraction.capture_diagnostics import Hint
 from goldspan.model import Evaluation
 from goldspan.store import StoredRun, open_store
-from goldspan.web.run_list import RunEntry, comparison_lines, golden_id_of, match_description, run_entry, run_name
+from goldspan.web.run_list import RunEntry, comparison_rows, golden_id_of, match_description, run_entry, run_name
 from support.page_server import evaluation, goldens_in, trip_run
 
 
@@ -27,14 +27,14 @@ def entry(tmp_path: Path, evaluated: Evaluation) -> RunEntry:
 def test_a_run_is_shown_with_its_verdict_and_its_rows(tmp_path: Path) -> None:
     goldens, _ = goldens_in(tmp_path)
     shown = entry(tmp_path, evaluation(trip_run(0), goldens))
-    assert (shown.mark.meaning, shown.name, shown.asked) == ("failed", "trip/lisbon", "Plan a trip to Lisbon")
-    assert (shown.golden_id, shown.how) == ("trip/lisbon", "the same text")
+    assert (shown.mark.meaning, shown.name, shown.request) == ("failed", "trip/lisbon", "Plan a trip to Lisbon")
+    assert (shown.golden_id, shown.matched_by) == ("trip/lisbon", "the same text")
     assert (shown.agent, shown.service, shown.revision) == ("travel", "shop", 1)
-    rows = {(line.expected, line.mark.meaning, line.called) for line in shown.lines}
+    rows = {(line.expected, line.mark.meaning, line.called) for line in shown.rows}
     assert ("search_hotels", "expected and called", "search_hotels") in rows
     assert ("book_trip", "missing", None) in rows
     assert (None, "forbidden", "delete_booking") in rows
-    failed = next(line for line in shown.lines if line.called == "search_flights")
+    failed = next(line for line in shown.rows if line.called == "search_flights")
     assert "failed" in failed.notes
 
 
@@ -50,15 +50,15 @@ def test_a_run_without_a_golden_goes_by_what_it_says_of_itself(tmp_path: Path) -
 def test_how_a_golden_was_found_is_told_in_words(tmp_path: Path) -> None:
     goldens = Goldens([Golden("g", "Book a room in Paris, please", tools=(ExpectedTool("book"),))])
     by_id = entry(tmp_path, evaluation(Run("id", golden_id="g", input="whatever"), goldens))
-    assert (by_id.golden_id, by_id.how) == ("g", "its id")
+    assert (by_id.golden_id, by_id.matched_by) == ("g", "its id")
     own = entry(tmp_path, evaluate(Run("own", expected_tools=(ExpectedTool("book"),)), Goldens([])))
-    assert (own.golden_id, own.how) == (None, "what the run itself expects")
+    assert (own.golden_id, own.matched_by) == (None, "the expectations of the run itself")
 
 
 def test_near_text_is_told_with_how_near_it_is(tmp_path: Path) -> None:
     goldens = Goldens([Golden("g", "Find a hotel in Paris and book the cheapest one.", tools=(ExpectedTool("book"),))])
     run = Run("near", input="Find me a hotel in Paris and book the cheapest one")
-    assert (entry(tmp_path, evaluation(run, goldens)).how or "").startswith("near text (0.")
+    assert (entry(tmp_path, evaluation(run, goldens)).matched_by or "").startswith("near text (0.")
 
 
 def test_the_same_run_has_the_same_anchor_and_another_has_another(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_long_names_are_cut_off(tmp_path: Path) -> None:
     long = "n" * 5_000
     run = Run(long, input=long, agent=long, tool_calls=(ToolCall(long),))
     shown = entry(tmp_path, evaluation(run, Goldens([Golden("g", long, tools=(ExpectedTool(long),))])))
-    assert max(len(shown.name), len(shown.asked), *(len(line.called or "") for line in shown.lines)) <= 80
+    assert max(len(shown.name), len(shown.request), *(len(line.called or "") for line in shown.rows)) <= 80
 
 
 def test_differences_are_shown_where_values_are_kept(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_differences_are_shown_where_values_are_kept(tmp_path: Path) -> None:
         folder = tmp_path / str(keeps)
         folder.mkdir()
         document = stored(folder, evaluated, keep_arguments=keeps).current.document
-        (line,) = comparison_lines(document)
+        (line,) = comparison_rows(document)
         assert (line.mark.meaning, line.differing) == ("differs", ("sum",))
         expected = [("sum", "1", "2")] if keeps else []
         assert [(each.path, each.expected, each.called) for each in line.differences] == expected
@@ -93,7 +93,7 @@ def test_what_would_have_accepted_a_value_is_kept_and_shown_and_older_stores_hav
     golden = Golden("g", tools=(ExpectedTool("pay", {"to": "Bank", "sum": 1}),))
     evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"to": "bank", "sum": 2}),)), golden)
     document = stored(tmp_path, evaluated).current.document
-    (line,) = comparison_lines(document)
+    (line,) = comparison_rows(document)
     assert [each.hint for each in line.differences] == ["differs only in case: {folded: ...} accepts it", None]
     assert [sorted(each) for each in document["rows"][0]["differences"]] == [
         ["called", "expected", "hint", "note", "path"],
@@ -106,7 +106,7 @@ def test_differences_of_the_first_stores_are_notes(tmp_path: Path) -> None:
     evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"sum": 2}),)), golden)
     document = dict(stored(tmp_path, evaluated).current.document)
     document["rows"] = [{**row, "differences": ["sum: expected 1, called with 2"]} for row in document["rows"]]
-    (line,) = comparison_lines(document)
+    (line,) = comparison_rows(document)
     assert line.differences == ()
     assert line.notes == ("sum: expected 1, called with 2",)
 

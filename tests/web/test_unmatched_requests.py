@@ -1,4 +1,4 @@
-"""Requests without a golden are grouped by what they ask, each group with a draft that holds for its runs."""
+"""Requests without a golden are grouped by similar text, each group with a draft that its runs pass."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def page(store: SqliteStore, *, is_live: bool = False) -> str:
     return answer.body
 
 
-# --- texts that ask for the same --------------------------------------------------------------------------------------
+# --- similar texts ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,19 @@ def test_a_group_tells_how_many_what_they_ask_and_what_most_of_them_called(store
         ]
     )
     found = unmatched_requests(store)
-    assert (found.total, found.looked_at, found.covered, found.left_groups, found.left_runs) == (9, 9, 1, 0, 0)
+    assert (found.total, found.grouped, found.covered, found.omitted_groups, found.omitted_requests) == (
+        9,
+        9,
+        1,
+        0,
+        0,
+    )
     first, *others = found.groups
     assert (first.count, first.tools, first.tools_count, first.sequences) == (7, ("find", "cancel"), 6, 2)
     assert (first.typical, first.newest_ns) == ("Cancel order 5", 7)
     assert [each.run_id for each in first.examples] == ["run-6", "run-5", "run-4", "run-3", "run-2"]
     assert (first.agents, first.services) == (("support",), ("shop",))
-    assert "no golden for this input" in first.why
+    assert "no golden for this input" in first.reason
     assert first.draft == "  - id: cancel-order-5\n    input: Cancel order 5\n    tools: [find, cancel]\n"
     assert [(group.count, group.typical) for group in others] == [(1, None), (1, "Hello there")]
 
@@ -146,7 +152,7 @@ def test_only_the_newest_are_looked_at_and_the_page_says_so(
     monkeypatch.setattr(view, "MAX_REQUESTS", 10)
     store.submit_many(asked(number, f"{'abcdefghijklmnopqrstuvwxyz'[number]} " * 9) for number in range(26))
     found = unmatched_requests(store)
-    assert (found.total, found.looked_at, len(found.groups)) == (26, 10, 10)
+    assert (found.total, found.grouped, len(found.groups)) == (26, 10, 10)
     assert {group.typical and group.typical[0] for group in found.groups} == set("qrstuvwxyz")
     assert "The newest 10 are grouped" in page(store)
 
@@ -156,7 +162,7 @@ def test_small_groups_beyond_the_largest_are_counted(store: SqliteStore) -> None
     texts = ["".join(chance.choices("abcdefghij", k=30)) for _ in range(50)]
     store.submit_many(asked(number, text) for number, text in enumerate([*texts, "Same", "Same"]))
     found = unmatched_requests(store)
-    assert (len(found.groups), found.left_groups, found.left_runs) == (40, 11, 11)
+    assert (len(found.groups), found.omitted_groups, found.omitted_requests) == (40, 11, 11)
     assert (found.groups[0].count, found.groups[0].sequences) == (2, 1)
     shown = page(store)
     assert "11 more groups of 11 requests are not shown" in shown
@@ -166,7 +172,7 @@ def test_small_groups_beyond_the_largest_are_counted(store: SqliteStore) -> None
 def test_a_long_sequence_is_told_in_brief_and_its_draft_stands_at_the_run(store: SqliteStore) -> None:
     store.submit(asked(1, "Do it all", " ".join(f"tool_number_{number}" for number in range(500))))
     (group,) = unmatched_requests(store).groups
-    assert (len(group.tools), group.tools_left, group.draft) == (12, 488, None)
+    assert (len(group.tools), group.omitted_tools, group.draft) == (12, 488, None)
     assert "see the run" in page(store)
 
 
@@ -214,7 +220,7 @@ def test_a_draft_is_shown_as_it_is_and_holds_for_its_run(
         assert evaluate(run_from_document(stored), golden).passed
 
 
-# --- as it is shown ---------------------------------------------------------------------------------------------------
+# --- rendering --------------------------------------------------------------------------------------------------------
 
 
 def test_an_empty_store_and_one_in_which_all_is_covered_say_what_is_next(store: SqliteStore) -> None:

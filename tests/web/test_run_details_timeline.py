@@ -1,4 +1,4 @@
-"""The calls of a run in time."""
+"""The timeline of the calls of a run."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def call(name: str = "search", begin: int | None = None, end: int | None = None,
 
 def test_bars_are_where_the_calls_were() -> None:
     line = call_timeline(document(call("a", 0, 500), call("b", 500, 1000), start_ns=0, end_ns=2000))
-    assert [(bar.begins, bar.width) for bar in line.bars] == [(0, 250), (250, 250)]
-    assert [(bar.number, bar.name, bar.after_ns, bar.duration_ns) for bar in line.bars] == [
+    assert [(bar.left, bar.width) for bar in line.bars] == [(0, 250), (250, 250)]
+    assert [(bar.number, bar.name, bar.start_offset_ns, bar.duration_ns) for bar in line.bars] == [
         (1, "a", 0, 500),
         (2, "b", 500, 500),
     ]
-    assert (line.duration_ns, line.timed, line.left) == (2000, True, 0)
+    assert (line.duration_ns, line.has_times, line.omitted) == (2000, True, 0)
 
 
 def test_without_times_nothing_is_claimed() -> None:
     line = call_timeline(document(call("a"), call("b")))
-    assert [(bar.begins, bar.after_ns, bar.duration_ns) for bar in line.bars] == [(None, None, None)] * 2
-    assert (line.duration_ns, line.timed) == (None, False)
+    assert [(bar.left, bar.start_offset_ns, bar.duration_ns) for bar in line.bars] == [(None, None, None)] * 2
+    assert (line.duration_ns, line.has_times) == (None, False)
 
 
 def test_a_call_that_did_not_end_has_a_beginning() -> None:
     line = call_timeline(document(call("a", 100), call("b", end=300), start_ns=0, end_ns=1000))
     first, second = line.bars
-    assert (first.begins, first.after_ns, first.duration_ns) == (100, 100, None)
-    assert (second.begins, second.duration_ns) == (None, None)
+    assert (first.left, first.start_offset_ns, first.duration_ns) == (100, 100, None)
+    assert (second.left, second.duration_ns) == (None, None)
 
 
 def test_a_run_that_knows_no_times_is_as_long_as_its_calls() -> None:
@@ -49,15 +49,15 @@ def test_a_run_that_knows_no_times_is_as_long_as_its_calls() -> None:
 def test_a_moment_is_still_seen() -> None:
     (bar,) = call_timeline(document(call("a", 10**9, 10**9), start_ns=0, end_ns=10**9)).bars
     assert bar.width > 0
-    assert bar.begins is not None
-    assert bar.begins + bar.width == TIMELINE_WIDTH
+    assert bar.left is not None
+    assert bar.left + bar.width == TIMELINE_WIDTH
     (alone,) = call_timeline(document(call("a", 5, 5))).bars
-    assert (alone.begins, alone.duration_ns) == (0, 0)
+    assert (alone.left, alone.duration_ns) == (0, 0)
 
 
 def test_calls_at_the_same_time_tell_of_each_other() -> None:
     line = call_timeline(document(call("a", 0, 10, concurrent_with=[1]), call("b", 5, 15, concurrent_with=[0])))
-    assert [(bar.depth, bar.beside) for bar in line.bars] == [(0, (2,)), (0, (1,))]
+    assert [(bar.depth, bar.overlaps) for bar in line.bars] == [(0, (2,)), (0, (1,))]
 
 
 def test_what_an_agent_does_is_inside_of_its_call() -> None:
@@ -68,7 +68,7 @@ def test_what_an_agent_does_is_inside_of_its_call() -> None:
             call("search", 20, 30, agent="searcher", concurrent_with=[0, 1]),
         )
     )
-    assert [(bar.depth, bar.beside) for bar in line.bars] == [(0, ()), (1, ()), (2, ())]
+    assert [(bar.depth, bar.overlaps) for bar in line.bars] == [(0, ()), (1, ()), (2, ())]
     assert line.agents == ("main", "planner", "searcher")
     assert [(bar.kind, bar.agent) for bar in line.bars] == [
         ("agent", "main"),
@@ -83,14 +83,14 @@ def test_tools_of_one_agent_are_beside_and_not_inside_of_one_another() -> None:
             call("long", 0, 100, agent="a", concurrent_with=[1]), call("short", 20, 30, agent="a", concurrent_with=[0])
         )
     )
-    assert [(bar.depth, bar.beside) for bar in line.bars] == [(0, (2,)), (0, (1,))]
+    assert [(bar.depth, bar.overlaps) for bar in line.bars] == [(0, (2,)), (0, (1,))]
 
 
 def test_what_lasted_as_long_or_has_no_times_is_inside_of_nothing() -> None:
     same = [call("a", 0, 10, kind="agent", concurrent_with=[1]), call("b", 0, 10, kind="agent", concurrent_with=[0])]
     unknown = [call("a", kind="agent", concurrent_with=[1]), call("b", 0, 10, concurrent_with=[0])]
     for calls in (same, unknown):
-        assert [(bar.depth, bar.beside) for bar in call_timeline(document(*calls)).bars] == [(0, (2,)), (0, (1,))]
+        assert [(bar.depth, bar.overlaps) for bar in call_timeline(document(*calls)).bars] == [(0, (2,)), (0, (1,))]
 
 
 def test_levels_and_bars_are_bounded() -> None:
@@ -101,19 +101,19 @@ def test_levels_and_bars_are_bounded() -> None:
     ]
     assert max(bar.depth for bar in call_timeline(document(*nested)).bars) == MAX_DEPTH
     line = call_timeline(document(*[call("a", at, at + 1, concurrent_with=[MAX_BARS]) for at in range(MAX_BARS + 7)]))
-    assert (len(line.bars), line.left) == (MAX_BARS, 7)
-    assert all(bar.beside == () for bar in line.bars)
+    assert (len(line.bars), line.omitted) == (MAX_BARS, 7)
+    assert all(bar.overlaps == () for bar in line.bars)
 
 
 def test_what_failed_and_what_was_only_asked_for_is_told() -> None:
     failed, asked = call_timeline(document(call("a", error="TimeoutError"), call("b", evidence="requested"))).bars
-    assert (failed.failed, failed.requested) == (True, False)
-    assert (asked.failed, asked.requested) == (False, True)
+    assert (failed.failed, failed.requested_only) == (True, False)
+    assert (asked.failed, asked.requested_only) == (False, True)
 
 
 def test_a_run_without_calls_has_an_empty_line() -> None:
     line = call_timeline(document(start_ns=1, end_ns=5))
-    assert (line.bars, line.duration_ns, line.agents, line.timed) == ((), 4, (), False)
+    assert (line.bars, line.duration_ns, line.agents, line.has_times) == ((), 4, (), False)
 
 
 _moments = st.none() | st.integers(0, 2**63)
@@ -130,8 +130,8 @@ _calls = st.builds(
 @given(st.lists(_calls, max_size=8), _moments, _moments)
 def test_every_bar_is_on_the_line(calls: list[dict[str, Any]], begin: int | None, end: int | None) -> None:
     for bar in call_timeline(document(*calls, start_ns=begin, end_ns=end)).bars:
-        if bar.begins is not None:
-            assert bar.begins >= 0
+        if bar.left is not None:
+            assert bar.left >= 0
             assert bar.width > 0
-            assert bar.begins + bar.width <= TIMELINE_WIDTH
+            assert bar.left + bar.width <= TIMELINE_WIDTH
         assert 0 <= bar.depth <= MAX_DEPTH

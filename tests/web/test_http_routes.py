@@ -1,4 +1,4 @@
-"""The page over HTTP, on real sockets, asked by a program that need not behave."""
+"""The page over HTTP, on real sockets, requested by a client that may misbehave."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_many_views_at_once_are_all_answered(address: str) -> None:
     assert {reply.status for reply in replies} == {200}
 
 
-# --- what views ask for -----------------------------------------------------------------------------------------------
+# --- data of views ----------------------------------------------------------------------------------------------------
 
 
 def test_a_trend_is_columns_of_one_length(address: str) -> None:
@@ -264,11 +264,11 @@ def test_browsers_that_ask_for_an_icon_by_themselves_get_it(address: str) -> Non
     assert_safe(reply)
 
 
-# --- news -------------------------------------------------------------------------------------------------------------
+# --- stream -----------------------------------------------------------------------------------------------------------
 
 
 def events(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
-    """The events that a browser hears of a stream."""
+    """The events that a browser reads from a stream."""
     said: dict[str, str] = {}
     for line in iter(answer.readline, b""):
         name, _, value = line.decode().rstrip("\n").partition(": ")
@@ -361,7 +361,7 @@ def test_open_streams_do_not_keep_a_server_from_ending(store: SqliteStore) -> No
             assert listener.recv(12) == b"HTTP/1.1 200"
             ended = threading.Event()
             threading.Thread(target=lambda: (_drain(listener), ended.set())).start()
-            # and `served` sees to it that the server ends while the stream is still open
+            # `served` checks that the server stops while the stream is open
     assert ended.wait(PATIENCE_S)
 
 
@@ -374,7 +374,7 @@ def _drain(listener: socket.socket) -> None:
 
 
 def heard_of(newest: Iterator[int], *, looks: int, every: float = 0.0) -> list[bytes]:
-    """What is sent while the store grows so, look by look."""
+    """What the stream sends while the store has these sequence numbers, one per query."""
     left = iter(range(looks))
 
     async def listen() -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Files of others are as their releases have them, and their licences are beside them."""
+"""Vendored files equal their releases, and their licences are included."""
 
 from __future__ import annotations
 

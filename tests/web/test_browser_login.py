@@ -1,4 +1,4 @@
-"""How somebody with a browser gets in where tokens are asked for, over real doors of a gateway."""
+"""The login form of a gateway that requires tokens, over real sockets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def cookie(guarded: Doors) -> str:
     return f"{SESSION_COOKIE}={cookie_of(enter(guarded))}"
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- the form ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -108,12 +108,12 @@ def test_where_no_token_is_asked_for_nobody_has_to_enter(store: SqliteStore, tmp
     doors = doors_with(Authorizer(allowed_hosts=LOOPBACK_HOSTS), store, tmp_path)
     try:
         assert doors.ask("GET", "/", accept=HTML).status == 200
-        assert enter(doors).status == 401  # and there is nothing to enter with
+        assert enter(doors).status == 401  # there is no login form
     finally:
         doors.stop()
 
 
-# --- handing in -------------------------------------------------------------------------------------------------------
+# --- submitting -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("token", [READ, "second", f"  {READ}\r\n"])
@@ -133,7 +133,7 @@ def test_the_cookie_is_for_nobody_but_the_browser(guarded: Doors) -> None:
     assert morsel["httponly"] is True
     assert (morsel["samesite"].lower(), morsel["path"], morsel["domain"]) == ("lax", "/", "")
     assert 0 < int(morsel["max-age"]) <= 31 * 86400
-    assert not morsel["secure"]  # over HTTP a browser would not send it back
+    assert not morsel["secure"]  # browsers do not send it back over HTTP
     assert READ not in str(reply.headers)
     assert reply.headers["cache-control"] == "no-store"
 
@@ -208,7 +208,7 @@ def test_pages_of_others_hand_nothing_in(guarded: Doors, path: str) -> None:
     assert guarded.ask("GET", path).status == 405
 
 
-# --- once inside ------------------------------------------------------------------------------------------------------
+# --- logged in --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/api/v1/runs", "/api/v1/openapi.json", "/metrics"])
@@ -274,11 +274,11 @@ def test_who_leaves_is_asked_again(guarded: Doors, cookie: str) -> None:
     gone = SimpleCookie(reply.headers["set-cookie"])[SESSION_COOKIE]
     assert (gone.value, gone["max-age"], gone["path"]) == ("", "0", "/")
     assert b"Log out" in guarded.ask("GET", "/", cookie=cookie).body
-    assert guarded.post(b"", "/leave", FORM).status == 303  # also whoever is not inside
+    assert guarded.post(b"", "/leave", FORM).status == 303  # also without a login
 
 
 def _entered_over_tls(store: SqliteStore, folder: Path) -> Reply:
-    """What is answered to a token that is handed in over TLS."""
+    """The response to a token that is submitted over TLS."""
     tls = TlsConfig(folder / "cert.pem", folder / "key.pem")
     files = ["-keyout", str(tls.key_file), "-out", str(tls.cert_file), "-subj", "/CN=localhost"]
     subprocess.run(

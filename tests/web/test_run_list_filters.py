@@ -1,4 +1,4 @@
-"""Filters as they stand in a URL, in the form and in a query."""
+"""Filters of the run list in a URL, in the form and in a query of the store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def read(**said: str) -> RunFilters:
 
 def test_nothing_said_means_every_run() -> None:
     filters = read()
-    assert (filters.run_filter, filters.cursor, filters.active, filters.more) == (RunFilter(), None, [], False)
+    assert (filters.run_filter, filters.cursor, filters.active, filters.has_advanced) == (RunFilter(), None, [], False)
     assert filters.address() == "/"
 
 
 def test_what_is_left_empty_in_a_form_is_not_said() -> None:
     filters = read(text="", agent="  ", verdict="", below="", tool_role="")
     assert filters.run_filter == RunFilter()
-    assert filters.said == {}
+    assert filters.values == {}
 
 
 def test_what_is_said_is_meant_and_shown() -> None:
@@ -62,7 +62,7 @@ def test_each_filter_can_be_taken_away_with_what_needs_it() -> None:
 
 def test_an_address_says_the_same_again() -> None:
     filters = read(text="a&b=c ü%", agent="<x>", since="2026-01-01", covered="false")
-    assert dict(parse_qsl(urlsplit(filters.address()).query)) == dict(filters.said)
+    assert dict(parse_qsl(urlsplit(filters.address()).query)) == dict(filters.values)
     assert parse_filters(parse_qsl(urlsplit(filters.address()).query)) == filters
 
 
@@ -77,8 +77,8 @@ def test_the_place_in_a_list_is_no_filter() -> None:
 @pytest.mark.parametrize("name", ["metric", "service", "environment", "unit", "session_id", "trace_id", "until"])
 def test_what_is_seldom_looked_for_opens_the_rest_of_the_form(name: str) -> None:
     texts = {"unit": "request", "trace_id": "a" * 32, "until": "1h"}
-    assert read(**{name: texts.get(name, "x")}).more
-    assert not read(text="x", verdict="pass", agent="a", since="1h").more
+    assert read(**{name: texts.get(name, "x")}).has_advanced
+    assert not read(text="x", verdict="pass", agent="a", since="1h").has_advanced
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,4 @@ def test_what_means_nothing_is_refused_and_can_be_put_right(pairs: list[tuple[st
         parse_filters(pairs)
     written = unparsed_filters(pairs)
     assert written.run_filter == RunFilter()
-    assert {*written.said} <= {name for name, _ in pairs} - {"nobody"}
+    assert {*written.values} <= {name for name, _ in pairs} - {"nobody"}

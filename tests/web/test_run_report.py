@@ -1,4 +1,4 @@
-"""The report in a real browser, opened as a file where no script may run, and what it holds."""
+"""The report: its data, its HTML in a real browser without scripts, and its Markdown."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from playwright.sync_api import expect
 
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate, load_goldens
 from goldspan.store import open_store
-from goldspan.web import html_report, report_data
+from goldspan.web import html_report, run_report
 from goldspan.web.display_text import escape_invisible
 from goldspan.web.html_report import render_html
-from goldspan.web.markdown_report import MAX_SUMMARY_BYTES, render_markdown_report
-from goldspan.web.report_data import Report, ReportHeader, build_report
+from goldspan.web.run_report import (
+    MAX_SUMMARY_BYTES,
+    Report,
+    ReportHeader,
+    build_report,
+    render_markdown_report,
+)
 from support.browser import PHONE, Visit, Visiting
 from support.page_server import BEGAN_NS, store_in
 from web.test_browser_hostile import TEXTS, hostile_runs
@@ -44,7 +49,7 @@ def written(tmp_path: Path) -> Written:
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """Of something of everything."""
+    """A report over every kind of run."""
     file, goldens = store_in(tmp_path_factory.mktemp("report"), times=4)
     with open_store(file, read_only=True) as store:
         return build_report(store, ABOUT, goldens=load_goldens(goldens))
@@ -80,7 +85,7 @@ def test_it_is_whole_without_a_script_and_asks_for_nothing(
     page.locator("summary", has_text="8 passed, 8 not evaluated").click()
     expect(page.get_by_role("row", name=re.compile("Sing me a song")).first).to_be_visible()
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert ground != "rgba(0, 0, 0, 0)"  # the policy lets the style in
+    assert ground != "rgba(0, 0, 0, 0)"  # the policy allows the style
 
 
 @pytest.mark.needs("chromium")
@@ -150,8 +155,8 @@ def test_it_gathers_what_there_is_to_say(usual: Report) -> None:
     assert (recall.runs, recall.mean) == (16, usual.mean("tool_recall"))
     assert usual.mean("call_budget") is None
     assert usual.mean("no_such_metric") is None
-    assert usual.unmet == ("nobody-asks",)
-    assert usual.uncovered.total == 8
+    assert usual.unmatched_goldens == ("nobody-asks",)
+    assert usual.unmatched.total == 8
     assert {runs for _, runs in usual.health} == {4}
     assert [details.run.time_ns for details in usual.failed] == sorted(
         (details.run.time_ns for details in usual.failed), reverse=True
@@ -161,14 +166,14 @@ def test_it_gathers_what_there_is_to_say(usual: Report) -> None:
 def test_what_is_not_shown_in_full_has_a_line_and_the_rest_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_data, "MAX_LISTED", 3)
+    monkeypatch.setattr(run_report, "MAX_LISTED", 3)
     file, goldens = store_in(tmp_path, times=4)
     with open_store(file, read_only=True) as store:
         found = build_report(store, ABOUT, goldens=load_goldens(goldens), max_detailed=2)
-    assert (len(found.failed), len(found.further.entries), found.further.left) == (2, 3, 3)
-    assert (len(found.others.entries), found.others.left) == (3, 13)
+    assert (len(found.failed), len(found.more_failed.entries), found.more_failed.omitted) == (2, 3, 3)
+    assert (len(found.others.entries), found.others.omitted) == (3, 13)
     html = render_html(found)
-    assert html.count('<article class="whole"') == 2
+    assert html.count('<article class="detailed"') == 2
     assert "More failed runs" in html
     assert "3 more runs." in html
     assert "13 more runs." in html
@@ -177,7 +182,7 @@ def test_what_is_not_shown_in_full_has_a_line_and_the_rest_is_counted(
 def test_runs_that_are_too_much_for_one_file_have_a_line(usual: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html_report, "MAX_DETAILS_LENGTH", 40_000)
     html = render_html(usual)
-    shown = html.count('<article class="whole"')
+    shown = html.count('<article class="detailed"')
     assert 0 < shown < 8
     lines = html.partition('aria-label="Failed runs"')[2].partition("</table>")[0]
     assert lines.count('<th scope="row">') == 8 - shown
@@ -188,12 +193,12 @@ def test_runs_that_are_too_much_for_one_file_have_a_line(usual: Report, monkeypa
 def test_a_store_without_runs_and_filters_without_any_are_said_to_be_so(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
         assert "The input has no run." in render_html(build_report(store, ABOUT))
-        narrowed = replace(ABOUT, said=(("agent", "<nobody>"),))
+        narrowed = replace(ABOUT, filters=(("agent", "<nobody>"),))
         html = render_html(build_report(store, narrowed))
         assert "The input has no run that matches these filters." in html
         assert "agent <bdi>&lt;nobody&gt;</bdi>" in html
         assert render_markdown_report(build_report(store, narrowed)) == (
-            "## Nightly\n\n0 runs: 0 passed, 0 failed. Only runs like this: agent \\<nobody\\>.\n"
+            "## Nightly\n\n0 runs: 0 passed, 0 failed. Filters: agent \\<nobody\\>.\n"
         )
 
 
@@ -210,7 +215,7 @@ def test_without_values_none_is_in_it(tmp_path: Path) -> None:
     assert ">71<" not in html
 
 
-# --- the summary ------------------------------------------------------------------------------------------------------
+# --- Markdown ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_summary_says_first_how_it_came_out_and_then_what_failed(usual: Report) -> None:
@@ -219,8 +224,11 @@ def test_a_summary_says_first_how_it_came_out_and_then_what_failed(usual: Report
         "## Nightly\n\n24 runs: 8 passed, 8 failed, 8 not evaluated. Pass rate 50.0 % (95 %: 28.0 % to 72.0 %).\n"
     )
     metrics, failed = text.index("| metric | mean | runs | passed |"), text.index("✗ `trip/lisbon`")
-    unmet, capture = text.index("No run met: `nobody-asks`"), text.index("| capture | runs | what to do |")
-    assert metrics < failed < unmet < capture
+    unmatched, capture = (
+        text.index("Goldens without a run: `nobody-asks`"),
+        text.index("| capture problem | runs | remedy |"),
+    )
+    assert metrics < failed < unmatched < capture
     assert "| — | \\! | `delete_booking` | forbidden |" in text
     assert "order: expected 17, called with 71" in text
     assert re.search(r"\| .*no content recorded.* \| 4 of 24 \|", text)
@@ -265,7 +273,7 @@ def test_many_goldens_that_no_run_met_are_counted(tmp_path: Path) -> None:
 
 
 def _many(folder: Path, number: int, *, input_text: str = "Book it", in_full: int = 50, names: int = 2) -> Report:
-    """So many failed runs."""
+    """A report over this number of failed runs."""
     golden = Golden("golden", None, tools=tuple(ExpectedTool(f"expected_{at}") for at in range(names)))
     with open_store(folder / "goldspan.db") as store:
         store.submit_many(_failed(golden, at, input_text) for at in range(number))

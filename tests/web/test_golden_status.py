@@ -1,4 +1,4 @@
-"""How goldens stand: rates with intervals, what is stale, never met or gone, and the tools that trouble them."""
+"""Pass rates and states of goldens: failing, stale, never matched, gone; and the tools in their runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 def add(
     store: SqliteStore, golden: Golden | None, calls: str, day: int = 0, times: int = 1, agent: str | None = None
 ) -> None:
-    """Runs of a golden that called some tools."""
+    """Add runs of a golden with these called tools."""
     number = store.count().total
     made = tuple(ToolCall(name) for name in calls.split())
     store.submit_many(
@@ -71,11 +71,11 @@ def states(board: GoldenTable) -> dict[str, str]:
 
 
 def page(store: SqliteStore, goldens: Goldens | None = None, *query: tuple[str, str]) -> str:
-    """The view as it is shown."""
+    """The rendered view."""
     look, rest = parse_table_view(query)
     filters = parse_filters(rest)
     board = golden_table(store, goldens, filters.run_filter, look)
-    return render("goldens.html", view="goldens", board=board, filters=filters, **SHARED)
+    return render("goldens.html", view="goldens", table=board, filters=filters, **SHARED)
 
 
 # --- rates and states -------------------------------------------------------------------------------------------------
@@ -101,14 +101,14 @@ def test_each_golden_stands_as_its_runs_came_out_worst_first(store: SqliteStore)
         "status": "stale",
         "idle": "never matched",
         HOSTILE.id: "gone",
-        "quiet": "not judged",
+        "quiet": "not evaluated",
     }
     assert list(states(board)) == ["refund", "status", "idle", HOSTILE.id, "quiet"]
     refund = board.rows[0]
-    assert (refund.rate.counts, refund.rate.share, refund.asked) == (VerdictCounts(3, 3), 0.5, "Money back")
+    assert (refund.rate.counts, refund.rate.share, refund.request) == (VerdictCounts(3, 3), 0.5, "Money back")
     assert refund.last_ns == BEGAN + 20 * DAY + 2
     assert (board.covered, board.uncovered, board.total) == (VerdictCounts(5, 3, 1), 4, 5)
-    assert [state for state, _, _ in board.states] == ["failing", "stale", "never matched", "gone", "not judged"]
+    assert [state for state, _, _ in board.states] == ["failing", "stale", "never matched", "gone", "not evaluated"]
 
 
 def test_few_failures_among_many_passes_are_no_failing_golden(store: SqliteStore) -> None:
@@ -120,14 +120,14 @@ def test_few_failures_among_many_passes_are_no_failing_golden(store: SqliteStore
 def test_where_the_goldens_in_use_are_not_known_none_is_gone_and_none_was_never_matched(store: SqliteStore) -> None:
     add(store, STATUS, "track")
     board = golden_table(store, None, RunFilter())
-    assert (states(board), board.known) == ({"status": "fine"}, False)
+    assert (states(board), board.goldens_known) == ({"status": "fine"}, False)
     assert "--goldens goldens.yaml" in page(store)
 
 
 def test_what_runs_say_themselves_is_expected_is_in_no_file_and_not_gone(store: SqliteStore) -> None:
     store.submit(evaluate(Run("r", tool_calls=(ToolCall("a"),), expected_tools=("a",)), Goldens([IDLE])))
     row = golden_table(store, in_use(IDLE), RunFilter()).rows[-1]
-    assert (row.state, row.asked) == ("fine", "what runs say themselves is expected")
+    assert (row.state, row.request) == ("fine", "expectations that the runs themselves state")
 
 
 def test_of_some_runs_nobody_can_say_that_a_golden_was_never_matched(store: SqliteStore) -> None:
@@ -135,18 +135,18 @@ def test_of_some_runs_nobody_can_say_that_a_golden_was_never_matched(store: Sqli
     add(store, STATUS, "track", agent="post")
     board = golden_table(store, in_use(REFUND, STATUS, IDLE), RunFilter(agent="post"))
     assert states(board) == {"status": "fine"}
-    assert [tool.name for tool in board.tools.tallies] == ["track"]
+    assert [tool.name for tool in board.tools.tools] == ["track"]
 
 
-# --- looking ----------------------------------------------------------------------------------------------------------
+# --- views ------------------------------------------------------------------------------------------------------------
 
 
 def test_thousands_of_goldens_are_found_page_by_page_and_by_text(store: SqliteStore) -> None:
     add(store, REFUND, "find_order refund")
     many = Goldens([REFUND, *(Golden(f"g{number:05}", input=f"Question {number}") for number in range(10_000))])
     board = golden_table(store, many, RunFilter(), TableView(page=3))
-    assert (len(board.rows), board.found, board.pages, board.first) == (GOLDENS_PER_PAGE, 10_001, 101, 201)
-    assert golden_table(store, many, RunFilter(), TableView(page=900_000)).look.page == 101
+    assert (len(board.rows), board.matching, board.pages, board.first) == (GOLDENS_PER_PAGE, 10_001, 101, 201)
+    assert golden_table(store, many, RunFilter(), TableView(page=900_000)).view.page == 101
     assert [row.golden_id for row in golden_table(store, many, RunFilter(), TableView(find="QUESTION 777")).rows] == [
         "g00777", *(f"g0777{digit}" for digit in range(10))
     ]  # fmt: skip
@@ -200,7 +200,7 @@ def test_tools_are_told_of_runs_with_a_golden_only(store: SqliteStore) -> None:
     add(store, REFUND, "find_order cancel", times=2)
     add(store, None, "search")
     tools = golden_table(store, None, RunFilter()).tools
-    told = {tool.name: (tool.called, tool.expected, tool.missing, tool.unexpected) for tool in tools.tallies}
+    told = {tool.name: (tool.called, tool.expected, tool.missing, tool.unexpected) for tool in tools.tools}
     assert told == {"cancel": (2, 0, 0, 2), "refund": (0, 2, 2, 0), "find_order": (2, 2, 0, 0)}
     assert [(each.expected, each.called, each.runs) for each in tools.substitutions] == [("refund", "cancel", 2)]
     assert 'href="/?covered=true&amp;tool=refund&amp;tool_role=missing"' in page(store)
@@ -209,7 +209,7 @@ def test_tools_are_told_of_runs_with_a_golden_only(store: SqliteStore) -> None:
 def test_of_very_many_tools_those_with_most_trouble_are_shown(store: SqliteStore) -> None:
     add(store, REFUND, " ".join(f"tool{number}" for number in range(MAX_TOOLS + 7)))
     tools = golden_table(store, None, RunFilter()).tools
-    assert (len(tools.tallies), tools.left) == (MAX_TOOLS, 9)
+    assert (len(tools.tools), tools.omitted) == (MAX_TOOLS, 9)
     assert "9 more tools" in page(store)
 
 
@@ -223,7 +223,7 @@ def test_a_golden_shows_its_rate_its_last_failures_how_it_was_found_and_what_it_
     assert standing is not None
     assert (standing.row.state, standing.row.rate.counts) == ("failing", VerdictCounts(5, 12))
     assert [entry.run_id for entry in standing.failures] == [f"run-{number}" for number in range(16, 6, -1)]
-    assert (standing.found_by, standing.looked_at) == ((("what the run itself expects", 17),), 17)
+    assert (standing.match_descriptions, standing.sampled_runs) == ((("the expectations of the run itself", 17),), 17)
     assert standing.definition == "  - id: refund\n    input: Money back\n    tools: [find_order, refund]\n"
     assert [(each.expected, each.called) for each in standing.tools.substitutions] == [("refund", "cancel")]
 
@@ -233,7 +233,7 @@ def test_what_is_amiss_with_the_capture_of_failures_stands_above_them(store: Sql
     standing = golden_status(store, None, "refund")
     assert standing is not None
     assert [runs for _, runs in standing.health] == [2]
-    assert "span is missing" in render("golden.html", view="goldens", standing=standing, **SHARED)
+    assert "span is missing" in render("golden.html", view="goldens", status=standing, **SHARED)
 
 
 def test_a_golden_is_stale_by_what_other_goldens_had(store: SqliteStore) -> None:
@@ -249,8 +249,8 @@ def test_a_golden_is_stale_by_what_other_goldens_had(store: SqliteStore) -> None
 def test_a_golden_that_no_run_met_says_how_it_would_be_found(store: SqliteStore) -> None:
     standing = golden_status(store, in_use(IDLE), "idle")
     assert standing is not None
-    assert (standing.row.state, standing.failures, standing.looked_at) == ("never matched", (), 0)
-    shown = render("golden.html", view="goldens", standing=standing, **SHARED)
+    assert (standing.row.state, standing.failures, standing.sampled_runs) == ("never matched", (), 0)
+    shown = render("golden.html", view="goldens", status=standing, **SHARED)
     assert "No run matches this golden" in shown
     assert "tools: []" in shown
 
@@ -265,7 +265,7 @@ def test_a_golden_that_cannot_be_written_down_is_shown_without_that(store: Sqlit
     standing = golden_status(store, in_use(odd), "odd")
     assert standing is not None
     assert (standing.definition, standing.cut_off) == (None, False)
-    assert "No golden file contains this golden." in render("golden.html", view="goldens", standing=standing, **SHARED)
+    assert "No golden file contains this golden." in render("golden.html", view="goldens", status=standing, **SHARED)
 
 
 def test_of_a_golden_without_end_the_beginning_is_shown(store: SqliteStore) -> None:
@@ -273,12 +273,12 @@ def test_of_a_golden_without_end_the_beginning_is_shown(store: SqliteStore) -> N
     standing = golden_status(store, in_use(long), "long")
     assert standing is not None
     assert standing.cut_off
-    shown = render("golden.html", view="goldens", standing=standing, **SHARED)
+    shown = render("golden.html", view="goldens", status=standing, **SHARED)
     assert "Only its beginning is shown." in shown
     assert len(shown.encode()) < 300_000
 
 
-# --- as it is shown ---------------------------------------------------------------------------------------------------
+# --- rendering --------------------------------------------------------------------------------------------------------
 
 
 def test_hostile_names_are_text_and_lead_where_they_should(store: SqliteStore) -> None:

@@ -1,4 +1,4 @@
-"""What is shown of texts, times and numbers."""
+"""How texts, times and numbers are formatted for display."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_nothing_is_hidden_in_what_is_shown(text: str) -> None:
     hidden = [each for each in shown if unicodedata.category(each) in _NOTHING_TO_SEE and each not in "\t\n"]
     assert hidden == []
     assert not any(each in shown for each in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
-    shown.encode()  # and it can be sent
+    shown.encode()  # it can be encoded
 
 
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
