@@ -1,11 +1,11 @@
-"""What a judge costs whoever has runs scored: the time until an evaluation is handed out, with and without one.
+"""Measures the cost of a judge for the scoring thread: the time per evaluation with and without a judge.
 
     python benchmarks/judge.py [--rounds N]
 
-A run of ten calls is judged by its golden and submitted to no sink, again and again. The judge is asked on its own
-thread, over HTTP, and its model answers at once, so that its thread is as busy as it can be: a real model is slower and
-takes less of the processor. *Left alone*: a judge is there, and this run is not sampled. All take turns; medians are
-shown. Below, how long a question is, and what it takes to write it down.
+One run of ten calls is evaluated repeatedly, without a sink. The judge runs on its own thread and asks over HTTP. Its
+model answers at once, so the judge's thread has the highest possible load: a real model is slower and uses less CPU
+time. *Not sampled*: a judge exists, and this run is not sampled. The variants are interleaved, and medians are printed.
+The last lines show the length of a prompt and the time to build it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GOLDENS = Goldens([Golden("g", tools=tuple(ExpectedTool(f"tool_{number}") for nu
 
 class _Model(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = 65_536  # head and body leave together, and wait for no acknowledgement
+    wbufsize = 65_536  # head and body are sent together, without Nagle's delay
     answer = json.dumps(
         {
             "choices": [{"message": {"content": '{"score": 1, "reason": "fine", "better_tool": null}'}}],
@@ -61,7 +61,7 @@ class _Model(BaseHTTPRequestHandler):
         self.wfile.write(self.answer)
 
     def log_message(self, *_: object) -> None:
-        """Nothing is said."""
+        """Suppress the log."""
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def model() -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
     rounds = parser.parse_args().rounds
@@ -87,46 +87,46 @@ def main() -> None:
         idle = Judge(ModelEndpoint("tiny", base_url=url), sampler=lambda _: False)
         pipelines = {
             "no judge": Pipeline(GOLDENS),
-            "left alone": Pipeline(GOLDENS, judge=idle),
-            "every run asked about": Pipeline(GOLDENS, judge=judge),
+            "not sampled": Pipeline(GOLDENS, judge=idle),
+            "every run judged": Pipeline(GOLDENS, judge=judge),
         }
-        taken: dict[str, list[float]] = {name: [] for name in pipelines}
-        answered: list[float] = []
+        times_by_name: dict[str, list[float]] = {name: [] for name in pipelines}
+        flush_times: list[float] = []
         for turn in range(rounds):
             for name, pipeline in pipelines.items():
-                taken[name].append(_turn(pipeline, turn))
+                times_by_name[name].append(_turn(pipeline, turn))
                 before = time.perf_counter()
                 if not pipeline.flush_verdicts(60_000):
                     raise SystemExit("the judge did not answer in time")
-                answered += [time.perf_counter() - before] if name.startswith("every") else []
-        base = statistics.median(taken["no judge"])
-        for name, times in taken.items():
-            middle = statistics.median(times)
-            print(f"{name:24} {middle:7.1f} us a run   {middle / base:5.2f}   {middle - base:+6.1f} us")
-        print(f"answers                  {RUNS / statistics.median(answered):7.0f} a second")
+                flush_times += [time.perf_counter() - before] if name.startswith("every") else []
+        base = statistics.median(times_by_name["no judge"])
+        for name, times in times_by_name.items():
+            median = statistics.median(times)
+            print(f"{name:24} {median:7.1f} us per run   {median / base:5.2f}   {median - base:+6.1f} us")
+        print(f"verdicts                 {RUNS / statistics.median(flush_times):7.0f} per second")
         assert judge.usage.judged == rounds * RUNS, judge.usage
         for pipeline in pipelines.values():
             pipeline.close()
-    _questions()
+    _measure_prompt()
 
 
 def _turn(pipeline: Pipeline, turn: int) -> float:
-    """Microseconds a run on the thread that submits."""
+    """Returns the microseconds per run on the submitting thread."""
     runs = [replace(RUN, run_id=f"{turn}:{number}", input=f"{RUN.input} {turn}:{number}") for number in range(RUNS)]
-    began = time.perf_counter()
+    start = time.perf_counter()
     for run in runs:
         pipeline.evaluate_and_submit(run)
-    return (time.perf_counter() - began) / RUNS * 1e6
+    return (time.perf_counter() - start) / RUNS * 1e6
 
 
-def _questions() -> None:
+def _measure_prompt() -> None:
     times = []
     for _ in range(200):
-        began = time.perf_counter()
+        start = time.perf_counter()
         evidence = build_evidence(RUN, TOOLS)
-        times.append((time.perf_counter() - began) * 1e6)
-    print(f"a question of {CALLS} calls and {len(TOOLS)} tools: {len(evidence)} characters of data, "
-          f"written in {statistics.median(times):.0f} us")  # fmt: skip
+        times.append((time.perf_counter() - start) * 1e6)
+    print(f"a prompt with {CALLS} calls and {len(TOOLS)} tools: {len(evidence)} characters of evidence, "
+          f"built in {statistics.median(times):.0f} us")  # fmt: skip
 
 
 if __name__ == "__main__":

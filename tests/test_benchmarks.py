@@ -191,11 +191,11 @@ def test_what_a_judge_costs_is_given_beside_no_judge_at_all() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "judge.py", "--rounds", "1"], capture_output=True, text=True, check=True
     )
-    lines = [line.partition(" us a run")[0].split() for line in done.stdout.splitlines() if " us a run " in line]
-    assert [" ".join(words[:-1]) for words in lines] == ["no judge", "left alone", "every run asked about"]
+    lines = [line.partition(" us per run")[0].split() for line in done.stdout.splitlines() if " us per run " in line]
+    assert [" ".join(words[:-1]) for words in lines] == ["no judge", "not sampled", "every run judged"]
     assert all(float(words[-1]) > 0 for words in lines)
-    assert "answers" in done.stdout
-    assert "characters of data" in done.stdout
+    assert "verdicts" in done.stdout
+    assert "characters of evidence" in done.stdout
 
 
 def test_a_decorated_request_is_followed_through_the_modules_of_goldspan() -> None:

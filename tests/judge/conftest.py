@@ -1,4 +1,4 @@
-"""Judges ask again soon, where they are tested."""
+"""Shortens the retry backoff of judges in tests."""
 
 from __future__ import annotations
 

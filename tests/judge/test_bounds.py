@@ -1,4 +1,4 @@
-"""Endpoints that take their time, or send without end: time and memory are bounded."""
+"""Time and memory are bounded with endpoints that are slow or send endless responses."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ BUFFERS = 24 << 20
 
 
 def timed_out(reply, **options):
-    """How long it takes until a reply is no longer waited for."""
+    """Seconds until the judge stops waiting for a reply."""
     with serving([reply]) as model, judging(model, timeout=1.5, **options) as judge:
         started = time.monotonic()
         assert score(judge).error == "Timeout: no answer within 1.5 s"
         seconds = time.monotonic() - started
-        assert judge.cache.spending_last_day().tokens > 1000  # nobody knows what it cost
+        assert judge.cache.spending_last_day().tokens > 1000  # the cost is not known
     assert (judge.usage.requests, judge.usage.failed) == (len(model.requests), 1)
     return seconds, model
 
 
 class DrippingHeaders:
-    """A status line and headers, a byte at a time, which the server at hand has no words for."""
+    """Sends a status line and headers byte by byte; the test server cannot do that."""
 
     def send(self, exchange):
         for byte in b"HTTP/1.1 200 OK\r\n" + b"x-a: b\r\n" * 1000:

@@ -1,4 +1,4 @@
-"""What is spent, and what may be: exact whatever happens at once, in threads and in processes."""
+"""Spending and budgets are exact with concurrent threads and processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OVER = "OverBudget: the judge's budget of the last 24 hours is spent"
 
 
 def most(model, **options):
-    """The tokens that are set aside for one of those runs."""
+    """The tokens that are reserved for one of those runs."""
     with judging(model, **options) as judge:
         score(judge, RUNS[0])
         return judge.cache.spending_last_day().tokens
@@ -51,7 +51,7 @@ def test_the_budget_of_tokens_is_never_passed(concurrency):
             errors = [each.score("tool_selection").error for each in judge_evaluations(RUNS, judge)]
             spent = judge.cache.spending_last_day().tokens
     assert spent == judge.usage.input_tokens + judge.usage.output_tokens == 2000 * judge.usage.requests
-    assert (20_000 if concurrency == 1 else 2_000) <= spent <= 30_000  # what is set aside for others is not used
+    assert (20_000 if concurrency == 1 else 2_000) <= spent <= 30_000  # reservations of other requests are not used
     assert set(errors) == {None, OVER}
     assert (judge.usage.judged, judge.usage.over_budget) == (errors.count(None), errors.count(OVER))
     assert judge.usage.failed == 0
@@ -120,7 +120,7 @@ def test_several_judges_share_the_budget_of_a_file(tmp_path):
     assert one.usage.over_budget + other.usage.over_budget > 0
 
 
-# --- the ledger itself ------------------------------------------------------------------------------------------------
+# --- the cache file ---------------------------------------------------------------------------------------------------
 
 
 def test_what_was_spent_counts_for_24_hours():
@@ -234,7 +234,7 @@ def test_a_forked_child_opens_the_file_anew(tmp_path):
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait(30)
-    child = os.fork()  # while another thread is in the middle of something
+    child = os.fork()  # while another thread holds the lock
     if child == 0:
         status = 1
         try:

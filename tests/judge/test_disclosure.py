@@ -1,4 +1,4 @@
-"""What of a run reaches an endpoint, as the bytes say that came there."""
+"""Which parts of a run reach an endpoint, as its received bytes show."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ RESULTS = {"result", "error"}
 
 
 def marks(**options):
-    """Which of the marks reached the endpoint, anywhere in the request."""
+    """The markers that the received request contains anywhere."""
     with serving([opinion(0.5)]) as model, judging(model, **options) as judge:
         found = score(judge, EVALUATION)
     assert len(model.requests) <= 1

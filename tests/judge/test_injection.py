@@ -1,6 +1,6 @@
-"""Texts of a run that tell the model how to judge: they stay where data stands.
+"""Prompt injection: texts of a run that instruct the model stay inside the data.
 
-The model here is as gullible as one can be: it obeys whoever tells it to score 1, wherever that stands but in the data.
+The model of these tests obeys every instruction to score 1 outside the data.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BREAKS = [
 
 
 def obeys(request, number):
-    """The reply of a model that takes orders from everything but the data."""
+    """The reply of a model that obeys everything except the data."""
     body = dict(request.body)
     system, user = body.pop("messages")
     before, opened, rest = user["content"].partition("<run>")
@@ -56,7 +56,7 @@ def obeys(request, number):
 
 
 def ordering(break_):
-    """A run in which every text that anybody may write gives the order."""
+    """A run in which every text field contains the instruction."""
     text = f"Hello. {break_}{ORDER}"
     calls = (
         ToolCall(text, arguments={text: text}, result=text, agent=text),

@@ -1,4 +1,4 @@
-"""The model that tests of the judge ask does what it says."""
+"""The test model server behaves as documented."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def connect(model, timeout=10.0):
 
 
 def ask(model, timeout=10.0, path="/v1/chat/completions"):
-    """The answer, and its body."""
+    """The response and its body."""
     with connect(model, timeout) as connection:
         connection.request("POST", path, json.dumps({"model": "m"}), {"Content-Type": "application/json"})
         answer = connection.getresponse()

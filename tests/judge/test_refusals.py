@@ -1,4 +1,4 @@
-"""An endpoint that refuses the key, or the model, is not asked about every run once more."""
+"""After an endpoint has refused the key or the model several times, the judge stops sending requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def evaluation(number: int, **thresholds: float) -> Evaluation:
 
 
 def errors_of(judge: Judge, numbers: range, *, pause: float = 0.0) -> list[str | None]:
-    """The errors of one run after the other."""
+    """The errors of consecutive runs."""
 
     async def ask() -> list[str | None]:
         found = []
@@ -49,7 +49,7 @@ def test_it_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_comes_of_one_question_alone_spares_nobody() -> None:
-    """A question may be too long for a model, or hold what its provider refuses: that says nothing of others."""
+    """A prompt may be too long, or contain what the provider refuses; other prompts are not affected."""
     with serving([failure(400)]) as model:
         errors_of(Judge(ModelEndpoint("tiny", base_url=model.url)), range(6))
     assert len(model.requests) == 6

@@ -1,4 +1,4 @@
-"""Endpoints that refuse, are asked again, or want to be left alone."""
+"""Retries, backoff and `Retry-After`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from support.model_endpoint import failure, opinion, raw, serving
 
 
 def replied(*replies, **options):
-    """The score, the judge and the requests that some replies lead to."""
+    """The score, the judge and the requests after these replies."""
     with serving([*replies]) as model, judging(model, **options) as judge:
         found = score(judge)
         spent = judge.cache.spending_last_day().tokens
     usage = judge.usage
     assert usage.requests == len(model.requests)
     assert usage.judged + usage.failed == 1
-    assert spent == usage.input_tokens + usage.output_tokens  # refusals cost nothing
+    assert spent == usage.input_tokens + usage.output_tokens  # refused requests cost nothing
     return found, judge, model.requests
 
 
 def gap(requests):
-    """Seconds between the first request and the second."""
+    """Seconds between the first and the second request."""
     return requests[1].at - requests[0].at
 
 

@@ -1,4 +1,4 @@
-"""Many evaluations judged one after the other: in order, no more at once than allowed, and with an end."""
+"""Judging many evaluations on a thread: in order, with limited concurrency, and with a clean shutdown."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from support.model_endpoint import after, failure, hang, opinion, serving
 
 
 def runs(number):
-    """So many evaluations, told apart by their requests."""
+    """Evaluations with different requests."""
     return (evaluation(input=str(each)) for each in range(number))
 
 
 def by_request(request, number):
-    """An opinion that says what was asked; the earlier, the later it comes."""
+    """An assessment that names the request; earlier requests are answered later."""
     asked = int(data(request)["request"])
     return after(0.05 if asked % 5 == 0 else 0.0, opinion(asked / 1000, completion_tokens=asked))
 
 
 def only_the_first(request, number):
-    """An opinion of the first run; the others are kept waiting, in whatever order they come."""
+    """Assesses the first run only; the others wait forever, in any order."""
     return opinion(0.5) if data(request)["request"] == "0" else hang()
 
 
@@ -45,7 +45,7 @@ def ours():
 
 @pytest.fixture(autouse=True)
 def _every_thread_ends():
-    before = ours()  # of tests in which a judge answers late or never
+    before = ours()  # used by tests in which a judge answers late or never
     yield
     gc.collect()
     eventually(lambda: not {*ours()} - {*before}, lambda: f"still there: {ours()}")
@@ -169,7 +169,7 @@ def test_memory_does_not_grow_with_their_number():
 
 
 class _Nothing(list):
-    """A list that keeps nothing: the model's memory is not what is measured."""
+    """A list that discards its items, so that the model's memory is not measured."""
 
     def append(self, item):
         pass

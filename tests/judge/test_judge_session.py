@@ -1,4 +1,4 @@
-"""What becomes of an opinion: a score, a judgement, a gate, and with `min` a lower `tool_correctness`."""
+"""The effects of an assessment: score, judgement, threshold, and with `min` a lower `tool_correctness`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from support.model_endpoint import content, failure, opinion, serving
 
 
 def given(value, of=None, reply=None, **options):
-    """What becomes of an evaluation when the model says that value."""
+    """The evaluation after the model answers with that score."""
     with serving([reply or opinion(value, "T2", "FAQ answers this.")]) as model, judging(model, **options) as judge:
         return verdict(judge, of)
 
 
 def golden(**thresholds):
-    """A golden that wants a search, with thresholds."""
+    """A golden that expects a search, with thresholds."""
     return replace(as_golden(["search"]), thresholds=thresholds)
 
 
@@ -63,7 +63,7 @@ def test_a_threshold_makes_a_gate_of_it_and_that_of_the_golden_goes_before(own, 
     after = given(0.6, before, threshold=own)
     found = after.score("tool_selection")
     assert (found.threshold, found.passed, found.label) == expected
-    # What a golden states of the judge is not known until the judge was asked.
+    # The judge's metric in a golden has no value before the judge has answered.
     assert before.passed is (None if thresholds else True)
     assert after.passed is (expected[1] is not False)
     assert ("rates the choice of tools 0.6" in after.reason) == (after.passed is False)
@@ -257,7 +257,7 @@ def test_the_example_of_deepeval_has_the_lower_of_both_numbers(metric, said, exp
     assert given(said, goldspan.evaluate(run, Golden("g", tools=as_golden(["WebSearch"]).tools))).passed is True
 
 
-# --- what no judge is made of -----------------------------------------------------------------------------------------
+# --- invalid arguments ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

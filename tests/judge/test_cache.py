@@ -1,4 +1,4 @@
-"""Answers are kept by the content of their question, in a file that is ours."""
+"""Assessments are cached by the content of their prompt, in an SQLite file."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ print(*scores, judge.usage.requests, judge.usage.cached)
 
 
 def elsewhere(model, file):
-    """What another process says about the same runs."""
+    """The output of another process about the same runs."""
     command = [sys.executable, "-c", PROGRAM, model.url, file]
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split()
@@ -182,7 +182,7 @@ def test_answers_that_were_given_first_go_first(file, bound, tmp_path, monkeypat
     kept.close()
 
 
-# --- files that are of no use -----------------------------------------------------------------------------------------
+# --- unusable files ---------------------------------------------------------------------------------------------------
 
 
 def something_else(file):
@@ -240,7 +240,7 @@ def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):
 
 @pytest.fixture
 def as_nobody():
-    """A folder in which everybody may look, and the rights of nobody in particular, whoever runs the tests."""
+    """A world-readable folder, with an unprivileged effective user."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     was = os.geteuid()
@@ -266,7 +266,10 @@ def test_a_file_that_somebody_holds_makes_errors_and_is_used_again_afterwards(tm
             other.execute("BEGIN EXCLUSIVE")
             found = score(judge)
             assert "the judge's answers cannot be kept there: database is locked" in found.error
-            assert (found.value, len(model.requests)) == (None, 0)  # what cannot be counted is not asked
+            assert (found.value, len(model.requests)) == (
+                None,
+                0,
+            )  # a request whose spending cannot be recorded is not sent
         assert score(judge).value == 0.5
     assert (judge.usage.failed, judge.usage.judged, judge.usage.requests) == (1, 1, 1)
 

@@ -1,4 +1,4 @@
-"""A judge of one's own: an asynchronous function, which may do anything."""
+"""Custom judges: asynchronous functions, which may do anything."""
 
 from __future__ import annotations
 

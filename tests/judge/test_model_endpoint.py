@@ -1,4 +1,4 @@
-"""The request that a model gets, and the endpoints that there are none of."""
+"""The request to a model endpoint, and endpoints that cannot be reached."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_redirection_is_not_followed_and_the_key_goes_nowhere_else():
 
 
 def test_nobody_listens():
-    with socket.socket() as taken:  # a port that is bound, and at which nobody listens
+    with socket.socket() as taken:  # a port that is bound without listening
         taken.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{taken.getsockname()[1]}"
         with judging(ModelEndpoint("tiny", base_url=f"http://{server}/private/v1"), retries=2) as judge:

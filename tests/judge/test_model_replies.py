@@ -1,4 +1,4 @@
-"""What a model answers, and what becomes of it: a score, or an error in its place."""
+"""A model's answer becomes a score, or an error if it is malformed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUESTION = JudgePrompt("<run>\n{}\n</run>", ("search", "T1"))
 
 
 def answered(reply, **options):
-    """The score that a reply leads to, where nobody is asked again; and the judge."""
+    """The score for a reply without retries, and the judge."""
     with serving([reply]) as model, judging(model, retries=0, **options) as judge:
         found = score(judge)
     return found, judge
@@ -44,7 +44,7 @@ def test_an_answer_may_stand_in_a_block_of_code(fence):
 
 
 def members(**said):
-    """The text of an opinion in which something else is said."""
+    """The JSON of an assessment with some fields replaced."""
     return json.dumps({"reason": "Because.", "better_tool": None, "score": 1.0} | said)
 
 

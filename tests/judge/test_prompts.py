@@ -1,4 +1,4 @@
-"""What a model is shown of a run: data in which nothing is hidden, never too much, and whatever the run holds."""
+"""The evidence in a prompt: bounded JSON without invisible characters, for any run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ runs = st.builds(
 
 
 def shown(run, show="all"):
-    """The evidence, when it was seen to be one block of JSON in which nothing is hidden; and the data in it."""
+    """The evidence and its data, after checking that it is one JSON block without invisible characters."""
     evidence = build_evidence(run, run.available_tools, show)
     start, line, end = evidence.split("\n")
     assert (start, end) == ("<run>", "</run>")
@@ -84,7 +84,7 @@ def shown(run, show="all"):
 
 
 def whole(text):
-    """A text as JSON can say it: two surrogates that belong together are one character."""
+    """The text with surrogate pairs combined, as JSON represents it."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
@@ -97,7 +97,7 @@ def test_whatever_a_run_holds_it_is_one_line_of_data_that_can_be_read_back(run, 
     assert [tool["name"] for tool in data["tools"]] == [whole(tool.name) for tool in run.available_tools]
     assert [call["tool"] for call in data["calls"]] == [whole(call.name) for call in run.tool_calls]
     assert evidence == build_evidence(run, run.available_tools, show)
-    evidence.encode()  # no surrogate is left
+    evidence.encode()  # no unpaired surrogate remains
 
 
 pieces = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=3), min_size=1, max_size=200)
@@ -116,7 +116,7 @@ def _said(run):
 
 
 def result_shown(value, arguments=None):
-    """How a result is shown."""
+    """The result of a call in the evidence."""
     run = Run("r", input="q", tool_calls=(ToolCall("t", arguments=arguments, result=value),))
     return shown(run)[1]["calls"][0].get("result")
 
@@ -187,7 +187,7 @@ def test_what_has_no_end_is_shown_as_far_as_it_goes():
 @pytest.mark.parametrize("make", [lambda item: [item] * 100, lambda item: dict.fromkeys(map(str, range(100)), item)])
 def test_values_that_are_small_in_memory_and_huge_when_written_down_take_no_time(make):
     value = "x"
-    for _ in range(8):  # a hundred to the eighth
+    for _ in range(8):  # 100 ** 8 items
         value = make(value)
     started = time.monotonic()
     assert result_shown(value, arguments=value) is not None
