@@ -201,7 +201,7 @@ def test_without_a_model_there_is_no_judge_and_none_of_it_is_loaded(tmp_path: Pa
         ("SHOW", "some", "GOLDSPAN_JUDGE_SHOW: 'some' is none of names, arguments, all"),
         ("PRICES", "1", "GOLDSPAN_JUDGE_PRICES: '1' is not two prices"),
         ("EXTRA", "[1]", "is no JSON object"),
-        ("DAILY_COST", "1", "a budget of money needs prices"),
+        ("DAILY_COST", "1", "a budget in dollars needs prices"),
         ("URL", "https://api.openai.com/v1", "set OPENAI_API_KEY or GOLDSPAN_JUDGE_API_KEY"),
     ],
 )

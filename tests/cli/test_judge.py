@@ -139,7 +139,7 @@ def test_rows_without_offered_tools_or_a_request_are_not_asked_about_and_the_sum
     assert [each["value"] for each in said.selections] == [None] * 3
     assert said.summary == (
         "0 runs judged by m; 0 requests, 0 tokens in and 0 out; 2 not judged: the tools the agent was offered were not "
-        "captured (name them with --judge-tools FILE); 1 not judged: what was asked was not captured "
+        "captured (name them with --judge-tools FILE); 1 not judged: the request was not captured "
         "(`goldspan extract` says how to capture it)"
     )
 
@@ -427,7 +427,7 @@ def test_a_threshold_makes_a_gate_of_it_and_stands_in_for_that_of_a_golden(score
             id="a wrong key",
         ),
         pytest.param(
-            content("I cannot."), "MalformedAnswer", "MalformedAnswer: the model's answer is no JSON", id="no JSON"
+            content("I cannot."), "MalformedAnswer", "MalformedAnswer: the model's answer is not JSON", id="no JSON"
         ),
     ],
 )

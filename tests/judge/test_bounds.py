@@ -95,12 +95,12 @@ def test_of_a_huge_answer_only_the_beginning_is_read(chunked, status, error, req
 
 def test_an_answer_that_is_just_short_enough_is_read():
     with serving([huge(1 << 20)]) as model, judging(model, retries=0) as judge:
-        assert score(judge).error == "MalformedAnswer: the model's answer is no JSON"
+        assert score(judge).error == "MalformedAnswer: the model's answer is not JSON"
 
 
 def test_packed_answers_are_not_unpacked():
     with serving([gzip_bomb(MANY)]) as model, judging(model, retries=0) as judge:
-        assert score(judge).error == "MalformedAnswer: the model's answer is packed, which was not asked for"
+        assert score(judge).error == "MalformedAnswer: the model's answer is compressed, which was not requested"
     assert judge.usage.failed == 1
 
 

@@ -96,9 +96,9 @@ def raising(error):
     ("error", "said"),
     [
         (ValueError("a\nb\x00" + "c" * 9000), "ValueError: a b ccc"),
-        (RudeError(), "RudeError: it has no text"),
+        (RudeError(), "RudeError: the error has no text"),
         (TimeoutError("slow"), "TimeoutError: slow"),
-        (asyncio.CancelledError(), "CancelledError: the judge gave up by itself"),
+        (asyncio.CancelledError(), "CancelledError: the function of the judge cancelled itself"),
         (SystemExit(3), "SystemExit: 3"),
         (ModelRequestError("Mine", "not now"), "Mine: not now"),
         (StopAsyncIteration("x"), "StopAsyncIteration: x"),
@@ -131,7 +131,7 @@ def test_it_may_say_itself_that_asking_again_helps():
 
 def test_a_function_that_is_not_asynchronous_is_an_error_that_says_so():
     with judging(lambda question: OPINION) as judge:
-        assert score(judge).error == "TypeError: the judge is no asynchronous function"
+        assert score(judge).error == "TypeError: the judge is not an asynchronous function"
 
 
 async def sleeping(question):

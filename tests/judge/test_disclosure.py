@@ -76,7 +76,7 @@ def test_an_argument_filter_hides_values_before_anything_is_sent():
 def test_a_request_that_is_hidden_is_no_question():
     seen, found = marks(redact=ArgumentFilter(texts=False))
     assert seen == set()
-    assert (found.value, found.reason) == (None, "what was asked was not captured")
+    assert (found.value, found.reason) == (None, "the request was not captured")
 
 
 def nothing(_):
@@ -96,7 +96,7 @@ def test_what_a_redaction_does_not_let_through_is_not_asked_about(redact, caplog
     seen, found = marks(redact=redact)
     assert seen == set()
     assert (found.value, found.error) == (None, None)
-    assert found.reason == "nothing of the run may be shown to a model"
+    assert found.reason == "redaction withholds the run from the judge"
     assert "mark-" not in caplog.text
 
 

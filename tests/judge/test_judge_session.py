@@ -99,7 +99,7 @@ def test_min_lowers_the_score_that_was_compared():
     found = after.score("tool_correctness")
     assert (found.value, found.passed, found.threshold, found.label) == (0.1, False, 0.5, "fail")
     assert found.reason == (
-        "Compared it is 1, and tool_selection is lower. tiny-judge rates the choice of tools 0.1; "
+        "The comparison gives 1; tool_selection is lower. tiny-judge rates the choice of tools 0.1; "
         "faq would have been better."
     )
     assert (after.passed, after.changes, after.digest) == (False, ("tool_selection", "tool_correctness"), before.digest)
@@ -158,11 +158,11 @@ def test_a_verdict_takes_the_place_of_the_one_before():
     ("said", "why"),
     [
         ({"available_tools": ()}, "the tools the agent was offered were not captured"),
-        ({"input": None}, "what was asked was not captured"),
-        ({"input": " \n"}, "what was asked was not captured"),
+        ({"input": None}, "the request was not captured"),
+        ({"input": " \n"}, "the request was not captured"),
         (
             {"available_tools": tuple(ToolDefinition("\u202e" * 200 + str(number)) for number in range(200))},
-            "the run is too long to be shown to a model",
+            "the run is too long for a prompt",
         ),
     ],
 )
@@ -222,7 +222,7 @@ def test_a_vote_that_fails_is_left_out():
 def test_where_half_of_the_votes_fail_there_is_no_score_and_no_further_question():
     replies = [content("{"), opinion(0.2), content("{"), opinion(0.6)]
     with serving(replies) as model, judging(model, votes=4, retries=0) as judge:
-        assert score(judge).error == "MalformedAnswer: the model's answer is no JSON"
+        assert score(judge).error == "MalformedAnswer: the model's answer is not JSON"
     assert (len(model.requests), judge.usage.requests, judge.usage.failed, judge.usage.judged) == (3, 3, 1, 0)
 
 

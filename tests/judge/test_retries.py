@@ -113,7 +113,7 @@ def test_an_endpoint_that_wants_too_long_a_rest_is_not_waited_for_and_nobody_els
             found = [each.score("tool_selection") for each in judge_evaluations(runs, judge)]
             assert time.monotonic() - started < 30
         assert len(model.requests) == judge.usage.requests == 1
-    assert {each.error[:54] for each in found} == {"RateLimited: the endpoint wants to be left alone for 1"}
+    assert {each.error[:46] for each in found} == {"RateLimited: the endpoint asks to wait another"}
     assert judge.usage.failed == 20
 
 

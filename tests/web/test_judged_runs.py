@@ -120,5 +120,5 @@ def test_a_judge_that_failed_is_told_with_its_error(tmp_path: Path, keep_argumen
 
 
 def test_a_run_that_nobody_was_asked_about_says_why(tmp_path: Path) -> None:
-    seen = shown(tmp_path, with_tool_selection(judged(), not_evaluated_score("what was asked was not captured")))
-    assert "tool_selection ( what was asked was not captured )" in seen
+    seen = shown(tmp_path, with_tool_selection(judged(), not_evaluated_score("the request was not captured")))
+    assert "tool_selection ( the request was not captured )" in seen

@@ -258,7 +258,7 @@ def _not_judged_reasons(judge: Judge, scores: Collection[Score]) -> Iterator[str
 
 _REMEDIES = {
     "the tools the agent was offered were not captured": " (name them with --judge-tools FILE)",
-    "what was asked was not captured": " (`goldspan extract` says how to capture it)",
+    "the request was not captured": " (`goldspan extract` says how to capture it)",
 }
 
 

@@ -13,8 +13,7 @@
 - ``background_judge``: judges evaluations on a thread, in batches or in a running application.
 - ``prompts``: builds the prompt for a run.
 - ``model_endpoint``: sends a prompt to an OpenAI-compatible endpoint.
-- ``model_replies``: parses and validates the answer.
-- ``tool_selection``: turns the votes into a score and merges it into the evaluation.
+- ``tool_selection``: parses the answers, turns the votes into a score and merges it into the evaluation.
 - ``cache``: stores answers and spending in an SQLite file.
 - ``usage``: counts requests, tokens and cost; budgets and prices.
 """
@@ -25,8 +24,8 @@ from goldspan.judge.background_judge import BackgroundJudge, judge_evaluations
 from goldspan.judge.judge import AskFunction, Judge, ModelClient
 from goldspan.judge.judge_session import open_session
 from goldspan.judge.model_endpoint import ModelEndpoint
-from goldspan.judge.model_replies import Assessment, ModelReply, ModelRequestError
 from goldspan.judge.prompts import JudgePrompt
+from goldspan.judge.tool_selection import Assessment, ModelReply, ModelRequestError
 from goldspan.judge.usage import Budget, Prices, Usage
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Judges evaluations on a thread of its own, so that the application never waits for a model."""
+"""Judges evaluations on a background thread, so that the application never waits for a model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from goldspan.model import Evaluation
 from goldspan.sinks.fork_safety import renew_after_fork
 
 _CLOSE_TIMEOUT_S = 1.0
-"""Seconds that closing connections may take."""
+"""Seconds that each step of closing the connections may take."""
 
 
 class JudgeThread:
-    """Begins at once. Daemons end with the program, so nobody waits for a model who did not want to."""
+    """A daemon thread with an event loop and a session. It starts in the constructor and ends with the program."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -31,33 +31,33 @@ class JudgeThread:
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[Any] | None] = set()
-        """Tasks of evaluations. What the HTTP client does in tasks of its own is its own to cancel."""
+        """Tasks of evaluations. The HTTP client cancels its own tasks."""
         self._session_ready: asyncio.Future[JudgeSession] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="goldspan judge", daemon=True)
         self._thread.start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     @property
     def is_current(self) -> bool:
-        """Whether this is that thread."""
+        """Whether the caller runs on this thread."""
         return threading.current_thread() is self._thread
 
     def submit(self, evaluation: Evaluation) -> Future[Evaluation]:
-        """The evaluation with the score `tool_selection`, when it is there; cancelled where the thread was stopped."""
+        """Return a future of the evaluation with the score `tool_selection`; cancelled if the thread is stopped."""
         with self._lock:
             if not self._is_stopped:
                 return asyncio.run_coroutine_threadsafe(self._judge_evaluation(evaluation), self._loop)
-        never: Future[Evaluation] = Future()
-        never.cancel()
-        never.set_running_or_notify_cancel()
-        return never
+        cancelled: Future[Evaluation] = Future()
+        cancelled.cancel()
+        cancelled.set_running_or_notify_cancel()
+        return cancelled
 
     def stop(self, timeout: float | None = None) -> None:
-        """Cancel what is under way, close the connections, and wait so many seconds for that."""
+        """Cancel all evaluations, close the connections, and wait up to `timeout` seconds for the thread."""
         with self._lock:
             if not self._is_stopped:
                 self._is_stopped = True
@@ -82,40 +82,40 @@ class JudgeThread:
         self._run_reporting_errors(loop.run_forever)
         with self._lock:
             self._is_stopped = True
-        for _ in range(len(asyncio.all_tasks(loop)) + 1):  # each of them may raise what ends a thread
+        for _ in range(len(asyncio.all_tasks(loop)) + 1):  # each task may raise an exception that stops the loop
             if self._run_reporting_errors(lambda: loop.run_until_complete(self._cancel_tasks(keeper))):
                 break
         loop.close()
 
     def _run_reporting_errors(self, run: Callable[[], object]) -> bool:
-        """Whether the loop ran until it was stopped; if not, that is reported."""
+        """Run a function of the loop and report its exception. Returns whether there was none."""
         try:
             run()
-        except BaseException as error:  # noqa: BLE001 - nobody is above this thread
+        except BaseException as error:  # noqa: BLE001 - the thread has no caller
             _guard.report_error("end the judge's thread", error)
             return False
         return True
 
     async def _hold_session(self) -> None:
-        """Keep connections open until the end."""
+        """Keep the session open until the thread stops."""
         try:
             async with open_session(self._judge) as session:
                 self._session_ready.set_result(session)
                 await self._stopping.wait()
-        except Exception as error:  # noqa: BLE001 - whoever asks is told
+        except Exception as error:  # noqa: BLE001 - each evaluation gets it as its error
             if self._session_ready.done():
                 _guard.report_error("close the judge's connections", error)
             else:
                 self._session_ready.set_exception(error)
-                self._session_ready.exception()  # it is known, even if nobody asks
+                self._session_ready.exception()  # so that asyncio does not log it if no evaluation waits
 
     async def _cancel_tasks(self, keeper: asyncio.Task[None]) -> None:
-        await asyncio.sleep(0)  # so that what was asked just before has begun, and is cancelled with the others
+        await asyncio.sleep(0)  # lets tasks start that were submitted just before, so that they are cancelled too
         for task in filter(None, self._tasks):
             task.cancel()
         await asyncio.sleep(0)
-        if left := asyncio.all_tasks() - {keeper, asyncio.current_task()}:
-            await asyncio.wait(left, timeout=_CLOSE_TIMEOUT_S)
+        if remaining := asyncio.all_tasks() - {keeper, asyncio.current_task()}:
+            await asyncio.wait(remaining, timeout=_CLOSE_TIMEOUT_S)
         self._stopping.set()
         await asyncio.wait({keeper}, timeout=_CLOSE_TIMEOUT_S)
         with suppress(asyncio.TimeoutError):
@@ -126,16 +126,16 @@ _STOP_TIMEOUT_S = 5.0
 
 
 def judge_evaluations(evaluations: Iterable[Evaluation], judge: Judge) -> Generator[Evaluation, None, None]:
-    """Each evaluation with the score `tool_selection`, in their order, as soon as it is there.
+    """Yield each evaluation with the score `tool_selection`, in order.
 
-    So many are asked about at once as the judge's `concurrency` says, and a few more are taken from `evaluations` ahead
-    of that. Closed, or interrupted, it cancels what is under way.
+    The judge's `concurrency` limits how many are judged at the same time; a few more are read from `evaluations` in
+    advance. Closing or interrupting the generator cancels the pending ones.
     """
     thread = JudgeThread(judge)
     try:
-        # One more than can be asked at once: while an answer is handed on, the next question is under way.
+        # One more than are judged at the same time, so that the next one starts while a result is yielded.
         yield from map_in_order(
-            lambda each: thread.submit(each).result(), evaluations, concurrency=judge.concurrency + 1
+            lambda evaluation: thread.submit(evaluation).result(), evaluations, concurrency=judge.concurrency + 1
         )
     finally:
         thread.stop(_STOP_TIMEOUT_S)
@@ -145,11 +145,11 @@ _STOP_GRACE_S = 2.0
 
 
 class BackgroundJudge:
-    """Has evaluations judged by one daemon thread, several at once, and gives each verdict to `deliver`.
+    """Judges evaluations on one daemon thread, several at the same time, and passes each result to `deliver`.
 
-    `deliver` is called on that thread with the evaluation that now has the score `tool_selection`. What is submitted
-    beyond `judge.max_queue`, or waits still when it is shut down, is dropped and counted. Nothing here raises, and
-    nothing waits but `force_flush` and `shutdown`. A forked child begins anew.
+    `deliver` is called on that thread with the evaluation that has the score `tool_selection`. Evaluations beyond
+    `judge.max_queue`, and those that are pending at shutdown, are dropped and counted. No method raises, and only
+    `force_flush` and `shutdown` block. A forked child starts with an empty queue.
     """
 
     def __init__(self, judge: Judge, deliver: Callable[[Evaluation], object]) -> None:
@@ -159,7 +159,7 @@ class BackgroundJudge:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Begin with nothing: what waits belongs to the process that this one was forked from."""
+        """Start with an empty queue in a forked child: pending evaluations belong to the parent process."""
         _parent_threads.append(self._thread)
         self.judge.renew()
         self._reset()
@@ -171,27 +171,27 @@ class BackgroundJudge:
         self._thread: JudgeThread | None = None
 
     def submit(self, evaluation: Evaluation) -> bool:
-        """Have an evaluation judged; whether there was room for it."""
+        """Queue an evaluation. Returns whether the queue accepted it."""
         with self._changed:
-            taken = not self._closed and self._pending < self.judge.max_queue
-            if taken:
+            accepted = not self._closed and self._pending < self.judge.max_queue
+            if accepted:
                 if self._thread is None or not self._thread.is_alive:
                     self._thread = JudgeThread(self.judge)
                 self._pending += 1
                 self._thread.submit(evaluation).add_done_callback(self._on_done)
-        if not taken:
+        if not accepted:
             self.judge.counters.record_dropped()
-        return taken
+        return accepted
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until every verdict that is asked for was delivered; `False` where the time did not suffice."""
+        """Wait until all results are delivered. Returns `False` on timeout."""
         with self._changed:
-            if self._thread is not None and self._thread.is_current:  # it would wait for its own return
+            if self._thread is not None and self._thread.is_current:  # a sink on this thread would wait for itself
                 return False
             return self._changed.wait_for(self._is_idle, timeout_millis / 1000)
 
     def shutdown(self, timeout: float) -> None:
-        """Take nothing more, and wait so many seconds for what is asked already; the rest is dropped."""
+        """Accept no more evaluations, and wait up to `timeout` seconds for pending ones; the others are dropped."""
         until = time.monotonic() + timeout
         with self._changed:
             self._closed = True
@@ -205,14 +205,14 @@ class BackgroundJudge:
     def _is_idle(self) -> bool:
         return not self._pending
 
-    def _on_done(self, asked: Future[Evaluation]) -> None:
-        """On the judge's thread: hand on what came of it."""
+    def _on_done(self, result: Future[Evaluation]) -> None:
+        """Deliver the result, on the judge's thread."""
         try:
-            if asked.cancelled():
+            if result.cancelled():
                 self.judge.counters.record_dropped()
             else:
-                self._deliver(asked.result())
-        except Exception as error:  # noqa: BLE001 - what a sink raises costs this verdict alone
+                self._deliver(result.result())
+        except Exception as error:  # noqa: BLE001 - an error of a sink affects only this result
             _guard.report_error("deliver a verdict", error)
         finally:
             with self._changed:
@@ -221,5 +221,5 @@ class BackgroundJudge:
 
 
 _parent_threads: list[JudgeThread | None] = []
-"""Threads of the parent process, of which a child has the loops. It must not even come to close them: both share what
-they wait on."""
+"""Threads of the parent process. A child must not close their event loops, not even by garbage collection, because both
+processes share the file descriptors of the loops."""

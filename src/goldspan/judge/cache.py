@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goldspan.errors import ConfigurationError, StoreError
-from goldspan.judge.model_replies import Assessment
+from goldspan.judge.tool_selection import Assessment
 from goldspan.sinks.fork_safety import renew_after_fork
 from goldspan.store.sqlite_files import SqliteFormat, open_for_writing, transaction
 

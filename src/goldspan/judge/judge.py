@@ -71,7 +71,7 @@ class Judge:
         retry_after_budget: Seconds that a run waits in addition to `timeout` when an endpoint sends `Retry-After`.
         concurrency: Runs that are judged at the same time.
         budget: Maximum of tokens and US dollars in 24 hours. Default: no limit.
-        prices: US dollars per million tokens. A budget of money needs them.
+        prices: US dollars per million tokens. A budget in dollars needs them.
         cache: SQLite file for answers and for what was spent. `None`: both are kept in memory while the judge exists.
         sampler: Returns whether a run is judged in a running application, such as `Sampling(0.1).keeps`. Default: all
             runs.
@@ -116,8 +116,8 @@ class Judge:
                 f"a judge is a ModelEndpoint or an async function of a prompt, not {short_repr(ask)}"
             )
         self.ask = ask
-        own_name = ask.model if isinstance(ask, ModelClient) else getattr(ask, "__name__", type(ask).__name__)
-        self.model: str = model or own_name
+        default_name = ask.model if isinstance(ask, ModelClient) else getattr(ask, "__name__", type(ask).__name__)
+        self.model: str = model or default_name
         self.available_tools = None if available_tools is None else _tool_definitions(available_tools)
         self.show = _require_choice("show", show, CALL_DETAILS)
         self.redact = redact
@@ -136,7 +136,7 @@ class Judge:
         self.budget = budget or Budget()
         self.prices = prices
         if self.budget.cost is not None and prices is None:
-            raise ConfigurationError("a budget of money needs prices: what a million tokens cost")
+            raise ConfigurationError("a budget in dollars needs prices per million tokens")
         self.sampler = sampler
         self.max_queue = _require_integer("max_queue", max_queue, 1)
         self.drain_timeout = _require_number("drain_timeout", drain_timeout, 0)
@@ -182,30 +182,30 @@ def _tool_definitions(tools: Iterable[Any]) -> tuple[ToolDefinition, ...]:
         raise ConfigurationError(str(error)) from None
 
 
-def _require_choice(name: str, given: Any, known: tuple[Any, ...]) -> Any:
-    if given not in known:
-        raise ConfigurationError(f"{name} is {join_words(known, last='or')}, not {short_repr(given)}")
-    return given
+def _require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
+    if value not in choices:
+        raise ConfigurationError(f"{name} is {join_words(choices, last='or')}, not {short_repr(value)}")
+    return value
 
 
-def _require_integer(name: str, given: Any, least: int) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
-        raise ConfigurationError(f"{name} is a whole number of at least {least}, not {short_repr(given)}")
-    return given
+def _require_integer(name: str, value: Any, minimum: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ConfigurationError(f"{name} is a whole number of at least {minimum}, not {short_repr(value)}")
+    return value
 
 
-def _require_number(name: str, given: Any, least: float, most: float = sys.float_info.max) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= most:
-        limits = f"of at least {least:g}" if most == sys.float_info.max else f"from {least:g} to {most:g}"
-        raise ConfigurationError(f"{name} is a number {limits}, not {short_repr(given)}")
-    return float(given)
+def _require_number(name: str, value: Any, minimum: float, maximum: float = sys.float_info.max) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
+        limits = f"of at least {minimum:g}" if maximum == sys.float_info.max else f"from {minimum:g} to {maximum:g}"
+        raise ConfigurationError(f"{name} is a number {limits}, not {short_repr(value)}")
+    return float(value)
 
 
 DEFAULT_SAMPLE = 0.1
 DEFAULT_DAILY_TOKENS = 1_000_000
 
 KEY_VARIABLE = "OPENAI_API_KEY"
-"""The variable that the clients of OpenAI read their key from."""
+"""The variable from which OpenAI's clients read their key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,11 @@ class JudgeSettings:
     """Further members of each request body."""
 
     def create_judge(
-        self, *, samples: Callable[[Run], bool] | None = None, meter_provider: MeterProvider | None = None, **more: Any
+        self,
+        *,
+        samples: Callable[[Run], bool] | None = None,
+        meter_provider: MeterProvider | None = None,
+        **parameters: Any,
     ) -> Judge:
         """Create the judge. Raises `GoldspanError` for invalid settings, or without the extra `judge`."""
         key = self.api_key
@@ -263,7 +267,7 @@ class JudgeSettings:
             sampler=samples,
             meter_provider=meter_provider,
             **{name: getattr(self, name) for name in _JUDGE_PARAMETERS},
-            **more,
+            **parameters,
         )
 
 
@@ -273,4 +277,4 @@ _JUDGE_PARAMETERS = (
 )
 """Settings that have the same name as a parameter of `Judge`."""
 
-SETTING_NAMES = tuple(each.name for each in fields(JudgeSettings))
+SETTING_NAMES = tuple(setting.name for setting in fields(JudgeSettings))

@@ -1,7 +1,7 @@
 """Builds the prompt for the judge: the rubric, and the run as escaped JSON of bounded size.
 
-What stands in a run was written by anybody. So it is JSON in which no `<` occurs, which therefore cannot end the place
-where data stands, and no character that people do not see: controls, marks of direction, tags.
+The text of a run is not trusted. It is JSON without the character `<`, so that it cannot end the data section, and
+without invisible characters: controls, bidirectional marks and tags.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from goldspan.content.tools import fold_name
 from goldspan.model import Run, ToolCall, ToolDefinition
 
 RUBRIC_VERSION = 1
-"""The version of the instructions and of how runs are shown. Rises whenever a model may answer otherwise for it."""
+"""The version of the instructions and of the evidence. It rises with every change that may change an answer."""
 
 INSTRUCTIONS = """\
 You assess how an AI agent chose among its tools while it served one request. You see the request, the agent's answer, \
@@ -68,46 +68,46 @@ ANSWER_SCHEMA: Mapping[str, Any] = MappingProxyType(
         "additionalProperties": False,
     }
 )
-"""The form of the answer. It holds nothing of a run either: tools are told by their ids."""
+"""The schema of the answer. It contains nothing of a run: tools are identified by their ids."""
 
 
 CallDetail: TypeAlias = Literal["names", "arguments", "all"]
-"""What is shown of calls: their tools alone, also the arguments, or results as well."""
+"""What the evidence shows of calls: only the tools, also the arguments, or all with results."""
 CALL_DETAILS: tuple[CallDetail, ...] = get_args(CallDetail)
 
 MAX_EVIDENCE_LENGTH = 48_000
-"""Characters of all the data, at most: some 12,000 tokens."""
+"""Maximum characters of the evidence, about 12,000 tokens."""
 _TEXT_LIMITS = (8_000, 4_000, 2_000, 1_000, 500, 250, 120)
-"""Characters of one text, at most: the first of these with which all of it fits."""
+"""Candidates for the maximum length of one text; the first one with which the evidence fits is used."""
 _MAX_TOOLS = 200
 _MAX_CALLS = 200
 _MAX_ITEMS = 100
 _MAX_DEPTH = 8
 _MAX_NUMBER = 1 << 64
 _CHARACTERS_PER_ITEM = 4
-"""A value has no more items, on all its levels together, than would fit into so many times the longest text."""
+"""The assumed minimum length of an item; it limits the items of a value on all its levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgePrompt:
-    """What is asked of a judge about one run."""
+    """The prompt of a judge for one run."""
 
     evidence: str
     """The run: JSON between `<run>` and `</run>`."""
     tools: tuple[str, ...]
-    """The names of the tools that were offered. `T1` in the data, and in an answer, is the first of them."""
+    """The names of the offered tools. The id `T1` in the evidence and in an answer is the first of them."""
     temperature: float | None = None
-    """`None`: whatever is usual for the model."""
+    """`None`: the default of the model."""
     seed: int | None = None
     max_tokens: int = 1000
-    """How long the answer may be."""
+    """The maximum length of the answer."""
     instructions: str = INSTRUCTIONS
     schema: Mapping[str, Any] = field(default_factory=lambda: ANSWER_SCHEMA)
     """The JSON schema of the answer."""
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The question as a chat. Nothing of the run is in the instructions."""
+        """The prompt as chat messages. The instructions contain nothing of the run."""
         return [
             {"role": "system", "content": self.instructions},
             {"role": "user", "content": f"{self.evidence}\n\n{REMINDER}"},
@@ -117,16 +117,16 @@ class JudgePrompt:
 def build_evidence(
     run: Run, tools: Sequence[ToolDefinition], call_detail: CallDetail = "all", *, omitted_tools: int = 0
 ) -> str | None:
-    """A run as data for a judge, who is told of `omitted_tools` that are not among these.
+    """Return a run as evidence, or `None` if not even the names fit.
 
-    What is too long is cut, and says so; `None`: not even the names fit.
+    Long texts are truncated and say so. The evidence states the number of `omitted_tools`.
     """
-    for longest, names, what, schemas in _DETAIL_LEVELS:
-        room = _SizeBudget(longest, names, MAX_EVIDENCE_LENGTH)
+    for max_text_length, max_name_length, max_detail, with_schemas in _DETAIL_LEVELS:
+        size = _SizeBudget(max_text_length, max_name_length, MAX_EVIDENCE_LENGTH)
         try:
             data = _evidence_json(
                 _evidence_document(
-                    run, tools, min(call_detail, what, key=CALL_DETAILS.index), room, schemas, omitted_tools
+                    run, tools, min(call_detail, max_detail, key=CALL_DETAILS.index), size, with_schemas, omitted_tools
                 )
             )
         except _EvidenceTooLongError:
@@ -137,193 +137,199 @@ def build_evidence(
 
 
 def relevant_tools(tools: Sequence[ToolDefinition], run: Run) -> tuple[ToolDefinition, ...]:
-    """The tools that are shown: all of them, or where they are too many, those that were called and then the others."""
+    """Return the tools for the evidence: all of them, or if there are too many, the called ones first."""
     if len(tools) <= _MAX_TOOLS:
         return tuple(tools)
     called = {fold_name(call.name) for call in run.tool_calls}
     return tuple(sorted(tools, key=lambda tool: fold_name(tool.name) not in called)[:_MAX_TOOLS])
 
 
-# --- the data ---------------------------------------------------------------------------------------------------------
+# --- evidence ---------------------------------------------------------------------------------------------------------
 
 
 _DETAIL_LEVELS: tuple[tuple[int, int, CallDetail, bool], ...] = (
-    *((longest, 200, "all", True) for longest in _TEXT_LIMITS),
+    *((max_length, 200, "all", True) for max_length in _TEXT_LIMITS),
     (60, 200, "names", False),
     (30, 60, "names", False),
 )
-"""Ways to show a run, each with less than the one before: longest text, longest name, what of calls, schemas."""
+"""Decreasing levels of detail: maximum length of a text and of a name, detail of calls, whether schemas are shown."""
 
 
 class _EvidenceTooLongError(Exception):
-    """Written down, the run would not fit."""
+    """The evidence exceeds the size budget."""
 
 
 @dataclass(slots=True)
 class _SizeBudget:
-    """How much of a run fits. What it is written from may be endless, so it is counted while it is looked at."""
+    """The remaining size of the evidence. It is counted during serialization, because values may be unbounded."""
 
     max_text_length: int
-    """Characters of a text."""
+    """Maximum characters of a text."""
     max_name_length: int
-    """Characters of a name."""
+    """Maximum characters of a name."""
     remaining: int
-    """Characters of all of it: too few, as escapes and punctuation come on top."""
+    """Remaining characters, without escapes and punctuation."""
     items: int = 0
-    """Items that the value has left that is looked at."""
+    """Remaining items of the current value."""
 
-    def text(self, text: str, longest: int | None = None) -> str:
-        """A text, cut."""
-        cut = _truncate(text, self.max_text_length if longest is None else min(longest, self.max_text_length))
-        self.consume(len(cut))
-        return cut
+    def text(self, text: str, max_length: int | None = None) -> str:
+        """Truncate a text and count it."""
+        truncated = _truncate(text, self._text_limit(max_length))
+        self.consume(len(truncated))
+        return truncated
 
     def name(self, name: str) -> str:
-        """A name, cut."""
-        cut = _truncate(name, self.max_name_length)
-        self.consume(len(cut))
-        return cut
+        """Truncate a name and count it."""
+        truncated = _truncate(name, self.max_name_length)
+        self.consume(len(truncated))
+        return truncated
 
-    def value(self, value: Any, longest: int | None = None) -> Any:
-        """A value, as JSON can say it."""
+    def value(self, value: Any, max_length: int | None = None) -> Any:
+        """Convert a value to bounded JSON and count it."""
         self.items = max(10, self.max_text_length // _CHARACTERS_PER_ITEM)
-        return _bounded_value(
-            value, self, self.max_text_length if longest is None else min(longest, self.max_text_length)
-        )
+        return _bounded_value(value, self, self._text_limit(max_length))
 
     def consume(self, characters: int) -> None:
-        """Take note that so many are used."""
+        """Subtract characters. Raises `_EvidenceTooLongError` if too many are used."""
         self.remaining -= characters
         if self.remaining < 0:
             raise _EvidenceTooLongError
 
+    def _text_limit(self, max_length: int | None) -> int:
+        return self.max_text_length if max_length is None else min(max_length, self.max_text_length)
+
 
 def _evidence_document(
-    run: Run, tools: Sequence[ToolDefinition], shown: CallDetail, room: _SizeBudget, schemas: bool, omitted_tools: int
+    run: Run,
+    tools: Sequence[ToolDefinition],
+    call_detail: CallDetail,
+    size: _SizeBudget,
+    with_schemas: bool,
+    omitted_tools: int,
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "request": room.text(run.input or ""),
-        "answer": None if run.output is None else room.text(run.output),
-        "tools": [dict(_tool_fields(number, tool, room, schemas)) for number, tool in enumerate(tools, start=1)],
-        "calls": [dict(_call_fields(call, shown, room)) for call in run.tool_calls[:_MAX_CALLS]],
+        "request": size.text(run.input or ""),
+        "answer": None if run.output is None else size.text(run.output),
+        "tools": [dict(_tool_fields(number, tool, size, with_schemas)) for number, tool in enumerate(tools, start=1)],
+        "calls": [dict(_call_fields(call, call_detail, size)) for call in run.tool_calls[:_MAX_CALLS]],
     }
-    left = {"further_tools": omitted_tools, "further_calls": len(run.tool_calls) - _MAX_CALLS}
-    return document | {name: number for name, number in left.items() if number > 0}
+    omitted = {"further_tools": omitted_tools, "further_calls": len(run.tool_calls) - _MAX_CALLS}
+    return document | {name: number for name, number in omitted.items() if number > 0}
 
 
-def _tool_fields(number: int, tool: ToolDefinition, room: _SizeBudget, schemas: bool) -> Iterator[tuple[str, Any]]:
+def _tool_fields(number: int, tool: ToolDefinition, size: _SizeBudget, with_schemas: bool) -> Iterator[tuple[str, Any]]:
     yield "id", f"T{number}"
-    yield "name", room.name(tool.name)
+    yield "name", size.name(tool.name)
     if tool.description:
-        yield "description", room.text(tool.description, 2_000)
-    if tool.parameters and schemas:
-        yield "parameters", room.value(tool.parameters, 500)
+        yield "description", size.text(tool.description, 2_000)
+    if tool.parameters and with_schemas:
+        yield "parameters", size.value(tool.parameters, 500)
 
 
-def _call_fields(call: ToolCall, shown: CallDetail, room: _SizeBudget) -> Iterator[tuple[str, Any]]:
-    yield "tool", room.name(call.name)
+def _call_fields(call: ToolCall, call_detail: CallDetail, size: _SizeBudget) -> Iterator[tuple[str, Any]]:
+    yield "tool", size.name(call.name)
     if call.kind != "tool":
         yield "kind", call.kind
     if call.agent:
-        yield "agent", room.name(call.agent)
+        yield "agent", size.name(call.agent)
     if call.outcome in ("denied", "deferred"):
         yield "outcome", call.outcome
     elif call.error is not None:
         yield "outcome", "failed"
-    if shown != "names":
+    if call_detail != "names":
         arguments = call.arguments if call.arguments is not None else call.raw_arguments
         if arguments is not None:
-            yield "arguments", room.value(arguments)
-    if shown == "all":
+            yield "arguments", size.value(arguments)
+    if call_detail == "all":
         if call.error is not None:
-            yield "error", room.text(call.error)
+            yield "error", size.text(call.error)
         elif call.result is not None:
-            yield "result", room.value(call.result)
+            yield "result", size.value(call.result)
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _bounded_value(value: Any, room: _SizeBudget, longest: int, depth: int = 0) -> Any:
-    """A value as JSON can say it, however it was made: objects of the application may do anything when looked at."""
-    room.consume(1)
-    room.items -= 1
+def _bounded_value(value: Any, size: _SizeBudget, max_length: int, depth: int = 0) -> Any:
+    """Convert any value to bounded JSON. Objects of the application may raise when they are read."""
+    size.consume(1)
+    size.items -= 1
     if value is None or isinstance(value, bool):
         return value
     try:
         if isinstance(value, str):
-            return room.text(value, longest)
+            return size.text(value, max_length)
         if isinstance(value, int):
             return int(value) if abs(value) < _MAX_NUMBER else "[a number of many digits]"
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else str(float(value))
         if isinstance(value, bytes | bytearray | memoryview):
             return f"[{len(value)} bytes]"
-        if depth >= _MAX_DEPTH or room.items <= 0:
+        if depth >= _MAX_DEPTH or size.items <= 0:
             return "[more levels]" if depth >= _MAX_DEPTH else "[more items]"
         if isinstance(value, Mapping):
-            return dict(_bounded_entries(value, room, longest, depth))
+            return dict(_bounded_entries(value, size, max_length, depth))
         if isinstance(value, list | tuple | set | frozenset):
-            return list(_bounded_items(value, room, longest, depth))
-        return room.text(_MEMORY_ADDRESS.sub("", repr(value)), longest)
+            return list(_bounded_items(value, size, max_length, depth))
+        return size.text(_MEMORY_ADDRESS.sub("", repr(value)), max_length)
     except _EvidenceTooLongError:
         raise
-    except Exception:  # noqa: BLE001 - it is not our code that runs there
+    except Exception:  # noqa: BLE001 - foreign code runs here
         return "[cannot be shown]"
 
 
 _MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-"""Where an object lies in memory. Nobody needs to know, and the same question would be another one each time."""
+"""The memory address in a `repr`. It would make the prompt, and so the cache key, different each time."""
 
 
-def _bounded_items(value: Any, room: _SizeBudget, longest: int, depth: int) -> Iterator[Any]:
-    # Sets have another order in every process.
+def _bounded_items(value: Any, size: _SizeBudget, max_length: int, depth: int) -> Iterator[Any]:
+    # Sort sets, because their order differs between processes.
     items: Iterable[Any] = (
         nsmallest(_MAX_ITEMS, value, key=repr)
         if isinstance(value, set | frozenset)
-        else islice(value, min(_MAX_ITEMS, room.items))
+        else islice(value, min(_MAX_ITEMS, size.items))
     )
-    shown = 0
+    item_count = 0
     for item in items:
-        if room.items <= 0:
+        if size.items <= 0:
             break
-        yield _bounded_value(item, room, longest, depth + 1)
-        shown += 1
-    if more := len(value) - shown:
+        yield _bounded_value(item, size, max_length, depth + 1)
+        item_count += 1
+    if more := len(value) - item_count:
         yield f"[{more} more items]"
 
 
 def _bounded_entries(
-    value: Mapping[Any, Any], room: _SizeBudget, longest: int, depth: int
+    value: Mapping[Any, Any], size: _SizeBudget, max_length: int, depth: int
 ) -> Iterator[tuple[str, Any]]:
-    for place, (key, item) in enumerate(value.items()):
-        if place == _MAX_ITEMS or room.items <= 0:
-            yield "...", f"[{len(value) - place} more keys]"
+    for index, (key, item) in enumerate(value.items()):
+        if index == _MAX_ITEMS or size.items <= 0:
+            yield "...", f"[{len(value) - index} more keys]"
             return
-        yield room.name(str(key)), _bounded_value(item, room, longest, depth + 1)
+        yield size.name(str(key)), _bounded_value(item, size, max_length, depth + 1)
 
 
-def _truncate(text: str, longest: int) -> str:
-    if len(text) <= longest:
+def _truncate(text: str, max_length: int) -> str:
+    if len(text) <= max_length:
         return text
-    head = longest * 3 // 4
-    tail = longest - head
-    return f"{text[:head]} [... {len(text) - longest} characters ...] {text[-tail:]}"
+    head = max_length * 3 // 4
+    tail = max_length - head
+    return f"{text[:head]} [... {len(text) - max_length} characters ...] {text[-tail:]}"
 
 
 def _evidence_json(document: Mapping[str, Any]) -> str:
-    """JSON in which what is not to be seen, and what may begin a mark of a model's own, is written as its number."""
+    """Return JSON in which invisible characters, and those that may start a control mark of a model, are escaped."""
     text = json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
     return _CONTROL_MARKS.sub(_escape_mark, text)
 
 
 _CONTROL_MARKS = re.compile(r"[<\x7f]|\[(?=/?[A-Z_]+\])|[^\x00-\x7f]")
-"""`[INST]` is such a mark, and nothing that JSON itself may hold."""
+"""`[INST]` is such a mark; plain JSON cannot contain it."""
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 
 
-def _escape_mark(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape_mark(match: re.Match[str]) -> str:
+    character = match[0]
     if character.isascii():
         return f"\\u{ord(character):04x}"
     return json.dumps(character)[1:-1] if unicodedata.category(character) in _INVISIBLE_CATEGORIES else character

@@ -1,4 +1,4 @@
-"""Counts the requests, tokens and cost of a judge; its budget and prices."""
+"""Counts the requests, tokens and cost of a judge, and defines its budget and prices."""
 
 from __future__ import annotations
 
@@ -17,67 +17,67 @@ from goldspan.sinks.fork_safety import renew_after_fork
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a judge has done since it was made."""
+    """The numbers of a judge since it was created."""
 
     requests: int = 0
-    """Attempts to get an answer, successful or not."""
+    """Attempts, successful or not."""
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None
-    """US dollars; `None`: no prices were given."""
+    """US dollars; `None` without prices."""
     judged: int = 0
     """Runs with a verdict."""
     cached: int = 0
-    """Of those, the runs of which every vote was known from before."""
+    """Judged runs of which every vote was in the cache."""
     failed: int = 0
     """Runs without a verdict, because the judge failed."""
     over_budget: int = 0
-    """Runs without one, because the budget was spent."""
+    """Runs without a verdict, because the budget was spent."""
     not_asked: int = 0
-    """Runs of which too little is known to ask: no offered tools, or no request."""
+    """Runs that lack what a prompt needs: the offered tools or the request."""
     dropped: int = 0
-    """Runs without one, because too many waited, or the process ended."""
+    """Runs without a verdict, because the queue was full or the process ended."""
     outdated: int = 0
-    """Verdicts that nobody got, because the run had changed meanwhile."""
+    """Verdicts that were discarded, because the run had changed meanwhile."""
 
 
 class UsageCounters:
-    """Counts; any thread may."""
+    """Counts in `Usage` and in OpenTelemetry metrics. It is thread-safe."""
 
     def __init__(self, meter_provider: MeterProvider | None = None, *, has_prices: bool = False) -> None:
         meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
         self.renew()
         renew_after_fork(self)
         self._usage = Usage(cost=0.0 if has_prices else None)
-        self._losses = {name: drop_counter(name, meter_provider) for name in _DROP_COUNTER_NAMES}
+        self._drop_counters = {name: drop_counter(name, meter_provider) for name in _DROP_COUNTER_NAMES}
         self._requests = meter.create_counter(
             semconv.JUDGE_REQUESTS_COUNTER,
             unit="{request}",
-            description="Questions that were put to the judge's model, every attempt, by what came of them.",
+            description="Attempts to get an answer from the judge's model, by outcome.",
         )
         self._tokens = meter.create_counter(
             semconv.JUDGE_TOKENS_COUNTER,
             unit="{token}",
-            description="Tokens that the judge's questions and answers took, as its endpoint says.",
+            description="Tokens of the judge's prompts and answers, as its endpoint reports them.",
         )
         self._cost = meter.create_counter(
             semconv.JUDGE_COST_COUNTER,
             unit="{USD}",
-            description="US dollars that the judge's tokens cost, by the prices that were given.",
+            description="US dollars that the judge's tokens cost, by the configured prices.",
         )
         self._runs = meter.create_counter(
             semconv.JUDGE_RUNS_COUNTER,
             unit="{run}",
-            description="Runs that the judge was to judge, by what came of it.",
+            description="Runs that were selected for the judge, by outcome.",
         )
 
     def renew(self) -> None:
-        """In a forked child: a lock that nobody holds. What was counted stays."""
+        """Replace the lock in a forked child. The counts stay."""
         self._lock = threading.Lock()
 
     @property
     def usage(self) -> Usage:
-        """What there was so far."""
+        """The numbers so far."""
         return self._usage
 
     def record_request(self, outcome: str, input_tokens: int, output_tokens: int, cost: float | None) -> None:
@@ -99,39 +99,39 @@ class UsageCounters:
             self._cost.add(cost)
 
     def record_judged(self, *, cached: bool) -> None:
-        """Count a run that has a verdict now."""
+        """Count a run with a verdict."""
         self._add(judged=1, cached=int(cached))
         self._runs.add(1, {semconv.OUTCOME_LABEL: "cached" if cached else "judged"})
 
     def record_not_asked(self) -> None:
-        """Count a run of which too little is known."""
+        """Count a run that lacks what a prompt needs."""
         self._add(not_asked=1)
         self._runs.add(1, {semconv.OUTCOME_LABEL: "not_asked"})
 
     def record_failure(self, kind: str) -> None:
-        """Count a run that the judge failed at, or had no budget for."""
-        over = kind == OVER_BUDGET_ERROR
-        self._add(over_budget=int(over), failed=int(not over))
-        self._runs.add(1, {semconv.OUTCOME_LABEL: "over_budget" if over else "failed"})
-        if over:
-            self._losses[semconv.JUDGE_OVER_BUDGET_COUNTER].add(1)
+        """Count a run without a verdict: the judge failed, or the budget was spent."""
+        is_over_budget = kind == OVER_BUDGET_ERROR
+        self._add(over_budget=int(is_over_budget), failed=int(not is_over_budget))
+        self._runs.add(1, {semconv.OUTCOME_LABEL: "over_budget" if is_over_budget else "failed"})
+        if is_over_budget:
+            self._drop_counters[semconv.JUDGE_OVER_BUDGET_COUNTER].add(1)
         else:
-            self._losses[semconv.JUDGE_FAILED_COUNTER].add(1, {semconv.ERROR_TYPE: kind})
+            self._drop_counters[semconv.JUDGE_FAILED_COUNTER].add(1, {semconv.ERROR_TYPE: kind})
 
     def record_dropped(self, number: int = 1) -> None:
-        """Count runs that are not judged."""
+        """Count runs that are dropped before they are judged."""
         self._add(dropped=number)
-        self._losses[semconv.JUDGE_DROPPED_COUNTER].add(number)
+        self._drop_counters[semconv.JUDGE_DROPPED_COUNTER].add(number)
 
     def record_outdated(self) -> None:
-        """Count a verdict about a run that has changed since."""
+        """Count a verdict that was discarded because its run had changed."""
         self._add(outdated=1)
-        self._losses[semconv.JUDGE_OUTDATED_COUNTER].add(1)
+        self._drop_counters[semconv.JUDGE_OUTDATED_COUNTER].add(1)
 
-    def _add(self, **more: int) -> None:
+    def _add(self, **increments: int) -> None:
         with self._lock:
-            grown = {name: getattr(self._usage, name) + number for name, number in more.items()}
-            self._usage = replace(self._usage, **grown)
+            increased = {name: getattr(self._usage, name) + number for name, number in increments.items()}
+            self._usage = replace(self._usage, **increased)
 
 
 OVER_BUDGET_ERROR = "OverBudget"
@@ -145,12 +145,12 @@ _DROP_COUNTER_NAMES = (
 
 _TOKENS_PER_PRICE_UNIT = 1_000_000
 _COST_TOLERANCE = 1e-9
-"""Dollars by which sums of many small prices may be off."""
+"""US dollars by which the rounding of sums may exceed the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """US dollars for a million tokens. Raises `ConfigurationError` for what is no price."""
+    """US dollars per million tokens. Raises `ConfigurationError` for an invalid price."""
 
     input: float
     output: float
@@ -160,20 +160,20 @@ class Prices:
             _require_amount(f"the price of {name} tokens", getattr(self, name), minimum=0)
 
     def cost(self, input_tokens: int, output_tokens: int) -> float:
-        """US dollars for so many tokens."""
+        """Return the cost in US dollars."""
         return (input_tokens * self.input + output_tokens * self.output) / _TOKENS_PER_PRICE_UNIT
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent within 24 hours, whenever they begin; `None`: as much as it takes.
+    """The maximum spending within any 24 hours; `None`: no limit.
 
-    Before a question is asked, what it may cost at most is set aside: so the budget is never passed, and the last part
-    of it may stay unused. Raises `ConfigurationError` for what is no amount.
+    The maximum cost of a request is reserved before it is sent. So the budget is never exceeded, and its last part may
+    stay unused. Raises `ConfigurationError` for an invalid amount.
     """
 
     tokens: int | None = None
-    """Of questions and answers together."""
+    """Tokens of prompts and answers together."""
     cost: float | None = None
     """US dollars. Needs prices."""
 
@@ -183,7 +183,7 @@ class Budget:
                 _require_amount(f"the judge's budget of {'tokens' if name == 'tokens' else 'money'}", amount, minimum=0)
 
     def allows(self, spending: Spending) -> bool:
-        """Whether so much may be spent."""
+        """Return whether the budget allows this spending."""
         return (self.tokens is None or spending.tokens <= self.tokens) and (
             self.cost is None or spending.cost <= self.cost + _COST_TOLERANCE
         )

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.judge import Assessment, ModelRequestError, Prices
-from goldspan.judge.model_replies import MAX_REASON_LENGTH, parse_assessment
 from goldspan.judge.prompts import JudgePrompt
+from goldspan.judge.tool_selection import MAX_REASON_LENGTH, parse_assessment
 from support.judge_clients import evaluation, judging, score, verdict
 from support.model_endpoint import content, cut, failure, opinion, raw, serving
 
@@ -49,11 +49,11 @@ def members(**said):
 
 
 MALFORMED = {
-    "no JSON": ["", "{", "Score: 1", "```json\n{}", "```json {} ```", "```yaml\n{}\n```", '{"score": 1} and so on'],
-    "no JSON object": ["[]", '"1"', "1", "null", "[" + members() + "]"],
-    "no number as its score": [*(members(score=score) for score in ("1", True, None, [1], {"value": 1})), "{}"],
+    "not JSON": ["", "{", "Score: 1", "```json\n{}", "```json {} ```", "```yaml\n{}\n```", '{"score": 1} and so on'],
+    "not a JSON object": ["[]", '"1"', "1", "null", "[" + members() + "]"],
+    "a score that is not a number": [*(members(score=score) for score in ("1", True, None, [1], {"value": 1})), "{}"],
     "not from 0 to 1": [*(members(score=score) for score in (1.5, -0.1, 10**300, 1e308, float("nan"), float("inf")))],
-    "no text as its reason": [
+    "a reason that is not a text": [
         members(reason=None),
         members(reason=5),
         '{"score": 1}',
@@ -92,8 +92,8 @@ def test_answers_that_are_made_to_take_long_do_not(text):
         (content(None, refusal="I will not."), "is a refusal"),
         (content(None), "is empty"),
         (content(""), "is empty"),
-        (content(members()[:20], finish_reason="length"), "was cut off: raise max_tokens"),
-        (content(members(), finish_reason="length"), "was cut off: raise max_tokens"),
+        (content(members()[:20], finish_reason="length"), "was truncated: raise max_tokens"),
+        (content(members(), finish_reason="length"), "was truncated: raise max_tokens"),
     ],
 )
 def test_no_answer_is_an_error_and_its_tokens_are_counted(reply, why):
@@ -118,7 +118,7 @@ def test_no_answer_is_an_error_and_its_tokens_are_counted(reply, why):
 )
 def test_what_is_no_completion_is_an_error(body):
     found, judge = answered(raw(body))
-    assert found.error == "MalformedAnswer: the model's answer is no chat completion"
+    assert found.error == "MalformedAnswer: the model's answer is not a chat completion"
     assert (judge.usage.requests, judge.usage.failed) == (1, 1)
 
 
