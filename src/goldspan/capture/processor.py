@@ -12,6 +12,7 @@ from opentelemetry import baggage
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import Span as ApiSpan
@@ -58,23 +59,35 @@ def to_span_record(span: ReadableSpan, end_ns: int | None = None) -> SpanRecord:
     SDK stores immutable values.
     """
     context, parent, status = span.context, span.parent, span.status
-    scope = span.instrumentation_scope
+    scope, events = span.instrumentation_scope, span.events
     return SpanRecord(
-        trace_id=format(context.trace_id, "032x"),
-        span_id=format(context.span_id, "016x"),
-        parent_id=format(parent.span_id, "016x") if parent is not None else None,
+        trace_id=f"{context.trace_id:032x}",
+        span_id=f"{context.span_id:016x}",
+        parent_id=f"{parent.span_id:016x}" if parent is not None else None,
         name=span.name,
         attributes=_copy_attributes(span.attributes),
         start_ns=span.start_time,
         end_ns=span.end_time if end_ns is None else end_ns,
         status=_STATUS_BY_CODE[status.status_code],
         status_message=status.description or "",
-        events=tuple(map(_to_span_event, span.events)),
+        events=tuple(map(_to_span_event, events)) if events else (),
         kind=span.kind.value + 1,
         scope=scope.name if scope is not None else "",
-        resource=span.resource.attributes,
+        resource=_resource_attributes(span.resource),
         dropped_attributes=span.dropped_attributes,
     )
+
+
+def _resource_attributes(resource: Resource) -> Mapping[str, Any]:
+    """Returns the attributes as a dictionary: conventions read them for each span, and the SDK's mapping is slow."""
+    global _last_resource
+    latest = _last_resource
+    if latest is None or latest[0] is not resource:  # a process has one resource, or few
+        latest = _last_resource = (resource, _copy_attributes(resource.attributes))
+    return latest[1]
+
+
+_last_resource: tuple[Resource, Mapping[str, Any]] | None = None
 
 
 def _to_span_event(event: Event) -> SpanEvent:
@@ -83,7 +96,7 @@ def _to_span_event(event: Event) -> SpanEvent:
 
 def _copy_attributes(attributes: Mapping[str, Any] | None) -> Mapping[str, Any]:
     # The SDK's mapping has a `copy` that is seven times as fast as going through it key by key.
-    if not attributes:
+    if attributes is None:
         return {}
     copy = getattr(attributes, "copy", None)
     return copy() if copy is not None else dict(attributes)
@@ -373,12 +386,13 @@ class ScoringProcessor(SpanProcessor):
                 self._downstream.on_end(_copy_with_attributes(span, results) if results else span)
 
     def _score_unless_scored(self, span: ReadableSpan) -> ResultAttributes:
-        if self._stopped or _is_evaluation_span(span):
+        if self._stopped:
             return {}
         if self._scored_before_end and span.context.span_id in self._scored_before_end:
             self._scored_before_end.discard(span.context.span_id)
             return {}
-        return self._score(span, to_span_record(span))
+        record = to_span_record(span)
+        return {} if _is_evaluation_span(span, record.attributes) else self._score(span, record)
 
     def _score(self, span: ReadableSpan, record: SpanRecord) -> ResultAttributes:
         """Scores the runs that a span completed. Returns the results of the runs whose span it is."""
@@ -399,10 +413,15 @@ class ScoringProcessor(SpanProcessor):
             self._worker.wake()
 
 
-def _is_evaluation_span(span: ReadableSpan) -> bool:
-    """Returns whether a span is a `SpanSink`'s span for an evaluation; it belongs to no run."""
+def _is_evaluation_span(span: ReadableSpan, attributes: Mapping[str, Any] | None = None) -> bool:
+    """Returns whether a span is a `SpanSink`'s span for an evaluation; it belongs to no run.
+
+    `attributes` are a copy of its attributes, if the caller has one.
+    """
     scope = span.instrumentation_scope
-    return scope is not None and scope.name == "goldspan" and semconv.IS_EVALUATION in (span.attributes or {})
+    if scope is None or scope.name != "goldspan":
+        return False
+    return semconv.IS_EVALUATION in (_copy_attributes(span.attributes) if attributes is None else attributes)
 
 
 def _copy_with_attributes(span: ReadableSpan, attributes: Mapping[str, AttributeValue]) -> ReadableSpan:

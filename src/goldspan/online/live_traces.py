@@ -350,8 +350,12 @@ class InFlightTraces(Generic[Live]):
 
     def remove_subtree(self, trace: TraceState[Live], node: InFlightSpan[Live], *, keep_node: bool = False) -> None:
         """Removes everything below a node, and the node unless `keep_node`."""
-        folded = [below.folded_rows for below in node.walk() if below.folded_rows]
-        previous_count = len(trace.nodes)
-        trace.remove_subtree(node, keep_node=keep_node)
-        self.folded_bytes -= sum(map(len, folded))
-        self.span_count -= previous_count - len(trace.nodes) + sum(map(count_spans, folded))
+        for below in list(node.walk()):
+            if below.folded_rows:
+                self.folded_bytes -= len(below.folded_rows)
+                self.span_count -= count_spans(below.folded_rows)
+            if (below is not node or not keep_node) and trace.nodes.pop(below.id, None) is not None:
+                self.span_count -= 1
+        node.children, node.folded_rows = None, b""
+        if not keep_node:
+            node.detach()

@@ -173,15 +173,6 @@ class TraceState(Generic[Live]):
         """Returns whether the span was released so long ago that it is no longer stored."""
         return self._expired_span_ids is not None and span_id in self._expired_span_ids
 
-    def remove_subtree(self, node: InFlightSpan[Live], *, keep_node: bool = False) -> None:
-        """Removes everything below a node, and the node unless `keep_node`."""
-        for below in list(node.walk()):
-            if below is not node or not keep_node:
-                self.nodes.pop(below.id, None)
-        node.children, node.folded_rows = None, b""
-        if not keep_node:
-            node.detach()
-
     def expire_spans(self, span_ids: Iterable[int]) -> bool:
         """Stores only the ids of spans from now on: what arrives for them is too late. Returns `True`."""
         if self._expired_span_ids is None:
