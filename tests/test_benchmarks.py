@@ -32,8 +32,9 @@ def test_overhead_is_given_for_every_variant_as_a_ratio_to_bare_spans() -> None:
     assert list(ratios) == ["bare spans", "@goldspan.trace", "bare spans, scored", "@goldspan.trace, scored"]
     assert ratios["bare spans"] == ("1.00", "1.00")
     verdicts = [line for line in done.stdout.splitlines() if line.startswith(("  ok  ", "  MISSED"))]
-    said = ("a decorated sync function", "a decorated async function", "bare spans: scored", "@goldspan.trace: scored")
-    assert [words in line for words, line in zip(said, verdicts, strict=True)] == [True] * 4
+    decorated = ("a decorated sync function", "a decorated async function")
+    said = (*decorated, "bare spans: scored", "@goldspan.trace: scored", "@goldspan.trace, scored: all threads")
+    assert [words in line for words, line in zip(said, verdicts, strict=True)] == [True] * 5
 
 
 def test_no_tool_of_ours_is_lost_in_a_thread_and_no_peer_is_needed_to_see_that() -> None:

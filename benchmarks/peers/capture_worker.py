@@ -223,30 +223,47 @@ def _named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bare_requests(provider: TracerProvider) -> dict[str, Callable[[int], None]]:
-    """Each makes the spans of so many requests: an agent's around ten of tools, of three attributes each."""
+    """Each makes the spans of so many requests: an agent's around ten of tools.
+
+    They have the attributes that goldspan's decorators record, as constants.
+    """
     tracer = provider.get_tracer("bare")
-    message = f'[{{"role": "user", "parts": [{{"type": "text", "content": "{QUESTION}"}}]}}]'
-    of_agent = _attributes("invoke_agent", "gen_ai.agent.name", "agent", "gen_ai.input.messages", message)
-    given = '{"city": "Paris", "nights": 2}'
+    question = f'[{{"role": "user", "parts": [{{"type": "text", "content": "{QUESTION}"}}]}}]'
+    answer = '[{"role": "assistant", "parts": [{"type": "text", "content": "booked"}], "finish_reason": "stop"}]'
+    of_agent = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "agent",
+        "gen_ai.input.messages": question,
+    }
+    result = '{"city":"Paris","nights":2,"price":90}'
     of_tools = [
-        _attributes("execute_tool", "gen_ai.tool.name", tool.__name__, "gen_ai.tool.call.arguments", given)
+        {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool.__name__,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.arguments": '{"city":"Paris","nights":2}',
+        }
         for tool in tools()
     ]
     named = [(f"execute_tool {tool.__name__}", tool, found) for tool, found in zip(tools(), of_tools, strict=True)]
     awaited = [(name, tool, found) for (name, _, found), tool in zip(named, async_tools(), strict=True)]
 
     def agent(question: str) -> str:
-        with tracer.start_as_current_span("invoke_agent agent", attributes=of_agent):
+        with tracer.start_as_current_span("invoke_agent agent", attributes=of_agent) as span:
             for name, tool, attributes in named:
-                with tracer.start_as_current_span(name, attributes=attributes):
+                with tracer.start_as_current_span(name, attributes=attributes) as tool_span:
                     tool("Paris", nights=2)
+                    tool_span.set_attribute("gen_ai.tool.call.result", result)
+            span.set_attribute("gen_ai.output.messages", answer)
         return "booked"
 
     async def async_agent(question: str) -> str:
-        with tracer.start_as_current_span("invoke_agent agent", attributes=of_agent):
+        with tracer.start_as_current_span("invoke_agent agent", attributes=of_agent) as span:
             for name, tool, attributes in awaited:
-                with tracer.start_as_current_span(name, attributes=attributes):
+                with tracer.start_as_current_span(name, attributes=attributes) as tool_span:
                     await tool("Paris", nights=2)
+                    tool_span.set_attribute("gen_ai.tool.call.result", result)
+            span.set_attribute("gen_ai.output.messages", answer)
         return "booked"
 
     return {"sync": _plain(agent), "async": _awaited(async_agent)}
@@ -269,10 +286,6 @@ def decorated_requests(peer: Prepared) -> dict[str, Callable[[int], None]]:
         return "booked"
 
     return {"sync": _plain(agent), "async": _awaited(async_agent)}
-
-
-def _attributes(operation: str, *pairs: str) -> dict[str, str]:
-    return {"gen_ai.operation.name": operation, **dict(zip(pairs[::2], pairs[1::2], strict=True))}
 
 
 def _plain(request: Callable[[str], object]) -> Callable[[int], None]:
