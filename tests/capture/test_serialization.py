@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from goldspan.capture.bounded_json import MAX_ITEMS, MAX_TEXT, StreamedItems, bounded_repr, to_json
+from goldspan.capture.span_attributes import MAX_ITEMS, MAX_TEXT, StreamedItems, bounded_repr, to_json
 
 
 class Hotel(BaseModel):

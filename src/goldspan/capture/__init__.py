@@ -3,13 +3,12 @@
 Modules in reading order:
 
 - ``decorator``: `@goldspan.trace` creates a span for each call of a function.
-- ``call_spans``: starts and ends the spans of one decorated function.
-- ``span_attributes``: the names and attributes of tool, agent and component spans.
-- ``bounded_json``: encodes arguments and results as JSON text of limited length.
+- ``call_spans``: wraps a function so that each call has a span.
+- ``span_attributes``: the attributes of that span; arguments and results as JSON text of limited length.
 - ``annotations``: `goldspan.update_current_span` and `goldspan.expect`.
 - ``threads``: propagates the OpenTelemetry context into threads and thread pools.
 - ``processor``: `ScoringProcessor`, the span processor that scores runs.
-- ``processor_options``: validates the processor's arguments and wraps the downstream processor.
+- ``processor_options``: validates the processor's arguments, and builds its pipeline and downstream processor.
 - ``setup``: `goldspan.instrument()` configures providers, sinks and the processor.
 - ``environment``: the table of `GOLDSPAN_*` environment variables.
 - ``providers``: builds OpenTelemetry providers from the `OTEL_*` variables.

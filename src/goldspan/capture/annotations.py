@@ -17,8 +17,7 @@ from opentelemetry.util.types import AttributeValue
 
 from goldspan import semconv
 from goldspan._guard import suppress_errors
-from goldspan.capture.bounded_json import to_json
-from goldspan.capture.span_attributes import truncate_text
+from goldspan.capture.span_attributes import to_json, truncate_text
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.spelling import short_repr
 from goldspan.model import ABSENT, ONCE, AnyOf, ExpectedItem, ExpectedTool, Parallel, Times, ToolDefinition

@@ -1,21 +1,29 @@
-"""Starts and ends the spans of one decorated function, for `capture.decorator`."""
+"""Wraps a function so that each call has a span, for `capture.decorator`."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextvars import Token
 from time import time_ns
 from typing import Any, Protocol, TypeAlias
 
 from opentelemetry import trace as otel_trace
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, get_current
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, detach, get_current
 from opentelemetry.trace import Span, Status, StatusCode, TracerProvider, get_tracer_provider, set_span_in_context
 
 from goldspan import semconv
 from goldspan._guard import suppress_errors
 from goldspan._locks import ForkSafeLock
 from goldspan._version import __version__
-from goldspan.capture.span_attributes import SPAN_TEMPLATES, ArgumentBinder, BoundArguments, TracedKind
+from goldspan.capture.span_attributes import (
+    SPAN_TEMPLATES,
+    ArgumentBinder,
+    BoundArguments,
+    StreamedItems,
+    TracedKind,
+)
 
 _NOTIFYING = suppress_errors("score a span before it ends")
 
@@ -66,6 +74,7 @@ _MAX_MESSAGE = 1_000
 _OPENING = suppress_errors("open a span for a decorated function")
 _RECORDING_OUTCOME = suppress_errors("describe the outcome of a decorated function")
 _ENDING = suppress_errors("end the span of a decorated function")
+_ADDING_ITEM = suppress_errors("record an item of a decorated generator")
 
 _NOT_RECORDING = (otel_trace.ProxyTracerProvider, otel_trace.NoOpTracerProvider)
 
@@ -231,3 +240,175 @@ def _record_error(span: Span, error: Exception) -> None:
         return
     span.set_status(Status(StatusCode.ERROR, f"{name}: {message}" if message else name))
     span.record_exception(error)
+
+
+def wrap_callable(function: Callable[..., Any], recorder: CallRecorder) -> Callable[..., Any]:
+    """Returns the function wrapped so that each call has a span."""
+    if inspect.isasyncgenfunction(function):
+        return _wrap_async_generator(function, recorder)
+    if inspect.isgeneratorfunction(function):
+        return _wrap_generator(function, recorder)
+    if inspect.iscoroutinefunction(function):
+        return _wrap_coroutine(function, recorder)
+    return _wrap_function(function, recorder)
+
+
+def _wrap_function(function: Callable[..., Any], recorder: CallRecorder) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        call = recorder.start_span(args, kwargs)
+        if call is None:
+            return function(*args, **kwargs)
+        span, context = call
+        token = attach(context)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            _detach(token)
+            recorder.fail(span, error)
+            raise
+        _detach(token)
+        recorder.succeed(span, result)
+        return result
+
+    return traced
+
+
+def _wrap_coroutine(function: Callable[..., Any], recorder: CallRecorder) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def traced(*args: Any, **kwargs: Any) -> Any:
+        call = recorder.start_span(args, kwargs)
+        if call is None:
+            return await function(*args, **kwargs)
+        span, context = call
+        token = attach(context)
+        try:
+            result = await function(*args, **kwargs)
+        except BaseException as error:
+            _detach(token)
+            recorder.fail(span, error)
+            raise
+        _detach(token)
+        recorder.succeed(span, result)
+        return result
+
+    return traced
+
+
+def _wrap_generator(function: Callable[..., Any], recorder: CallRecorder) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        body = function(*args, **kwargs)
+        stream = _GeneratorSpan(recorder, recorder.start_span(args, kwargs))
+        step, value = body.send, None
+        try:
+            while True:
+                with stream:
+                    item = step(value)
+                stream.add_item(item)
+                try:
+                    value = yield item
+                    step = body.send
+                except GeneratorExit:
+                    with stream:
+                        body.close()
+                    stream.succeed()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - thrown in by the consumer, it is for the body
+                    step, value = body.throw, error
+        except StopIteration as stop:
+            stream.succeed()
+            return stop.value
+        except BaseException as error:
+            stream.fail(error)
+            raise
+
+    return traced
+
+
+def _wrap_async_generator(function: Callable[..., Any], recorder: CallRecorder) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def traced(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        body = function(*args, **kwargs)
+        stream = _GeneratorSpan(recorder, recorder.start_span(args, kwargs))
+        step, value = body.asend, None
+        try:
+            while True:
+                with stream:
+                    item = await step(value)
+                stream.add_item(item)
+                try:
+                    value = yield item
+                    step = body.asend
+                except GeneratorExit:
+                    with stream:
+                        await body.aclose()
+                    stream.succeed()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - thrown in by the consumer, it is for the body
+                    step, value = body.athrow, error
+        except StopAsyncIteration:
+            stream.succeed()
+        except BaseException as error:
+            stream.fail(error)
+            raise
+
+    return traced
+
+
+def _detach(token: Token[Context]) -> None:
+    """Detaches a span's context.
+
+    The garbage collector or the end of an event loop closes an abandoned coroutine or generator in another context. The
+    span was never current there, and `opentelemetry.context.detach` would log an error.
+    """
+    try:
+        token.var.reset(token)
+    except ValueError:
+        pass
+    except AttributeError:  # another context implementation than OpenTelemetry's default
+        detach(token)
+
+
+class _GeneratorSpan:
+    """The span of one generator. It is current while the generator runs, and never while its consumer runs.
+
+    As a context manager it surrounds one step. It restores the context in which the body stopped: a span that the body
+    keeps open across a `yield` stays current for the body only.
+    """
+
+    __slots__ = ("_call", "_context", "_items", "_recorder", "_token")
+
+    def __init__(self, recorder: CallRecorder, call: OpenCall | None) -> None:
+        self._recorder = recorder
+        self._call = call
+        self._context = call[1] if call else None
+        self._items = StreamedItems()
+        self._token: Any = None
+
+    def __enter__(self) -> None:
+        if self._context is not None:
+            self._token = attach(self._context)
+
+    def __exit__(self, *_: object) -> None:
+        if self._context is not None:
+            self._context = get_current()
+            _detach(self._token)
+
+    def add_item(self, item: object) -> None:
+        """Records an item that the generator yielded."""
+        if self._call is not None:
+            with _ADDING_ITEM:
+                self._items.add(item)
+
+    def succeed(self) -> None:
+        """Ends the span after the generator was exhausted or closed. A second call does nothing."""
+        if self._call is not None:
+            (span, _), self._call = self._call, None
+            self._recorder.succeed(span, self._items)
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the span with an error, unless it has ended."""
+        if self._call is not None:
+            (span, _), self._call = self._call, None
+            self._recorder.fail(span, error)

@@ -23,22 +23,14 @@ from goldspan import semconv
 from goldspan._guard import suppress_errors
 from goldspan.capture import annotations as span_annotations
 from goldspan.capture import call_spans, processor_options
-from goldspan.capture.processor_options import (
-    GoldensLike,
-    check_option_types,
-    default_sinks,
-    require_judge,
-    require_list,
-    require_seconds,
-    resolve_goldens,
-)
+from goldspan.capture.processor_options import GoldensLike, check_option_types
 from goldspan.capture.threads import carry_context_for, stop_carrying_context_for
 from goldspan.goldens import Goldens
 from goldspan.model import RunUnit, SpanEvent, SpanRecord, SpanStatus, UnknownPolicy
-from goldspan.online import BackgroundWorker, Limits, Pipeline, Scorer, check_units
+from goldspan.online import BackgroundWorker, Limits, Scorer
 from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
-from goldspan.sinks import DropCounters, SinkLike, as_sink, flush_all, result_attributes, shutdown_all
+from goldspan.sinks import DropCounters, SinkLike, flush_all, result_attributes, shutdown_all
 from goldspan.sinks.fork_safety import renew_after_fork
 
 if TYPE_CHECKING:
@@ -200,28 +192,23 @@ class ScoringProcessor(SpanProcessor):
         downstream = processor_options.downstream_processor(then)
         self._downstream = downstream if export is None else processor_options.sample_exports(downstream, export)
         self._forwards_starts = processor_options.handles_span_start(downstream)
-        check_option_types(
-            limits=limits, thresholds=thresholds, redact=redact, sampling=sampling, logger_provider=logger_provider
-        )
-        check_option_types(unknown=unknown)
-        check_option_types(meter_provider=meter_provider, background=background, threads=threads, attributes=attributes)
-        resolved_goldens = resolve_goldens(goldens, reload=require_seconds("reload", reload))
-        if sinks is None:
-            sinks = default_sinks(logger_provider, meter_provider)
-        pipeline = Pipeline(
-            resolved_goldens,
-            sinks=[as_sink(sink) for sink in require_list("sinks", sinks)],
-            metrics=None if metrics is None else require_list("metrics", metrics),
+        check_option_types(background=background, threads=threads, attributes=attributes)
+        pipeline = processor_options.build_pipeline(
+            goldens,
+            metrics=metrics,
             thresholds=thresholds,
             unknown=unknown,
-            golden_id_attributes=(
-                None if golden_id_attributes is None else require_list("golden_id_attributes", golden_id_attributes)
-            ),
-            units=check_units(require_list("units", units)),
+            sinks=sinks,
+            logger_provider=logger_provider,
+            meter_provider=meter_provider,
+            golden_id_attributes=golden_id_attributes,
+            units=units,
             redact=redact,
             sampling=sampling,
-            budget=require_seconds("budget", budget),
-            judge=require_judge(judge),
+            budget=budget,
+            judge=judge,
+            reload=reload,
+            limits=limits,
         )
         self._scorer: Scorer[ReadableSpan] = Scorer(pipeline, to_span_record, limits, DropCounters(meter_provider))
         self._worker: BackgroundWorker[_QueueItem] = BackgroundWorker(

@@ -1,4 +1,4 @@
-"""Validates the arguments of `ScoringProcessor` and wraps its downstream processor."""
+"""Validates the arguments of `ScoringProcessor`, builds its pipeline and wraps its downstream processor."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.model import UNKNOWN_POLICIES, Golden, RunUnit, UnknownPolicy
-from goldspan.online import Limits
+from goldspan.online import Limits, Pipeline, check_units
 from goldspan.online.pass_rate_sink import PassRateSink
 from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
-from goldspan.sinks import EventSink, MetricSink, Redact, Sink, SinkLike
+from goldspan.sinks import EventSink, MetricSink, Redact, Sink, SinkLike, as_sink
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -184,6 +184,47 @@ def default_sinks(
     The pipeline passes the goldens to `adopt`, which determines the tools that become metric labels.
     """
     return EventSink(logger_provider), MetricSink(meter_provider), PassRateSink(meter_provider, logger_provider)
+
+
+def build_pipeline(
+    goldens: GoldensLike,
+    *,
+    metrics: Iterable[MetricLike] | None,
+    thresholds: Mapping[str, float] | None,
+    unknown: UnknownPolicy | None,
+    sinks: Iterable[SinkLike] | None,
+    logger_provider: LoggerProvider | None,
+    meter_provider: MeterProvider | None,
+    golden_id_attributes: Sequence[str] | None,
+    units: Sequence[RunUnit],
+    redact: Redact | None,
+    sampling: Sampling | None,
+    budget: float | None,
+    judge: Judge | None,
+    reload: float | None,
+    limits: Limits,
+) -> Pipeline:
+    """Returns the pipeline for the arguments of `ScoringProcessor`. Raises `GoldspanError` if one is invalid."""
+    check_option_types(limits=limits, thresholds=thresholds, redact=redact, sampling=sampling, unknown=unknown)
+    check_option_types(logger_provider=logger_provider, meter_provider=meter_provider)
+    resolved_goldens = resolve_goldens(goldens, reload=require_seconds("reload", reload))
+    if sinks is None:
+        sinks = default_sinks(logger_provider, meter_provider)
+    return Pipeline(
+        resolved_goldens,
+        sinks=[as_sink(sink) for sink in require_list("sinks", sinks)],
+        metrics=None if metrics is None else require_list("metrics", metrics),
+        thresholds=thresholds,
+        unknown=unknown,
+        golden_id_attributes=(
+            None if golden_id_attributes is None else require_list("golden_id_attributes", golden_id_attributes)
+        ),
+        units=check_units(require_list("units", units)),
+        redact=redact,
+        sampling=sampling,
+        budget=require_seconds("budget", budget),
+        judge=require_judge(judge),
+    )
 
 
 _NOOP_ON_START = (SpanProcessor.on_start, BatchSpanProcessor.on_start)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Generic
 
 from goldspan import semconv
+from goldspan.conventions.span_facts import REQUEST_ROLES
 from goldspan.extraction import correlation_keys, role_of
 from goldspan.extraction.segmentation.detached_tools import active_interval, has_only_tools, starts_during
 from goldspan.model import Evaluation, Run, SpanRecord
@@ -141,8 +142,9 @@ class DetachedTools:
 
 def _is_detached(portion: CompletedSpans) -> bool:
     """Whether only tools are at work in a trace."""
-    # The span of a request comes first and usually settles the question.
-    return portion.span_id is None and has_only_tools(role_of(span) for span in portion.spans)
+    if portion.span_id is not None or role_of(portion.spans[0]) in REQUEST_ROLES:  # the usual case, without iteration
+        return False
+    return has_only_tools(map(role_of, portion.spans))
 
 
 _COUNTERS = {
