@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from goldspan import _guard
 from goldspan.errors import StoreError
 from goldspan.gateway.journal import journal as journal_module
-from goldspan.gateway.journal import journal_entries, journal_file
+from goldspan.gateway.journal import journal_file
 from goldspan.gateway.journal.journal import ENTRY_OVERHEAD_BYTES, Journal, JournalEntry, JournalFull, NewEntry
 
 PLENTY = 2**33
@@ -152,7 +152,7 @@ def test_no_more_is_read_at_once_than_asked_for(journal: Journal, reading) -> No
 def test_entries_that_are_no_longer_in_memory_are_read_from_disk(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_entries, "_RECENT_BYTES", 250)
+    monkeypatch.setattr(journal_file, "_RECENT_BYTES", 250)
     for _ in range(5):
         add(journal, b"x" * 100)
     assert [entry.key for entry in journal.read(0)] == [1, 2, 3, 4, 5]
@@ -281,7 +281,7 @@ def test_no_key_is_given_twice_though_all_entries_are_pruned(open_journal) -> No
 def test_entries_are_kept_until_the_last_consumer_is_past_them(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_entries, "_PRUNE_BATCH", 2)
+    monkeypatch.setattr(journal_file, "_PRUNE_BATCH", 2)
     journal.register_consumers(["fast", "slow"], starts_at_end=lambda _: False)
     for _ in range(9):
         add(journal, bytes(100))
@@ -463,7 +463,7 @@ def test_the_log_stays_small_beside_readers_that_never_rest(
     open_journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
-    monkeypatch.setattr(journal_entries, "_RECENT_BYTES", 0)  # all of them read from the file
+    monkeypatch.setattr(journal_file, "_RECENT_BYTES", 0)  # all of them read from the file
     journal = open_journal()
     journal.register_consumers(["a"], starts_at_end=lambda _: False)
     ended = threading.Event()
@@ -619,7 +619,7 @@ def test_a_journal_is_a_list_that_begins_behind_its_slowest_consumer(
 KILLED = """
 import hashlib, os, random, sys, threading
 from goldspan.gateway.journal.journal import Journal
-from goldspan.gateway.journal.journal_entries import NewEntry
+from goldspan.gateway.journal.journal_file import NewEntry
 
 journal = Journal(sys.argv[1], max_bytes=2**33)
 journal.register_consumers(["a"], starts_at_end=lambda _: False)

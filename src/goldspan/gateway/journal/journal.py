@@ -20,11 +20,12 @@ from typing import Any
 
 from goldspan import _guard
 from goldspan.errors import GoldspanError, StoreError
-from goldspan.gateway.journal.journal_entries import (
+from goldspan.gateway.journal.journal_file import (
     ENTRY_OVERHEAD_BYTES,
     EntryQuery,
     JournalBounds,
     JournalEntry,
+    JournalFile,
     NewEntry,
     RecentEntries,
     backlog_after,
@@ -34,7 +35,6 @@ from goldspan.gateway.journal.journal_entries import (
     select_entries,
     write_cursors,
 )
-from goldspan.gateway.journal.journal_file import JournalFile
 from goldspan.gateway.resource_limits import ALL_PARTITIONS, SCORED_ORIGINS, EntryOrigin, Media, Signal
 
 _COMMIT_BYTES = 16 * 2**20

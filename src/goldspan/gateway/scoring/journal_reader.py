@@ -12,7 +12,7 @@ from goldspan.extraction import log_target
 from goldspan.gateway.decoding.json_validation import exclusive_parsing
 from goldspan.gateway.exporting.outgoing_requests import json_to_protobuf
 from goldspan.gateway.journal.journal import Journal
-from goldspan.gateway.journal.journal_entries import JournalEntry
+from goldspan.gateway.journal.journal_file import JournalEntry
 from goldspan.gateway.resource_limits import partition_of
 from goldspan.gateway.scoring.trace_buffer import StitchKey, TraceChunk, TraceGroup
 from goldspan.gateway.scoring.trace_splitting import split_traces

@@ -28,7 +28,7 @@ from goldspan._guard import suppress_errors
 from goldspan._version import __version__
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.journal.journal import Journal
-from goldspan.gateway.journal.journal_entries import JournalEntry, NewEntry
+from goldspan.gateway.journal.journal_file import JournalEntry, NewEntry
 from goldspan.gateway.resource_limits import Signal
 from goldspan.gateway.scoring.trace_buffer import TraceChunk
 from goldspan.goldens import Goldens

@@ -22,7 +22,7 @@ from goldspan._guard import report_error, suppress_errors
 from goldspan.errors import StoreError
 from goldspan.gateway.gateway_counters import GatewayCounters
 from goldspan.gateway.journal.journal import Journal, JournalFull
-from goldspan.gateway.journal.journal_entries import JournalEntry
+from goldspan.gateway.journal.journal_file import JournalEntry
 from goldspan.gateway.resource_limits import PARTITION_COUNT, SCORED_ORIGINS
 from goldspan.gateway.scoring.journal_reader import EntryShare, entry_as_protobuf, split_entry
 from goldspan.gateway.scoring.results_queue import ResultsQueue
