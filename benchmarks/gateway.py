@@ -1,15 +1,15 @@
-"""What `goldspan serve` costs a span over HTTP, beside a collector that scores nothing, and beside parsing.
+"""Measures the CPU time per span of `goldspan serve` over HTTP, compared with parsing and with a collector.
 
     python benchmarks/gateway.py [--peers FOLDER] [--rounds N] [--spans N] [--sustained SECONDS]
                                 [--payload A] [--check]
 
-*Parse* is protobuf's own `ExportTraceServiceRequest.FromString`, in this process. *goldspan* takes the requests,
-journals and scores them, and forwards them to nobody. *rotel* is a collector written in Rust; it takes them and throws
-them away (its `blackhole` exporter). It is installed from PyPI into FOLDER on first use. Eight clients post at once,
-each over one connection, traces that were not there before. Processor time is that of all the server's processes, from
-before the first post until all spans are scored, journals are tidied up and nothing is left to do. All take turns,
-round after round; medians are shown. The payloads are those of `payloads.py`, posted as they are (512 spans) and cut
-into requests of 16 spans. `--check` ends with 1 where a budget is missed.
+*parse* is protobuf's `ExportTraceServiceRequest.FromString`, in this process. *goldspan* journals and scores the
+requests and has no back end. *rotel* is a collector written in Rust, which discards the requests (its `blackhole`
+exporter). It is installed from PyPI into FOLDER on first use. Eight clients post concurrently, each over one
+connection, and all traces are new. The CPU time is that of all processes of the server, from before the first post
+until all spans are scored, the journals are maintained and the server is idle. The measurements are interleaved in
+rounds, and the medians are printed. The payloads are those of `payloads.py`, posted unchanged (512 spans) and cut into
+requests of 16 spans. `--check` exits with 1 if a budget is exceeded.
 
 Needs Linux, and the extra `server`.
 """
@@ -40,7 +40,7 @@ from goldspan.store import RunFilter, open_store
 
 ROTEL = Peer("rotel", "rotel==0.0.1a15", ())
 BUDGETS = {"rotel": 1.5, "parse": 8.0}
-"""How many times their processor time a span may take, for payload A in posts of 512 spans."""
+"""Maximum CPU time per span as a multiple of theirs, for payload A in posts of 512 spans."""
 GOLDENS = """\
 goldens:
   - id: concierge
@@ -51,12 +51,12 @@ goldens:
     max_calls: 20
 """
 SMALL = 16
-"""Spans in a post of an application that sends what it has every few seconds."""
+"""Number of spans in a post of an application that exports every few seconds."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Posts of a kind, as many as are wanted, of which no two hold the same trace unless they share it."""
+    """Posts of one kind. Different repeats of the templates contain different traces."""
 
     payload: str
     spans_a_post: int
@@ -64,16 +64,16 @@ class Load:
 
     @property
     def spans(self) -> int:
-        """Spans of all templates together."""
+        """Number of spans in all templates."""
         return sum(len(decode_traces(template).spans) for template in self.templates)
 
     @property
     def runs(self) -> int:
-        """Runs in all templates together, wherever they are cut."""
+        """Number of runs in all templates, however they are cut."""
         return len(extract([span for template in self.templates for span in decode_traces(template).spans]))
 
     def posts(self, times: int, numbers: Iterator[int]) -> list[bytes]:
-        """All templates so many times, with a number of its own each time."""
+        """Return all templates, repeated `times` times, each time with another number."""
         return [
             payloads.another(template, number)
             for number in itertools.islice(numbers, times)
@@ -82,17 +82,17 @@ class Load:
 
 
 def main() -> int:
-    """Measure, print, and compare with the budgets."""
+    """Measure, print, and compare with the budgets. Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="install rotel here and measure it, too")
+    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="install rotel here and measure it too")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--spans", type=int, default=20_480, help="posted to each server in each round")
-    parser.add_argument("--sustained", type=float, default=10, metavar="SECONDS", help="of load on one core; 0: none")
-    parser.add_argument("--payload", choices=("A", "B"), help="measure this one alone")
-    parser.add_argument("--check", action="store_true", help="end with 1 where a budget is missed")
+    parser.add_argument("--spans", type=int, default=20_480, help="spans posted to each server in each round")
+    parser.add_argument("--sustained", type=float, default=10, metavar="SECONDS", help="load on one core; 0: none")
+    parser.add_argument("--payload", choices=("A", "B"), help="measure only this payload")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a budget is exceeded")
     options = parser.parse_args()
     if sys.platform != "linux":
-        print("the processor time of other processes is read as Linux tells it")
+        print("the CPU time of other processes can be read on Linux only")
         return 1 if options.check else 0
 
     print(f"medians of {options.rounds} interleaved rounds, {CONNECTIONS} connections, Python {sys.version.split()[0]}")
@@ -109,27 +109,27 @@ def main() -> int:
     return 1 if options.check and not all(results) else 0
 
 
-# --- processor time ---------------------------------------------------------------------------------------------------
+# --- CPU time ---------------------------------------------------------------------------------------------------------
 
 
 def measure(load: Load, servers: Sequence[Server], rounds: int, times: int, numbers: Iterator[int]) -> dict[str, float]:
-    """Microseconds a span of parsing and of each server: medians over interleaved rounds; the first one warms up.
+    """Return the microseconds per span of parsing and of each server: medians over interleaved rounds.
 
-    In a round everything of the load is posted so many times.
+    Each round posts the load `times` times. A first round warms up and is not counted.
     """
     spans = times * load.spans
-    taken: dict[str, list[float]] = {"parse": [], **{server.name: [] for server in servers}}
+    measured: dict[str, list[float]] = {"parse": [], **{server.name: [] for server in servers}}
     for number in range(rounds + 1):
         posts = load.posts(times, numbers)
         seconds = {"parse": _parsing(posts), **{server.name: _serving(server, posts) for server in servers}}
-        for name, taking in taken.items():
+        for name, values in measured.items():
             if number:
-                taking.append(seconds[name] / spans * 1e6)
-    return {name: statistics.median(taking) for name, taking in taken.items()}
+                values.append(seconds[name] / spans * 1e6)
+    return {name: statistics.median(values) for name, values in measured.items()}
 
 
 def _parsing(posts: Sequence[bytes]) -> float:
-    """Seconds, when it is done for the second time: the first pays for memory that others left behind."""
+    """Return the seconds of the second of two passes: the first one pays for freeing memory of earlier work."""
     for _ in range(2):
         began = time.process_time()
         for body in posts:
@@ -152,7 +152,7 @@ def _loads() -> Iterator[Load]:
 
 
 def _shown(load: Load, options: argparse.Namespace) -> list[bool]:
-    """Print the figures of one kind of posts. Whether each is within its budget, where there is one."""
+    """Print the figures of one kind of posts. Returns whether each is within its budget, if it has one."""
     size = sum(map(len, load.templates)) / load.spans
     print(f"payload {load.payload} in posts of {load.spans_a_post} spans, {size:.0f} bytes a span", flush=True)
     times = max(1, round(options.spans / load.spans))
@@ -177,36 +177,36 @@ def _compared(load: Load, figures: dict[str, float]) -> Iterator[bool]:
         return
     for name, budget in BUDGETS.items():
         if name in figures:
-            good = (ratio := ours / figures[name]) <= budget
-            told = f"goldspan takes {ratio:.2f} times what {name} takes, at most {budget:g}"
-            print(f"  {'ok    ' if good else 'MISSED'} {told}", flush=True)
-            yield good
+            is_good = (ratio := ours / figures[name]) <= budget
+            message = f"goldspan takes {ratio:.2f} times what {name} takes, at most {budget:g}"
+            print(f"  {'ok    ' if is_good else 'MISSED'} {message}", flush=True)
+            yield is_good
 
 
-# --- what is sustained ------------------------------------------------------------------------------------------------
+# --- sustained rate ---------------------------------------------------------------------------------------------------
 
 
 def _show_sustained(seconds: float) -> None:
-    """Print how many spans a second are taken and scored by one worker on one core, and by two on two cores."""
+    """Print the spans per second that one worker on one core scores, and two workers on two cores."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
-        print("one core: nothing is left for the clients, so what is sustained is not measured")
+        print("one core: none is left for the clients, so the sustained rate is not measured")
         return
     others = set(cores[2:]) or set(cores[1:])
-    print(f"sustained until all is scored, the clients on {len(others)} of {len(cores)} cores")
+    print(f"sustained rate until all spans are scored, clients on {len(others)} of {len(cores)} cores")
     for load in _loads():
-        for workers, told in ((1, "1 worker on 1 core"), (2, "2 workers on 2 cores")):
+        for workers, title in ((1, "1 worker on 1 core"), (2, "2 workers on 2 cores")):
             rate = sustained(load, seconds, cores=set(cores[:workers]), workers=workers, clients=others)
             posts = rate / load.spans_a_post
             print(
-                f"  payload {load.payload}, posts of {load.spans_a_post:3} spans, {told:20}"
+                f"  payload {load.payload}, posts of {load.spans_a_post:3} spans, {title:20}"
                 f"   {posts:7.0f} posts a second, {rate:8.0f} spans",
                 flush=True,
             )
 
 
 def sustained(load: Load, seconds: float, *, cores: set[int], workers: int, clients: set[int]) -> float:
-    """Spans a second, from the first post until all of them are scored, with about so many seconds of posting."""
+    """Return the spans per second, from the first post until all are scored, with about `seconds` of posting."""
     numbers = itertools.count(1)
     everywhere = os.sched_getaffinity(0)
     with goldspan(load, numbers, cores=cores, workers=workers) as server:
@@ -226,7 +226,7 @@ def _rate(server: Server, load: Load, posts: Sequence[bytes], times: int) -> flo
 
 
 _TRIAL = 16
-"""How often everything is posted before, to see how much is a few seconds of work."""
+"""Number of repeats in the trial that determines the number of posts."""
 
 
 # --- the servers ------------------------------------------------------------------------------------------------------
@@ -236,10 +236,10 @@ _TRIAL = 16
 def goldspan(
     load: Load, numbers: Iterator[int], *, cores: set[int] | None = None, workers: int = 1
 ) -> Iterator[Server]:
-    """A gateway that has seen nothing yet, with a journal and a store of its own.
+    """Run a gateway with an empty journal and store.
 
-    In the end the next of the `numbers` tells how often everything was posted. Raises `NotServing` where it has not
-    scored every run of that.
+    At the end, the next of the `numbers` tells how often the load was posted. Raises `NotServing` if the gateway has
+    not scored every run of it.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder, port = Path(name), free_port()
@@ -255,7 +255,7 @@ def goldspan(
 
 
 def _check(path: Path, runs: int) -> None:
-    """Raises `NotServing` where the store does not hold an evaluation of so many runs."""
+    """Raise `NotServing` if the store does not contain evaluations of this number of runs."""
     with open_store(path, read_only=True) as store:
         counts = store.count(RunFilter(unit="request"))
     scored = counts.passed + counts.failed + counts.not_evaluated
@@ -265,7 +265,7 @@ def _check(path: Path, runs: int) -> None:
 
 @contextmanager
 def rotel(folder: Path) -> Iterator[Server]:
-    """rotel, which throws away what it takes. Raises `Unavailable`."""
+    """Run rotel, which discards the requests. Raises `Unavailable`."""
     python = environment(ROTEL, folder.resolve())
     program = next(python.parent.parent.glob("lib/*/site-packages/rotel/rotel-agent"))
     with tempfile.TemporaryDirectory() as name:

@@ -1,9 +1,9 @@
-"""What a busy service sends: two kinds of OTLP trace requests of 512 spans, the same bytes each time.
+"""Creates the payloads of the benchmarks: two kinds of OTLP trace requests of 512 spans, reproducible byte for byte.
 
-Payload A is an application in which agents are a part: sixteen traces of 32 spans of about 1 KB, one span in six a tool
-call, four model calls a trace whose messages of 2 KB hold no calls, the rest HTTP, database and framework spans.
-Payload B is nothing but agents: the recorded fixtures of all instrumentation families, with messages and history.
-Spans stand in the order in which they ended, their attributes in any order.
+Payload A is an application in which agents are a part: sixteen traces of 32 spans of about 1 KB. One span in six is a
+tool call, each trace has four model calls with messages of 2 KB without calls, and the rest are HTTP, database and
+framework spans. Payload B consists of agents only: the recorded fixtures of all instrumentation families, with messages
+and history. Spans are in the order of their ends, and their attributes in random order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 SPANS = 512
-"""How many spans a request holds."""
+"""Number of spans in a request."""
 CAPTURES = Path(__file__).parent.parent / "tests" / "fixtures" / "captures"
 
 _SPANS_A_TRACE = 32
@@ -40,16 +40,16 @@ _SCOPES = {
     "chain": "shop.pipeline",
 }
 _CONVERSATIONS = ("session", "conversation", "thread")
-"""Attributes with one of these words in their name tell which requests belong together."""
+"""Words in the names of attributes that identify the conversation of a request."""
 _OFFERS = ("definitions", "schema", "parameters", "functions")
-"""And with one of these, which tools the model could choose from."""
+"""Words in the names of attributes that contain the offered tools."""
 _COMMON_WORDS = (" the ", " is ", " a ")
 
 _Attributes = dict[str, str | int]
 
 
 def payload_a() -> bytes:
-    """Agents inside an application."""
+    """Return a request of an application in which agents are a part."""
     chance = random.Random("payload A")
     scopes = {name: ScopeSpans(scope=InstrumentationScope(name=full)) for name, full in _SCOPES.items()}
     for number in range(SPANS // _SPANS_A_TRACE):
@@ -61,9 +61,9 @@ def payload_a() -> bytes:
 
 
 def payload_b(captures: Path = CAPTURES) -> list[bytes]:
-    """Agents of every family: as few requests as hold each recorded capture once, filled up with repeats.
+    """Return requests of agents of every family: each recorded capture once, filled up with repeats.
 
-    A capture is never divided. A repeat has trace ids, conversations and times of its own.
+    A capture is never split. A repeat has its own trace ids, conversations and times.
     """
     recorded = [request for path in sorted(captures.glob("*.pb.gz")) if (request := _traces(path)) is not None]
     requests = [ExportTraceServiceRequest()]
@@ -81,14 +81,14 @@ def payload_b(captures: Path = CAPTURES) -> list[bytes]:
 
 
 def another(request: bytes, number: int) -> bytes:
-    """The same request of other traces, conversations and times; with the same number it is the same bytes."""
+    """Return the request with other trace ids, conversations and times; equal numbers give equal bytes."""
     made = ExportTraceServiceRequest.FromString(request)
     _make_another(_spans(made), number)
     return made.SerializeToString()
 
 
 def cut(request: bytes, spans: int) -> list[bytes]:
-    """The same spans in requests of so many, in the order in which they ended."""
+    """Return the spans in requests of `spans` spans, in the order in which they ended."""
     whole = ExportTraceServiceRequest.FromString(request)
     placed = [
         (span, resource_spans, scope_spans)
@@ -101,7 +101,7 @@ def cut(request: bytes, spans: int) -> list[bytes]:
 
 
 def _together(placed: Iterable[tuple[Span, ResourceSpans, ScopeSpans]]) -> bytes:
-    """A request of some spans, each under the resource and the scope that it had."""
+    """Return a request of these spans with their resources and scopes."""
     request = ExportTraceServiceRequest()
     resources: dict[int, ResourceSpans] = {}
     scopes: dict[int, ScopeSpans] = {}
@@ -119,7 +119,7 @@ def _together(placed: Iterable[tuple[Span, ResourceSpans, ScopeSpans]]) -> bytes
 
 
 def _trace(number: int, chance: random.Random) -> Iterator[tuple[str, Span]]:
-    """The spans of one trace, each with its scope: children first, as exporters send them."""
+    """Yield the spans of one trace with their scopes: children first, as exporters send them."""
     trace_id = chance.randbytes(16)
     root_id = chance.randbytes(8)
     tools = 6 if number % 3 == 1 else 5  # one span in six
@@ -147,7 +147,7 @@ def _trace(number: int, chance: random.Random) -> Iterator[tuple[str, Span]]:
 
 
 def _work(kind: str, position: int, chance: random.Random) -> tuple[str, str, Span.SpanKind.ValueType, _Attributes]:
-    """Name, scope, kind and attributes of one span."""
+    """Return the name, scope, kind and attributes of one span."""
     match kind:
         case "root":
             return "invoke_agent concierge", "agent", Span.SPAN_KIND_INTERNAL, _agent(chance)
@@ -194,7 +194,7 @@ def _tool(tool: str, position: int, chance: random.Random) -> _Attributes:
 
 
 def _model(chance: random.Random) -> _Attributes:
-    """A model call of which nothing came but text."""
+    """Return a model call that returned text only."""
     asked = _messages(("system", _words(chance, 700)), ("user", _words(chance, 600)))
     answered = _messages(("assistant", _words(chance, _MESSAGES - len(asked) - 90)))
     return {
@@ -256,7 +256,7 @@ def _step(position: int, chance: random.Random) -> _Attributes:
 
 
 def _common(chance: random.Random) -> _Attributes:
-    """What an application puts on all of its spans."""
+    """Return the attributes that an application sets on all spans."""
     return {
         "enduser.id": f"user-{chance.getrandbits(48):012x}",
         "code.function.name": "shop.agents.concierge.Concierge.answer",
@@ -284,7 +284,7 @@ def _messages(*spoken: tuple[str, str]) -> str:
 
 
 def _words(chance: random.Random, length: int) -> str:
-    """Lower-case words, so many characters together."""
+    """Return lower-case words with a total of `length` characters."""
     words: list[str] = []
     while sum(map(len, words)) + len(words) <= length:
         words.append("".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))))
@@ -299,7 +299,7 @@ def _pairs(attributes: _Attributes, chance: random.Random) -> Iterator[KeyValue]
 
 
 def _traces(path: Path) -> ExportTraceServiceRequest | None:
-    """A recorded request; `None` where it is one of another signal, such as logs."""
+    """Return a recorded request; `None` if it has another signal, such as logs."""
     try:
         request = ExportTraceServiceRequest.FromString(gzip.decompress(path.read_bytes()))
     except DecodeError:
@@ -310,7 +310,7 @@ def _traces(path: Path) -> ExportTraceServiceRequest | None:
 def _again_and_again(
     recorded: list[ExportTraceServiceRequest],
 ) -> Iterator[tuple[int, ExportTraceServiceRequest]]:
-    """The recorded requests without end, each with its position in that row."""
+    """Yield the recorded requests endlessly, each with its position in the sequence."""
     repeat = 0
     while recorded:
         for number, request in enumerate(recorded):
@@ -335,7 +335,7 @@ def _make_another(spans: Iterable[Span], repeat: int) -> None:
 
 
 def _tell_apart(pair: KeyValue, repeat: int) -> None:
-    """Nothing is gained by remembering what was said in other requests; the tools offered are always the same."""
+    """Change the texts, so that caching texts of other requests has no effect; the offered tools stay the same."""
     text = pair.value.string_value
     if not text or any(word in pair.key for word in _OFFERS):
         return

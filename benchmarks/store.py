@@ -1,10 +1,10 @@
-"""How fast a store answers and takes: lists with filters, pages far behind, one run, tallies; evaluations a second.
+"""Measures the time of a store for filtered pages, late pages, single runs, counts, and writes.
 
     python benchmarks/store.py [--runs N] [--rounds N] [--input CHARACTERS]
 
-The store holds N runs of 40 goldens, 20 agents and 30 tools, with thirteen scores each. Every question is asked for the
-newest 50 runs it means; those that mean few or none have to look at all. What is counted is asked of all runs, and of
-those that a filter leaves. The questions take turns, round after round; medians are shown.
+The store contains N runs of 40 goldens, 20 agents and 30 tools, with thirteen scores each. Each filter returns the
+newest 50 matching runs; a filter with few or no matches reads all runs. Counts are measured for all runs and for the
+runs that a filter selects. The queries are interleaved in rounds, and the medians are printed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from goldspan.store import RunFilter, SqliteStore, open_store
 
 RUNS = 100_000
 BUDGET_MS = 200.0
-"""What a list may take at `RUNS` runs."""
-WORDS = "book find cancel hotel flight order refund train policy ticket price status city night change send".split()  # noqa: SIM905 - they are words
+"""Maximum time of a query with `RUNS` runs."""
+WORDS = "book find cancel hotel flight order refund train policy ticket price status city night change send".split()  # noqa: SIM905 - easier to read as a text
 TOOLS = [f"{verb}_{noun}" for verb in ("find", "book", "cancel") for noun in WORDS[3:13]]
 GOLDENS = [
     Golden(f"golden-{number}", tools=tuple(ExpectedTool(TOOLS[(number + each) % 30]) for each in range(3)))
@@ -36,7 +36,7 @@ _BATCH = 250
 
 
 def evaluations(number: int, length: int) -> Iterator[Evaluation]:
-    """Evaluations of so many runs, a second apart, with inputs of so many characters."""
+    """Yield evaluations of `number` runs, a second apart, with inputs of about `length` characters."""
     chance = random.Random(7)
     shapes = [_shape(chance, each) for each in range(_SHAPES)]
     for at in range(number):
@@ -47,7 +47,7 @@ def evaluations(number: int, length: int) -> Iterator[Evaluation]:
 
 
 def questions(store: SqliteStore, number: int) -> dict[str, Callable[[], object]]:
-    """What is asked, by what it is called here."""
+    """Return the queries by name."""
     behind = store.runs(limit=1000)
     for _ in range(max(0, min(number // 1000 // 2, 50) - 1)):
         behind = store.runs(limit=1000, cursor=behind.next_cursor)
@@ -81,7 +81,7 @@ def questions(store: SqliteStore, number: int) -> dict[str, Callable[[], object]
 
 
 def _counted(store: SqliteStore, number: int) -> dict[str, Callable[[], object]]:
-    """What a page asks that shows how many, each with the filters that are usual there."""
+    """Return the counts by name, each with the usual filters."""
     half = _STARTED + number // 2 * 10**9
     filters = {
         "all": RunFilter(),
@@ -111,7 +111,7 @@ def _counted(store: SqliteStore, number: int) -> dict[str, Callable[[], object]]
 
 
 def measure(asked: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Milliseconds of each question: medians over interleaved rounds, the first of which warms up."""
+    """Return the milliseconds of each query: medians over interleaved rounds, after a warm-up round."""
     taken: dict[str, list[float]] = {name: [] for name in asked}
     for round_number in range(rounds + 1):
         for name, ask in asked.items():
@@ -123,7 +123,7 @@ def measure(asked: dict[str, Callable[[], object]], rounds: int) -> dict[str, fl
 
 
 def filled(store: SqliteStore, number: int, length: int) -> tuple[float, float]:
-    """Fill the store, half in batches and half one by one, in turns; microseconds an evaluation of each way."""
+    """Fill the store, alternately in batches and one by one. Returns the microseconds per evaluation of both."""
     batched: list[float] = []
     single: list[float] = []
     waiting: list[Evaluation] = []
@@ -169,7 +169,7 @@ def _told(run: Run, at: int, said: str) -> Run:
 
 
 def _with(evaluation: Evaluation, run: Run) -> Evaluation:
-    """The same evaluation, of another run."""
+    """Return the same evaluation of another run."""
     return Evaluation(
         run,
         evaluation.golden,
@@ -191,14 +191,14 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--input", type=int, default=100, help="characters of an input")
-    parser.add_argument("--check", action="store_true", help="end with 1 where the budget is missed")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if the budget is exceeded")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "store.db") as store:
         batched, single = filled(store, options.runs, options.input)
         size = store.path.stat().st_size / options.runs / 1024
-        print(f"{options.runs} runs, inputs of {options.input} characters, {size:.1f} KiB a run")
-        print(f"  {'stored, 250 at once':40} {batched:8.0f} us an evaluation")
-        print(f"  {'stored, one by one':40} {single:8.0f} us an evaluation")
+        print(f"{options.runs} runs, inputs of {options.input} characters, {size:.1f} KiB per run")
+        print(f"  {'stored, 250 at once':40} {batched:8.0f} us per evaluation")
+        print(f"  {'stored, one by one':40} {single:8.0f} us per evaluation")
         figures = measure(questions(store, options.runs), options.rounds)
     print(f"medians of {options.rounds} interleaved rounds")
     for name, milliseconds in figures.items():
