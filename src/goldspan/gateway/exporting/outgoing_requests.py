@@ -1,4 +1,4 @@
-"""Queues the pending requests of an exporter, decides when to retry them, and converts and splits them."""
+"""Queues pending requests of an exporter, decides when to retry them, converts and splits them."""
 
 from __future__ import annotations
 

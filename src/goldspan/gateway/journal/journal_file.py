@@ -1,4 +1,4 @@
-"""Stores journal entries in an SQLite file: entries, tables, SQL, connections, checkpoints and error messages."""
+"""Stores journal entries in an SQLite file: entries, tables, SQL, connections and checkpoints."""
 
 from __future__ import annotations
 
