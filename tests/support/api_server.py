@@ -1,4 +1,4 @@
-"""The API of a real store behind a real socket, and a client that holds every answer against the OpenAPI document."""
+"""Serves the API of a real store on a real socket; its client checks each response against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ DOCUMENT = json.loads(json.dumps(openapi_document()))
 
 @dataclass
 class World:
-    """A store, the goldens of now, and what was forgotten."""
+    """A store, the current goldens, and the traces that the API dropped."""
 
     store: SqliteStore
     goldens: Goldens = field(default_factory=Goldens)
     forgotten: list[str] = field(default_factory=list)
     rescore: Callable[[Run], Evaluation] | None = None
-    """What stands in for judging by the goldens."""
+    """Replaces the evaluation with the goldens."""
     port: int = 0
 
     def judge(self, run: Run) -> Evaluation:
@@ -47,7 +47,7 @@ class World:
         return status, body["error"]["code"], body["error"]["message"]
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Mapping[str, str], Any]:
-        """Status, headers in lower case, and the body, which is as the OpenAPI document says."""
+        """Return status, headers in lower case, and the body, after checking it against the OpenAPI document."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, body)
@@ -64,7 +64,7 @@ class World:
 
 @contextmanager
 def serving(world: World) -> Iterator[World]:
-    """Serve the API of a store on a free port, until the block is left."""
+    """Serve the API of a store on a free port until the block ends."""
     listening = socket.create_server(("127.0.0.1", 0))
     app = Starlette(routes=api_routes(world.store, evaluate=world.judge, drop_pending_trace=world.forgotten.append))
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", ws="none", log_config=None))
@@ -87,7 +87,7 @@ def _check(method: str, path: str, status: int, body: Any) -> None:
             each == part or each.startswith("{") for each, part in zip(wanted, parts, strict=True)
         )
         if same and operation.method == method:
-            told = DOCUMENT["paths"][operation.path][method.lower()]["responses"][str(status)]
-            schema = told["content"]["application/json"]["schema"] | {"components": DOCUMENT["components"]}
+            response = DOCUMENT["paths"][operation.path][method.lower()]["responses"][str(status)]
+            schema = response["content"]["application/json"]["schema"] | {"components": DOCUMENT["components"]}
             jsonschema.Draft202012Validator(schema).validate(body)
             return

@@ -1,4 +1,4 @@
-"""Between a client and a server: what passes is kept as it came, byte by byte, and so is the answer handed back."""
+"""Proxies between a client and an OTLP server that keep each acknowledged request body, byte for byte."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 import grpc
 
 Bodies = Counter[bytes]
-"""Bodies of trace requests without their compression, and how often each passed and was acknowledged."""
+"""The uncompressed bodies of trace requests, and how often each one was forwarded and acknowledged."""
 
 _METHOD = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 
 @contextmanager
 def http_relay(port: int) -> Iterator[tuple[str, Bodies]]:
-    """The address of a relay to the OTLP/HTTP server on a port of this machine, and what passed."""
+    """Yield the address of a proxy to the OTLP/HTTP server on a local port, and the bodies that it forwarded."""
     passed: Bodies = Counter()
 
     class Handler(BaseHTTPRequestHandler):
@@ -31,20 +31,20 @@ def http_relay(port: int) -> Iterator[tuple[str, Bodies]]:
 
         def do_POST(self) -> None:
             body = self._body()
-            onward = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             framing = ("content-length", "transfer-encoding")
             headers = {name: value for name, value in self.headers.items() if name.lower() not in framing}
-            onward.request("POST", self.path, body, headers)
-            answer = onward.getresponse()
-            said = answer.read()
+            upstream.request("POST", self.path, body, headers)
+            answer = upstream.getresponse()
+            content = answer.read()
             if answer.status == 200:
                 passed[gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body] += 1
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.headers["Content-Type"] or "application/octet-stream")
-            self.send_header("Content-Length", str(len(said)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(said)
-            onward.close()
+            self.wfile.write(content)
+            upstream.close()
 
         def _body(self) -> bytes:
             if self.headers["Transfer-Encoding"] != "chunked":
@@ -72,13 +72,13 @@ def http_relay(port: int) -> Iterator[tuple[str, Bodies]]:
 
 @contextmanager
 def grpc_relay(port: int) -> Iterator[tuple[str, Bodies]]:
-    """The same for OTLP/gRPC. With port 0 there is no server behind it: it keeps what comes, and takes all of it."""
+    """Do the same for OTLP/gRPC. With port 0 there is no server: the proxy accepts and keeps every request."""
     passed: Bodies = Counter()
     channel = grpc.insecure_channel(f"127.0.0.1:{port}")
-    onward = channel.unary_unary(f"/{_METHOD}/Export")
+    upstream = channel.unary_unary(f"/{_METHOD}/Export")
 
     def export(body: bytes, context: Any) -> bytes:
-        answer: bytes = onward(body, timeout=60) if port else b""
+        answer: bytes = upstream(body, timeout=60) if port else b""
         passed[body] += 1
         return answer
 

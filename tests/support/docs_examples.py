@@ -1,19 +1,19 @@
-"""Run the examples of a page of documentation, in the current directory: `python tests/support/docs_examples.py PAGE`.
+"""Runs the examples of a documentation page in the current directory, for tests/test_docs.py.
 
-A fenced block does what its language says:
+As a program: `python tests/support/docs_examples.py PAGE`. The language of a fenced block determines what happens:
 
-- `python` is executed; the blocks of a page share their names.
-- `console`: each `$ goldspan ...` is run in a shell, and what the block shows below it must be what comes out. A shown
-  `...` stands for any text in its line, and alone in a line for any lines. Other commands are not run.
+- `python`: the block is executed; the blocks of a page share one namespace.
+- `console`: each `$ goldspan ...` is run in a shell, and its output must equal the text that the block shows below it.
+  A shown `...` matches any text in its line, or any lines if it is alone in a line. Other commands are not run.
 
-An HTML comment right above a block says more:
+An HTML comment directly above a block controls it:
 
-- `<!-- not run: REASON -->`
-- `<!-- file: NAME -->`: the block is written to that file before anything is run.
-- `<!-- output -->`: the block is what the last `python` block printed, or what came of the last command.
-- `<!-- exit status: N -->`: how the commands of a `console` block end, where it is not 0.
+- `<!-- not run: REASON -->`: the block is skipped.
+- `<!-- file: NAME -->`: the block is written to that file before any block is run.
+- `<!-- output -->`: the block is the output of the preceding `python` block or command.
+- `<!-- exit status: N -->`: the exit status of the commands of a `console` block, if it is not 0.
 
-Anywhere in the page, `<!-- files: FOLDER -->` puts the files of a folder of the project there before anything is run.
+`<!-- files: FOLDER -->` anywhere in the page copies the files of a folder of the project before any block is run.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Block:
     language: str
     text: str
     line: int
-    """Where its text begins, counted from 1."""
+    """The first line of its text, counted from 1."""
     notes: Mapping[str, str]
-    """What the comments right above it say."""
+    """The comments directly above it, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class Command:
 
 
 class ExampleError(Exception):
-    """An example does not do what its page says."""
+    """An example does not do what its page shows."""
 
 
 def blocks(page: str) -> Iterator[Block]:
-    """The fenced blocks of a page, in order."""
+    """Yield the fenced blocks of a page, in order."""
     lines = page.splitlines()
     notes: dict[str, str] = {}
     at = 0
@@ -81,20 +81,20 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def commands(text: str) -> Iterator[Command]:
-    """The commands of a `console` block; one that ends in a backslash goes on in the next line."""
+    """Yield the commands of a `console` block. A backslash at the end of a line continues the command."""
     for hit in re.finditer(r"^\$ (?P<command>(?:.*\\\n)*.*)\n?(?P<shown>(?:(?!\$ ).*\n)*)", text, flags=re.MULTILINE):
         command = re.sub(r"\\\n(?:> )?\s*", "", hit["command"])
         yield Command(command.strip(), hit["shown"].rstrip())
 
 
-def matches(shown: str, came: str) -> bool:
-    """Whether the shown output is what came, apart from its `...` and from white space around its lines."""
+def matches(shown: str, output: str) -> bool:
+    """Whether the shown output matches the actual one, apart from its `...` and from white space around its lines."""
     pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..." else _line_pattern(line) for line in _trimmed(shown))
-    return re.fullmatch(pattern, "".join(f"{line}\n" for line in _trimmed(came))) is not None
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in _trimmed(output))) is not None
 
 
 def run_page(page: Path) -> int:
-    """Run the examples of a page and return how many there were."""
+    """Run the examples of a page, and return their number."""
     text = page.read_text(encoding="utf-8")
     for folder in _FILES.findall(text):
         shutil.copytree(ROOT / folder, ".", dirs_exist_ok=True)
@@ -103,16 +103,16 @@ def run_page(page: Path) -> int:
         if name := block.notes.get("file"):
             Path(name).write_text(block.text, encoding="utf-8")
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    came = ""
+    output = ""
     ran = 0
     for block in found:
         where = f"{page.name}, line {block.line}"
         if block.language == "python":
-            came = _run_python(block, where, namespace)
+            output = _run_python(block, where, namespace)
         elif block.language == "console":
-            came = _run_console(block, where)
+            output = _run_console(block, where)
         elif "output" in block.notes:
-            _compare(block.text, came, where)
+            _compare(block.text, output, where)
         else:
             continue
         ran += 1
@@ -124,16 +124,16 @@ def _closing(lines: list[str], start: int, marks: str) -> int:
         line = lines[at].strip()
         if len(line) >= len(marks) and set(line) == {marks[0]}:
             return at
-    raise ExampleError(f"the block that begins in line {start} is never closed")
+    raise ExampleError(f"the block that starts in line {start} has no end")
 
 
 def _outdented(line: str, indent: int) -> str:
-    """The line without the indentation of its fence, or without as much of it as there is."""
+    """Return the line without the indentation of its fence, or without its own indentation if that is smaller."""
     return line[indent:] if not line[:indent].strip() else line.lstrip()
 
 
 def _trimmed(text: str) -> list[str]:
-    """The lines of a text without white space at their ends and without blank lines around them."""
+    """Return the lines of a text without trailing white space, and without blank lines around them."""
     return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n").split("\n")
 
 
@@ -142,7 +142,7 @@ def _line_pattern(line: str) -> str:
 
 
 def _run_python(block: Block, where: str, namespace: dict[str, Any]) -> str:
-    """Execute a block; the blank lines before it make a traceback show the line of the page."""
+    """Execute a block, and return its output. Blank lines before it make a traceback show the line of the page."""
     code = compile("\n" * (block.line - 1) + block.text, where.partition(",")[0], "exec", dont_inherit=True)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code, namespace)
@@ -150,8 +150,8 @@ def _run_python(block: Block, where: str, namespace: dict[str, Any]) -> str:
 
 
 def _run_console(block: Block, where: str) -> str:
-    """Run the commands of a block; the answer is the output of the last one."""
-    came = ""
+    """Run the commands of a block, and return the output of the last one."""
+    output = ""
     for command in commands(block.text):
         line = _SAME_COMMAND.get(command.text, command.text)
         if not line.startswith("goldspan "):
@@ -159,24 +159,24 @@ def _run_console(block: Block, where: str) -> str:
         done = subprocess.run(
             line, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False
         )
-        wanted = int(block.notes.get("exit status", "0"))
-        if done.returncode != wanted:
-            raise ExampleError(f"{where}: `{line}` ends with {done.returncode}, not {wanted}:\n{done.stdout}")
-        came = done.stdout
+        expected = int(block.notes.get("exit status", "0"))
+        if done.returncode != expected:
+            raise ExampleError(f"{where}: `{line}` exits with {done.returncode}, not {expected}:\n{done.stdout}")
+        output = done.stdout
         if command.shown:
-            _compare(command.shown, came, f"{where}: `{line}`")
-    return came
+            _compare(command.shown, output, f"{where}: `{line}`")
+    return output
 
 
-def _compare(shown: str, came: str, where: str) -> None:
-    if not matches(shown, came):
-        raise ExampleError(f"{where} gives something else from {_difference(_trimmed(shown), came)} on:\n{came}")
+def _compare(shown: str, output: str, where: str) -> None:
+    if not matches(shown, output):
+        raise ExampleError(f"{where}: the output differs from {_difference(_trimmed(shown), output)} on:\n{output}")
 
 
-def _difference(shown: list[str], came: str) -> str:
-    """The first of the shown lines that did not come."""
+def _difference(shown: list[str], output: str) -> str:
+    """Return the first shown line that the output does not match."""
     for number, line in enumerate(shown):
-        if not matches("\n".join([*shown[: number + 1], "..."]), came):
+        if not matches("\n".join([*shown[: number + 1], "..."]), output):
             return repr(line)
     return "the end"
 

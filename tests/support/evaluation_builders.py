@@ -1,4 +1,4 @@
-"""Evaluations made by hand, for tests of what becomes of them."""
+"""Builds evaluations for the tests of sinks and stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from goldspan import Evaluation, Run, ToolCall, evaluate
 
 
 def evaluation(number: int = 1, *called: str) -> Evaluation:
-    """The evaluation of a run with that number, in a trace and on a span of the same number."""
+    """Build the evaluation of a run whose trace id and span id are `number`."""
     run = Run(
         f"{number:032x}:{number:016x}",
         trace_ids=(f"{number:032x}",),

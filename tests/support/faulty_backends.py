@@ -1,4 +1,4 @@
-"""Real back ends on loopback, over HTTP and over gRPC, that do what a test has them do with each request."""
+"""Back ends on loopback, over HTTP and gRPC, whose answer to each request a test chooses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SERVICES = {"trace": "traces", "logs": "logs", "metrics": "metrics"}
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said to a request: over HTTP with a status, over gRPC with a code."""
+    """The answer to a request: a status over HTTP, a code over gRPC."""
 
     status: int = 200
     code: str = "OK"
@@ -36,7 +36,7 @@ class Answer:
     retry_seconds: float | None = None
     details: str = ""
     half: bool = False
-    """Whether it ends in the middle."""
+    """Whether the connection closes in the middle of the answer."""
 
     @property
     def took(self) -> bool:
@@ -54,7 +54,7 @@ HALF = Answer(half=True)
 
 @dataclass(frozen=True)
 class Request:
-    """One request that came."""
+    """One received request."""
 
     signal: str
     body: bytes
@@ -66,7 +66,7 @@ Behaviour = Callable[[Request], Answer]
 
 
 class BackEnd:
-    """What came and what was taken, and what is done with the next requests: those of `script`, then `behave`."""
+    """Keeps the received and the accepted requests. The answers are those of `script`, then those of `behave`."""
 
     scheme = ""
 
@@ -97,11 +97,11 @@ class BackEnd:
         return answer
 
     def come(self) -> None:
-        """Listen, on the port that it had before."""
+        """Listen, on the same port as before."""
         raise NotImplementedError
 
     def go(self) -> None:
-        """Be gone, with all of its connections."""
+        """Stop listening, and close all connections."""
         raise NotImplementedError
 
 
@@ -120,14 +120,14 @@ class _Server(ThreadingHTTPServer):
         if self._context is None:
             return connection, address
         try:
-            connection.getpeername()  # of one whose client is gone already, Python's TLS would never close the socket
+            connection.getpeername()  # if the client has disconnected, Python's TLS never closes the socket
             return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
         except OSError:
             connection.close()
             raise
 
     def handle_error(self, *_: Any) -> None:
-        """Connections that are torn down are what the tests are about."""
+        """Ignore closed connections: the tests close them on purpose."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class HttpBackEnd(BackEnd):
-    """Takes OTLP/HTTP on connections that are kept."""
+    """Accepts OTLP/HTTP on persistent connections."""
 
     scheme = "http"
 
@@ -198,12 +198,12 @@ class HttpBackEnd(BackEnd):
             try:
                 connection.shutdown(SHUT_RDWR)
             except OSError:
-                continue  # it is gone already
+                continue  # the client has disconnected
         self._server = None
 
 
 class TlsHttpBackEnd(HttpBackEnd):
-    """Shows a certificate, and wants to see one."""
+    """Presents a certificate, and requires one from the client."""
 
     scheme = "https"
 
@@ -219,7 +219,7 @@ class TlsHttpBackEnd(HttpBackEnd):
 
 
 class GrpcBackEnd(BackEnd):
-    """Takes OTLP/gRPC, as the bytes that came."""
+    """Accepts OTLP/gRPC, and keeps the received bytes."""
 
     scheme = "grpc"
 
@@ -246,7 +246,7 @@ class GrpcBackEnd(BackEnd):
 
 
 class TlsGrpcBackEnd(GrpcBackEnd):
-    """Shows a certificate, and wants to see one."""
+    """Presents a certificate, and requires one from the client."""
 
     scheme = "grpcs"
 
@@ -289,7 +289,7 @@ def trailing(answer: Answer) -> Iterator[tuple[str, bytes]]:
 
 @contextmanager
 def running(backend: BackEnd) -> Iterator[BackEnd]:
-    """A back end that listens."""
+    """Run a back end until the block ends."""
     backend.come()
     try:
         yield backend
@@ -298,7 +298,7 @@ def running(backend: BackEnd) -> Iterator[BackEnd]:
 
 
 class Gate:
-    """Has requests wait until it is opened."""
+    """Makes requests wait until the gate is opened."""
 
     def __init__(self, then: Answer = TAKE) -> None:
         self._open = threading.Event()
@@ -313,7 +313,7 @@ class Gate:
 
 
 def until(met: Callable[[], object], what: str = "it") -> None:
-    """Wait until something is so. Fails after a minute, which no machine needs."""
+    """Wait until a condition holds, and fail after a minute."""
     deadline = time.monotonic() + 60
     while not met():
         assert time.monotonic() < deadline, f"{what} did not happen"
@@ -321,7 +321,7 @@ def until(met: Callable[[], object], what: str = "it") -> None:
 
 
 def traces(*names: str) -> bytes:
-    """A request with spans of these names, of which every three have a scope, and every two scopes a resource."""
+    """Build a request with spans of these names: three in each scope, two scopes in each resource."""
     request = ExportTraceServiceRequest()
     for at, name in enumerate(names):
         if at % 6 == 0:
@@ -334,6 +334,6 @@ def traces(*names: str) -> bytes:
 
 
 def span_names(body: bytes) -> list[str]:
-    """The names of the spans in a request."""
+    """Return the names of the spans in a request."""
     request = ExportTraceServiceRequest.FromString(body)
     return [span.name for each in request.resource_spans for scope in each.scope_spans for span in scope.spans]

@@ -1,4 +1,4 @@
-"""Runs of an agent as requests to a gateway, of which it is known what must come of them."""
+"""Builds the OTLP requests of agent runs whose evaluation is known, for the tests of the gateway."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 GOLDENS = "goldens: [{id: trip, when: {agent: travel}, tools: [search, book]}]"
-"""By which each of them passes, if nothing of it is lost."""
+"""Each run passes with this golden, if no span is lost."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The spans of one run, in one body or in two, of which the second holds its root."""
+    """The spans of one run, in one body or in two; the second one contains the root."""
 
     run_id: str
     bodies: tuple[bytes, ...]
 
 
 def request(number: int, draw: random.Random, *, parts: int = 1, filler: int = 100) -> Request:
-    """A run that calls two tools, in one part or two; each span has so many bytes of something else."""
+    """Build a run that calls two tools, in one part or two. Each span has `filler` bytes of another attribute."""
     trace_id, agent_id = draw.randbytes(16), draw.randbytes(8)
     spans = [
         _span(trace_id, draw.randbytes(8), agent_id, "execute_tool", "search", number, filler),
@@ -34,7 +34,7 @@ def request(number: int, draw: random.Random, *, parts: int = 1, filler: int = 1
 
 
 def _span(trace_id: bytes, span_id: bytes, parent: bytes, operation: str, name: str, number: int, filler: int) -> Span:
-    said = {
+    attributes = {
         "gen_ai.operation.name": operation,
         "gen_ai.agent.name" if operation == "invoke_agent" else "gen_ai.tool.name": name,
         "filler": "x" * filler,
@@ -47,7 +47,7 @@ def _span(trace_id: bytes, span_id: bytes, parent: bytes, operation: str, name: 
         name=f"{operation} {name}",
         start_time_unix_nano=began,
         end_time_unix_nano=began + 1_000,
-        attributes=[KeyValue(key=key, value=AnyValue(string_value=value)) for key, value in said.items()],
+        attributes=[KeyValue(key=key, value=AnyValue(string_value=value)) for key, value in attributes.items()],
     )
 
 

@@ -1,4 +1,4 @@
-"""`goldspan serve` as a process of its own, on ports and in a folder of its own."""
+"""Runs `goldspan serve` as a process with its own ports and folder."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 120.0
-"""For what must happen sooner or later, also on a machine that has much else to do."""
+"""The longest wait for what must happen, also on a busy machine."""
 
 
 @dataclass
 class Gateway:
-    """A gateway that can be killed, and started again on the same ports and the same folder."""
+    """A gateway that a test can kill and restart on the same ports and with the same folder."""
 
     folder: Path
     options: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     http_port: int = field(default_factory=lambda: free_port())
     grpc_port: int = 0
-    """0: it does not speak gRPC."""
+    """0 disables gRPC."""
 
     @property
     def data(self) -> Path:
@@ -39,7 +39,7 @@ class Gateway:
 
     @property
     def process(self) -> int:
-        """The id of its first process, and of the group of all of them."""
+        """The id of its first process, which is the id of the process group."""
         return self._process.pid
 
     @property
@@ -48,11 +48,11 @@ class Gateway:
 
     @property
     def log(self) -> str:
-        """What it said, since it was started for the first time."""
+        """Its output since the first start."""
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
 
     def start(self, answers: str = "/readyz") -> None:
-        """Start it, and wait until it answers there that all is well."""
+        """Start it, and wait until the path `answers` returns status 200."""
         command = [
             *(sys.executable, "-m", "goldspan", "serve", "--data", str(self.data)),
             *("--http-port", str(self.http_port), "--grpc-port", str(self.grpc_port), *self.options),
@@ -69,25 +69,25 @@ class Gateway:
         eventually(lambda: self._is_well(answers), lambda: f"the gateway is not ready\n{self.log}")
 
     def kill(self) -> None:
-        """End all its processes at once, as a machine does that runs out of memory."""
+        """Kill all its processes at once, as the kernel does if memory runs out."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(PATIENCE_S)
 
     def stop(self) -> int:
-        """Ask it to end, and wait until it has; its exit status."""
+        """Terminate it, wait until it has ended, and return its exit status."""
         self._process.terminate()
         return self._process.wait(PATIENCE_S)
 
     def post(self, body: bytes, path: str = "/v1/traces", **headers: str) -> tuple[int, bytes]:
-        """Post OTLP, as protobuf where nothing else is said; the status, and the body of the answer."""
+        """Post OTLP, by default as protobuf, and return the status and the body of the answer."""
         headers = {"Content-Type": "application/x-protobuf"} | {
             name.replace("_", "-"): value for name, value in headers.items()
         }
         return self._ask(urllib.request.Request(self.address + path, body, headers))
 
     def get(self, path: str) -> Any:
-        """What the API answers, read from its JSON."""
+        """Return the parsed JSON of the API's answer."""
         status, body = self._ask(urllib.request.Request(self.address + path))
         assert status == 200, body
         return json.loads(body)
@@ -114,7 +114,7 @@ _directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def serving(
     folder: Path, *options: str, grpc: bool = False, environment: Mapping[str, str] | None = None
 ) -> Iterator[Gateway]:
-    """A gateway that is ready; at the end of the block it is asked to end, and must do so without an error."""
+    """Yield a gateway that is ready. At the end of the block it is terminated, and must end without an error."""
     gateway = Gateway(folder, options, environment or {}, grpc_port=free_port() if grpc else 0)
     try:
         gateway.start()
@@ -126,7 +126,7 @@ def serving(
 
 
 def eventually(holds: Callable[[], bool], complaint: Callable[[], str] | str, patience: float = PATIENCE_S) -> None:
-    """Wait until something holds that must hold sooner or later."""
+    """Wait until a condition holds; fail with `complaint` after `patience` seconds."""
     until = time.monotonic() + patience
     while not holds():
         assert time.monotonic() < until, complaint if isinstance(complaint, str) else complaint()
@@ -134,14 +134,14 @@ def eventually(holds: Callable[[], bool], complaint: Callable[[], str] | str, pa
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on, below those that the system gives to clients; no port twice."""
+    """Return a free port on loopback, below the system's ephemeral ports; no port twice."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            if port not in _given:
-                _given.add(port)
+            if port not in _allocated:
+                _allocated.add(port)
                 return port
 
 
-_given: set[int] = set()
+_allocated: set[int] = set()

@@ -1,4 +1,4 @@
-"""The doors of a worker, as its server opens them: real sockets, a real journal, a loop in a thread; and clients."""
+"""Runs the HTTP and gRPC receivers of a worker on real sockets, a real journal and a loop in a thread; and clients."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from goldspan.gateway.resource_limits import ResourceLimits
 from support.metric_readers import Meter
 
 PATIENCE = 30.0
-"""Seconds after which what a test waits for will not come."""
+"""The longest wait for what must happen, in seconds."""
 
 
 def until(true: Callable[[], Any], what: str = "what was waited for") -> Any:
-    """Look again and again until it is so; what it is then."""
+    """Poll until the condition is true, and return its value."""
     deadline = time.monotonic() + PATIENCE
     while not (found := true()):
         assert time.monotonic() < deadline, f"{what} did not happen"
@@ -42,7 +42,7 @@ def until(true: Callable[[], Any], what: str = "what was waited for") -> Any:
 
 
 def export_request(spans: int = 1, name: str = "a span", trace: int = 1) -> bytes:
-    """An OTLP request with so many spans of one trace."""
+    """Build an OTLP request with `spans` spans of one trace."""
     request = ExportTraceServiceRequest()
     scope = request.resource_spans.add().scope_spans.add()
     for number in range(1, spans + 1):
@@ -58,7 +58,7 @@ def export_request(spans: int = 1, name: str = "a span", trace: int = 1) -> byte
 
 @dataclass
 class Reply:
-    """What came back over HTTP."""
+    """An HTTP response."""
 
     status: int
     headers: dict[str, str]
@@ -66,7 +66,7 @@ class Reply:
 
 
 class Wire:
-    """A connection of a client that decides itself what it sends, and when."""
+    """A client connection over which a test sends any bytes at any time."""
 
     def __init__(self, port: int, host: str = "127.0.0.1", context: ssl.SSLContext | None = None) -> None:
         self.socket: socket.socket = socket.create_connection((host, port), timeout=PATIENCE)
@@ -78,7 +78,7 @@ class Wire:
             self.socket.sendall(piece)
 
     def reply(self, method: str = "POST") -> Reply:
-        """The next answer, byte for byte: nothing of the one after it is taken."""
+        """Read the next response, and no byte of the one after it."""
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             byte = self.socket.recv(1)
@@ -95,7 +95,7 @@ class Wire:
         return Reply(int(status.split()[1]), headers, bytes(body))
 
     def is_closed(self) -> bool:
-        """Waits until the other side closes; False where something else comes."""
+        """Wait for the next byte or the end of the connection; return whether it was closed."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
@@ -106,19 +106,19 @@ class Wire:
 
 
 def head(path: str = "/v1/traces", *lines: str, method: str = "POST", media: str = "application/x-protobuf") -> bytes:
-    """The head of a request."""
+    """Build the head of a request."""
     content = [f"content-type: {media}"] if media else []
     return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *content, *lines, "", ""]).encode()
 
 
 def whole(body: bytes, path: str = "/v1/traces", *lines: str, **options: str) -> bytes:
-    """A request with its body."""
+    """Build a request with its body."""
     return head(path, f"content-length: {len(body)}", *lines, **options) + body
 
 
 @dataclass
 class Doors:
-    """Both doors of a worker, and what is behind them."""
+    """The HTTP and gRPC receivers of a worker, with its journal."""
 
     path: Path
     limits: ResourceLimits = field(default_factory=ResourceLimits)
@@ -151,7 +151,7 @@ class Doors:
         return self
 
     def stop(self, seconds: float = 5.0) -> None:
-        """As a worker ends: no more is taken, what is under way is answered, within a bound."""
+        """Stop as a worker does: accept no further request, and answer the pending ones within `seconds`."""
         if self._stopped:
             return
         self._stopped = True
@@ -168,7 +168,7 @@ class Doors:
         self.running = self.loop()
         try:
             self.running.run_until_complete(self._serve())
-        except BaseException as failure:  # noqa: BLE001 - told to the test
+        except BaseException as failure:  # noqa: BLE001 - `start` raises it in the test
             self.failure = failure
         finally:
             self._started.set()
@@ -202,11 +202,11 @@ class Doors:
         return f"{'https' if self.tls else 'http'}://localhost:{self.http.port}"
 
     def entries(self) -> list[JournalEntry]:
-        """What was acknowledged."""
+        """Return the acknowledged requests."""
         return self.journal.read(0, max_bytes=2**30, max_entries=100_000)
 
     def count(self, name: str, *labels: str) -> dict[tuple[Any, ...], Any]:
-        """The values of a counter by its labels, without `goldspan.` before them."""
+        """Return the values of a counter by its labels, which are given without the prefix `goldspan.`."""
         return self.meter.counts(name, *(f"goldspan.{label}" for label in labels))
 
     def wire(self) -> Wire:
@@ -214,7 +214,7 @@ class Doors:
         return self.wires[-1]
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
-        """One request on a connection of its own, as an ordinary client makes it."""
+        """Send one request on a new connection."""
         connection = http.client.HTTPConnection("localhost", self.http.port, timeout=PATIENCE)
         try:
             given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -229,12 +229,12 @@ class Doors:
 
 
 LONG_TO_READ = export_request(1, "x" * 600_000)
-"""So long a request is read in a thread."""
+"""A request so large that the receiver validates it in a thread."""
 
 
 @contextmanager
 def readers_busy(doors: Doors) -> Iterator[None]:
-    """While the block runs, requests that are long to read are under way, complete as they are."""
+    """Keep all threads that validate large requests busy until the block ends."""
     done = threading.Event()
     for _ in range(2):
         doors.receiver._validators.submit(done.wait)

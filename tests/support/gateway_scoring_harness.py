@@ -1,4 +1,4 @@
-"""Scoring behind a real journal and before a real store, with a clock that is set by hand; and OTLP made of spans."""
+"""Runs the scoring of a gateway with a real journal, a real store and a manual clock; and builds OTLP from spans."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STATUS = {"unset": 0, "ok": 1, "error": 2}
 
 
 def request(*spans: SpanRecord, service: str | None = None) -> bytes:
-    """An OTLP request in protobuf with these spans."""
+    """Build an OTLP request in protobuf with these spans."""
     resource_spans = ResourceSpans()
     if service is not None:
         resource_spans.resource.attributes.append(pair("service.name", service))
@@ -52,7 +52,7 @@ def request(*spans: SpanRecord, service: str | None = None) -> bytes:
 
 
 def json_request(*spans: SpanRecord) -> bytes:
-    """The same in JSON."""
+    """Build the same request in JSON."""
     written = [
         {
             "traceId": span.trace_id,
@@ -75,13 +75,13 @@ def pair(key: str, value: Any) -> KeyValue:
 
 
 def asking(number: int = 0, *tools: str, **more: Any) -> list[SpanRecord]:
-    """The spans of a request: its agent, and a call of each tool."""
+    """Build the spans of a request: its agent, and a call of each tool."""
     root = agent("helper", trace_id=trace_id(number), **more)
     return [root, *(tool(name, parent_id=root.span_id, trace_id=root.trace_id) for name in tools)]
 
 
 class Line:
-    """One or several workers' scoring over their journals, all in this process."""
+    """The scoring of one or several workers with their journals, all in this process."""
 
     def __init__(self, folder: Path, *, pipeline: Pipeline | None = None, workers: int = 1, **options: Any) -> None:
         self.now: float = options.pop("now", 0.0)
@@ -129,16 +129,16 @@ class Line:
         ]
 
     def wall(self) -> int:
-        """The time in nanoseconds since the Unix epoch."""
+        """Return the time in nanoseconds since the Unix epoch."""
         return 10**18 + round(self.now * 10**9)
 
     def post(self, body: bytes, *, media: Media = "protobuf", signal: Signal = "traces", journal: int = 0) -> int:
-        """Have a request acknowledged; the key of its entry."""
+        """Append a request to the journal, and return the key of its entry."""
         origin = self.spans if signal == "traces" else "received"
         return self.journals[journal].append(signal, media, body, origin=origin).result(30)
 
     def wait(self, seconds: float = 0.0) -> None:
-        """Have everything looked at that came, let time pass, and have everything done that is due then."""
+        """Score everything in the journals, advance the clock, and do what is then due."""
         for passing in (0.0, seconds):
             self.now += passing
             for scoring in self.scoring:
@@ -146,32 +146,32 @@ class Line:
                     pass
 
     def answered(self) -> None:
-        """Wait until the judge has answered, and have everything done that is to be done with it."""
+        """Wait until the judge has answered, and process the verdicts."""
         assert self.pipeline.flush_verdicts(60_000)
         self.wait()
 
     def runs(self) -> dict[str, StoredRun]:
-        """What is stored, by the id of the run."""
+        """Return the stored runs by their id."""
         return {run.run_id: run for run in self.store.iter_runs()}
 
     def tools(self) -> dict[str, list[str]]:
-        """The tools of each stored run."""
+        """Return the tools of each stored run."""
         return {run_id: run.current.document["tools_used"] for run_id, run in self.runs().items()}
 
     def evaluations(self) -> int:
-        """How many are stored in all."""
+        """Return the number of all stored evaluations."""
         return sum(run.evaluation_count for run in self.store.iter_runs())
 
     def entries(self, origin: str) -> list[JournalEntry]:
-        """What is in the first journal of that origin."""
+        """Return the entries of that origin in the first journal."""
         return [entry for entry in self.journals[0].read(0, max_entries=10_000) if entry.origin == origin]
 
     def cursor(self, journal: int = 0) -> int:
-        """Up to which entry scoring is done with a journal."""
+        """Return the key of the last entry of a journal that scoring has finished."""
         return min(self.journals[journal].cursor(name) or 0 for name in SCORING_CONSUMERS)
 
     def close(self) -> None:
-        """As after a `kill -9`, except for what the journals write as they close: nothing is finished."""
+        """End as after a `kill -9`: finish nothing, except that the journals write what they hold."""
         if self.judge is not None:
             self.judge.drain_timeout = 0.0
             self.pipeline.close()
@@ -182,7 +182,7 @@ class Line:
 
 
 def shuffled_posts(spans: Iterable[SpanRecord], chance: Any) -> list[bytes]:
-    """The spans in any order, in requests of any size."""
+    """Return the spans in random order, in requests of random size."""
     left = list(spans)
     chance.shuffle(left)
     posts = []

@@ -1,4 +1,4 @@
-"""Programs that tests interrupt with Ctrl-C."""
+"""Prepares the environment of programs that tests interrupt with Ctrl+C."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 
 
 def unmeasured(**changes: str) -> dict[str, str]:
-    """The environment of a program that a test interrupts at work, with these changes and without coverage measurement.
+    """Return the environment of a program that a test interrupts, with these changes and without coverage measurement.
 
-    coverage takes a lock around what it records, in Python. A `KeyboardInterrupt` that is raised in there leaves the
-    lock taken, and the program waits for it without end.
+    coverage records under a lock, in Python. A `KeyboardInterrupt` that is raised there never releases the lock, and
+    the program waits for it forever.
     """
     measuring = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
     return {key: value for key, value in os.environ.items() if key not in measuring} | changes

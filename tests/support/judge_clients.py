@@ -1,4 +1,4 @@
-"""Judges at work in tests: they ask over HTTP, and their counters must agree with what they say they have done."""
+"""Judges that ask a test model over HTTP, and the check that their counters agree with their usage."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from support.model_endpoint import Model, Received
 KEY = "sk-test-5e3c1f90"
 
 
-def evaluation(**said: Any) -> Evaluation:
-    """The evaluation of a run that searched, as it should; anything else may be said of the run."""
-    known: dict[str, Any] = {
+def evaluation(**fields: Any) -> Evaluation:
+    """Build the evaluation of a run that called the expected tool `search`. `fields` replace fields of the run."""
+    defaults: dict[str, Any] = {
         "input": "What if these shoes don't fit?",
         "output": "We offer a 30-day full refund at no extra cost.",
         "tool_calls": (ToolCall("search"),),
         "available_tools": (ToolDefinition("search"), ToolDefinition("faq", "Answers to what is asked often.")),
     }
-    return goldspan.evaluate(Run("r", **known | said), ["search"])
+    return goldspan.evaluate(Run("r", **defaults | fields), ["search"])
 
 
 def endpoint(model: Model, **options: Any) -> ModelEndpoint:
-    """Where that model is."""
+    """Build the client of a test model."""
     return ModelEndpoint("tiny", **{"base_url": model.url, "api_key": KEY} | options)
 
 
 @contextmanager
 def judging(ask: Any, **options: Any) -> Iterator[Judge]:
-    """A judge that asks a model, or a function; at the end of the block its counters must agree with its usage."""
+    """Open a judge that asks a model or a function. At the end of the block its counters must agree with its usage."""
     meter = Meter()
     judge = Judge(endpoint(ask) if isinstance(ask, Model) else ask, meter_provider=meter.provider, **options)
     try:
@@ -47,7 +47,7 @@ def judging(ask: Any, **options: Any) -> Iterator[Judge]:
 
 
 def counted(meter: Meter, *, priced: bool = False) -> Usage:
-    """What the counters say."""
+    """Return the usage that the counters report."""
     requests = meter.counts(semconv.JUDGE_REQUESTS_COUNTER)
     tokens = meter.counts(semconv.JUDGE_TOKENS_COUNTER, semconv.TOKEN_TYPE_LABEL)
     runs = meter.counts(semconv.JUDGE_RUNS_COUNTER, semconv.OUTCOME_LABEL)
@@ -76,25 +76,25 @@ def _sum(meter: Meter, name: str) -> int:
 
 
 def verdict(judge: Judge, of: Evaluation | None = None) -> Evaluation:
-    """What becomes of one evaluation."""
+    """Judge one evaluation."""
     (left,) = judge_evaluations([of or evaluation()], judge)
     return left
 
 
 def score(judge: Judge, of: Evaluation | None = None) -> Score:
-    """What the judge says about it."""
+    """Judge one evaluation, and return the score."""
     found = verdict(judge, of).score("tool_selection")
     assert found is not None
     return found
 
 
 def asked(received: Received) -> str:
-    """What the user's message says, with the data."""
+    """Return the text of the user's message, which contains the data."""
     content = received.body["messages"][1]["content"]
     assert isinstance(content, str)
     return content
 
 
 def data(received: Received) -> Any:
-    """The run, as a model sees it."""
+    """Return the data of the run that the model receives."""
     return json.loads(asked(received).split("<run>\n")[1].split("\n</run>")[0])

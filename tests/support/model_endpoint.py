@@ -1,4 +1,4 @@
-"""A model endpoint as OpenAI's, over real HTTP, that keeps what it is asked and can be made to misbehave."""
+"""A model endpoint compatible with OpenAI's, over real HTTP, that keeps its requests and can simulate faults."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ _CLOSES_WITHIN_S = 0.5
 
 @dataclass(frozen=True)
 class Received:
-    """A request, as it came."""
+    """A received request."""
 
     path: str
     headers: dict[str, str]
-    """By their names in lower case; those that came more than once are joined by commas."""
+    """By their names in lower case; repeated headers are joined by commas."""
     body: Any
-    """Read from its JSON; None where there was no body."""
+    """The parsed JSON, or None without a body."""
     at: float
-    """When it was there as a whole, on the monotonic clock."""
+    """When it was complete, on the monotonic clock."""
 
 
 class Reply(Protocol):
-    """What is done with a request."""
+    """The reaction to a request."""
 
     def send(self, exchange: Exchange) -> None: ...
 
 
 Behaviour = Callable[[Received, int], Reply] | Sequence[Reply]
-"""The reply to a request and its number, from 0; or the replies in turn, of which the last is repeated."""
+"""A function of a request and its number, from 0; or a sequence of replies, of which the last one is repeated."""
 
 
 class Exchange:
-    """A request that is open, and the way back to who asked."""
+    """An open request, and the connection to its client."""
 
     def __init__(self, model: Model, handler: BaseHTTPRequestHandler) -> None:
         self._model = model
         self._handler = handler
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:
-        """Say what will come. It goes out together with the first bytes of the body."""
+        """Set the status and the headers. They are sent with the first bytes of the body."""
         self._handler.send_response_only(status)
         for name, value in headers.items():
             self._handler.send_header(name, value)
 
     def write(self, data: bytes, *, last: bool = False, before: bytes = b"", after: bytes = b"") -> None:
-        """Send a part of the body; what goes before and after it belongs to the protocol, and is not counted.
+        """Send a part of the body. `before` and `after` are the framing of the protocol, and are not counted.
 
-        The request is over before the last part is on its way: who has read that may ask again at once, and there
-        are not two requests open then.
+        The request is no longer open when its last part is sent, because a client that has read it may send the next
+        request at once.
         """
         if last:
             self._model._ends(self)
@@ -69,7 +69,7 @@ class Exchange:
         self._model._count(len(data))
 
     def wait(self, seconds: float) -> bool:
-        """Do nothing for so long; False, and sooner, when there is nobody left to reply to."""
+        """Wait for `seconds`. Return False, and earlier, if the client has disconnected."""
         until = time.monotonic() + seconds
         while not self._model._closing.wait(max(0.0, min(0.01, until - time.monotonic()))):
             if self.is_abandoned():
@@ -99,11 +99,11 @@ class Whole:
     body: bytes
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-    """A content-length that is not the body's is announced as it is, and the connection closed after the body."""
+    """A wrong content-length is sent unchanged, and the connection is closed after the body."""
 
     @property
     def announced(self) -> dict[str, str]:
-        """All the headers."""
+        """All headers that are sent."""
         given = {name.lower(): value for name, value in self.headers.items()}
         return {"content-type": "application/json", "content-length": str(len(self.body))} | given
 
@@ -116,7 +116,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Hanging:
-    """No reply at all."""
+    """No reply, and then the end of the connection."""
 
     seconds: float
 
@@ -146,7 +146,7 @@ class Dripping:
 
 @dataclass(frozen=True)
 class Huge:
-    """A completion of so many bytes, made while it is sent."""
+    """A completion of `size` bytes, generated while it is sent."""
 
     size: int
     status: int
@@ -167,7 +167,7 @@ class Huge:
 
 @dataclass(frozen=True)
 class Later:
-    """A reply that takes its time."""
+    """A delayed reply."""
 
     seconds: float
     reply: Reply
@@ -188,7 +188,7 @@ def opinion(
     completion_tokens: int = 20,
     model: str = "tiny-judge",
 ) -> Whole:
-    """A judge's opinion, as it should be."""
+    """Build a valid assessment."""
     text = json.dumps({"reason": reason, "better_tool": better_tool, "score": score})
     return content(text, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, model=model)
 
@@ -203,9 +203,9 @@ def content(
     usage: Mapping[str, Any] | Literal["counted"] | None = "counted",
     model: str = "tiny-judge",
 ) -> Whole:
-    """A completion with any text as its content.
+    """Build a completion with any text as its content.
 
-    The usage is that of the two numbers of tokens, where nothing else is said; None leaves it out.
+    The usage consists of the two numbers of tokens, unless `usage` is given; None omits it.
     """
     completion = _completion(text, refusal=refusal, finish_reason=finish_reason, model=model)
     if usage == "counted":
@@ -217,7 +217,7 @@ def content(
 
 
 def raw(body: bytes, status: int = 200, headers: Mapping[str, str] = {}) -> Whole:
-    """Any bytes as the body, as JSON where the headers say nothing else."""
+    """Reply with any bytes as the body; the headers state JSON by default."""
     return Whole(body, status, headers)
 
 
@@ -227,64 +227,64 @@ def failure(
     retry_after: str | None = None,
     message: str = "The model has failed.",
     code: str | None = None,
-    type: str = "server_error",  # noqa: A002 - it is called so in the body
+    type: str = "server_error",  # noqa: A002 - the name of the field in the body
 ) -> Whole:
-    """An error, as OpenAI writes it."""
+    """Reply with an error in OpenAI's format."""
     error = {"message": message, "type": type, "param": None, "code": code}
     return raw(json.dumps({"error": error}).encode(), status, {"retry-after": retry_after} if retry_after else {})
 
 
 def hang(seconds: float = 30) -> Hanging:
-    """Take the request and hang up after so long, without a word."""
+    """Accept the request, and close the connection after `seconds` without a reply."""
     return Hanging(seconds)
 
 
 def drip(reply: Whole | bytes, *, pause: float = 0.05, size: int = 1) -> Dripping:
-    """A reply, or a body, whose bytes come a few at a time, with a pause before each piece."""
+    """Send a reply, or a body, in pieces of `size` bytes, with a pause before each piece."""
     return Dripping(reply if isinstance(reply, Whole) else raw(reply), pause, size)
 
 
 def huge(size: int, status: int = 200, *, chunked: bool = False) -> Huge:
-    """A good completion whose body has exactly so many bytes; chunked, its length is not said beforehand."""
+    """Reply with a valid completion whose body has exactly `size` bytes; `chunked` omits the content-length."""
     _filling(size)
     return Huge(size, status, chunked)
 
 
 def gzip_bomb(inflated_bytes: int) -> Whole:
-    """A good completion that has exactly so many bytes when it is inflated, and very few before."""
+    """Reply with a valid completion that has exactly `inflated_bytes` bytes uncompressed, and few compressed."""
     gzip = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     body = b"".join([*map(gzip.compress, _long_completion(inflated_bytes)), gzip.flush()])
     return raw(body, headers={"content-encoding": "gzip"})
 
 
 def cut() -> Whole:
-    """The first half of an opinion, and then the end of the connection."""
+    """Send the first half of an assessment, and close the connection."""
     body = opinion(1.0).body
     return raw(body[: len(body) // 2], headers={"content-length": str(len(body))})
 
 
 def redirect(url: str, status: int = 307) -> Whole:
-    """Send the client elsewhere."""
+    """Redirect the client."""
     return raw(b"", status, {"location": url})
 
 
 def after(seconds: float, reply: Reply) -> Later:
-    """Reply after so long."""
+    """Reply after a delay."""
     return Later(seconds, reply)
 
 
 class Model:
-    """The endpoint, and what it has seen."""
+    """The endpoint, its requests and its counters."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.requests: list[Received] = []
-        """Every request, in the order in which they came, also those to a path that is not there."""
+        """All requests in order of arrival, including those to an unknown path."""
         self.most_at_once = 0
-        """The largest number of requests that were open at the same time; what a client gave up is not open."""
+        """The largest number of requests open at the same time. A request that its client cancelled is not open."""
         self.sent_bytes = 0
-        """Bytes of bodies that went out, of all the replies."""
+        """Sent bytes of the bodies of all replies."""
         self.errors: list[BaseException] = []
-        """What went wrong in the behaviour, and requests that are not JSON: mistakes of the test, most likely."""
+        """Errors of the behaviour and requests that are not JSON. Most are mistakes of the test."""
         self._behaviour = behaviour
         self._open: set[Exchange] = set()
         self._lock = threading.Lock()
@@ -295,14 +295,14 @@ class Model:
         self._thread.start()
 
     def close(self) -> None:
-        """Refuse connections from now on, and hang up on everybody."""
+        """Refuse further connections, and close all open ones."""
         self._closing.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
     def _receive(self, received: Received, exchange: Exchange) -> int:
-        """Keep a request that is open from now on; its number."""
+        """Keep a new open request, and return its number."""
         with self._lock:
             self.requests.append(received)
             self._open = {one for one in self._open if not one.is_abandoned()} | {exchange}
@@ -334,7 +334,7 @@ class Model:
             disable_nagle_algorithm = True
 
             def handle(self) -> None:
-                with suppress(OSError):  # the client has gone away, or the model is being closed
+                with suppress(OSError):  # the client has disconnected, or the model is being closed
                     super().handle()
 
             def do_POST(self) -> None:
@@ -360,7 +360,7 @@ class Model:
                     received = Received(self.path, headers, json.loads(body) if body else None, time.monotonic())
                     number = model._receive(received, exchange)
                     reply = model._reply(received, number, self.command)
-                except BaseException as error:  # noqa: BLE001 - it is raised again where the test sees it
+                except BaseException as error:  # noqa: BLE001 - `serving` raises it in the test
                     model.errors.append(error)
                     reply = failure(500, message=f"The test has a mistake: {error!r}")
                 reply.send(exchange)
@@ -377,7 +377,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        # What a client does not read should stay here, and not in the system's buffers.
+        # A small buffer: what a client does not read stays here, not in the buffers of the system.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PIECE)
         self._clients: list[tuple[threading.Thread, socket.socket]] = []
 
@@ -398,7 +398,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(behaviour: Behaviour) -> Iterator[Model]:
-    """A model that can be asked at its URL; at the end of the block, what went wrong in the behaviour is raised."""
+    """Serve a model at its URL. At the end of the block, errors of the behaviour are raised."""
     model = Model(behaviour)
     try:
         yield model
@@ -420,7 +420,7 @@ def _completion(text: str | None, *, refusal: str | None, finish_reason: str | N
 
 
 def _filling(size: int) -> tuple[bytes, int, bytes]:
-    """What comes before the text of a completion of so many bytes, the length of the text, and what comes after."""
+    """Return the start of a completion of `size` bytes, the length of its text, and its end."""
     start, _, end = content("|").body.partition(b"|")
     if size < len(start + end):
         raise ValueError(f"a completion has {len(start + end)} bytes at least, not {size}")
@@ -428,7 +428,7 @@ def _filling(size: int) -> tuple[bytes, int, bytes]:
 
 
 def _long_completion(size: int) -> Iterator[bytes]:
-    """A completion of so many bytes, in pieces."""
+    """Yield a completion of `size` bytes in pieces."""
     start, length, end = _filling(size)
     yield start
     piece = b"x" * _PIECE

@@ -1,4 +1,4 @@
-"""Stores for the page to show, and the page of a store: served in a thread, or by `goldspan view` as a process."""
+"""Fills stores for the tests of the page, and serves it in a thread or with `goldspan view` as a process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ goldens:
     input: Translate the contract
     tools: [translate]
 """
-"""One that passes and fails, one with much to see in a run, one that always passes, and one that nothing meets."""
+"""One golden passes and fails, one has a run with many details, one always passes, one has no run."""
 
 BEGAN_NS = 1_767_225_600_000_000_000
 """2026-01-01T00:00:00Z."""
@@ -48,14 +48,14 @@ _MS = 10**6
 
 
 def goldens_in(folder: Path) -> tuple[Goldens, Path]:
-    """The goldens, and the file that they stand in."""
+    """Write the file of the goldens, and return the goldens and its path."""
     path = folder / "goldens.yaml"
     path.write_text(GOLDENS)
     return load_goldens(path), path
 
 
 def fill(store: SqliteStore, goldens: Goldens, times: int = 1) -> None:
-    """Store every kind of run so many times, a minute apart."""
+    """Store every kind of run `times` times, a minute apart."""
     for turn in range(times):
         store.submit_many(evaluate(run, goldens) for run in _runs(turn))
     trip = trip_run(0)
@@ -64,12 +64,12 @@ def fill(store: SqliteStore, goldens: Goldens, times: int = 1) -> None:
 
 
 def run_id(kind: int, turn: int = 0) -> str:
-    """The id of a run of `fill`: 1 passed, 2 failed, 3 has much to see, 4 and 5 have no golden, 6 has no times."""
+    """Return the id of a run of `fill`: 1 passed, 2 failed, 3 has many details, 4 and 5 no golden, 6 no times."""
     return f"{kind * 1000 + turn:032x}:{1:016x}"
 
 
 def trip_run(turn: int) -> Run:
-    """A run with calls of two agents, at once and inside of each other, one that failed and one that is forbidden."""
+    """Build a run with parallel and nested calls of two agents; one call failed, and one is forbidden."""
     calls = (
         _call("search_hotels", 0, 120, beside=(1,), result=["Alfama House"]),
         _call("search_flights", 10, 90, beside=(0,), error="TimeoutError: nobody answered"),
@@ -94,7 +94,7 @@ def _runs(turn: int) -> Iterator[Run]:
 
 def _run(kind: int, turn: int, asked: str, calls: Sequence[ToolCall], **more: Any) -> Run:
     began = BEGAN_NS + (turn * 60 + kind) * 1000 * _MS
-    told: dict[str, Any] = {"agent": "support", "service": "shop", "environment": "test", **more}
+    fields: dict[str, Any] = {"agent": "support", "service": "shop", "environment": "test", **more}
     return Run(
         run_id(kind, turn),
         trace_ids=(f"{kind * 1000 + turn:032x}",),
@@ -104,14 +104,14 @@ def _run(kind: int, turn: int, asked: str, calls: Sequence[ToolCall], **more: An
         conventions=("genai",),
         start_ns=began,
         end_ns=began + 500 * _MS,
-        **told,
+        **fields,
     )  # fmt: skip
 
 
 def _call(name: str, begin: int, end: int, *, beside: tuple[int, ...] = (), **more: Any) -> ToolCall:
-    """A call with its times in milliseconds after the beginning of its run."""
-    told: dict[str, Any] = {"arguments": {}, **more}
-    return ToolCall(name, start_ns=begin * _MS, end_ns=end * _MS, concurrent_with=beside, **told)
+    """Build a call. `begin` and `end` are milliseconds after the start of its run."""
+    fields: dict[str, Any] = {"arguments": {}, **more}
+    return ToolCall(name, start_ns=begin * _MS, end_ns=end * _MS, concurrent_with=beside, **fields)
 
 
 def _after(began: int, moment: int | None) -> int | None:
@@ -119,13 +119,13 @@ def _after(began: int, moment: int | None) -> int | None:
 
 
 def evaluation(run: Run, goldens: Goldens | None = None) -> Evaluation:
-    """The evaluation of a run by these goldens, or by none."""
+    """Evaluate a run with these goldens, or without any."""
     return evaluate(run, goldens if goldens is not None else Goldens([]))
 
 
 @contextmanager
 def served(site: Pages) -> Iterator[str]:
-    """The page of a site, in a thread of this process: its address, without a slash at the end."""
+    """Serve the page in a thread of this process; yield its address without the trailing slash."""
     viewer = LocalServer(site, 0)
     thread = threading.Thread(target=viewer.serve, name="page")
     thread.start()
@@ -150,24 +150,24 @@ class View:
 
     @property
     def address(self) -> str:
-        """Where it says that the page is, without a slash at the end; waits until it says so."""
-        eventually(lambda: self._told() is not None or self.process.poll() is not None, lambda: self.said)
-        found = self._told()
+        """The address that it prints, without the trailing slash; waits until it is printed."""
+        eventually(lambda: self._printed_address() is not None or self.process.poll() is not None, lambda: self.said)
+        found = self._printed_address()
         assert found is not None, self.said
         return found[1]
 
     def interrupt(self, number: int = signal.SIGINT) -> int:
-        """End it as Ctrl-C does; its exit status."""
+        """Send the signal of Ctrl+C, wait, and return the exit status."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
 
-    def _told(self) -> re.Match[str] | None:
+    def _printed_address(self) -> re.Match[str] | None:
         return re.search(r"(http://127\.0\.0\.1:\d+)/", self.said)
 
 
 @contextmanager
 def viewing(folder: Path, *arguments: object) -> Iterator[View]:
-    """`goldspan view` with these arguments, in that folder, on a port that is free where they name none."""
+    """Run `goldspan view` with these arguments in that folder, on a free port unless they name one."""
     log = folder / f"view-{len(list(folder.glob('view-*.log')))}.log"
     port = () if "--port" in arguments else ("--port", "0")
     command = [sys.executable, "-m", "goldspan", "view", *map(str, arguments), *port, "--no-open"]
@@ -184,7 +184,7 @@ def viewing(folder: Path, *arguments: object) -> Iterator[View]:
 
 
 def store_in(folder: Path, times: int = 1, *, keep_arguments: bool = True) -> tuple[Path, Path]:
-    """A store with every kind of run, and the file of its goldens."""
+    """Create a store with every kind of run, and the file of its goldens; return both paths."""
     goldens, path = goldens_in(folder)
     with open_store(folder / "goldspan.db", keep_arguments=keep_arguments) as store:
         fill(store, goldens, times)

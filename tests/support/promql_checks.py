@@ -1,4 +1,4 @@
-"""Whether queries in PromQL, and what is written around them, name only metrics, labels and values that there are."""
+"""Checks that PromQL queries and their legends name only existing metrics, labels and values."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ Known: TypeAlias = Mapping[str, Mapping[str, set[str]]]
 """The labels of each metric, and their values."""
 
 OF_THE_TARGET = ("job", "instance")
-"""Labels that Prometheus itself puts on everything that it scrapes."""
+"""Labels that Prometheus adds to everything that it scrapes."""
 
 _WORDS = re.compile(r"[\w|.]+")
-"""A regular expression that is nothing but words."""
+"""Matches a regular expression that consists of words only."""
 
 
 def scraped(text: str, *, job: str) -> dict[str, dict[str, set[str]]]:
-    """What a page of metrics has, as Prometheus keeps it; and `up`, which it makes itself."""
+    """Return the metrics of a scraped page with their labels, and `up`, which Prometheus adds."""
     known: dict[str, dict[str, set[str]]] = {}
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     for name, labels in [("up", {}), *((sample.name, sample.labels) for sample in samples)]:
         kept = known.setdefault(name, {label: set() for label in OF_THE_TARGET})
         kept["job"].add(job)
         for label, value in labels.items():
-            if value:  # an empty label is none
+            if value:  # Prometheus treats an empty label as a missing one
                 kept.setdefault(label, set()).add(value)
     return known
 
 
 def faults_of(query: str, known: Known, *, around: Iterable[str] = ()) -> list[str]:
-    """What a query names that there is not. `around` are the labels that a legend or a text takes from its result."""
+    """Return the unknown names in a query. `around` are the labels of its result that a legend or a text uses."""
     try:
         parsed = promql.parse(query)
     except ValueError as error:
@@ -45,12 +45,12 @@ def faults_of(query: str, known: Known, *, around: Iterable[str] = ()) -> list[s
 
 
 def metrics_in(query: str) -> set[str]:
-    """The names of the metrics that a query reads."""
+    """Return the names of the metrics that a query reads."""
     return {selector.name for selector in _selectors(promql.parse(query))}
 
 
 def label_values(query: str) -> str:
-    """Grafana's `label_values(SELECTOR, LABEL)` as a query that reads the same."""
+    """Translate Grafana's `label_values(SELECTOR, LABEL)` into a PromQL query that reads the same."""
     found = re.fullmatch(r"label_values\((.+),\s*(\w+)\)", query)
     assert found, query
     return f"group by ({found[2]}) ({found[1]})"
@@ -74,7 +74,7 @@ def _parts(expression: Any) -> list[Any]:
 
 
 def _labels(expression: Any, known: Known, faults: list[str]) -> set[str]:
-    """The labels of what an expression gives, noting what is wrong in it."""
+    """Return the labels of the result of an expression, and append its faults."""
     if isinstance(expression, promql.VectorSelector):
         return _selected(expression, known, faults)
     inner = [_labels(part, known, faults) for part in _parts(expression)]

@@ -1,4 +1,4 @@
-"""Random evaluations for stores, and what a filter means said once more, in plain Python over a list."""
+"""Random evaluations for the tests of stores, and a reference implementation of filters over a list."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ _runs = st.builds(
 
 @st.composite
 def evaluations(draw: st.DrawFn) -> Evaluation:
-    """An evaluation, perhaps of a later revision."""
+    """Draw an evaluation with a random revision."""
     return replace(evaluate(draw(_runs), draw(st.sampled_from(GOLDENS))), revision=draw(st.integers(1, 3)))
 
 
 _roles = st.sampled_from(("called", "expected", "missing", "unexpected", "forbidden", "failed"))
 filters = st.builds(
-    lambda tool, **said: RunFilter(**tool, **said),
+    lambda tool, **fields: RunFilter(**tool, **fields),
     tool=st.just({}) | st.fixed_dictionaries({"tool": st.sampled_from(TOOLS), "tool_role": _roles}),
     covered=st.none() | st.booleans(),
     verdict=st.none() | st.sampled_from(("pass", "fail", "not_evaluated")),
@@ -85,7 +85,7 @@ filters = st.builds(
 
 @dataclass
 class Kept:
-    """What a store should hold of one run."""
+    """The expected content of a store for one run."""
 
     time_ns: int
     evaluations: dict[tuple[int, str], Evaluation] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Kept:
 
 
 class Listed:
-    """A store as a list."""
+    """A reference store that keeps its runs in a list."""
 
     def __init__(self, now_ns: int) -> None:
         self.runs: dict[str, Kept] = {}
@@ -111,14 +111,14 @@ class Listed:
             kept.current = evaluation
 
     def meant(self, wanted: RunFilter) -> list[str]:
-        """The ids of the runs that a filter means, newest first, of equal times the one stored last."""
+        """Return the ids of the runs that a filter selects, newest first; of equal times, the last stored first."""
         order = list(self.runs)
         found = [run_id for run_id, kept in self.runs.items() if _is_meant(kept, wanted)]
         return sorted(found, key=lambda run_id: (-self.runs[run_id].time_ns, -order.index(run_id)))
 
 
 def utf8(text: str) -> str:
-    """A text as UTF-8 can say it."""
+    """Return the text with U+FFFD for each surrogate, which UTF-8 cannot encode."""
     return "".join("\ufffd" if "\ud800" <= each <= "\udfff" else each for each in text)
 
 
@@ -147,7 +147,7 @@ def _is_meant(kept: Kept, wanted: RunFilter) -> bool:
         (wanted.text or None, utf8(wanted.text or "").casefold() in asked),
         (wanted.tool, _same(wanted.tool) in map(_same, _tools(evaluation, wanted.tool_role))),
     ]
-    return all(holds for said, holds in checks if said is not None)
+    return all(holds for value, holds in checks if value is not None)
 
 
 def _same(name: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Requests that never happened, told as several instrumentations would tell them: random, but plausible."""
+"""Generates random, plausible requests, and their telemetry in the notation of several instrumentations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from goldspan.model import LogRecord, SpanRecord, TelemetryRecord
 
 STEP = 10_000_000
-"""Nanoseconds between two things that happen: more than clocks are wrong by."""
+"""Nanoseconds between two events: more than the differences between clocks."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Asked:
-    """What somebody asked, the calls that the agent made turn by turn, and its answer."""
+    """A request of a user: its text, the calls of the agent turn by turn, and its answer."""
 
     words: str
     turns: tuple[tuple[Use, ...], ...]
@@ -35,17 +35,17 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """How a request is told."""
+    """Which telemetry an instrumentation writes for a request."""
 
     convention: str = "genai"
     marked: bool = True
     """Whether agents have spans."""
     lone: bool = False
-    """Whether every span is a trace by itself."""
+    """Whether every span is in a trace of its own."""
     asked_ids: bool = True
     """Whether the messages show the ids of calls."""
     made_ids: bool = True
-    """Whether the spans of tools do."""
+    """Whether the spans of tools show the ids of calls."""
     arguments: bool = True
     """Whether the spans of tools have their arguments."""
     models: bool = True
@@ -57,7 +57,7 @@ class How:
     parallel: bool = False
     """Whether the calls of a turn overlap."""
     recycled: bool = False
-    """Whether the ids of calls begin anew in every request."""
+    """Whether every request uses the same ids of calls."""
 
 
 HOW = {
@@ -86,7 +86,7 @@ HOW = {
 
 @dataclass
 class Told:
-    """The telemetry, and the truth: the tools that each request used, in order."""
+    """The telemetry, and the expected result: the tools that each request called, in order."""
 
     records: list[TelemetryRecord]
     used: list[list[str]]
@@ -106,10 +106,10 @@ asked = st.builds(
 
 
 def tell(request: Asked, how: How, *, begin: int = 0, label: str = "", scope: str = "") -> Told:
-    """The records of one request that begins at a step of time. The label makes all ids its own.
+    """Return the records of one request that starts at a step of time. The label makes all its ids unique.
 
-    Of two instrumentations that tell the same request, the scope tells them apart: it makes the ids of traces and
-    spans their own, and not those of calls.
+    If two instrumentations record the same request, the scope makes the ids of their traces and spans unique, but not
+    the ids of calls.
     """
     teller = _Teller(how, begin, label, scope)
     teller.request(request, parent=None)
@@ -154,7 +154,7 @@ class _Teller:
             self.end(around)
 
     def call_id(self, place: str) -> str:
-        """The id of a call: its place in the dialogue, or unlike all others."""
+        """Return the id of a call: its position in the conversation, or a unique id."""
         self.calls += 1
         return f"call_{place}" if self.how.recycled else f"call_{self.label}_{self.calls}"
 
@@ -264,7 +264,7 @@ class _Teller:
 
 
 def arguments_of(use: Use) -> dict[str, Any]:
-    """What a tool was called with."""
+    """Return the arguments of a call."""
     return {"question": use.inner.words} if use.inner is not None else {"n": use.value + 10}
 
 
@@ -273,7 +273,7 @@ TRACELOOP = {"call": "", "function": ""}
 
 
 def _flat(prefix: str, message: dict[str, Any], *, call: str, function: str) -> Iterator[tuple[str, Any]]:
-    """A message in attributes of its own; `call` and `function` stand before the fields of a call."""
+    """Yield a message as flattened attributes; `call` and `function` are prefixes of the fields of a call."""
     yield f"{prefix}.role", message["role"]
     for known in ("content", "tool_call_id"):
         if known in message:

@@ -1,4 +1,4 @@
-"""A back end that keeps the bytes it is sent over OTLP/HTTP, and can be made to misbehave."""
+"""A back end that keeps the request bodies of OTLP/HTTP, and can simulate faults."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 Mood = Literal["takes", "refuses", "hangs", "hangs up", "forgets to answer"]
-"""What it does with a request: keep it and say so; answer 503; answer nothing until it is in another mood, and hang up
-then; hang up in the middle of the body; keep it and hang up in the middle of the answer."""
+"""The reaction to a request: keep and acknowledge it; answer 503; answer nothing until the mood changes, and then close
+the connection; close it in the middle of the body; keep the request, and close in the middle of the answer."""
 
 
 def span_names(body: bytes) -> Iterator[str]:
-    """`TRACE_ID SPAN_ID` of each span in a request, in protobuf or JSON."""
+    """Yield `TRACE_ID SPAN_ID` of each span in a request, in protobuf or JSON."""
     if body.startswith(b"{"):
         for resource in json.loads(body)["resourceSpans"]:
             for scope in resource["scopeSpans"]:
@@ -32,13 +32,13 @@ def span_names(body: bytes) -> Iterator[str]:
 
 
 class BackEnd:
-    """Keeps what it took. It may be `down`, and come back on the same port."""
+    """Keeps the accepted requests. It can go down, and come up again on the same port."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, list[bytes]] = {"/v1/traces": [], "/v1/logs": [], "/v1/metrics": []}
-        """What came, as it came but for compression, by path."""
+        """The accepted bodies, uncompressed, by path."""
         self.refused = 0
-        """Requests to which it did not say that it took them."""
+        """The number of requests that it did not acknowledge."""
         self._mood: Mood = "takes"
         self._changed = threading.Condition()
         self._server: ThreadingHTTPServer | None = None
@@ -51,12 +51,12 @@ class BackEnd:
 
     @property
     def spans(self) -> Counter[str]:
-        """`TRACE_ID SPAN_ID` of every span that came, and how often it did."""
+        """`TRACE_ID SPAN_ID` of every accepted span, and how often it was accepted."""
         return Counter(name for body in list(self.bodies["/v1/traces"]) for name in span_names(body))
 
     @property
     def events(self) -> list[Any]:
-        """Every log record that came."""
+        """All accepted log records."""
         return [
             record
             for body in list(self.bodies["/v1/logs"])
@@ -66,13 +66,13 @@ class BackEnd:
         ]
 
     def behave(self, mood: Mood) -> None:
-        """What it does from now on."""
+        """Set the reaction to further requests."""
         with self._changed:
             self._mood = mood
             self._changed.notify_all()
 
     def come_up(self) -> None:
-        """Listen, on the same port as ever, if it does not."""
+        """Listen on the same port as before, unless it already does."""
         if self._server:
             return
         self._server = _Server(("127.0.0.1", self.port), self._handler())
@@ -81,8 +81,8 @@ class BackEnd:
         self._thread.start()
 
     def go_down(self) -> None:
-        """Refuse connections from now on."""
-        self.behave("takes")  # those that hang go on
+        """Refuse further connections."""
+        self.behave("takes")  # release the requests that hang
         if self._server:
             self._server.shutdown()
             self._thread.join()
@@ -138,15 +138,15 @@ class BackEnd:
 
 class _Server(ThreadingHTTPServer):
     allow_reuse_address = True
-    daemon_threads = True  # connections that a client keeps open do not hold up the end of a test
+    daemon_threads = True  # connections that a client keeps open must not block the end of a test
 
     def handle_error(self, *_: object) -> None:
-        """Clients that are killed in the middle of a request are part of the test."""
+        """Ignore clients that are killed in the middle of a request: tests do that on purpose."""
 
 
 @contextmanager
 def back_end() -> Iterator[BackEnd]:
-    """A back end that takes everything."""
+    """Run a back end that accepts every request."""
     kept = BackEnd()
     try:
         yield kept

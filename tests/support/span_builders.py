@@ -1,4 +1,4 @@
-"""Spans made by hand, for tests that need one odd thing and nothing else."""
+"""Builds spans and messages for tests, one attribute at a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _numbers = count(1)
 
 
 def span(name: str = "work", **attributes: Any) -> SpanRecord:
-    """A span of one millisecond that starts when it is made. Keywords that are no field become attributes.
+    """Build a span of one millisecond. Each span starts 10 ms after the one built before it.
 
-    Dots in attribute names are written as double underscores: `gen_ai__tool__name="search"`.
+    Keywords that are not fields of a span become attributes, with `__` for each dot: `gen_ai__tool__name="search"`.
     """
     number = next(_numbers)
     fields = {key: attributes.pop(key) for key in SpanRecord.__dataclass_fields__ if key in attributes}
@@ -33,19 +33,19 @@ def span(name: str = "work", **attributes: Any) -> SpanRecord:
 
 
 def trace_id(number: int) -> str:
-    """The id of one of several traces."""
+    """Return the id of one of several traces."""
     return f"{number + 2:032x}"
 
 
 def agent(name: str = "helper", *, asked: str | None = None, **more: Any) -> SpanRecord:
-    """The span of an agent at work."""
+    """Build the span of an agent."""
     if asked is not None:
         more["gen_ai__input__messages"] = messages({"role": "user", "content": asked})
     return span(f"invoke_agent {name}", gen_ai__operation__name="invoke_agent", gen_ai__agent__name=name, **more)
 
 
 def tool(name: str, arguments: Any = None, *, failed: str | None = None, **more: Any) -> SpanRecord:
-    """The span of a tool's execution, with its arguments as JSON."""
+    """Build the span of a tool's execution, with its arguments as JSON."""
     if arguments is not None:
         more["gen_ai__tool__call__arguments"] = json.dumps(arguments)
     if failed is not None:
@@ -57,7 +57,7 @@ def tool(name: str, arguments: Any = None, *, failed: str | None = None, **more:
 
 
 def model(*, asked: list[Any] | None = None, answered: list[Any] | None = None, **more: Any) -> SpanRecord:
-    """The span of a model call, with its messages as JSON."""
+    """Build the span of a model call, with its messages as JSON."""
     return span(
         "chat",
         gen_ai__operation__name="chat",
@@ -68,7 +68,7 @@ def model(*, asked: list[Any] | None = None, answered: list[Any] | None = None, 
 
 
 def messages(*items: Any) -> str:
-    """Messages as instrumentations write them."""
+    """Encode messages as instrumentations do."""
     return json.dumps(list(items))
 
 
@@ -94,25 +94,25 @@ def says(words: str) -> dict[str, Any]:
 
 
 def system(words: str) -> dict[str, Any]:
-    """A message that instructs the model."""
+    """A system message."""
     return {"role": "system", "content": words}
 
 
 def ask_for(*calls: tuple[str, Any] | tuple[str, Any, str]) -> dict[str, Any]:
-    """An assistant's message with several tool calls: name, arguments and perhaps id of each."""
+    """An assistant's message with several tool calls, each with name, arguments and optionally an id."""
     return {"role": "assistant", "parts": [asks_for(*call)["parts"][0] for call in calls]}
 
 
 def made(call_id: str) -> dict[str, Any]:
-    """The attribute by which a tool's span tells the id of its call."""
+    """Return the attribute of a tool's span that holds the id of its call."""
     return {"gen_ai__tool__call__id": call_id}
 
 
 def inside(parent: SpanRecord) -> dict[str, Any]:
-    """The facts by which a span is a child of another."""
+    """Return the fields that make a span a child of another one."""
     return {"parent_id": parent.span_id, "trace_id": parent.trace_id}
 
 
 def in_trace(number: int) -> dict[str, Any]:
-    """The facts by which a span is in one of several traces."""
+    """Return the field that puts a span into one of several traces."""
     return {"trace_id": trace_id(number)}

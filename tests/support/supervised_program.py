@@ -1,4 +1,4 @@
-"""A gateway that only says what becomes of its workers: run as a program by `gateway/test_supervisor.py`."""
+"""Supervises workers that only report their start: `gateway/test_supervisor.py` runs it as a program."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from goldspan.gateway.settings.gateway_settings import GatewaySettings
 
 
 def main() -> int:
-    """`gateway_supervised.py SETTINGS` in JSON; says what is wrong as the command line does."""
-    supervisor._KILL_MARGIN_SECONDS = 1.0  # what hangs here hangs for good
+    """Run `supervised_program.py SETTINGS`, with the settings as JSON; print errors as the command line does."""
+    supervisor._KILL_MARGIN_SECONDS = 1.0  # a worker that hangs here never ends by itself
     try:
         return supervisor.supervise(GatewaySettings(**json.loads(sys.argv[1])), work)
     except GoldspanError as error:
@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def work(settings: GatewaySettings, index: int) -> int:
-    """Listen until told to stop, as a worker does. Files in the data folder say how to behave otherwise."""
+    """Listen until SIGTERM, as a worker does. Files in the data folder request other behaviour."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     folder = settings.data

@@ -1,4 +1,4 @@
-"""Goldens beside calls, each with the verdict that a reader of the golden alone expects."""
+"""Goldens with calls, and the verdict that a reader of the golden expects."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ Call = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One golden, the calls of one run, and what comes of them."""
+    """One golden, the calls of one run, and the expected verdict."""
 
     id: str
     golden: dict[str, Any]
-    """As a golden file has it, without its id."""
+    """As in a golden file, without its id."""
     calls: tuple[Call, ...]
     passed: bool | None
     says: str
-    """What stands in the reason."""
+    """A part of the reason."""
     invisible: bool = False
-    """Nothing in the telemetry shows that calls would have been seen; only telemetry can say that."""
+    """Whether `health.calls_invisible` is set, which a case without a trace cannot state."""
     tools: dict[str, Any] = field(default_factory=dict)
-    """What the head of the file declares of tools."""
+    """The `tools` section of the golden file."""
 
 
 def call(name: str, arguments: Any = None, **more: Any) -> Call:

@@ -1,4 +1,4 @@
-"""Packages of somebody else's: made as a real wheel, installed by pip, found by their entry points."""
+"""Builds third-party packages as real wheels, which pip installs and entry points announce."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tag: py3-none-any
 
 
 def install(name: str, code: str, entry_points: str, *, under: Path) -> Path:
-    """A directory into which pip installed a package of one module: like `site-packages` of somebody who has it."""
+    """Install a package of one module with pip into a directory, and return the directory."""
     target = under / "installed"
     wheel = under / f"{name}-1-py3-none-any.whl"
     info = f"{name}-1.dist-info"
@@ -32,7 +32,7 @@ def install(name: str, code: str, entry_points: str, *, under: Path) -> Path:
 
 
 def run_python(code: str, *, beside: Path, warnings: str = "ignore") -> subprocess.CompletedProcess[str]:
-    """Run code in a process that finds the packages in that directory before all others."""
+    """Run code in a process that finds the packages of that directory first."""
     paths = [str(beside), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run(
