@@ -1,18 +1,17 @@
-"""How well each score, and the verdict, tell runs that reached their goal from runs that did not.
+"""Measures how well each score, and the verdict, separate runs that reached their goal from runs that did not.
 
     python benchmarks/effects.py FOLDER
 
-FOLDER holds runs whose outcome is known, and is no part of goldspan: `traces.jsonl` (OTLP), `goldens.jsonl`, and
-`truth.jsonl` with a line a run that has its `trace_id` and its `reward`, 1 or 0; each may be gzipped. The table in
-`docs/metrics.md` is made from the 200 airline runs of gpt-4o that tau-bench publishes (sierra-research/tau-bench,
-`historical_trajectories/gpt-4o-airline.json`), told as OpenTelemetry traces.
+FOLDER holds runs with known outcomes, and is not part of goldspan: `traces.jsonl` (OTLP), `goldens.jsonl`, and
+`truth.jsonl` with one line for each run, which has its `trace_id` and its `reward`, 1 or 0. Each file may be gzipped.
+The table in `docs/metrics.md` comes from the 200 airline runs of gpt-4o that tau-bench publishes
+(sierra-research/tau-bench, `historical_trajectories/gpt-4o-airline.json`), converted to OpenTelemetry traces.
 
-The verdict is compared with the one that goldspan gave before scoring version 5, which was made of gates on metrics.
-Both are given by the goldens as they are, in which every call of the reference solution is required, and by goldens
-that state the writes alone.
+The script compares the verdict with the one before scoring version 5, which consisted of gates on metrics. It computes
+both with the goldens, which require every call of the reference solution, and with goldens that state the writes alone.
 
-*AUC* is the chance that of two runs, one of each outcome, the one that reached its goal scores higher; a tie counts as
-half. 0.5 is a coin, 1 is perfect.
+*AUC* is the probability that of two runs, one of each outcome, the one that reached its goal scores higher; a tie
+counts as half. 0.5 is random, 1 is perfect.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from goldspan import Evaluation, Golden, Goldens, GoldspanWarning, evaluate, loa
 
 
 def main() -> int:
-    """Read, score and print."""
+    """Read the runs, score them, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", help="runs with goldens and rewards")
     folder = parser.parse_args().folder
     if folder is None:
-        print("skipped: it needs a folder of runs whose outcome is known; --help says which")
+        print("skipped: it needs a folder of runs with known outcomes; --help describes the files")
         return 0
     rewards = _rewards(folder)
     goldens = _goldens(folder)
@@ -47,13 +46,13 @@ def main() -> int:
         print(f"attempts: {attempts}, {len(evaluations)} runs, {sum(outcomes)} of them reached their goal\n")
         print("\n".join(table(evaluations, outcomes)), end="\n\n")
         writes = list(_evaluations(folder, Goldens(map(writes_alone, goldens)), attempts))
-        judged = {"every call": evaluations, "the writes alone": writes}
-        print("\n".join(verdicts(judged, outcomes)), end="\n\n")
+        evaluated = {"every call": evaluations, "the writes alone": writes}
+        print("\n".join(verdicts(evaluated, outcomes)), end="\n\n")
     return 0
 
 
 def table(evaluations: Sequence[Evaluation], outcomes: Sequence[bool]) -> Iterator[str]:
-    """The scores in Markdown: mean, runs that have one, AUC, and who is at 1."""
+    """Yield the table of scores in Markdown: mean, runs with a value, AUC, and runs with the value 1."""
     yield "| score | mean | runs | AUC | at 1, goal reached | at 1, goal missed |"
     yield "|---|---|---|---|---|---|"
     for name, score in SCORES.items():
@@ -69,11 +68,11 @@ def table(evaluations: Sequence[Evaluation], outcomes: Sequence[bool]) -> Iterat
         yield f"| {name} | {mean:.4f} | {len(known)} | {auc(reached, missed):.3f} | {right} |"
 
 
-def verdicts(judged: Mapping[str, Sequence[Evaluation]], outcomes: Sequence[bool]) -> Iterator[str]:
-    """How the verdicts agree with the outcomes, in Markdown, by what the goldens require."""
+def verdicts(evaluated: Mapping[str, Sequence[Evaluation]], outcomes: Sequence[bool]) -> Iterator[str]:
+    """Yield the agreement of verdicts and outcomes in Markdown, by what the goldens require."""
     yield "| goldens require | verdict | passed | of these, goal reached | failed | of these, goal missed | agreement |"
     yield "|---|---|---|---|---|---|---|"
-    for required, evaluations in judged.items():
+    for required, evaluations in evaluated.items():
         for name, verdict in {"gates, before": gates_passed, "the golden, now": lambda each: each.passed}.items():
             found = Counter(zip(map(verdict, evaluations), outcomes, strict=True))
             passed = found[True, True] + found[True, False]
@@ -84,7 +83,7 @@ def verdicts(judged: Mapping[str, Sequence[Evaluation]], outcomes: Sequence[bool
 
 
 def gates_passed(evaluation: Evaluation) -> bool | None:
-    """The verdict before scoring version 5: every gate that had a value was passed."""
+    """Return the verdict before scoring version 5: every gate with a value passed."""
     known = [
         score.value >= GATES[score.metric]
         for score in evaluation.scores
@@ -104,14 +103,14 @@ GATES: Mapping[str, float] = {
 
 
 def writes_alone(golden: Golden) -> Golden:
-    """The golden without its reads; where it has no write, a policy that forbids all of them."""
+    """Return the golden without its reads; without a required write, a policy that forbids all writes."""
     writes = golden.write_tools or ()
     required = tuple([call for call in golden.expected_calls if call.name in writes])
     return replace(golden, tools=required) if required else replace(golden, tools=(), forbid=writes, policy=True)
 
 
 def auc(reached: Iterable[float], missed: Sequence[float]) -> float:
-    """The area under the ROC curve, from its definition."""
+    """Return the area under the ROC curve, computed from its definition."""
     wins = [(one > other) + (one == other) / 2 for one in reached for other in missed]
     return sum(wins) / len(wins)
 
@@ -125,13 +124,13 @@ def _of(metric: str) -> Callable[[Evaluation], float | None]:
 
 
 def _in_order(evaluation: Evaluation) -> float:
-    """Whether all expected tools were called in the order of the golden; others may stand in between."""
+    """Whether all expected tools were called in the order of the golden, with or without others in between."""
     seen = evaluation.comparison
     return float(not seen.missing and all(pair.in_order for pair in seen.pairs))
 
 
 def _call_recall(evaluation: Evaluation) -> float | None:
-    """Of the expected calls, the share that was made with the very arguments that were expected."""
+    """Return the share of the expected calls that were made with exactly the expected arguments."""
     seen = evaluation.comparison
     expected = len(seen.pairs) + len(seen.missing)
     same = [pair for pair in seen.pairs if pair.agreement is None or pair.agreement.share == 1]
@@ -152,7 +151,7 @@ SCORES: Mapping[str, Callable[[Evaluation], float | None]] = {
 
 def _goldens(folder: Path) -> Goldens:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GoldspanWarning)  # keys that the benchmark keeps beside its goldens
+        warnings.simplefilter("ignore", GoldspanWarning)  # the benchmark's goldens have additional keys
         return load_goldens(folder / "goldens.jsonl")
 
 
@@ -165,8 +164,7 @@ def _rewards(folder: Path) -> dict[str, bool]:
     path = _file(folder, "truth.jsonl")
     read = gzip.open if path.suffix == ".gz" else open
     with read(path, "rt", encoding="utf-8") as lines:
-        told = map(json.loads, lines)
-        return {truth["trace_id"]: truth["reward"] == 1 for truth in told}
+        return {truth["trace_id"]: truth["reward"] == 1 for truth in map(json.loads, lines)}
 
 
 def _file(folder: Path, name: str) -> Path:

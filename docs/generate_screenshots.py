@@ -1,7 +1,7 @@
-"""Take the pictures in `docs/images`: the page of what `goldspan demo` keeps, in Chromium. `make screenshots`.
+"""Takes the pictures in `docs/images`, which show the page with the runs of `goldspan demo`, for `make screenshots`.
 
-What happened is what the demo did; when it happened, how long it took and the ids are set, so that the pictures change
-only with the look of the page. `python docs/generate_screenshots.py FOLDER` puts them elsewhere.
+The script replaces the times, durations and ids of the runs by fixed ones, so that a picture changes only if the page
+changes. `python docs/generate_screenshots.py FOLDER` writes the pictures into another folder.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from goldspan.otlp import load_runs
 from goldspan.store import open_store
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))  # the browser and the page, as the tests start them
+sys.path.insert(0, str(ROOT / "tests"))  # the tests' helpers start the browser and the page
 
 from support.browser import PHONE, open_browser  # noqa: E402
 from support.page_server import viewing  # noqa: E402
 
 IMAGES = Path(__file__).with_name("images")
-MOST_BYTES = 120_000
-"""What a picture may weigh."""
+MAX_BYTES = 120_000
+"""The largest size of a picture."""
 
-_DRAWN = """document.fonts.ready.then(() => new Promise((done) =>
+_RENDERED = """document.fonts.ready.then(() => new Promise((done) =>
   requestAnimationFrame(() => requestAnimationFrame(done))))"""
-"""Fulfilled once everything is on the screen."""
+"""A promise that is fulfilled when everything is rendered."""
 _MS = 10**6
 _NOW = datetime(2026, 3, 12, 10, 0, tzinfo=timezone.utc)
-_APART = 97 * 1000 * _MS
-"""From one request to the next."""
+_INTERVAL_NS = 97 * 1000 * _MS
+"""The time between two requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One view, as one sees it at first."""
+    """One view of the page."""
 
     name: str
     path: str
@@ -50,7 +50,7 @@ class Picture:
     width: int = 1180
     dark: bool = False
     unfolds: str | None = None
-    """What is opened first, by the words on it."""
+    """The text of an element that is opened first."""
 
 
 PICTURES = (
@@ -64,7 +64,7 @@ PICTURES = (
 
 
 def take(into: Path) -> None:
-    """Take every picture."""
+    """Take all pictures."""
     into.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as name, open_browser() as browser:
         folder = Path(name)
@@ -73,34 +73,34 @@ def take(into: Path) -> None:
         names = _fill(folder)
         with viewing(folder, "shown.db", "--goldens", "goldens.yaml") as view:
             for picture in PICTURES:
-                with _opened(browser, picture) as page:
+                with _open_page(browser, picture) as page:
                     page.goto(view.address + picture.path.format(**names))
                     for chart in page.locator("[data-trend]").all():
                         chart.locator("canvas").wait_for()
                     if picture.unfolds is not None:
                         page.locator("summary", has_text=picture.unfolds).click()
-                    page.evaluate(_DRAWN)
+                    page.evaluate(_RENDERED)
                     page.screenshot(path=into / f"{picture.name}.png", animations="disabled")
 
 
 def _fill(folder: Path) -> dict[str, str]:
-    """Store the demo's runs once more, at times that are the same each time; the id of each run by its golden."""
+    """Store the demo's runs with fixed times, and return the id of each run by its golden."""
     goldens = load_goldens(folder / "goldens.yaml")
     units = ("request", "component")
     runs = [run for unit in units for run in load_runs(folder / "traces.pb", unit=unit, components=goldens.components)]
     runs.sort(key=lambda run: run.start_ns or 0)
-    began = int(_NOW.timestamp()) * 10**9 - len(runs) * _APART
+    began = int(_NOW.timestamp()) * 10**9 - len(runs) * _INTERVAL_NS
     names: dict[str, str] = {}
     with open_store(folder / "shown.db", keep_arguments=True) as store:
         for number, run in enumerate(runs, start=1):
-            evaluation = evaluate(_set(run, number, began + number * _APART), goldens)
+            evaluation = evaluate(_with_fixed_times(run, number, began + number * _INTERVAL_NS), goldens)
             store.submit(evaluation)
             names[evaluation.name] = evaluation.run.run_id
     return names
 
 
-def _set(run: Run, number: int, began: int) -> Run:
-    """A run with a time and an id of its own, whose calls take as long as they are told to."""
+def _with_fixed_times(run: Run, number: int, began: int) -> Run:
+    """Return the run with a fixed id, start and durations of its calls."""
     calls = tuple(
         replace(call, start_ns=began + (2 + 34 * at) * _MS, end_ns=began + (33 + 34 * at) * _MS)
         for at, call in enumerate(run.tool_calls)
@@ -117,8 +117,8 @@ def _set(run: Run, number: int, began: int) -> Run:
 
 
 @contextmanager
-def _opened(browser: Browser, picture: Picture) -> Iterator[Page]:
-    """A page of its size, in a zone and a language that are the same everywhere, where it is always the same time."""
+def _open_page(browser: Browser, picture: Picture) -> Iterator[Page]:
+    """Open a page of the picture's size, with a fixed time, time zone and language."""
     context = browser.new_context(
         viewport={"width": picture.width, "height": picture.height},
         color_scheme="dark" if picture.dark else "light",

@@ -1,4 +1,4 @@
-"""The documentation: its examples run as pasted, and its links lead somewhere."""
+"""Tests of the documentation: its examples run as shown, its links resolve, and it names every setting."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from goldspan.sinks.drop_counters import DROP_COUNTERS
 from support import docs_examples
 from support.docs_examples import ROOT, Block, Command, ExampleError, blocks, commands, matches
 
-TAUGHT = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES = [*TAUGHT, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+PAGES_WITH_EXAMPLES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*PAGES_WITH_EXAMPLES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 PACKAGES = sorted(path.parent for path in (ROOT / "src" / "goldspan").rglob("*/__init__.py"))
 MODULES = sorted((ROOT / "src" / "goldspan").rglob("*.py"))
 NAMES = {"argnames": "page", "ids": lambda page: str(page.relative_to(ROOT))}
 
 
-@pytest.mark.parametrize(argvalues=TAUGHT, **NAMES)
+@pytest.mark.parametrize(argvalues=PAGES_WITH_EXAMPLES, **NAMES)
 def test_the_examples_of_a_page_run_as_shown(page: Path, tmp_path: Path) -> None:
-    """Each page has a process and a directory of its own: examples may set up a whole application."""
+    """Each page runs in its own process and directory, because examples may set up a whole application."""
     if (ROOT / "examples").is_dir():
         shutil.copytree(ROOT / "examples", tmp_path / "examples")
     done = _run(page, tmp_path)
@@ -38,28 +38,28 @@ def test_the_examples_of_a_page_run_as_shown(page: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(argvalues=PAGES, **NAMES)
-def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
+def test_every_link_inside_the_project_resolves(page: Path) -> None:
     text = _without_code(page)
     links = re.findall(r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)|(?:src|href)=\"([^\"]+)\"", text)
     broken = [
         target
         for target in (plain or html for plain, html in links)
-        if not re.match(r"[a-z]+:", target) and not _leads_somewhere(page, target)
+        if not re.match(r"[a-z]+:", target) and not _link_resolves(page, target)
     ]
     assert broken == []
 
 
-def test_the_page_of_conventions_says_what_the_code_does() -> None:
-    """Written anew by `make docs`."""
+def test_the_page_of_conventions_matches_the_code() -> None:
+    """`make docs` generates the page."""
     generator = runpy.run_path(str(ROOT / "docs" / "generate_conventions.py"))
-    written = (ROOT / "docs" / "conventions.md").read_text(encoding="utf-8")
-    assert generator["page"](written) == written
+    page = (ROOT / "docs" / "conventions.md").read_text(encoding="utf-8")
+    assert generator["page"](page) == page
 
 
 def test_the_program_in_examples_scores_an_agent_and_a_component() -> None:
     program = ROOT / "examples" / "agent.py"
-    said = subprocess.run([sys.executable, "-W", "error", program], capture_output=True, encoding="utf-8", check=True)
-    component, agent = said.stdout.splitlines()
+    done = subprocess.run([sys.executable, "-W", "error", program], capture_output=True, encoding="utf-8", check=True)
+    component, agent = done.stdout.splitlines()
     assert component == "look_up_policy: passed=True. All 2 expected tools were called, in order."
     assert agent.startswith("invoke_agent agent: passed=False. Expected list_bookings was called;")
     assert agent.endswith("; cancel_booking was called but forbidden.")
@@ -86,7 +86,7 @@ def test_the_docstring_of_a_package_names_each_of_its_modules(package: Path) -> 
 
 
 @pytest.mark.parametrize("module", MODULES, ids=[str(path.relative_to(ROOT / "src")) for path in MODULES])
-def test_the_first_line_of_a_module_says_what_it_does_in_at_most_100_characters(module: Path) -> None:
+def test_the_first_line_of_a_module_has_at_most_100_characters(module: Path) -> None:
     docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8")))
     assert docstring is not None
     assert len(docstring.splitlines()[0]) <= 100
@@ -95,16 +95,16 @@ def test_the_first_line_of_a_module_says_what_it_does_in_at_most_100_characters(
 def test_the_page_on_the_judge_names_every_argument_every_attribute_and_every_counter() -> None:
     page = (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")
     arguments = {*signature(judge.Judge).parameters, *signature(judge.ModelEndpoint).parameters}
-    told = {value for name, value in vars(semconv).items() if name.startswith("JUDGE_")} - {
-        each.name for each in DROP_COUNTERS
+    published = {value for name, value in vars(semconv).items() if name.startswith("JUDGE_")} - {
+        counter.name for counter in DROP_COUNTERS
     }
-    assert len(told) == 15
-    assert {name for name in (*arguments, *told) if not re.search(rf"[`(\s]{re.escape(name)}[`=,]", page)} == set()
+    assert len(published) == 15
+    assert {name for name in (*arguments, *published) if not re.search(rf"[`(\s]{re.escape(name)}[`=,]", page)} == set()
 
 
-def test_the_page_on_sinks_names_every_way_of_losing_something() -> None:
+def test_the_page_on_sinks_names_every_drop_counter() -> None:
     page = (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")
-    assert {loss.name for loss in DROP_COUNTERS if f"| `{loss.name}` |" not in page} == set()
+    assert {counter.name for counter in DROP_COUNTERS if f"| `{counter.name}` |" not in page} == set()
 
 
 def test_blocks_are_found_with_their_language_place_and_notes() -> None:
@@ -143,8 +143,8 @@ A paragraph, so the note above belongs to nothing.
     ]
 
 
-def test_a_block_that_is_never_closed_is_reported() -> None:
-    with pytest.raises(ExampleError, match="begins in line 2 is never closed"):
+def test_a_block_without_an_end_is_reported() -> None:
+    with pytest.raises(ExampleError, match="starts in line 2 has no end"):
         list(blocks("text\n```python\nx = 1\n"))
 
 
@@ -152,7 +152,7 @@ def test_a_page_without_blocks_has_none() -> None:
     assert list(blocks("# Title\n\nOnly words.\n")) == []
 
 
-def test_commands_are_split_from_what_they_show() -> None:
+def test_commands_are_separated_from_their_output() -> None:
     text = (
         "$ pip install goldspan\n$ goldspan score \\\n>   traces.jsonl\nline one \\\n\n  line two\n\n$ goldspan demo\n"
     )
@@ -164,27 +164,27 @@ def test_commands_are_split_from_what_they_show() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "came", "same"),
+    ("shown", "output", "same"),
     [
         pytest.param("a\nb", "a\nb\n", True, id="equal"),
         pytest.param("a\nb", "a   \nb", True, id="white space at the end of a line"),
         pytest.param("a", "\n  \na\n\n", True, id="blank lines around it"),
         pytest.param("a\nb", "a\n\nb", False, id="blank lines in between count"),
         pytest.param("a\nb", "a\nc", False, id="another line"),
-        pytest.param("a", "a\nb", False, id="more came than is shown"),
-        pytest.param("a\nb", "a", False, id="less came than is shown"),
+        pytest.param("a", "a\nb", False, id="the output is longer than shown"),
+        pytest.param("a\nb", "a", False, id="the output is shorter than shown"),
         pytest.param("a\n...\nd", "a\nb\nc\nd", True, id="lines left out"),
         pytest.param("a\n...\nd", "a\nd", True, id="no line left out"),
         pytest.param("a\n...", "a\nb\nc", True, id="the rest left out"),
         pytest.param("a\n...\nd", "a\nb\nc", False, id="the end differs"),
         pytest.param("took ... ms", "took 3.1 ms", True, id="text left out"),
         pytest.param("took ... ms", "took 3\n1 ms", False, id="left out text stays in its line"),
-        pytest.param("a+b [x]", "a+b [x]", True, id="nothing is a pattern"),
+        pytest.param("a+b [x]", "a+b [x]", True, id="shown text is no pattern"),
         pytest.param("  a", "a", False, id="indentation counts"),
     ],
 )
-def test_shown_output_is_compared_with_what_came(shown: str, came: str, same: bool) -> None:
-    assert matches(shown, came) is same
+def test_shown_output_is_compared_with_the_actual_output(shown: str, output: str, same: bool) -> None:
+    assert matches(shown, output) is same
 
 
 @pytest.mark.parametrize(
@@ -197,28 +197,28 @@ def test_shown_output_is_compared_with_what_came(shown: str, came: str, same: bo
             "```python\nprint(open('a.txt').read())\n```\n<!-- output -->\n```text\nhello\n```\n"
             "<!-- file: a.txt -->\n```text\nhello\n```",
             None,
-            id="files are there first, and output is compared",
+            id="files are written first, and output is compared",
         ),
         pytest.param(
             "```python\nprint('a')\n```\n<!-- output -->\n```text\nb\n```",
-            "line 6 gives something else from 'b' on",
+            "line 6: the output differs from 'b' on",
             id="another output",
         ),
         pytest.param(
             "```python\nprint('a', 'b', 'c', sep='\\n')\n```\n<!-- output -->\n```text\na\n...\nd\n```",
-            "something else from 'd' on",
+            "the output differs from 'd' on",
             id="the first line that differs is named",
         ),
         pytest.param(
             "```python\nprint('a', 'b', sep='\\n')\n```\n<!-- output -->\n```text\na\n```",
-            "something else from the end on",
-            id="more came than is shown",
+            "the output differs from the end on",
+            id="the output is longer than shown",
         ),
         pytest.param("```console\n$ exit 7\n```", None, id="other commands are not run"),
         pytest.param("```console\n$ goldspan --help\n...Usage: goldspan...\n...\n```", None, id="a command"),
         pytest.param(
             "```console\n$ goldspan --help\nnonsense\n```",
-            "--help` gives something else from 'nonsense'",
+            "--help`: the output differs from 'nonsense'",
             id="a command with another output",
         ),
         pytest.param(
@@ -232,13 +232,15 @@ def test_shown_output_is_compared_with_what_came(shown: str, came: str, same: bo
             None,
             id="files of the project",
         ),
-        pytest.param("```console\n$ goldspan no-such\n```", "ends with 2, not 0", id="a command that fails"),
+        pytest.param("```console\n$ goldspan no-such\n```", "exits with 2, not 0", id="a command that fails"),
         pytest.param(
-            "<!-- exit status: 2 -->\n```console\n$ goldspan no-such\n```", None, id="a command that is to fail"
+            "<!-- exit status: 2 -->\n```console\n$ goldspan no-such\n```",
+            None,
+            id="a command with an expected failure",
         ),
     ],
 )
-def test_examples_that_do_not_hold_are_reported(page: str, complaint: str | None, tmp_path: Path) -> None:
+def test_examples_that_differ_from_their_page_are_reported(page: str, complaint: str | None, tmp_path: Path) -> None:
     written = tmp_path / "page.md"
     written.write_text(page)
     done = _run(written, tmp_path)
@@ -248,16 +250,16 @@ def test_examples_that_do_not_hold_are_reported(page: str, complaint: str | None
 
 def _run(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
     scripts = Path(sys.executable).parent
-    surroundings = {
+    environment = {
         "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
         "PYTHONUTF8": "1",
         "COLUMNS": "100",
-        **{f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "LOGS", "METRICS")},  # no collector listens here
+        **{f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "LOGS", "METRICS")},  # the tests run no collector
     }
     return subprocess.run(
         [sys.executable, "-W", "error", docs_examples.__file__, str(page)],
         cwd=directory,
-        env={**os.environ, **surroundings},
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
@@ -270,14 +272,14 @@ def _without_code(page: Path) -> str:
     return re.sub(r"`[^`\n]*`", "`code`", text)
 
 
-def _leads_somewhere(page: Path, target: str) -> bool:
+def _link_resolves(page: Path, target: str) -> bool:
     path, _, anchor = target.partition("#")
     file = page.parent / path if path else page
     return file.exists() and (not anchor or anchor in _anchors(file))
 
 
 def _anchors(page: Path) -> set[str]:
-    """The anchors that a Markdown host gives the headings of a page."""
+    """Return the anchors that GitHub generates for the headings of a page."""
     seen: Counter[str] = Counter()
     anchors = set()
     for heading in re.findall(r"^#{1,6}\s+(.+?)\s*$", page.read_text(encoding="utf-8"), flags=re.MULTILINE):

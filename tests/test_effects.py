@@ -1,6 +1,6 @@
-"""The study of which scores tell runs that reached their goal from those that did not.
+"""Tests of benchmarks/effects.py, which measures how well scores separate runs that reached their goal from others.
 
-The runs are seven of the airline runs of gpt-4o that tau-bench publishes (MIT), with every name and id made up anew.
+The runs are seven of the airline runs of gpt-4o that tau-bench publishes (MIT), with invented names and ids.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ def study(*arguments: str | Path) -> str:
     return done.stdout
 
 
-def parts(told: str) -> list[str]:
-    """What is told of every attempt and of those that count, each as a table of scores and one of verdicts."""
-    return told.strip().split("\n\n")
+def parts(printed: str) -> list[str]:
+    """Split the printed study: for all and for effective attempts, a head, a table of scores and one of verdicts."""
+    return printed.strip().split("\n\n")
 
 
-def rows(told: str) -> dict[str, list[str]]:
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in told.splitlines() if "|" in line]
+def rows(printed: str) -> dict[str, list[str]]:
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in printed.splitlines() if "|" in line]
     return {name: values for name, *values in cells}
 
 
-def test_each_score_is_given_for_every_attempt_and_for_those_that_count() -> None:
+def test_each_score_is_printed_for_all_attempts_and_for_effective_attempts() -> None:
     head, every, _, effective_head, effective, _ = parts(study(RUNS))
     assert head == "attempts: all, 7 runs, 3 of them reached their goal"
     assert effective_head == "attempts: effective, 7 runs, 3 of them reached their goal"
     found = rows(every)
     assert found["`tool_recall`"] == ["0.4583", "6", "1.000", "2 of 2", "0 of 4"]
     assert found["`effect_correctness`"][1:] == ["7", "0.875", "3 of 3", "1 of 4"]
-    # A booking that failed and was made good is a call too much only where every attempt counts.
+    # A failed booking that a later one replaced is an extra call only if all attempts count.
     assert found["`tool_precision`"][0] == "0.5000"
     assert rows(effective)["`tool_precision`"][0] == "0.5200"
 
 
-def test_the_verdict_stands_beside_the_one_of_gates_for_the_goldens_and_for_their_writes() -> None:
+def test_the_verdicts_of_gates_and_goldens_are_compared_for_all_calls_and_for_the_writes_alone() -> None:
     *_, verdicts = parts(study(RUNS))
     head, _, *lines = verdicts.splitlines()
     assert head.startswith("| goldens require | verdict | passed |")
@@ -59,7 +59,7 @@ def test_the_verdict_stands_beside_the_one_of_gates_for_the_goldens_and_for_thei
     ]
 
 
-def test_half_of_what_is_expected_passed_the_gates_and_does_not_pass_the_golden() -> None:
+def test_a_run_with_half_of_the_expected_calls_passes_the_gates_and_fails_the_golden() -> None:
     half = evaluate(["search"], ["search", "book"])
     found = list(effects.verdicts({"every call": [half, half]}, [True, False]))[2:]
     assert found == [
@@ -83,7 +83,7 @@ def test_a_golden_that_states_its_writes_alone_leaves_reads_open_and_forbids_oth
     assert [evaluate(calls, none).passed for calls in (["find"], [], ["look", "book"])] == [True, True, False]
 
 
-def test_gzipped_files_are_read_as_well(tmp_path: Path) -> None:
+def test_gzipped_files_are_read_too(tmp_path: Path) -> None:
     shutil.copytree(RUNS, tmp_path, dirs_exist_ok=True)
     packed = tmp_path / "truth.jsonl"
     (tmp_path / "truth.jsonl.gz").write_bytes(gzip.compress(packed.read_bytes()))
@@ -91,18 +91,20 @@ def test_gzipped_files_are_read_as_well(tmp_path: Path) -> None:
     assert study(tmp_path) == study(RUNS)
 
 
-def test_without_runs_it_says_what_it_needs() -> None:
-    assert study() == "skipped: it needs a folder of runs whose outcome is known; --help says which\n"
+def test_without_runs_the_study_prints_what_it_needs() -> None:
+    assert study() == "skipped: it needs a folder of runs with known outcomes; --help describes the files\n"
 
 
 @pytest.mark.parametrize(
     ("reached", "missed", "area"),
     [
-        pytest.param([1, 1], [0, 0.5], 1, id="apart"),
-        pytest.param([0.5], [0.5, 0.5], 0.5, id="all alike"),
-        pytest.param([0], [1], 0, id="the wrong way round"),
+        pytest.param([1, 1], [0, 0.5], 1, id="separated"),
+        pytest.param([0.5], [0.5, 0.5], 0.5, id="equal scores"),
+        pytest.param([0], [1], 0, id="reversed"),
         pytest.param([1, 0.5], [0.5, 0], 0.875, id="one tie"),
     ],
 )
-def test_auc_is_the_chance_of_telling_two_runs_apart(reached: list[float], missed: list[float], area: float) -> None:
+def test_auc_is_the_probability_that_a_score_orders_two_runs_correctly(
+    reached: list[float], missed: list[float], area: float
+) -> None:
     assert effects.auc(reached, missed) == area

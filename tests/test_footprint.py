@@ -1,4 +1,4 @@
-"""What it costs to depend on goldspan, apart from time: `benchmarks/footprint.py` measures that."""
+"""Tests of what `import goldspan` loads and a core installation contains, with benchmarks/footprint.py."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ def test_importing_goldspan_loads_nothing_that_is_slow_or_optional() -> None:
     assert footprint.loaded_by("import goldspan") == []
 
 
-def test_decorating_a_tool_loads_nothing_of_that_either() -> None:
+def test_decorating_a_tool_loads_nothing_that_is_slow_or_optional() -> None:
     assert footprint.loaded_by("import goldspan; goldspan.trace(print)") == []
 
 
-def test_what_was_loaded_is_noticed() -> None:
+def test_loaded_modules_are_reported() -> None:
     assert footprint.loaded_by("import goldspan, yaml, google.protobuf") == ["google.protobuf", "yaml"]
 
 
-def test_a_core_install_stays_small_and_brings_no_tools_of_ours() -> None:
+def test_a_core_installation_stays_small_and_contains_no_development_tools() -> None:
     packages = footprint.core_packages()
     assert {"goldspan", "opentelemetry-sdk", "opentelemetry-api", "typing-extensions"} <= packages
     assert packages.isdisjoint({"pytest", "hypothesis", "ruff", "mypy", "starlette", "jinja2"})

@@ -1,4 +1,4 @@
-"""Locks of modules: nobody waits for ever, neither in a forked child nor for a thread that does not come back."""
+"""Tests of locks: no thread waits forever, neither in a forked child nor for a thread that never releases the lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.forked_children import fork, forking
 
 @contextmanager
 def held_elsewhere(lock: ForkSafeLock | threading.Lock) -> Iterator[None]:
-    """Another thread is in the middle of something."""
+    """Hold the lock in another thread until the block ends."""
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -34,7 +34,7 @@ def held_elsewhere(lock: ForkSafeLock | threading.Lock) -> Iterator[None]:
     holder.join()
 
 
-def test_only_one_thread_at_a_time_is_in_the_block_and_may_go_in_again() -> None:
+def test_one_thread_at_a_time_holds_the_lock_and_can_acquire_it_again() -> None:
     lock, together, most = ForkSafeLock(), 0, 0
 
     def work() -> None:
@@ -53,7 +53,7 @@ def test_only_one_thread_at_a_time_is_in_the_block_and_may_go_in_again() -> None
     assert most == 1
 
 
-def test_who_waits_too_long_goes_on_without_it() -> None:
+def test_a_thread_continues_without_the_lock_after_the_timeout() -> None:
     lock = ForkSafeLock(timeout=0.05)
     with held_elsewhere(lock):
         with lock:
@@ -62,11 +62,11 @@ def test_who_waits_too_long_goes_on_without_it() -> None:
             pass
 
 
-def counted_by_the_guard() -> None:
+def report_an_error() -> None:
     _guard.report_error("nothing", ValueError())
 
 
-def carried() -> None:
+def carry_context() -> None:
     threads.carry_context_into_threads()
     threads.stop_carrying_context()
 
@@ -78,10 +78,10 @@ BOUNDED = CardinalityLimit(3)
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("lock", "use"),
-    [(_guard._lock, counted_by_the_guard), (threads._lock, carried), (BOUNDED._lock, lambda: BOUNDED("new"))],
+    [(_guard._lock, report_an_error), (threads._lock, carry_context), (BOUNDED._lock, lambda: BOUNDED("new"))],
     ids=["guard", "threads", "labels"],
 )
-def test_a_child_waits_for_no_thread_of_its_parent(
+def test_a_forked_child_waits_for_no_thread_of_its_parent(
     lock: ForkSafeLock | threading.Lock, use: Callable[[], object]
 ) -> None:
     def is_free() -> bool:

@@ -1,4 +1,4 @@
-"""The public names: what `import goldspan` offers."""
+"""Tests of the public names of goldspan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import goldspan
 
-PROMISED = {
+DOCUMENTED = {
     "Comparison", "Evaluation", "ExpectedTool", "Golden", "Goldens", "GoldspanError", "GoldspanWarning", "Match", "Run",
     "LogRecord", "Score", "ScoringProcessor", "SpanRecord", "Tool", "ToolCall", "Vocabulary", "compare", "evaluate",
     "expect", "extract", "instrument", "load_goldens", "load_runs", "trace", "update_current_span",
@@ -20,15 +20,15 @@ PROMISED = {
 
 
 def test_the_names_of_the_documentation_are_public() -> None:
-    assert PROMISED - set(goldspan.__all__) == set()
+    assert DOCUMENTED - set(goldspan.__all__) == set()
 
 
-def test_public_names_are_sorted_and_stand_there_once() -> None:
+def test_public_names_are_sorted_and_unique() -> None:
     assert list(goldspan.__all__) == sorted(set(goldspan.__all__))
 
 
 @pytest.mark.parametrize("name", goldspan.__all__)
-def test_a_public_name_is_there_and_says_what_it_is(name: str) -> None:
+def test_a_public_name_exists_and_has_a_docstring(name: str) -> None:
     value = getattr(goldspan, name)
     if isinstance(value, str):  # __version__
         return
@@ -67,10 +67,10 @@ def test_a_public_name_is_the_same_object_each_time() -> None:
     assert all(getattr(goldspan, name) is getattr(goldspan, name) for name in goldspan.__all__)
 
 
-def test_a_star_import_brings_the_public_names_and_nothing_else() -> None:
-    brought: dict[str, object] = {}
-    exec("from goldspan import *", brought)
-    assert set(brought) - {"__builtins__"} == set(goldspan.__all__)
+def test_a_star_import_imports_exactly_the_public_names() -> None:
+    namespace: dict[str, object] = {}
+    exec("from goldspan import *", namespace)
+    assert set(namespace) - {"__builtins__"} == set(goldspan.__all__)
 
 
 def test_a_misspelt_name_is_an_attribute_error_that_names_it() -> None:
@@ -82,30 +82,30 @@ IMPORTING = """
 import importlib.abc, sys, threading
 import goldspan
 
-begun, go = threading.Event(), threading.Event()
+started, release = threading.Event(), threading.Event()
 
 class Slow(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == "goldspan.scoring.metrics.registry":
-            begun.set()
-            go.wait(60)
+            started.set()
+            release.wait(60)
 
 sys.meta_path.insert(0, Slow())
 first = threading.Thread(target=lambda: goldspan.metric)
 second = threading.Thread(target=lambda: goldspan.Goldens)
 first.start()
-begun.wait(60)
+started.wait(60)
 second.start()
 second.join(0.5)
 print(second.is_alive())
-go.set()
+release.set()
 first.join(60), second.join(60)
 print("metric" in vars(goldspan), "Goldens" in vars(goldspan))
 """
 
 
-def test_threads_that_use_names_for_the_first_time_at_once_import_one_after_the_other() -> None:
-    """In different orders, Python would have them wait for each other, and give one of them half a module."""
+def test_threads_that_first_use_names_at_the_same_time_import_them_one_after_the_other() -> None:
+    """If both imported at once in different orders, Python would break the deadlock with a partially loaded module."""
     done = subprocess.run([sys.executable, "-c", IMPORTING], check=True, capture_output=True, encoding="utf-8")
     assert done.stdout.splitlines() == ["True", "True True"]
     assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""The pictures in the docs: each is shown somewhere, and the script that takes them takes them all."""
+"""Tests of the pictures in the documentation: a page shows each one, and the script takes all of them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def script() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclasses look for their names
+    sys.modules[spec.name] = module  # dataclasses look up their module there
     path = list(sys.path)
     spec.loader.exec_module(module)
     sys.path[:] = path
     return module
 
 
-def test_every_picture_is_shown_with_words_for_who_cannot_see_it(script: ModuleType) -> None:
+def test_a_page_shows_every_picture_with_an_alternative_text(script: ModuleType) -> None:
     taken = {f"{picture.name}.png" for picture in script.PICTURES}
     shown = [
         (words, (page.parent / target).resolve())
@@ -42,12 +42,12 @@ def test_every_picture_is_shown_with_words_for_who_cannot_see_it(script: ModuleT
     assert any("docs/images/" in each for each in [(ROOT / "README.md").read_text(encoding="utf-8")])
 
 
-def test_the_pictures_that_are_kept_are_light_and_of_the_size_that_is_said(script: ModuleType) -> None:
+def test_the_stored_pictures_have_the_declared_dimensions_and_a_bounded_size(script: ModuleType) -> None:
     _check(script, IMAGES)
 
 
 @pytest.mark.needs("chromium")
-def test_the_script_takes_them_all(script: ModuleType, tmp_path: Path) -> None:
+def test_the_script_takes_all_pictures(script: ModuleType, tmp_path: Path) -> None:
     script.take(tmp_path)
     _check(script, tmp_path)
 
@@ -57,4 +57,4 @@ def _check(script: ModuleType, folder: Path) -> None:
         content = (folder / f"{picture.name}.png").read_bytes()
         assert content[:8] == b"\x89PNG\r\n\x1a\n"
         assert struct.unpack(">II", content[16:24]) == (picture.width, picture.height)
-        assert 10_000 < len(content) <= script.MOST_BYTES, picture.name
+        assert 10_000 < len(content) <= script.MAX_BYTES, picture.name

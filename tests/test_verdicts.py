@@ -1,4 +1,4 @@
-"""One golden and one run have one verdict, and one reason, whichever way the run comes in."""
+"""Tests that a golden and a run have the same verdict and reason in every interface of goldspan."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from support.verdict_cases import CASES, Case
 VISIBLE = [case for case in CASES if not case.invisible]
 
 
-def written_goldens(folder: Path) -> Path:
-    """All goldens in files: one for each vocabulary, since it holds for a whole file."""
-    declared = {name: said for case in CASES for name, said in case.tools.items()}
+def write_goldens(folder: Path) -> Path:
+    """Write the goldens of all cases into one file, with the vocabulary that the cases declare."""
+    declared = {name: tool for case in CASES for name, tool in case.tools.items()}
     goldens = [{"id": case.id, **case.golden} for case in CASES]
     path = folder / "goldens.yaml"
     path.write_text(yaml.safe_dump({"tools": declared, "goldens": goldens}, allow_unicode=True), encoding="utf-8")
@@ -37,16 +37,16 @@ def written_goldens(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def goldens(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written_goldens(tmp_path_factory.mktemp("goldens"))
+    return write_goldens(tmp_path_factory.mktemp("goldens"))
 
 
 def attributes_of(call: Mapping[str, Any]) -> dict[str, Any]:
-    said = {"gen_ai__tool__call__result": json.dumps(call["result"])} if "result" in call else {}
-    return said | ({"failed": call["error"]} if "error" in call else {})
+    result = {"gen_ai__tool__call__result": json.dumps(call["result"])} if "result" in call else {}
+    return result | ({"failed": call["error"]} if "error" in call else {})
 
 
 def spans_of(case: Case, number: int) -> list[SpanRecord]:
-    """The run as spans of the GenAI conventions: where calls are visible, the model's answer is recorded."""
+    """Build the run as spans of the GenAI conventions; if calls are visible, with the model's answer."""
     root = agent("main", trace_id=trace_id(number), goldspan__golden__id=case.id)
     spans = [root]
     if not case.invisible:
@@ -60,7 +60,7 @@ def is_as_expected(case: Case, passed: bool | None, reason: str) -> bool:
 
 
 @pytest.mark.parametrize("case", VISIBLE, ids=lambda case: case.id)
-def test_python(case: Case, goldens: Path) -> None:
+def test_evaluate_has_the_verdict(case: Case, goldens: Path) -> None:
     result = goldspan.evaluate(list(case.calls), goldspan.load_goldens(goldens)[case.id])
     assert is_as_expected(case, result.passed, result.reason), (result.passed, result.reason)
 
@@ -68,19 +68,19 @@ def test_python(case: Case, goldens: Path) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in VISIBLE if "tools" in case.golden and not case.tools], ids=lambda case: case.id
 )
-def test_python_with_every_key_as_a_keyword(case: Case) -> None:
+def test_evaluate_with_every_key_as_a_keyword_has_the_verdict(case: Case) -> None:
     rules = {key: value for key, value in case.golden.items() if key != "tools"}
     result = goldspan.evaluate(list(case.calls), case.golden["tools"], **rules)
     assert is_as_expected(case, result.passed, result.reason), (result.passed, result.reason)
 
 
-def test_cases(goldens: Path) -> None:
+def test_cases_have_the_verdict(goldens: Path) -> None:
     rows = [{"golden_id": case.id, "tools_called": list(case.calls)} for case in VISIBLE]
     results = goldspan.evaluate_cases(rows, goldspan.load_goldens(goldens))
     assert not wrong((case, result.passed, result.reason) for case, result in zip(VISIBLE, results, strict=True))
 
 
-def test_files(goldens: Path, tmp_path: Path) -> None:
+def test_trace_files_have_the_verdict(goldens: Path, tmp_path: Path) -> None:
     traces = tmp_path / "traces.jsonl"
     lines = [json_request(*spans_of(case, number)).decode() for number, case in enumerate(CASES)]
     traces.write_text("\n".join(lines), encoding="utf-8")
@@ -91,7 +91,7 @@ def test_files(goldens: Path, tmp_path: Path) -> None:
     assert all(found[case.id]["status"] == ("not_evaluated" if case.passed is None else "scored") for case in CASES)
 
 
-def test_the_processor(goldens: Path) -> None:
+def test_the_processor_has_the_verdict(goldens: Path) -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(goldspan.ScoringProcessor(goldens, then=SimpleSpanProcessor(exporter)))
@@ -109,7 +109,7 @@ def test_the_processor(goldens: Path) -> None:
     assert not wrong((case, roots[case.id].get("goldspan.passed"), roots[case.id]["goldspan.reason"]) for case in CASES)
 
 
-def test_the_gateway(goldens: Path, tmp_path: Path) -> None:
+def test_the_gateway_has_the_verdict(goldens: Path, tmp_path: Path) -> None:
     with serving(tmp_path, "--goldens", str(goldens), environment={"GOLDSPAN_GRACE": "0.1"}) as gateway:
         ids = []
         for number, case in enumerate(CASES):
@@ -127,7 +127,7 @@ def test_the_gateway(goldens: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("unknown", "passed"), [("ignore", True), ("fail", False)])
-def test_the_gateway_judges_what_cannot_be_judged_as_it_is_told(unknown: str, passed: bool, tmp_path: Path) -> None:
+def test_the_setting_unknown_determines_the_verdict_of_the_gateway(unknown: str, passed: bool, tmp_path: Path) -> None:
     path = tmp_path / "goldens.yaml"
     path.write_text("goldens: [{id: refund, tools: [{name: refund, arguments: {order: 7}}]}]", encoding="utf-8")
     root = agent("main", goldspan__golden__id="refund")
