@@ -1,8 +1,8 @@
-"""How soon a change of a pass rate is found, and how often one is found where there is none.
+"""Measures how soon a change of a pass rate is detected, and how often a false alarm occurs.
 
     python benchmarks/changes.py [--rounds 200]
 
-Outcomes are drawn with fixed seeds, so the figures are the same everywhere. Delays are in runs after the change.
+Outcomes are drawn with fixed seeds, so the figures are the same on every machine. Delays are in runs after the change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHANGES = ((0.99, 0.9), (1.0, 0.8), (0.9, 0.6), (0.9, 0.99), (0.6, 0.9))
 BASELINES = (200, 1_000, 10_000)
 """Runs before the change."""
 SPAN = 2 * AVERAGE_RUN_LENGTH
-"""How many runs of a steady rate are watched, and how many at most after a change."""
+"""The number of observed runs of a constant rate, and the maximum after a change."""
 
 
 def main() -> None:
@@ -28,12 +28,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
     rounds = parser.parse_args().rounds
-    print(f"no change: false alarms, and runs for each, in {rounds} times {SPAN} runs; promised {AVERAGE_RUN_LENGTH}")
+    print(f"no change: false alarms, and runs per alarm, in {rounds} times {SPAN} runs; target {AVERAGE_RUN_LENGTH}")
     for rate in STEADY:
         alarms, watched = steady(rate, rounds)
         length = f"{watched // alarms}" if alarms else f"over {watched}"
         print(f"  {rate:5.3f} {alarms:4} {length:>12}")
-    print("a change: median delay in runs, that of 9 in 10, and how many were found right")
+    print("a change: median delay in runs, 90th percentile, and the share that was detected correctly")
     for before, after in CHANGES:
         for baseline in BASELINES:
             found = delays(before, after, baseline, rounds)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def steady(rate: float, rounds: int) -> tuple[int, int]:
-    """The false alarms at that rate, and the runs that were watched until then."""
+    """Return the number of false alarms at that rate, and of the runs observed until then."""
     alarms = watched = 0
     for seed in range(rounds):
         detector, outcomes = ChangeDetector(), _outcomes(rate, seed)
@@ -58,7 +58,7 @@ def steady(rate: float, rounds: int) -> tuple[int, int]:
 
 
 def delays(before: float, after: float, baseline: int, rounds: int) -> list[int]:
-    """After how many runs each change was found, sorted; those that were not found, or wrongly, are left out."""
+    """Return the sorted delays of the correctly detected changes, in runs."""
     found = []
     for seed in range(rounds):
         delay, shift = _delay(before, after, baseline, seed)

@@ -1,10 +1,10 @@
-"""How many of an agent's tools stay in its trace, where the agent uses threads, tasks or a generator.
+"""Counts the tools that stay in an agent's trace if the agent uses threads, tasks or a generator.
 
     python benchmarks/context.py [--peers FOLDER [--only PEER ...]] [--check]
 
-One decorated agent calls two decorated tools. *2/2*: both are found in the agent's trace; *0/2*: each has become a
-trace of its own. *Peers* are set up as their documentation says and installed from PyPI into FOLDER on first use, as by
-`overhead.py`. `--check` ends with 1 where goldspan loses one.
+One decorated agent calls two decorated tools. *2/2*: both are in the agent's trace; *0/2*: each one is in a trace of
+its own. *Peers* are set up as their documentation describes, and installed from PyPI into FOLDER on first use, as
+`overhead.py` does. `--check` exits with 1 if goldspan loses a tool.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ WORKER = Path(__file__).parent / "peers" / "capture_worker.py"
 
 
 def main() -> int:
-    """Ask goldspan and each peer, and print a row for each."""
+    """Measure goldspan and each peer, and print a row for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="install the peers here and measure them, too")
+    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="install the peers here, and measure them too")
     parser.add_argument("--only", nargs="+", metavar="PEER", choices=[peer.name for peer in CAPTURE_PEERS])
-    parser.add_argument("--check", action="store_true", help="end with 1 where goldspan loses a tool")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if goldspan loses a tool")
     options = parser.parse_args()
 
     ours: dict[str, str] = answer("goldspan", Path(sys.executable), WORKER, "context")

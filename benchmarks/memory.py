@@ -1,9 +1,9 @@
-"""What runs in flight take of an application's memory, beside the live spans that it holds anyway.
+"""Measures the memory of runs in flight, in addition to the live spans that the application holds anyway.
 
     python benchmarks/memory.py [--runs N] [--check]
 
-N agents are at work at once, each of which has called ten tools, with arguments and results; none of them has ended.
-Python's own count of allocated bytes, with a `ScoringProcessor` and without one.
+N agents run at the same time. Each one has called ten tools, with arguments and results, and has not ended. The script
+compares the allocated bytes that Python counts, with a `ScoringProcessor` and without one.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ import goldspan
 from goldspan import semconv
 
 BUDGET_BYTES = 2_048
-"""What a run with ten calls may take."""
+"""The budget of a run with ten calls."""
 TOOLS = 10
 RESULT = '{"hotels": ["Ritz", "Crillon", "Meurice"], "nights": 2, "total": 1290}'
 
 
 class Nowhere(SpanExporter):
-    """Takes spans and does nothing with them."""
+    """Accepts spans, and discards them."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Say that they have arrived."""
+        """Report success."""
         return SpanExportResult.SUCCESS
 
 
 def grown(processor: SpanProcessor, runs: int) -> int:
-    """Bytes that are allocated for that many runs in flight."""
+    """Return the bytes that are allocated for that many runs in flight."""
     provider = TracerProvider()
     provider.add_span_processor(processor)
     tracer = provider.get_tracer("agents")
-    _begin(tracer, 50)  # what is made once is made now
+    _begin(tracer, 50)  # create what is allocated only once
     processor.force_flush()
     gc.collect()
     before = tracemalloc.get_traced_memory()[0]
@@ -54,7 +54,7 @@ def grown(processor: SpanProcessor, runs: int) -> int:
 
 
 def _begin(tracer: trace.Tracer, runs: int) -> list[trace.Span]:
-    """Agents that have called their tools and go on."""
+    """Start agents that have called their tools and have not ended."""
     agents = []
     for number in range(runs):
         question = {semconv.OPERATION: semconv.INVOKE_AGENT, semconv.AGENT_NAME: "travel"}
@@ -76,16 +76,16 @@ def main() -> int:
     """Measure, print, and compare with the budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1_000)
-    parser.add_argument("--check", action="store_true", help="end with 1 where the budget is missed")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if the budget is exceeded")
     options = parser.parse_args()
     tracemalloc.start()
     bare = grown(BatchSpanProcessor(Nowhere()), options.runs)
     scored = grown(goldspan.ScoringProcessor(then=Nowhere(), sinks=[]), options.runs)
     each = (scored - bare) / options.runs
-    told = "OK" if each <= BUDGET_BYTES else "MISSED"
+    verdict = "OK" if each <= BUDGET_BYTES else "MISSED"
     print(f"{options.runs:,} runs in flight, {TOOLS} calls each")
     print(f"  live spans of the application   {bare / options.runs:7.0f} bytes a run")
-    print(f"  goldspan                        {each:7.0f} bytes a run   (at most {BUDGET_BYTES})  {told}")
+    print(f"  goldspan                        {each:7.0f} bytes a run   (at most {BUDGET_BYTES})  {verdict}")
     return 1 if options.check and each > BUDGET_BYTES else 0
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks run; their figures are for `make bench` on a quiet machine."""
+"""Tests that the benchmarks run and print every figure; `make bench` measures on an idle machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from goldspan.otlp.otlp_protobuf import decode_traces
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
-def test_overhead_is_given_for_every_variant_as_a_ratio_to_bare_spans() -> None:
+def test_overhead_is_printed_for_every_variant_as_a_ratio_to_bare_spans() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "overhead.py", "--rounds", "1"], capture_output=True, text=True, check=True
     )
@@ -33,11 +33,11 @@ def test_overhead_is_given_for_every_variant_as_a_ratio_to_bare_spans() -> None:
     assert ratios["bare spans"] == ("1.00", "1.00")
     verdicts = [line for line in done.stdout.splitlines() if line.startswith(("  ok  ", "  MISSED"))]
     decorated = ("a decorated sync function", "a decorated async function")
-    said = (*decorated, "bare spans: scored", "@goldspan.trace: scored", "@goldspan.trace, scored: all threads")
-    assert [words in line for words, line in zip(said, verdicts, strict=True)] == [True] * 5
+    parts = (*decorated, "bare spans: scored", "@goldspan.trace: scored", "@goldspan.trace, scored: all threads")
+    assert [part in line for part, line in zip(parts, verdicts, strict=True)] == [True] * 5
 
 
-def test_no_tool_of_ours_is_lost_in_a_thread_and_no_peer_is_needed_to_see_that() -> None:
+def test_goldspan_loses_no_tool_in_a_thread_which_the_benchmark_shows_without_peers() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "context.py", "--check"], capture_output=True, text=True, check=True
     )
@@ -57,13 +57,13 @@ def test_a_peer_whose_decorator_cannot_be_measured_is_named_with_the_reason(tmp_
     assert done.stdout.splitlines()[-1].startswith("galtea==5.12.0 cannot be installed: ")
 
 
-def test_an_answer_that_does_not_come_is_told_with_the_last_line_of_the_error() -> None:
+def test_a_missing_answer_is_reported_with_the_last_line_of_the_error() -> None:
     script = BENCHMARKS / "peers" / "capture_worker.py"
     with pytest.raises(Unavailable, match="cannot be run: KeyError: 'nobody'"):
         answer("nobody", Path(sys.executable), script, "context")
 
 
-def test_extraction_is_given_for_both_payloads_as_a_ratio_to_parsing() -> None:
+def test_extraction_is_printed_for_both_payloads_as_a_ratio_to_parsing() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "extraction.py", "--rounds", "1"], capture_output=True, text=True, check=True
     )
@@ -103,7 +103,7 @@ def test_payloads_are_the_same_each_time() -> None:
     assert payload_b() == payload_b()
 
 
-def test_scoring_is_given_beside_its_budgets_and_needs_no_peer() -> None:
+def test_scoring_is_printed_with_its_budgets_and_needs_no_peer() -> None:
     done = _scoring("--rounds", "1")
     verdicts = [line for line in done.stdout.splitlines() if line.startswith(("  ok  ", "  MISSED"))]
     assert ["evaluation of a run of 5 calls" in line for line in verdicts] == [True, False]
@@ -121,12 +121,12 @@ def test_a_peer_that_cannot_be_installed_is_named_with_the_reason(tmp_path: Path
     assert list(tmp_path.glob("*/installed.json")) == []
 
 
-def test_a_folder_of_a_peers_name_that_is_no_environment_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_with_a_peers_name_that_is_no_environment_is_left_unchanged(tmp_path: Path) -> None:
     mine = tmp_path / "strands" / "notes.txt"
     mine.parent.mkdir()
     mine.write_text("mine")
     peer = next(peer for peer in PEERS if peer.name == "strands")
-    with pytest.raises(Unavailable, match="is there, and is no environment"):
+    with pytest.raises(Unavailable, match="exists, and is no environment"):
         environment(peer, tmp_path)
     assert mine.read_text() == "mine"
 
@@ -143,7 +143,7 @@ def test_a_peer_that_cannot_be_run_is_named_with_the_reason(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("peer", [pytest.param(peer, id=peer.name) for peer in PEERS])
-def test_a_peer_is_timed_with_options_that_its_profile_takes(peer: Peer) -> None:
+def test_a_peer_is_timed_with_options_that_its_profile_accepts(peer: Peer) -> None:
     found = [goldspan.profiles.score(peer.name, ["search"], ["search"], **options).value for options in peer.measured]
     assert set(found) <= {0, 1}
     assert peer.requirement.partition("==")[2] == goldspan.profiles.describe(peer.name).version
@@ -162,7 +162,7 @@ def test_a_peer_that_raises_has_no_score_and_the_other_cases_are_scored(asynchro
     assert seconds > 0
 
 
-def test_scores_are_timed_by_cases_that_are_the_same_each_time_and_half_of_them_flawless() -> None:
+def test_the_timed_cases_are_deterministic_and_half_of_them_are_correct() -> None:
     made = scoring_cases.cases()
     assert made == scoring_cases.cases()
     assert len(made) == 1000
@@ -170,16 +170,16 @@ def test_scores_are_timed_by_cases_that_are_the_same_each_time_and_half_of_them_
     assert all(call["args"] for case in made for call in (*case.called, *case.expected))
 
 
-def test_lookup_is_given_beside_its_budgets_with_the_answers_of_comparing_with_all() -> None:
+def test_lookup_is_printed_with_its_budgets_and_answers_as_a_comparison_with_all_goldens_does() -> None:
     options = ["--goldens", "1200", "--queries", "2", "--rounds", "1"]
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "lookup.py", *options], capture_output=True, text=True, check=True
     )
     sets = [line.partition(":")[0] for line in done.stdout.splitlines() if line.startswith("1200")]
     assert sets == ["1200 goldens of words", "1200 goldens of templates"]
-    told = [line.strip().partition(":")[0].split(maxsplit=1)[1] for line in done.stdout.splitlines() if line[0] == " "]
-    near = ["near hit at 90", "miss at 90", "near hit at 90 and the next best", "near hit at 80", "miss at 80"]
-    assert told == ["exact hit", *near] * 2
+    kinds = [line.strip().partition(":")[0].split(maxsplit=1)[1] for line in done.stdout.splitlines() if line[0] == " "]
+    near = ["near hit at 90", "miss at 90", "near hit at 90 and the second best", "near hit at 80", "miss at 80"]
+    assert kinds == ["exact hit", *near] * 2
     assert done.stdout.count("same answers") == len(near) * 2
 
 
@@ -188,7 +188,7 @@ def _scoring(*arguments: str, env: dict[str, str] | None = None) -> subprocess.C
     return subprocess.run(command, capture_output=True, text=True, check=True, env=env)
 
 
-def test_what_a_judge_costs_is_given_beside_no_judge_at_all() -> None:
+def test_the_cost_of_a_judge_is_printed_beside_a_pipeline_without_one() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "judge.py", "--rounds", "1"], capture_output=True, text=True, check=True
     )

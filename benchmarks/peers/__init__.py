@@ -1,4 +1,4 @@
-"""The peers that scores are timed against, each in an environment of its own."""
+"""Lists the peers against which scoring is timed. Each peer is installed into an environment of its own."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Options: TypeAlias = Mapping[str, Any]
-"""A peer's own options, which its profile takes as well."""
+"""A peer's own options, which its profile accepts too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A Python package that computes a number for which there is a profile."""
+    """A Python package that computes a score for which goldspan has a profile."""
 
     name: str
-    """That of the profile, and of the function in `worker.py` that prepares the peer."""
+    """The name of the profile, and of the function in `worker.py` that prepares the peer."""
     requirement: str
     measured: Sequence[Options]
-    """The options it is timed with."""
+    """The options with which it is timed."""
     takes_names: bool = False
-    """Whether it takes bare names of tools, and nothing else of the calls."""
+    """Whether it accepts only the names of tools."""
     alone: bool = False
-    """Whether it is installed without what it requires, of which there is much and the number needs little."""
+    """Whether it is installed without its dependencies, which are many and mostly unused by the score."""
     needs: Sequence[str] = ()
-    """What is to be there beside it, or in place of what it requires."""
+    """Packages that are installed in addition, or in place of its dependencies."""
 
 
 _TRAJECTORY_MATCHES = tuple({"trajectory_match_mode": mode} for mode in ("strict", "unordered", "subset", "superset"))
@@ -107,5 +107,5 @@ PEERS = (
         takes_names=True,
     ),
 )
-"""Those that install from PyPI. axion is on GitHub only; Galtea, Vertex and AgentCore are services; promptfoo is no
-Python."""
+"""The peers on PyPI. axion is on GitHub only; Galtea, Vertex and AgentCore are services; promptfoo is not a Python
+package."""

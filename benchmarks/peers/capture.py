@@ -1,11 +1,11 @@
-"""The peers whose decorators are measured, each in an environment of its own: what they cost, what threads lose."""
+"""Lists the peers whose decorators are measured: their overhead, and the tools that they lose in threads."""
 
 from __future__ import annotations
 
 from peers import Peer
 
 _SDK = ("opentelemetry-sdk",)
-"""The bare spans that a decorator is compared with; most of the peers bring the SDK themselves."""
+"""Creates the bare spans with which a decorator is compared. Most peers depend on the SDK themselves."""
 
 CAPTURE_PEERS = (
     Peer("deepeval", "deepeval==4.3.1", (), needs=_SDK),
@@ -17,4 +17,4 @@ CAPTURE_PEERS = (
     Peer("openinference", "openinference-instrumentation==0.1.72", (), needs=_SDK),
     Peer("mlflow", "mlflow==3.17.2", (), needs=_SDK),
 )
-"""A peer's name is that of the function in `capture_worker.py` that prepares it."""
+"""The name of a peer is the name of the function in `capture_worker.py` that prepares it."""

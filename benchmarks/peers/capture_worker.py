@@ -3,8 +3,8 @@
     python capture_worker.py PEER overhead ROUNDS
     python capture_worker.py PEER context
 
-Nothing here is goldspan's, unless the peer is goldspan itself: only the standard library, OpenTelemetry and the peer
-are imported. What a peer would send over the network is dropped where it is sent, in batches if the peer sends batches.
+The script imports only the standard library, OpenTelemetry and the peer, which may be goldspan. It discards what a peer
+would send over the network at the point where the peer sends it, in batches if the peer sends batches.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 TOOLS = 10
 REQUESTS = 10
-"""Requests in a turn: short turns, so that a busy moment of the machine meets both sides alike."""
+"""Requests in a turn. Turns are short, so that a busy moment of the machine affects both sides equally."""
 NAMES = ("search_hotels", "compare_prices", "check_dates", "book_hotel", "send_email")
 QUESTION = "Find a hotel in Paris and book the cheapest one."
 
@@ -36,14 +36,14 @@ Decorator = Callable[[Any], Any]
 
 
 class Kept(SpanExporter):
-    """Takes spans, and notes of each its trace, its id and its name while that is asked for."""
+    """Accepts spans, and keeps the trace, the id and the name of each one while `keeping` is set."""
 
     def __init__(self) -> None:
         self.keeping = False
         self.seen: set[tuple[Any, Any, str]] = set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Say that they have arrived."""
+        """Keep the spans if requested, and report success."""
         if self.keeping:
             self.seen |= {(span.context.trace_id, span.context.span_id, span.name) for span in spans}
         return SpanExportResult.SUCCESS
@@ -51,21 +51,21 @@ class Kept(SpanExporter):
 
 @dataclass
 class Prepared:
-    """A peer ready to be measured."""
+    """A peer that is ready to be measured."""
 
     agent: Decorator
     tool: Decorator
     kept: Kept
-    """Where what it captured arrives."""
+    """Receives the captured spans."""
     flush: Callable[[], object]
-    """Brings there what is still under way."""
+    """Flushes the spans that are not exported yet."""
 
 
 # --- the peers --------------------------------------------------------------------------------------------------------
 
 
 def _exporting() -> tuple[TracerProvider, Kept]:
-    """A provider of the application, exporting in batches to nowhere."""
+    """Create a tracer provider that exports in batches, and discards the spans."""
     provider, kept = TracerProvider(), Kept()
     provider.add_span_processor(BatchSpanProcessor(kept, max_queue_size=1_000_000))
     trace.set_tracer_provider(provider)
@@ -82,7 +82,7 @@ def goldspan() -> Prepared:
 
 
 def deepeval() -> Prepared:
-    """Its finished traces are dropped where they would be queued for Confident AI; its JSON would come after that."""
+    """Discard finished traces where they are queued for Confident AI, before their conversion to JSON."""
     from deepeval.tracing import observe
     from deepeval.tracing.tracing import trace_manager
 
@@ -117,7 +117,7 @@ def traceloop() -> Prepared:
 
 
 def opik() -> Prepared:
-    """Its messages are dropped where they would be queued; its JSON would come after that."""
+    """Discard messages where they are queued, before their conversion to JSON."""
     import opik
     from opik.api_objects import opik_client
 
@@ -168,7 +168,7 @@ def openinference() -> Prepared:
 
 
 def mlflow() -> Prepared:
-    """Its finished traces are dropped where they would be logged."""
+    """Discard finished traces where they are logged."""
     import mlflow
     from mlflow.tracing import provider
     from mlflow.tracing.export.mlflow_v3 import MlflowV3SpanExporter
@@ -193,16 +193,16 @@ def mlflow() -> Prepared:
 PEERS = (goldspan, deepeval, galtea, traceloop, opik, logfire, langfuse, openinference, mlflow)
 
 
-# --- what a call costs ------------------------------------------------------------------------------------------------
+# --- overhead of a call -----------------------------------------------------------------------------------------------
 
 
 def tools() -> list[Callable[..., Any]]:
-    """The tools of a request: functions of five names, each twice."""
+    """Create the tools of a request: functions with five names, each twice."""
     return [_named(NAMES[number % len(NAMES)], lambda city, nights: _hotel(city, nights)) for number in range(TOOLS)]
 
 
 def async_tools() -> list[Callable[..., Any]]:
-    """The same as coroutine functions."""
+    """Create the same tools as coroutine functions."""
 
     def made(name: str) -> Callable[..., Any]:
         async def tool(city: str, nights: int) -> dict[str, object]:
@@ -223,7 +223,7 @@ def _named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bare_requests(provider: TracerProvider) -> dict[str, Callable[[int], None]]:
-    """Each makes the spans of so many requests: an agent's around ten of tools.
+    """Return functions that create the spans of requests: an agent with ten tools.
 
     They have the attributes that goldspan's decorators record, as constants.
     """
@@ -270,7 +270,7 @@ def bare_requests(provider: TracerProvider) -> dict[str, Callable[[int], None]]:
 
 
 def decorated_requests(peer: Prepared) -> dict[str, Callable[[int], None]]:
-    """The same requests, captured by a peer's decorators."""
+    """Return functions that run the same requests with a peer's decorators."""
     traced, awaited = list(map(peer.tool, tools())), list(map(peer.tool, async_tools()))
 
     @peer.agent
@@ -305,9 +305,9 @@ def _awaited(request: Callable[[str], Awaitable[object]]) -> Callable[[int], Non
 
 
 def overhead(peer: Prepared, rounds: int) -> dict[str, float]:
-    """Microseconds a span of the bare ones, and the peer's as ratios to them: medians of interleaved turns.
+    """Return the microseconds of a bare span, and the ratios of the peer's spans to it: medians of alternating turns.
 
-    The time is the application's thread's: what a peer does in threads of its own is not in it.
+    The time is that of the application's thread, without the peer's own threads.
     """
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(Kept(), max_queue_size=1_000_000))
@@ -322,7 +322,7 @@ def overhead(peer: Prepared, rounds: int) -> dict[str, float]:
                 run(1)
                 began = time.thread_time()
                 run(REQUESTS)
-                if number:  # the first is to warm up
+                if number:  # the first round is a warm-up
                     taken[side, way].append((time.thread_time() - began) / REQUESTS / (TOOLS + 1) * 1e6)
         peer.flush()
         provider.force_flush()
@@ -334,11 +334,11 @@ def overhead(peer: Prepared, rounds: int) -> dict[str, float]:
 
 
 def ratio(taken: Sequence[float], bare: Sequence[float]) -> float:
-    """The median of the ratios of turns that followed each other."""
+    """Return the median of the ratios of consecutive turns."""
     return statistics.median(one / other for one, other in zip(taken, bare, strict=True))
 
 
-# --- what a thread loses ----------------------------------------------------------------------------------------------
+# --- tools lost in threads --------------------------------------------------------------------------------------------
 
 
 def search(city: str, nights: int) -> dict[str, object]:
@@ -350,7 +350,7 @@ async def async_search(city: str, nights: int) -> dict[str, object]:
 
 
 def context(peer: Prepared) -> dict[str, str]:
-    """For each way to run two tools, how many of them are in the agent's trace; or what went wrong."""
+    """Return the number of tools in the agent's trace for each way to run two tools, or the error."""
     tool, atool = peer.tool(search), peer.tool(async_search)
 
     def in_pool() -> None:
@@ -398,22 +398,22 @@ def _kept_tools(peer: Prepared, body: Callable[..., Any], run: Callable[[Any], o
     try:
         run(peer.agent(body))
         peer.flush()
-    except Exception as error:  # noqa: BLE001 - it is an answer, too
+    except Exception as error:  # noqa: BLE001 - the error is the result
         return type(error).__name__
     agents = {found for found, _, name in peer.kept.seen if "agent" in name.lower()}
     return f"{sum(found in agents and 'search' in name for found, _, name in peer.kept.seen)}/2"
 
 
 def main() -> None:
-    """Answer the question of the command line."""
+    """Run the measurement that the command line names, and print its result."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the peer itself prints goes where its errors go
-    name, question, *rest = sys.argv[1:]
+    os.dup2(2, 1)  # the peer's own output goes to standard error
+    name, measurement, *rest = sys.argv[1:]
     peer = {function.__name__: function for function in PEERS}[name]()
-    answer = overhead(peer, *map(int, rest)) if question == "overhead" else context(peer)
+    answer = overhead(peer, *map(int, rest)) if measurement == "overhead" else context(peer)
     print(json.dumps(answer), file=answers, flush=True)
     answers.close()
-    os._exit(0)  # some peers would wait for what they cannot send
+    os._exit(0)  # some peers wait at exit for what they cannot send
 
 
 if __name__ == "__main__":

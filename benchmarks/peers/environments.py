@@ -1,4 +1,4 @@
-"""An environment for each peer, made on first use, and a process in it that answers questions about the peer."""
+"""Creates an environment for each peer on first use, and runs a process in it that measures the peer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from peers import Options, Peer
 WORKER = Path(__file__).with_name("worker.py")
 
 
-class Unavailable(Exception):  # noqa: N818 - told to the person, not a fault of the program
-    """A peer that cannot be installed or run, and why."""
+class Unavailable(Exception):  # noqa: N818 - printed for the user, not an error of the program
+    """A peer cannot be installed or run; the message states the reason."""
 
 
 def environment(peer: Peer, folder: Path) -> Path:
-    """The interpreter of the peer's environment, which is made where it is not there or holds another version.
+    """Return the interpreter of the peer's environment. Create it if it is missing or has another version.
 
     Raises `Unavailable`.
     """
@@ -36,7 +36,7 @@ def environment(peer: Peer, folder: Path) -> Path:
     if receipt.exists() and receipt.read_text(encoding="utf-8") == wanted:
         return python
     if home.exists() and not (home / "pyvenv.cfg").exists():
-        raise Unavailable(f"cannot be installed: {home} is there, and is no environment")
+        raise Unavailable(f"cannot be installed: {home} exists, and is no environment")
     print(f"  installing {peer.requirement} into {home}", file=sys.stderr)
     shutil.rmtree(home, ignore_errors=True)
     venv.create(home, with_pip=True)
@@ -49,17 +49,17 @@ def environment(peer: Peer, folder: Path) -> Path:
     return python
 
 
-def _install(python: Path, what: Sequence[str]) -> None:
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what]
+def _install(python: Path, requirements: Sequence[str]) -> None:
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
     done = subprocess.run(pip, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise Unavailable(f"cannot be installed: {_last_line(done.stderr)}")
 
 
 def answer(name: str, python: Path, script: Path, *arguments: object) -> Any:
-    """What a script, run in an environment, prints as its last line of JSON about the peer of that name.
+    """Run a script about the peer in an environment, and return the JSON in its last line of output.
 
-    It runs in a folder that is gone afterwards: some peers leave files where they are run. Raises `Unavailable`.
+    The script runs in a temporary folder, because some peers write files into it. Raises `Unavailable`.
     """
     command = [str(python), "-I", str(script), name, *map(str, arguments)]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -78,7 +78,7 @@ def answer(name: str, python: Path, script: Path, *arguments: object) -> Any:
 
 
 class Worker:
-    """A process that runs a peer in an environment of its own. It ends with the `with` block."""
+    """A process that runs a peer in the peer's environment. It ends with the `with` block."""
 
     def __init__(self, peer: Peer, python: Path, cases: Sequence[Any]) -> None:
         self._log = python.parent.parent / "worker.log"
@@ -99,9 +99,9 @@ class Worker:
         self._ask(options=options)
 
     def round(self, at_least: float) -> tuple[float, list[float | None]]:
-        """Score every case again and again, for so many seconds `at_least`.
+        """Score all cases repeatedly for `at_least` seconds.
 
-        Returns the seconds that it takes to score all once, and the scores, `None` where the peer raises.
+        Returns the seconds to score all cases once, and the scores: `None` if the peer raises.
         """
         seconds, scores = self._ask(round=at_least)
         return seconds, scores
@@ -109,7 +109,7 @@ class Worker:
     def _ask(self, **question: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and its log says why
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and its log states the reason
             print(json.dumps(question), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
@@ -141,8 +141,8 @@ _QUIET = {
     "TRACELOOP_TELEMETRY": "false",
     "LOGFIRE_IGNORE_NO_CONFIG": "1",
 }
-"""Peers are timed without what they would report to their makers."""
+"""Disables the peers' telemetry to their vendors."""
 
 
 def _last_line(text: str) -> str:
-    return next(filter(None, map(str.strip, reversed(text.splitlines()))), "it says nothing")
+    return next(filter(None, map(str.strip, reversed(text.splitlines()))), "no output")

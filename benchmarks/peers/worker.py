@@ -1,9 +1,9 @@
-"""Runs one peer in the peer's own environment, and answers questions about it over a pipe, a line of JSON each.
+"""Runs one peer in the peer's own environment, and answers requests over a pipe, one line of JSON each.
 
     python worker.py PEER
 
-First come the `cases`, then the `options` that the peer is to be prepared with, and then any number of questions for a
-`round`. Nothing here is goldspan's: only the standard library and the peer are imported.
+The first request has the `cases`, the second one the `options` of the peer, and each further one asks for a `round`.
+The script imports only the standard library and the peer.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from types import ModuleType
 from typing import Any
 
 Case = dict[str, Any]
-"""`called` and `expected`: lists of dictionaries with `name` and `args`; `beside`: what BFCL is told beside them."""
+"""`called` and `expected`: lists of dictionaries with `name` and `args`; `beside`: further arguments of BFCL."""
 Prepared = tuple[Callable[[Any], Any], list[Any]]
-"""What scores a case, or makes a coroutine that does, and the cases in the peer's own types."""
+"""A function or coroutine function that scores a case, and the cases in the peer's own types."""
 
 
 # --- the peers --------------------------------------------------------------------------------------------------------
 
 
 def deepeval(cases: Sequence[Case], options: dict[str, Any]) -> Prepared:
-    """`measure`, with a model that is never asked and without a display of progress."""
+    """Time `measure` with a model that is never asked, and without a progress display."""
     from deepeval.metrics import ToolCorrectnessMetric
     from deepeval.models import DeepEvalBaseLLM
     from deepeval.test_case import LLMTestCase, ToolCall, ToolCallParams
@@ -120,7 +120,7 @@ def openevals(cases: Sequence[Case], options: dict[str, Any]) -> Prepared:
 
 def _matched(evaluator: Callable[..., Any], cases: Sequence[Case]) -> Prepared:
     def messages(calls: Sequence[Case]) -> list[dict[str, Any]]:
-        """The request, and one message with all calls."""
+        """Return the request, and one message with all calls."""
         made = [{"function": {"name": call["name"], "arguments": json.dumps(call["args"])}} for call in calls]
         answer = {"role": "assistant", "content": "", **({"tool_calls": made} if made else {})}
         return [{"role": "user", "content": "Plan my trip."}, answer]
@@ -158,7 +158,7 @@ def strands(cases: Sequence[Case], options: dict[str, Any]) -> Prepared:
 
 
 def pydantic_evals(cases: Sequence[Case], options: dict[str, Any]) -> Prepared:
-    """Its evaluators look for calls in a tree of recorded spans, which stands ready."""
+    """Time the evaluators, which search calls in a tree of spans that is built beforehand."""
     from pydantic_evals import evaluators
     from pydantic_evals.otel.span_tree import SpanNode, SpanTree
 
@@ -173,8 +173,8 @@ def pydantic_evals(cases: Sequence[Case], options: dict[str, Any]) -> Prepared:
             for number, call in enumerate(calls, 2)
         ]
         tree.add_spans([span(1, "invoke_agent agent", {}), *tools])
-        told = {"name": None, "inputs": None, "metadata": None, "expected_output": None, "output": None}
-        return evaluators.EvaluatorContext(**told, duration=1.0, _span_tree=tree, attributes={}, metrics={})
+        fields = {"name": None, "inputs": None, "metadata": None, "expected_output": None, "output": None}
+        return evaluators.EvaluatorContext(**fields, duration=1.0, _span_tree=tree, attributes={}, metrics={})
 
     def span(number: int, name: str, attributes: dict[str, str]) -> Any:
         return SpanNode(
@@ -192,7 +192,7 @@ def pydantic_evals(cases: Sequence[Case], options: dict[str, Any]) -> Prepared:
 
 
 def mlflow(cases: Sequence[Case], options: dict[str, Any]) -> Prepared:
-    """Its comparison alone: what it reads from a trace stands ready."""
+    """Time the comparison alone; what it reads from a trace is prepared beforehand."""
     from mlflow.genai.scorers import ToolCallCorrectness, builtin_scorers
     from mlflow.genai.utils.type import FunctionCall
 
@@ -240,7 +240,7 @@ def langchain_benchmarks(cases: Sequence[Case], options: dict[str, Any]) -> Prep
         (
             {"actual_steps": _names(case["called"])},
             {"expected_steps": _names(case["expected"]), **options},
-            {"question": "Plan my trip."},
+            {"request": "Plan my trip."},
         )
         for case in cases
     ]
@@ -248,7 +248,7 @@ def langchain_benchmarks(cases: Sequence[Case], options: dict[str, Any]) -> Prep
 
 
 def bfcl(cases: Sequence[Case], options: dict[str, Any]) -> Prepared:
-    """The AST checker, without the table of models, which imports a client of every one of them."""
+    """Time the AST checker without the table of models, which imports the client of every model."""
     table = "bfcl_eval.constants.model_config"
     sys.modules[table] = ModuleType(table)
     sys.modules[table].MODEL_CONFIG_MAPPING = {}  # type: ignore[attr-defined]
@@ -289,34 +289,34 @@ PEERS = (
 )
 
 
-# --- questions and answers --------------------------------------------------------------------------------------------
+# --- requests and answers ---------------------------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Answer until there are no more questions."""
+    """Answer requests until the pipe is closed."""
     peer = {function.__name__: function for function in PEERS}[sys.argv[1]]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the peer itself prints goes where its errors go
+    os.dup2(2, 1)  # the peer's own output goes to standard error
     cases: list[Case] = []
     prepared: Prepared = (repr, [])
     for line in sys.stdin:
-        question = json.loads(line)
+        request = json.loads(line)
         answer = None
-        if "cases" in question:
-            cases = question["cases"]
-        elif "options" in question:
-            prepared = peer(cases, question["options"])
+        if "cases" in request:
+            cases = request["cases"]
+        elif "options" in request:
+            prepared = peer(cases, request["options"])
             gc.collect()
-            gc.freeze()  # the collector is to look at what scoring makes, not at what stands ready for it
+            gc.freeze()  # the collector should scan the objects of scoring, not the prepared cases
         else:
-            answer = timed(*prepared, question["round"])
+            answer = timed(*prepared, request["round"])
         print(json.dumps(answer), file=answers, flush=True)
 
 
 def timed(score: Callable[[Any], Any], natives: Sequence[Any], at_least: float) -> tuple[float, list[float | None]]:
-    """The seconds of this process's time that scoring all cases takes, and the scores; `None` where the peer raises.
+    """Return the CPU seconds to score all cases once, and the scores: `None` if the peer raises.
 
-    All cases are scored again and again, for so many seconds `at_least`. The first time does not count.
+    All cases are scored repeatedly for `at_least` seconds. The first pass is not timed.
     """
     found = _all_scored(score, natives)
     times, began = 0, time.process_time()
@@ -335,13 +335,13 @@ def _scored(score: Callable[[Any], Any], natives: Sequence[Any]) -> list[Any]:
     for native in natives:
         try:
             found.append(score(native))
-        except Exception:  # noqa: BLE001 - which of them it is makes no difference
+        except Exception:  # noqa: BLE001 - any error means no score
             found.append(None)
     return found
 
 
 async def _awaited(score: Callable[[Any], Any], natives: Sequence[Any]) -> list[Any]:
-    """The same, one case after the other in one event loop."""
+    """Score one case after the other in one event loop."""
     found = []
     for native in natives:
         try:
