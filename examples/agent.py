@@ -1,4 +1,4 @@
-"""Decorated tools, an agent and a component, scored live: `python examples/agent.py`."""
+"""Scores decorated tools, an agent and a component live: `python examples/agent.py`."""
 
 from pathlib import Path
 

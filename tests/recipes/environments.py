@@ -1,4 +1,4 @@
-"""An environment for each program that goldspan is tried with: `make recipes` builds them into `.recipes`.
+"""Builds an environment in `.recipes` for each third-party program of the tests, for `make recipes`.
 
 python tests/recipes/environments.py [NAME ...]
 """
@@ -21,7 +21,7 @@ FOLDER = ROOT / ".recipes"
 REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
     "logfire": (["logfire==5.2.0"],),
     "langfuse": (["langfuse==5.0.4"],),
-    # Alone: with all the instrumentations that it asks for, no set of versions is found that goes together.
+    # Without dependencies: the instrumentations that it requires have no compatible set of versions.
     "traceloop": (
         ["--no-deps", "traceloop-sdk==0.62.4"],
         [
@@ -35,7 +35,7 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
     "rotel": (["rotel==0.0.1a15"],),
     "schemathesis": (["schemathesis==4.32.5"],),
 }
-"""What is installed, in the order of the calls of pip, and with the last of them goldspan."""
+"""The arguments of each call of pip, in order. The last call also installs goldspan."""
 _TO_RECORD = ["opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.2"]
 RECORDED: dict[str, list[str]] = {
     "google_genai": [
@@ -67,13 +67,13 @@ RECORDED: dict[str, list[str]] = {
     ],
     "weave": [*_TO_RECORD, "weave==0.54.0", "openai==3.54.0", "openai-agents==0.24.0"],
 }
-"""What `make recordings` records, without goldspan. These are large, so they are built only when they are named."""
+"""The environments for `make recordings`, without goldspan. They are large, so they are built only on request."""
 NODE_PACKAGES = [
     "@opentelemetry/api@1.9.1",
     *(f"@opentelemetry/exporter-trace-otlp-{how}@0.223.1" for how in ("proto", "http", "grpc")),
     "@opentelemetry/sdk-trace-node@2.12.0",
 ]
-"""What is installed with npm into the environment `node`, where there is an npm."""
+"""The npm packages of the environment `node`, which needs npm."""
 _NODE = {
     "node": NODE_PACKAGES,
     "mastra": [
@@ -84,32 +84,32 @@ _NODE = {
         "zod@4.6.7",
     ],
 }
-"""The environments for Node.js. All but `node` are for `make recordings`."""
+"""The environments for Node.js. All except `node` are for `make recordings`."""
 
 
 def python_of(name: str) -> Path:
-    """The interpreter of an environment, whether it is there or not."""
+    """Return the interpreter of an environment, whether it exists or not."""
     return FOLDER / name / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 
 
 def is_there(name: str) -> bool:
-    """Whether an environment was built, now or some time ago."""
+    """Whether an environment was built, with the current packages or with others."""
     return _receipt(name).exists()
 
 
 def is_up_to_date(name: str) -> bool:
-    """Whether it also holds what is asked for now."""
+    """Whether an environment has the current packages."""
     return is_there(name) and _receipt(name).read_text(encoding="utf-8") == _wanted(name)
 
 
 def build(name: str) -> None:
-    """Make an environment anew."""
+    """Delete and rebuild an environment."""
     shutil.rmtree(FOLDER / name, ignore_errors=True)
     if name in _NODE:
         (FOLDER / name).mkdir(parents=True)
-        # Whatever a package would run when it is installed is not needed.
+        # The tests need no install scripts of packages.
         npm = ["npm", "install", "--prefix", str(FOLDER / name), "--ignore-scripts", "--no-audit", "--no-fund"]
-        # Node.js trusts a list of its own; where the machine has another one, its registry may need that.
+        # Node.js has its own list of trusted certificates; the registry may need the one of the machine.
         trusted = os.environ.get("NODE_EXTRA_CA_CERTS") or os.environ.get("SSL_CERT_FILE")
         more = {"NODE_EXTRA_CA_CERTS": trusted} if trusted else {}
         _call(name, [*npm, "--loglevel", "error", *_NODE[name]], more)
@@ -130,11 +130,11 @@ def _build_for_python(name: str) -> None:
 
 
 def _call(name: str, command: list[str], more: Mapping[str, str] | None = None) -> None:
-    """Run a command, with `more` in its environment."""
+    """Run a command with additional environment variables."""
     environment = {**os.environ, **(more or {})}
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=environment)
     if done.returncode:
-        sys.exit(f"{name}: {' '.join(command)} has failed\n{done.stderr}")
+        sys.exit(f"{name}: {' '.join(command)} failed\n{done.stderr}")
 
 
 def _receipt(name: str) -> Path:
@@ -142,7 +142,7 @@ def _receipt(name: str) -> Path:
 
 
 def _wanted(name: str) -> str:
-    """Entry points and dependencies of ours are part of it: pip writes them down when it installs."""
+    """Return the requirements, with pyproject.toml, because pip records goldspan's entry points when it installs."""
     if name in _NODE:
         return json.dumps(_NODE[name])
     if name in RECORDED:
@@ -151,12 +151,12 @@ def _wanted(name: str) -> str:
 
 
 def main() -> None:
-    """Build what is not there."""
+    """Build the environments that are missing or outdated."""
     for name in sys.argv[1:] or [*REQUIREMENTS, "node"]:
         if is_up_to_date(name):
             continue
         if name == "node" and shutil.which("npm") is None:
-            print("node: there is no npm, so the tests with exporters of Node.js will be skipped")
+            print("node: npm is not installed, so the tests with exporters of Node.js will be skipped")
             continue
         before = time.monotonic()
         build(name)

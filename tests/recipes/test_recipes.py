@@ -1,4 +1,4 @@
-"""The programs of docs/recipes.md, each in an environment that holds what it is a recipe for."""
+"""Tests of the programs of docs/recipes.md, each in an environment with its tracer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 
 
 def _programs() -> dict[str, str]:
-    """The programs of the page by the name in the comment before each."""
+    """Return the programs of the page, by the name in the comment above each one."""
     names = re.findall(r"^<!-- recipe: (\w+) -->$", PAGE, flags=re.MULTILINE)
     lines = PAGE.splitlines()
     marks = [lines.index(f"<!-- recipe: {name} -->") for name in names]
@@ -34,12 +34,12 @@ PROGRAMS = _programs()
 
 @pytest.fixture
 def python(request: pytest.FixtureRequest) -> Path:
-    """The interpreter in which a recipe is run: ours, for what we depend on ourselves."""
+    """The interpreter for a recipe: that of the tests if goldspan's own dependencies are enough."""
     name = request.param
     if name == "plain":
         return Path(sys.executable)
     if not is_there(name):
-        pytest.skip(f"for want of {name}'s environment: make recipes")
+        pytest.skip(f"{name}'s environment is missing: make recipes")
     return python_of(name)
 
 

@@ -1,4 +1,4 @@
-"""Servers that fork their workers, or start them anew, from an application that calls `instrument()` once."""
+"""Tests of servers that fork or restart workers of an application that calls `instrument()` once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def received() -> Iterator[tuple[str, Received]]:
 
 @contextmanager
 def serving(folder: Path, endpoint: str, *command: str) -> Iterator[str]:
-    """The address of a server, which is told to end, and has ended, when the block is left."""
+    """Start a server, yield its address, and stop it at the end of the block."""
     (folder / "goldens.yaml").write_text("goldens: [{id: g, tools: [search]}]")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -94,7 +94,7 @@ def serving(folder: Path, endpoint: str, *command: str) -> Iterator[str]:
 
 
 def ask(address: str) -> list[str]:
-    """The version and the process that answered, as soon as somebody does."""
+    """Wait for the first answer, and return the version and the process that answered."""
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -106,7 +106,7 @@ def ask(address: str) -> list[str]:
 
 
 def scored(received: Received) -> list[Any]:
-    """The spans of requests with results on them."""
+    """Return the spans of requests that have results."""
     spans = (span for scope in received._scopes("resource_spans", "scope_spans") for span in scope.spans)
     return [span for span in spans if plain(span.attributes).get("goldspan.passed") is True]
 

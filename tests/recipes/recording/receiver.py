@@ -1,4 +1,4 @@
-"""An OTLP receiver that keeps what it is sent as one payload of each signal.
+"""An OTLP receiver that keeps the received telemetry as one payload of each signal.
 
 Stack traces in exception events are removed: they hold the paths of the machine that recorded.
 """
@@ -18,14 +18,14 @@ _STACK_TRACE = "exception.stacktrace"
 
 
 class Payloads:
-    """Everything that was received, one message of each signal."""
+    """The received telemetry, one message of each signal."""
 
     def __init__(self) -> None:
         self.traces = ExportTraceServiceRequest()
         self.logs = ExportLogsServiceRequest()
 
     def add(self, path: str, body: bytes) -> None:
-        """Take in one export in protobuf. Metrics are accepted and not kept."""
+        """Add one export in protobuf. Metrics are accepted and dropped."""
         if path.endswith("/traces"):
             message = ExportTraceServiceRequest.FromString(body)
             _remove_stack_traces(message)
@@ -36,7 +36,7 @@ class Payloads:
 
 @contextmanager
 def receiver() -> Iterator[tuple[str, Payloads]]:
-    """The end point, and what arrives at it."""
+    """Serve a receiver, and yield its endpoint and its payloads."""
     payloads = Payloads()
     lock = threading.Lock()
 
@@ -52,7 +52,7 @@ def receiver() -> Iterator[tuple[str, Payloads]]:
             self.end_headers()
 
         def _chunks(self) -> Iterator[bytes]:
-            """The body, whose length is told before it or, by exporters for Node.js, before each part of it."""
+            """Yield the body, which has a content-length or, from exporters for Node.js, is chunked."""
             length = self.headers.get("Content-Length")
             if length is not None:
                 yield self.rfile.read(int(length))

@@ -1,4 +1,4 @@
-"""Record what instrumentations export, beside what the recorded program really did: `make recordings`.
+"""Records the exports of instrumentations, and what the recorded program really did, for `make recordings`.
 
 python tests/recipes/recording/record.py [NAME ...]
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]  # a script: its neighbours are found beside it
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # a script: makes its neighbours importable
 
 from environments import FOLDER, ROOT, build, is_up_to_date, python_of  # noqa: E402
 from receiver import Payloads, receiver  # noqa: E402
@@ -39,7 +39,7 @@ class Recording:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the program; `{endpoint}` stands for the receiver."""
     form: str | None = None
-    """The form that the model fills in at each turn, where the framework has it do that only."""
+    """The form that the model fills in at each turn, if the framework supports nothing else."""
 
 
 RECORDINGS: dict[str, Recording] = {
@@ -64,7 +64,7 @@ RECORDINGS: dict[str, Recording] = {
 
 
 def main() -> None:
-    """Record what is named, or everything."""
+    """Record the named recordings, or all of them."""
     for name in sys.argv[1:] or RECORDINGS:
         if not is_up_to_date(RECORDINGS[name].environment):
             build(RECORDINGS[name].environment)

@@ -1,4 +1,4 @@
-"""Braintrust's span processor and exporter: what they add to the spans of another instrumentation, and leave out.
+"""Records Braintrust's span processor and exporter: what they add to and omit from another instrumentation's spans.
 
 Braintrust's own spans for Python are sent to its service in a format of its own, so the spans here are those of
 OpenTelemetry's instrumentation of Google's Gen AI SDK, below a span of the program.

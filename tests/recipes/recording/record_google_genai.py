@@ -1,4 +1,4 @@
-"""Google's Gen AI SDK, which calls Python functions by itself, instrumented by OpenTelemetry's or OpenInference's."""
+"""Records Google's Gen AI SDK, which calls Python functions itself, with two instrumentations."""
 
 from __future__ import annotations
 

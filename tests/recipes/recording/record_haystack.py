@@ -1,4 +1,4 @@
-"""Haystack's agent, instrumented by OpenInference: of tools, only the messages tell."""
+"""Records Haystack's agent with OpenInference, which shows tools only in messages."""
 
 from __future__ import annotations
 

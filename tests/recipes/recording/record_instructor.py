@@ -1,4 +1,4 @@
-"""Instructor, instrumented by OpenInference with OpenAI's client below.
+"""Records Instructor and OpenAI's client below it with OpenInference.
 
 Instructor has the model fill in a form, which it offers as a tool, and calls nothing itself: the program calls what the
 form asks for, in functions that OpenInference decorates.

@@ -1,4 +1,4 @@
-"""OpenAI's Agents SDK, whose spans Weave's integration turns into those of OpenTelemetry."""
+"""Records OpenAI's Agents SDK, whose spans Weave's integration converts to OpenTelemetry."""
 
 from __future__ import annotations
 

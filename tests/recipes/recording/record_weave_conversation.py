@@ -1,4 +1,4 @@
-"""OpenAI's client in a loop of the program's own, which describes its turns with Weave's Conversation SDK."""
+"""Records a loop around OpenAI's client that describes its turns with Weave's Conversation SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that answers from a script, over HTTP: OpenAI's chat completions and Gemini's generateContent."""
+"""Serves a model over HTTP that answers from a script: OpenAI's chat completions, Gemini's generateContent."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _USAGE = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
 _GEMINI_USAGE = {"promptTokenCount": 20, "candidatesTokenCount": 10, "totalTokenCount": 30}
 
 Turn = Mapping[str, Any]
-"""What the model says at once: `calls`, pairs of a name and arguments, or `text`."""
+"""One answer of the model: `calls`, which are pairs of a name and arguments, or `text`."""
 
 
 def turns_of(requests: Iterable[Mapping[str, Any]], form: str | None = None) -> Iterator[Turn]:
-    """Everything the model says in a scenario, in order. With a form, it fills that in instead: a tool of that name."""
+    """Yield the answers of the model in a scenario. With a form, each answer is a call of the tool of that name."""
     for request in requests:
         for turn in (*request["turns"], {"text": request["output"]}):
             yield turn if form is None else {"calls": [[form, _filled_in(turn)]]}
@@ -31,7 +31,7 @@ def _filled_in(turn: Turn) -> Mapping[str, Any]:
 
 @contextmanager
 def scripted_model(turns: Iterable[Turn]) -> Iterator[tuple[str, list[Turn]]]:
-    """The address of a model that says one turn after the other, and the turns that it has not said yet."""
+    """Serve a model that answers one turn after the other; yield its address and the remaining turns."""
     left = list(turns)
     said = 0
 

@@ -1,4 +1,4 @@
-"""What the recorded programs share: the tools, and the truth that they write down. `truth.mjs` is the same for Node.js.
+"""Tools that the recorded programs share, and the log of their real calls. `truth.mjs` is the same for Node.js.
 
 A program is told by the environment what to ask (`RECORDING_INPUTS`, a JSON list), where the model is
 (`RECORDING_MODEL`) and where the truth goes (`RECORDING_TRUTH`).
@@ -24,7 +24,7 @@ _failed_once: set[str] = set()
 
 
 def answer_all(answer: Callable[[str], str]) -> None:
-    """Have each input answered, one after the other, and write down what was done."""
+    """Answer each input in turn, and write the calls to the log."""
     for text in INPUTS:
         _requests.append({"input": text, "tools_used": []})
         _requests[-1]["output"] = answer(text)
