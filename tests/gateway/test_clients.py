@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import set_span_in_context
 
 from capture.receivers import plain
-from recipes.environments import FOLDER, is_there, python_of
+from recipes.environments import FOLDER, is_built, python_of
 from support.byte_proxies import grpc_relay, http_relay
 from support.gateway_process import Gateway, eventually, free_port, serving
 from support.recording_backend import BackEnd, back_end
@@ -89,9 +89,9 @@ def _endpoint(address: str, how: str) -> str:
 
 NEEDS_NODE = [
     pytest.mark.needs("node"),
-    pytest.mark.skipif(not is_there("node"), reason="for want of node's environment: make recipes"),
+    pytest.mark.skipif(not is_built("node"), reason="for want of node's environment: make recipes"),
 ]
-NEEDS_ROTEL = pytest.mark.skipif(not is_there("rotel"), reason="for want of rotel's environment: make recipes")
+NEEDS_ROTEL = pytest.mark.skipif(not is_built("rotel"), reason="for want of rotel's environment: make recipes")
 
 CLIENTS = [
     pytest.param(python_http, http_relay, id="Python over HTTP"),

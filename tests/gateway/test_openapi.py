@@ -10,7 +10,7 @@ import pytest
 from goldspan import Goldens
 from goldspan.gateway.openapi import ERROR_DESCRIPTIONS, OPERATIONS
 from goldspan.store import RunFilter, open_store
-from recipes.environments import is_there, python_of
+from recipes.environments import is_built, python_of
 from support.api_server import DOCUMENT, World, serving
 from support.evaluation_builders import evaluation
 
@@ -48,7 +48,7 @@ def test_the_document_is_served(tmp_path: Path) -> None:
         assert world.get("/api/v1/openapi.json") == DOCUMENT
 
 
-@pytest.mark.skipif(not is_there("schemathesis"), reason="for want of schemathesis's environment: make recipes")
+@pytest.mark.skipif(not is_built("schemathesis"), reason="for want of schemathesis's environment: make recipes")
 def test_whatever_is_made_of_the_document_is_answered_as_it_says(tmp_path: Path) -> None:
     """All checks but one: a schema cannot express which parameters require each other, so valid ones may be refused."""
     with open_store(tmp_path / "goldspan.db") as store, serving(World(store, Goldens())) as world:

@@ -92,14 +92,14 @@ def python_of(name: str) -> Path:
     return FOLDER / name / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 
 
-def is_there(name: str) -> bool:
+def is_built(name: str) -> bool:
     """Whether an environment was built, with the current packages or with others."""
     return _receipt(name).exists()
 
 
 def is_up_to_date(name: str) -> bool:
     """Whether an environment has the current packages."""
-    return is_there(name) and _receipt(name).read_text(encoding="utf-8") == _wanted(name)
+    return is_built(name) and _receipt(name).read_text(encoding="utf-8") == _wanted(name)
 
 
 def build(name: str) -> None:

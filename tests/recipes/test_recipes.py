@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from capture.receivers import Received, http_receiver, plain
-from recipes.environments import REQUIREMENTS, is_there, python_of
+from recipes.environments import REQUIREMENTS, is_built, python_of
 from support.docs_examples import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def python(request: pytest.FixtureRequest) -> Path:
     name = request.param
     if name == "plain":
         return Path(sys.executable)
-    if not is_there(name):
+    if not is_built(name):
         pytest.skip(f"{name}'s environment is missing: make recipes")
     return python_of(name)
 

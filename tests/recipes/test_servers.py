@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from capture.receivers import Received, http_receiver, plain
-from recipes.environments import is_there, python_of
+from recipes.environments import is_built, python_of
 
 pytestmark = [
-    pytest.mark.skipif(not is_there("servers"), reason="for want of servers's environment: make recipes"),
+    pytest.mark.skipif(not is_built("servers"), reason="the environment of servers is missing: make recipes"),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="for want of fork"),
 ]
 
