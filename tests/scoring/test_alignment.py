@@ -94,7 +94,7 @@ def test_the_alignment_is_as_good_as_the_best_of_all(problem: Problem) -> None:
 
 
 @given(ANY_PROBLEM)
-def test_one_sweep_finds_what_every_special_way_finds(problem: Problem) -> None:
+def test_the_alignment_finds_what_each_special_case_finds(problem: Problem) -> None:
     gains, stages, line = problem
     swept, whole = sweep_alignment(list(gains.values()), stages, line, WorkBudget())
     assert whole
@@ -102,7 +102,7 @@ def test_one_sweep_finds_what_every_special_way_finds(problem: Problem) -> None:
 
 
 @given(ANY_PROBLEM, st.integers(0, 4_000))
-def test_with_little_effort_the_alignment_is_still_one_and_says_what_it_is(problem: Problem, steps: int) -> None:
+def test_with_a_small_budget_the_alignment_is_valid_and_marked_approximate(problem: Problem, steps: int) -> None:
     gains, stages, line = problem
     effort = WorkBudget(steps)
     pairs = align(gains, stages, line, effort)
@@ -137,7 +137,7 @@ def test_the_longest_chain_of_given_pairs_is_as_long_as_the_best_of_all(problem:
     assert len(chain) == max(sizes)
 
 
-def test_of_equal_alignments_the_earliest_calls_are_taken() -> None:
+def test_of_equal_alignments_the_one_with_the_earliest_calls_is_chosen() -> None:
     line = CallIntervals((0, 1, 2), (1, 2, 3))
     gains = {0: {0: GAIN, 1: GAIN, 2: GAIN}, 1: {1: GAIN, 2: GAIN}}
     assert align(gains, [0, 1], line, WorkBudget()) == {0: 0, 1: 1}

@@ -108,7 +108,7 @@ def test_a_million_equal_ones_are_assigned_at_once() -> None:
     assert assign_multiset(costs, [10**6, 10**6], [10**6, 10**6], WorkBudget()) == [(0, 1, 10**6), (1, 0, 10**6)]
 
 
-def test_without_effort_the_last_rows_take_what_is_left_and_that_is_said() -> None:
+def test_with_no_budget_the_last_rows_get_the_remaining_columns_and_the_result_is_marked_approximate() -> None:
     effort = WorkBudget(2)
     assert assign_multiset([[1, 2], [2, 100]], [1, 1], [1, 1], effort) == [(0, 0, 1), (1, 1, 1)]
     assert effort.incomplete_reason == TOO_MANY_TO_ASSIGN

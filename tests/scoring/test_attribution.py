@@ -43,7 +43,7 @@ def told(evaluation: Evaluation) -> list[tuple[str | None, ...]]:
         pytest.param("billing", ["missing", "unexpected"], id="another agent"),
     ],
 )
-def test_only_the_expected_agent_answers_unless_nobody_knows_who_called(agent: str | None, verdicts: list[str]) -> None:
+def test_calls_of_other_agents_never_match_unless_the_agent_is_unknown(agent: str | None, verdicts: list[str]) -> None:
     seen = compare([called("refund", agent)], [wanted("refund", "support")])
     assert [row.verdict for row in seen.rows] == verdicts
 
@@ -76,7 +76,7 @@ def test_a_call_in_a_dictionary_may_say_its_agent() -> None:
     assert compare([{"name": "refund", "agent": {"id": 7}}], tools).missing == ()
 
 
-def test_of_alternatives_the_one_of_the_agent_is_taken() -> None:
+def test_the_alternative_of_the_calling_agent_is_chosen() -> None:
     either = AnyOf(((wanted("mail", "support"),), (wanted("mail", "billing", to="me"),)))
     seen = compare([called("mail", "billing", to="me")], [either])
     assert [row.expected for row in seen.pairs] == [wanted("mail", "billing", to="me")]
@@ -111,7 +111,7 @@ def most_pairs(tools: list[ExpectedTool], calls: list[ToolCall]) -> int:
 
 
 @given(expectations, made)
-def test_as_many_expectations_are_answered_as_their_agents_allow(
+def test_as_many_expectations_are_matched_as_their_agents_allow(
     tools: list[ExpectedTool], calls: list[ToolCall]
 ) -> None:
     seen = compare(calls, tools, order="any")
@@ -179,7 +179,7 @@ def test_each_fault_names_its_kind_its_tool_and_its_agent() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_out_of_order_or_comes_back_wrong_is_a_fault() -> None:
+def test_a_call_out_of_order_or_with_a_wrong_result_is_a_fault() -> None:
     calls = [replace(called("book"), result={"state": "open"}), called("search")]
     tools = [wanted("search"), replace(wanted("book"), result={"state": "done"})]
     kinds = [(fault.kind, fault.detail) for fault in evaluated(calls, tools, order="in_order").faults]
@@ -201,7 +201,7 @@ def test_a_call_in_another_place_than_the_missing_one_is_no_wrong_tool() -> None
     assert told(evaluation) == [("extra", "log", None, None, None), ("missing", "pay", None, None, None)]
 
 
-def test_what_is_missing_is_the_fault_of_the_expected_agent_or_of_the_only_one() -> None:
+def test_a_missing_call_is_attributed_to_the_expected_agent_or_to_the_only_agent() -> None:
     missing = [wanted("refund", "support")]
     assert told(evaluated([], missing, agent="triage")) == [("missing", "refund", "support", None, None)]
     assert told(evaluated([], [wanted("refund")], agent="triage")) == [("missing", "refund", "triage", None, None)]
@@ -211,7 +211,7 @@ def test_what_is_missing_is_the_fault_of_the_expected_agent_or_of_the_only_one()
     ]
 
 
-def test_a_wrong_agent_is_said_in_the_reason() -> None:
+def test_the_reason_names_a_wrong_agent() -> None:
     reason = evaluated(
         [called("refund", "billing"), called("log", "triage")], [wanted("refund", "support"), wanted("pay")]
     ).reason

@@ -84,7 +84,7 @@ ORDERS = st.sampled_from(["any", "in_order"])
 
 
 @given(st.lists(ITEMS, max_size=4), st.lists(CALLS, max_size=4), ORDERS)
-def test_where_there_is_nothing_to_choose_weighing_brings_nothing(items: Any, called: Any, order: CallOrder) -> None:
+def test_without_a_choice_the_weighted_match_equals_the_trivial_one(items: Any, called: Any, order: CallOrder) -> None:
     check(trivial_match, items, called, order)
 
 
@@ -94,14 +94,14 @@ def test_among_calls_of_one_tool_weighing_brings_nothing(items: Any, called: Any
 
 
 @given(st.lists(ITEMS, max_size=4), st.lists(CALLS, max_size=4), ORDERS)
-def test_among_any_calls_that_are_not_told_apart_weighing_brings_nothing(
+def test_for_indistinguishable_calls_the_weighted_match_is_not_better(
     items: Any, called: Any, order: CallOrder
 ) -> None:
     check(lambda plan, calls: grouped_match(plan, calls, order, unknown, WorkBudget()), items, called, order)
 
 
 @given(SAME, st.lists(CALLS, max_size=2), st.integers(0, 2), st.booleans(), ORDERS, st.randoms(use_true_random=False))
-def test_among_calls_that_hold_what_is_expected_weighing_brings_nothing(
+def test_for_calls_with_the_expected_values_the_weighted_match_is_not_better(
     same: list[tuple[str, int]], more: list[ToolCall], lost: int, together: bool, order: CallOrder, chance: Random
 ) -> None:
     tools = tuple(ExpectedTool(name, {"x": x}) for name, x in same)
@@ -154,7 +154,7 @@ def test_two_thousand_different_calls_answer_the_expectations_that_they_meet_exa
     assert seen.approximation_reason is None
 
 
-def test_among_too_many_different_calls_the_equal_ones_are_found_and_the_rest_is_said_to_be_approximate() -> None:
+def test_among_too_many_calls_equal_ones_are_matched_and_the_rest_is_marked_approximate() -> None:
     called = numbered("get", [n * 7 % 2000 for n in range(2000)])
     expected = [*numbered("get", range(900)), *numbered("get", range(900), more=True)]
     seen = compare(called, expected)
@@ -166,7 +166,7 @@ def test_among_too_many_different_calls_the_equal_ones_are_found_and_the_rest_is
     assert len(in_order.pairs) == 1800
 
 
-def test_what_no_equal_call_answers_is_weighed_as_far_as_can_be() -> None:
+def test_expectations_without_an_equal_call_are_weighted_within_the_budget() -> None:
     called = numbered("get", range(2000))
     seen = compare(called, [*numbered("get", range(1000)), {"name": "get", "arguments": {"id": 1500}}])
     row = next(row for row in seen.pairs if row.expected_at == 1000)
@@ -183,7 +183,7 @@ def test_large_arguments_take_more_of_the_effort() -> None:
     assert seen.approximation_reason == TOO_MANY_TO_COMPARE
 
 
-def test_too_many_orders_are_not_all_tried_and_that_is_said() -> None:
+def test_too_many_orders_are_truncated_and_marked_approximate() -> None:
     calls = [
         ToolCall("ab"[at * at % 7 % 2], arguments={"n": at % 5}, concurrent_with=tuple({at - 1, at + 1, at + 2}))
         for at in range(300)
@@ -195,7 +195,7 @@ def test_too_many_orders_are_not_all_tried_and_that_is_said() -> None:
     assert len(seen.pairs) == 60
 
 
-def test_where_agreement_and_order_are_at_odds_for_many_calls_more_may_be_in_order_and_that_is_said() -> None:
+def test_a_conflict_of_arguments_and_order_among_many_calls_is_marked_approximate() -> None:
     called = [ToolCall("a", arguments={"x": n % 2}) for n in range(800)]
     expected = tuple(ExpectedTool("a", {"x": n // 400}) for n in range(800))
     seen = compare(called, Golden("g", tools=expected))
@@ -203,7 +203,7 @@ def test_where_agreement_and_order_are_at_odds_for_many_calls_more_may_be_in_ord
     assert seen.approximation_reason == TOO_MANY_TO_ORDER
 
 
-def test_too_many_alternatives_are_chosen_one_after_the_other_and_that_is_said() -> None:
+def test_too_many_alternatives_are_chosen_greedily_and_marked_approximate() -> None:
     either = tuple(
         AnyOf(((ExpectedTool(f"a{n}"), ExpectedTool(f"b{n}")), (ExpectedTool(f"c{n}"), ExpectedTool(f"d{n}"))))
         for n in range(20)
@@ -215,7 +215,7 @@ def test_too_many_alternatives_are_chosen_one_after_the_other_and_that_is_said()
     assert seen.approximation_reason == TOO_MANY_PLANS
 
 
-def test_alternatives_inside_alternatives_without_end_are_not_all_tried_and_that_is_said() -> None:
+def test_deeply_nested_alternatives_are_truncated_and_marked_approximate() -> None:
     single: tuple[ExpectedItem, ...] = (ExpectedTool("c"),)
     deep = AnyOf(((ExpectedTool("a"), ExpectedTool("b")), single))
     for _ in range(5):

@@ -319,7 +319,7 @@ def one_more(run: Run, at: int, call: ToolCall) -> Run:
 
 
 @given(FAILING_RUNS, goldens(ONE_PLAN))
-def test_failures_answer_what_would_be_missing_without_them(run: Run, golden: Golden) -> None:
+def test_failed_calls_match_expectations_that_would_otherwise_be_missing(run: Run, golden: Golden) -> None:
     calls = run.tool_calls
     repeated = {
         at
@@ -335,7 +335,7 @@ def test_failures_answer_what_would_be_missing_without_them(run: Run, golden: Go
 
 
 @given(FAILING_RUNS, goldens(ANY_ITEM))
-def test_what_failed_counts_unless_its_tool_was_tried_again(run: Run, golden: Golden) -> None:
+def test_a_failed_call_counts_unless_its_tool_was_called_again(run: Run, golden: Golden) -> None:
     seen = compare(run, golden)
     for row in seen.superseded:
         assert row.called
@@ -347,7 +347,7 @@ def test_what_failed_counts_unless_its_tool_was_tried_again(run: Run, golden: Go
 
 
 @given(FAILING_RUNS, goldens(ONE_PLAN))
-def test_what_was_made_good_is_as_if_it_had_never_been(run: Run, golden: Golden) -> None:
+def test_a_superseded_attempt_changes_no_score(run: Run, golden: Golden) -> None:
     run = Run("r", tool_calls=tuple(replace(call, concurrent_with=()) for call in run.tool_calls))
     seen = compare(run, golden)
     gone = {row.called_at for row in seen.superseded}

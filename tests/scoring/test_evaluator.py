@@ -80,7 +80,7 @@ def test_plain_calls_find_their_golden_by_the_input_beside_them() -> None:
         ),
     ],
 )
-def test_without_a_golden_only_what_needs_none_is_scored(goldens: Goldens | None, why: str) -> None:
+def test_without_a_golden_only_metrics_that_need_none_are_scored(goldens: Goldens | None, why: str) -> None:
     result = evaluate(RUN, goldens)
     assert (result.golden, result.match, result.passed, result.status) == (None, None, None, "not_evaluated")
     assert result.reason == f"No golden applies to this run: {why}."
@@ -111,7 +111,7 @@ def test_without_a_golden_only_what_needs_none_is_scored(goldens: Goldens | None
         pytest.param(["a"], {"tools": ()}, False, id="nothing expected, one called"),
     ],
 )  # fmt: skip
-def test_an_evaluation_passes_when_the_run_keeps_what_the_golden_states(
+def test_an_evaluation_passes_if_the_run_meets_every_statement_of_the_golden(
     called: Any, golden: dict[str, Any], passed: bool
 ) -> None:
     wanted = replace(Golden("g", tools=(ExpectedTool("a"), ExpectedTool("b"))), **golden)
@@ -135,7 +135,7 @@ def test_any_metric_becomes_a_gate_by_a_threshold() -> None:
 
 
 @pytest.mark.parametrize("metrics", [[], ["tool_f1"], ["forbidden_tools"], None])
-def test_the_verdict_does_not_depend_on_what_is_measured(metrics: list[str] | None) -> None:
+def test_the_verdict_does_not_depend_on_the_selected_metrics(metrics: list[str] | None) -> None:
     writes = Vocabulary((Tool("pay", effect="write"),))
     strict = Golden("g", tools=(ExpectedTool("a"),), thresholds={"tool_success": 1}, vocabulary=writes)
     assert evaluate(["a"], ["a"], metrics=metrics).passed is True
@@ -171,7 +171,7 @@ def test_a_score_that_may_be_below_its_threshold_neither_passes_nor_fails() -> N
     assert half.scores == (Score("tool_success", 1.0, True, 0.5, "pass"),)
 
 
-def test_a_call_that_is_said_to_have_ended_well_is_no_failure_whatever_its_result_reads_like() -> None:
+def test_a_call_with_a_stated_success_is_no_failure_whatever_its_result_contains() -> None:
     for said in ({"error": False}, {"outcome": "ok"}):
         calls = [{"name": "last_error", "result": "Error: none", **said}]
         assert evaluate(calls, ["last_error"], thresholds={"tool_success": 1}).passed is True
@@ -238,7 +238,7 @@ def test_a_golden_has_thresholds_of_its_own_for_any_metric() -> None:
     assert evaluate(["search", "x"], golden, thresholds={"tool_precision": 0.5}).passed is True
 
 
-def test_a_golden_may_say_what_is_measured_of_it() -> None:
+def test_a_golden_can_select_its_metrics() -> None:
     golden = replace(SEARCH, metrics=("tool_f1", "tool_success"), thresholds={"tool_recall": 1.0})
     assert [score.metric for score in evaluate([], golden).scores] == ["tool_f1", "tool_success", "tool_recall"]
     told = evaluate([], golden, thresholds={"call_budget": 1.0})
@@ -270,7 +270,7 @@ def test_strict_wants_all_of_every_gate_and_gives_nothing_for_less() -> None:
     assert lenient.scores == (Score("tool_recall", 0.0, False, 1.0, "fail", "Expected but not called: book."),)
 
 
-def test_each_gate_tells_what_keeps_it_from_1() -> None:
+def test_each_gate_explains_why_it_is_below_1() -> None:
     gates = {"tool_recall": 0.1, "tool_success": 0.9, "calls_made": 3}
     calls = [ToolCall("search", error="down"), "x"]
     result = evaluate(calls, SEARCH, metrics=["tool_recall", "tool_success", calls_made, "tool_f1"], thresholds=gates)
@@ -327,7 +327,7 @@ def test_an_account_that_raises_is_an_error_of_its_metric() -> None:
 # --- overriding and recognising ---------------------------------------------------------------------------------------
 
 
-def test_what_is_said_beside_the_goldens_stands_in_for_them() -> None:
+def test_keyword_arguments_override_all_goldens() -> None:
     calls = [ToolCall("search", error="timeout"), ToolCall("search"), ToolCall("book", arguments={"nights": 2})]
     run = replace(RUN, tool_calls=tuple(calls))
     precision = {
@@ -356,7 +356,7 @@ def test_equal_digests_mean_the_same_verdict() -> None:
     assert len({first.digest, *(change.digest for change in changes)}) == len(changes) + 1
 
 
-def test_what_a_golden_says_beside_its_verdict_changes_no_digest() -> None:
+def test_keys_of_a_golden_that_do_not_affect_the_verdict_change_no_digest() -> None:
     told = replace(BOOK, id="other", input="x", metadata={"owner": "me"})
     assert evaluate(RUN, told).digest == evaluate(RUN, BOOK).digest
 
@@ -380,7 +380,7 @@ def test_a_result_changes_the_digest_only_where_it_is_judged() -> None:
     assert evaluate([one], stated).digest != evaluate([other], stated).digest
 
 
-def test_what_follows_from_a_comparison_is_no_part_of_it() -> None:
+def test_derived_values_of_a_comparison_are_no_fields() -> None:
     seen = evaluate(RUN, BOOK).comparison
     assert (seen.calls, seen.pairs) == (RUN.tool_calls, seen.rows)
     assert " pairs=" not in repr(seen)

@@ -204,7 +204,7 @@ def test_the_reason_reads_well_for_every_kind_of_expectation(
     assert explain_evaluation(compare(called, expected, **more)) == sentence
 
 
-def test_that_a_better_pairing_may_exist_is_told() -> None:
+def test_an_approximate_pairing_is_reported() -> None:
     seen = Comparison(Golden("g"), (), approximation_reason="so many calls that not all were tried")
     assert explain_evaluation(seen) == (
         "No tool was expected and none was called; there may be a better pairing, with so many calls that not all were "
@@ -212,7 +212,7 @@ def test_that_a_better_pairing_may_exist_is_told() -> None:
     )
 
 
-def test_a_failure_never_shows_what_went_wrong_as_it_may_hold_values() -> None:
+def test_the_reason_omits_error_messages_because_they_can_contain_values() -> None:
     seen = compare(
         [ToolCall("pay", arguments={"card": "4242"}, error="card 4242 refused")], [ExpectedTool("pay", {"card": "1"})]
     )
@@ -259,11 +259,11 @@ def test_a_failure_never_shows_what_went_wrong_as_it_may_hold_values() -> None:
         ),
     ],
 )
-def test_the_reason_says_what_a_name_may_have_meant(expected: Any, called: Any, sentence: str) -> None:
+def test_the_reason_suggests_similar_names(expected: Any, called: Any, sentence: str) -> None:
     assert explain_evaluation(compare(called, expected)) == sentence
 
 
-def test_a_tool_that_was_offered_by_nearly_this_name_is_told() -> None:
+def test_the_reason_names_an_offered_tool_with_a_similar_name() -> None:
     seen = compare([], ["search_hotels"])
     assert explain_evaluation(seen, [ToolDefinition("book_hotel"), ToolDefinition("hotel_search")]) == (
         "Expected search_hotels was not called; the agent has no search_hotels; did you mean hotel_search? "
@@ -284,7 +284,7 @@ def test_without_a_golden_the_reason_says_so() -> None:
         pytest.param(ExpectedTool("add", server="orders"), False, id="server"),
     ],
 )
-def test_the_switch_of_an_instrumentation_is_told_where_it_would_help(expected: ExpectedTool, switch: bool) -> None:
+def test_the_reason_names_the_capture_setting_if_it_would_help(expected: ExpectedTool, switch: bool) -> None:
     run = Run("r", tool_calls=(ToolCall("add"),), conventions=("genai",), health=Health(without_content=("genai",)))
     result = evaluate(run, Golden("g", tools=(expected,)))
     assert (result.passed, "To record content: OTEL_" in result.reason) == (None, switch)

@@ -113,7 +113,7 @@ def test_every_form_in_a_golden_means_a_call_whose_server_the_trace_knows(expect
 
 
 @given(WORDS, WORDS, WORDS, st.sampled_from(FORMS), st.sampled_from(FORMS))
-def test_tools_of_two_known_servers_never_mean_each_other(
+def test_tools_of_two_known_servers_are_never_equal(
     tool: str, one: str, other: str, expected: str, called: str
 ) -> None:
     assume(one != other)
@@ -123,7 +123,7 @@ def test_tools_of_two_known_servers_never_mean_each_other(
 
 
 @given(WORDS, WORDS, st.sampled_from(("{1}", *FORMS)), st.sampled_from(("{1}", *FORMS)), st.booleans())
-def test_which_side_wears_the_decoration_makes_no_difference(
+def test_the_side_with_the_host_prefix_makes_no_difference(
     server: str, tool: str, one: str, other: str, declared: bool
 ) -> None:
     servers = (server,) if declared else ()

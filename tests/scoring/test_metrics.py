@@ -70,7 +70,7 @@ def parts(metric: str, seen: Comparison) -> dict[str, list[str]]:
         pytest.param(list("abc"), list("abx"), 2 / 3, 2 / 3, 0.0, 2 / 3, 2 / 3, id="another tool instead"),
     ],
 )
-def test_tool_correctness_and_its_neighbours(
+def test_tool_correctness_in_each_mode_precision_and_f1_have_these_values(
     expected: list[str],
     called: list[str],
     any_order: float,
@@ -162,7 +162,7 @@ def test_without_a_golden_no_tool_is_right_or_wrong() -> None:
     assert METRICS["argument_correctness"].why_missing(compare(["a"], None)) == "the golden states no arguments"
 
 
-def test_the_account_of_a_set_is_not_about_order_and_that_of_nothing_is_about_what_was_called() -> None:
+def test_the_explanation_omits_order_for_sets_and_lists_calls_if_nothing_was_expected() -> None:
     ordered = seen_of(["b", "a", "c"], ["a", "b"], order="in_order", mode="set")
     assert parts("tool_correctness", ordered) == {
         "expected and called": ["b", "a"],
@@ -173,7 +173,7 @@ def test_the_account_of_a_set_is_not_about_order_and_that_of_nothing_is_about_wh
     assert parts("tool_correctness", compare(["a"], []))["called but not expected"] == ["a"]
 
 
-def test_tool_order_looks_at_what_was_called_only() -> None:
+def test_tool_order_considers_only_called_tools() -> None:
     assert value("tool_order", ["b", "a"], ["a", "b"]) == 0.5
     assert value("tool_order", ["a", "x", "c"], ["a", "b", "c"]) == 1.0
     assert value("tool_order", ["x"], ["a"]) is None
@@ -257,7 +257,7 @@ def test_alternatives_are_found_at_any_depth() -> None:
         pytest.param(["a"], ["a", "b"], 0.5, 0.5, id="something to do"),
     ],
 )
-def test_what_no_expectation_means_may_be_changed(
+def test_the_value_without_expectations_is_configurable(
     called: list[str], expected: list[str], usual: float, changed: float | None
 ) -> None:
     seen = compare(called, expected)
@@ -282,7 +282,7 @@ MAYBE = ExpectedTool("b", {"x": 1}, times=Times(0, 1))
         pytest.param([("a", None), ("b", 1), ("b", 1)], 1, 0, 0.5, 1, 1, id="called again"),
     ],
 )
-def test_what_is_optional_costs_nothing_but_its_arguments_and_its_place_count(
+def test_an_optional_call_may_be_missing_but_its_arguments_and_position_count(
     called: Any, share: float, exact: float, precision: float, arguments: float | None, order: float
 ) -> None:
     calls = [ToolCall(name, arguments=x and {"x": x}) for name, x in called]
@@ -385,7 +385,7 @@ def test_changes_stand_beside_those_they_are_most_like_whatever_the_order(
 
 
 @pytest.mark.parametrize("order", ["any", "in_order", "exact"])
-def test_a_failed_call_takes_no_ones_place(order: str) -> None:
+def test_a_failed_call_is_not_the_expected_change(order: str) -> None:
     calls = [purchase(2), purchase(1, error="no money")]
     tools = [ExpectedTool("buy", purchase(1).arguments)]
     assert value("effect_correctness", calls, tools, order=order, vocabulary=SHOP, attempts="all") == 0.5
@@ -436,7 +436,7 @@ READS, WRITES = ToolDefinition("find", read_only=True), ToolDefinition("buy", re
         pytest.param(["buy"], [], (), None, id="none was offered"),
     ],
 )
-def test_effects_are_known_from_what_mcp_servers_say_of_the_tools_they_offer(
+def test_effects_come_from_the_tool_annotations_of_mcp_servers(
     called: list[Any], expected: list[str], offered: tuple[ToolDefinition, ...], share: float | None
 ) -> None:
     calls = tuple(ToolCall(call) if isinstance(call, str) else call for call in called)
@@ -453,7 +453,7 @@ def test_effects_are_known_from_what_mcp_servers_say_of_the_tools_they_offer(
         pytest.param({"write_tools": ()}, 1.0, id="the golden names all that write"),
     ],
 )
-def test_what_a_golden_declares_comes_before_what_a_server_says(golden: dict[str, Any], share: float) -> None:
+def test_the_effect_in_a_golden_takes_precedence_over_that_of_a_server(golden: dict[str, Any], share: float) -> None:
     run = Run("r", tool_calls=(ToolCall("buy"),), available_tools=(READS, WRITES))
     assert METRICS["effect_correctness"].measure(compare(run, replace(as_golden([]), **golden))) == share
 
@@ -526,7 +526,7 @@ MADE = st.builds(
 
 
 @given(st.lists(MADE, max_size=8))
-def test_repeats_are_the_same_whether_calls_are_told_apart_quickly_or_not(calls: list[ToolCall]) -> None:
+def test_duplicates_are_the_same_with_and_without_hashing(calls: list[ToolCall]) -> None:
     found = METRICS["redundant_calls"].measure(compare(calls, None))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(behaviour, "_MAX_PAIRWISE_CALLS", 0)
@@ -576,7 +576,7 @@ def test_unknown_tools(calls: Any, offered: list[str], share: float | None) -> N
         assert metric.why_missing(seen) == why
 
 
-def test_without_a_golden_only_what_was_offered_is_known() -> None:
+def test_without_a_golden_only_offered_tools_are_known() -> None:
     run = Run("r", tool_calls=(ToolCall("a"), ToolCall("b")), available_tools=(ToolDefinition("a"),))
     rows = tuple(ComparisonRow("tolerated", called=each) for each in run.tool_calls)
     assert METRICS["unknown_tools"].measure(Comparison(None, rows, run)) == 0.5
@@ -597,7 +597,7 @@ def test_call_budget(calls: int, most: int | None, share: float | None) -> None:
     assert value("call_budget", ["a"] * calls, ["a"], max_calls=most) == share
 
 
-def test_the_budget_counts_every_attempt_but_nothing_that_was_only_asked_for() -> None:
+def test_the_budget_counts_every_attempt_but_no_denied_call_and_no_agent() -> None:
     calls = [ToolCall("a", error="busy"), ToolCall("a"), ToolCall("b", outcome="denied"), ToolCall("c", kind="agent")]
     assert value("call_budget", calls, ["a"], max_calls=1) == 0.5
     assert value("call_budget", calls, ["a"], max_calls=2) == 1
@@ -654,7 +654,7 @@ def test_an_account_of_results_names_where_they_differ() -> None:
     }
 
 
-def test_an_account_of_changes_tells_what_lacks_and_what_is_too_much() -> None:
+def test_the_explanation_of_effects_names_missing_and_extra_changes() -> None:
     seen = seen_of([call("find"), call("buy")], [ExpectedTool("buy", {"x": 2}), "idle"], vocabulary=SHOP)
     assert parts("effect_correctness", seen) == {
         "changes as expected": [],
@@ -744,7 +744,7 @@ def test_the_stricter_the_order_the_lower_the_correctness(expected: list[str], c
 
 
 @given(LETTERS)
-def test_a_run_that_does_what_was_expected_is_right_in_every_order(names: list[str]) -> None:
+def test_a_run_that_meets_its_expectations_is_correct_in_every_order(names: list[str]) -> None:
     for order in ("any", "in_order", "exact"):
         assert value("tool_correctness", names, names, order=order) == 1.0
 
@@ -752,7 +752,7 @@ def test_a_run_that_does_what_was_expected_is_right_in_every_order(names: list[s
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def test_every_metric_says_what_it_means_and_why_it_may_say_nothing() -> None:
+def test_every_metric_documents_its_meaning_and_when_it_has_no_value() -> None:
     seen = compare([], Golden("g"))
     for metric in METRICS.values():
         assert metric.measure.__doc__

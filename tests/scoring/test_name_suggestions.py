@@ -114,7 +114,7 @@ def test_a_missing_tool_may_be_there_by_another_name(
     assert missed(called, expected, offered) == found
 
 
-def test_what_the_vocabulary_declares_is_known_to_be_another_tool() -> None:
+def test_a_declared_tool_is_not_suggested_for_another_one() -> None:
     golden = Golden("g", tools=(ExpectedTool("delete_user"),))
     declared = Golden("g", tools=golden.tools, vocabulary=Vocabulary((Tool("delete_users"),)))
     assert missed(["delete_users"], golden) == [NearMiss("delete_user", "delete_users", True)]
@@ -160,7 +160,7 @@ ADDS = (ToolCall("add", server="stock"), ToolCall("add", server="orders"))
         pytest.param([ADDS[0], ToolCall("add")], ["add"], [], id="a server that is not known"),
     ],
 )
-def test_a_name_that_two_servers_share_is_told(called: Any, expected: Any, found: list[NameCollision]) -> None:
+def test_a_name_that_two_servers_share_is_reported(called: Any, expected: Any, found: list[NameCollision]) -> None:
     assert find_collisions(compare(called, expected)) == found
 
 

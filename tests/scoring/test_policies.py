@@ -59,7 +59,7 @@ def test_a_policy_passes_where_nothing_forbidden_and_not_too_much_was_called(
     )
 
 
-def test_beside_a_policy_nothing_is_measured_that_needs_expectations() -> None:
+def test_a_policy_has_no_metric_that_needs_expectations() -> None:
     result = goldspan.evaluate(["delete_user", "b"], NO_DELETES, verbose=True)
     unknown = {score.metric for score in result.scores if score.reason == "a policy expects no calls in particular"}
     assert unknown == {metric.name for metric in METRICS.values() if metric.needs_expectations}

@@ -39,7 +39,7 @@ def two_parameters(comparison: Comparison, limit: int) -> float:
     return limit / len(comparison.calls)
 
 
-def test_a_registered_metric_is_asked_for_by_name() -> None:
+def test_a_registered_metric_is_selected_by_name() -> None:
     assert metric("few_calls", threshold=0.8)(few_calls) is few_calls
     result = evaluate([*"abcd"], ["a"], metrics=["few_calls", "tool_recall"])
     score = result.score("few_calls")
@@ -65,7 +65,7 @@ def test_goldens_name_registered_metrics() -> None:
     assert evaluate(["a"], golden).passed is True
 
 
-def test_a_threshold_may_be_what_the_golden_says() -> None:
+def test_a_threshold_can_come_from_the_golden() -> None:
     metric("few_calls", threshold=lambda golden: golden.threshold)(few_calls)
     (score,) = evaluate([*"abcd"], Golden("g", threshold=0.7), metrics=["few_calls"]).scores
     assert (score.threshold, score.passed) == (0.7, True)
@@ -331,7 +331,7 @@ assert find_metric("calm") is find_metric("calm")
     ]
 
 
-def test_packages_are_not_searched_for_what_is_at_hand(installed_package: Path) -> None:
+def test_packages_are_not_searched_for_registered_metrics(installed_package: Path) -> None:
     code = """
 import sys
 from goldspan.scoring import evaluate
@@ -379,7 +379,7 @@ def test_the_offers_of_packages_are_sorted_out_where_they_are_read(monkeypatch: 
 # --- what telemetry asks for ------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_measured_by_what_its_telemetry_asks_for_unless_somebody_says_otherwise() -> None:
+def test_the_telemetry_of_a_run_selects_its_metrics_unless_the_caller_does() -> None:
     metric("few_calls", needs_golden=False)(few_calls)
     run = Run("1:2", metrics=("few_calls",))
     golden = Golden("g", metrics=("tool_recall",))
@@ -396,7 +396,7 @@ def test_no_telemetry_takes_a_gate_away() -> None:
     assert judged.passed is False
 
 
-def test_a_metric_of_telemetry_that_nobody_knows_is_a_score_with_an_error() -> None:
+def test_an_unknown_metric_in_telemetry_results_in_a_score_with_an_error() -> None:
     judged = evaluate(Run("1:2", metrics=("tool_recal", "tool_recall")), Golden("g"))
     unknown, known = judged.scores
     assert (unknown.metric, unknown.value, unknown.label) == ("tool_recal", None, "not_evaluated")

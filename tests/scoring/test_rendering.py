@@ -101,7 +101,7 @@ def test_an_evaluation_has_its_verdict_its_reason_and_its_scores_too() -> None:
     )
 
 
-def test_what_could_not_be_measured_and_why_is_told_below_the_scores() -> None:
+def test_metrics_without_a_value_are_listed_with_their_reason_below_the_scores() -> None:
     def broken(seen: Comparison) -> float:
         raise ValueError("no | such")
 
@@ -114,7 +114,7 @@ def test_what_could_not_be_measured_and_why_is_told_below_the_scores() -> None:
     )
 
 
-def test_what_was_not_asked_for_is_not_shown() -> None:
+def test_sections_that_were_not_requested_are_not_shown() -> None:
     page = evaluate(["a"], ["a"], metrics=[], reasons=False)
     assert page.to_markdown() == f"✓ `given`\n\n{page.comparison.to_markdown()}"
 
@@ -158,7 +158,7 @@ def test_what_was_not_asked_for_is_not_shown() -> None:
         pytest.param(ComparisonRow("forbidden", None, pay()), "forbidden", id="forbidden"),
     ],
 )  # fmt: skip
-def test_what_is_odd_about_a_row_is_told_in_words(row: ComparisonRow, remark: str) -> None:
+def test_the_notes_of_a_row_are_shown_as_text(row: ComparisonRow, remark: str) -> None:
     seen = Comparison(None, (row,))
     _, cells = Page(seen.to_html()).cells
     assert cells[-1] == remark
@@ -181,12 +181,12 @@ def test_a_long_comparison_is_cut_and_says_so() -> None:
     assert f"`{'a' * 79}…`" in page
 
 
-def test_that_a_better_pairing_may_exist_is_told() -> None:
+def test_an_approximate_pairing_is_reported() -> None:
     page = Comparison(None, (), approximation_reason="too many calls").to_html()
     assert "There may be a better pairing, with too many calls." in page
 
 
-def test_why_two_values_could_not_be_compared_is_told_beside_them() -> None:
+def test_the_reason_why_two_values_cannot_be_compared_is_shown_next_to_them() -> None:
     row = ComparisonRow(
         "paired", ExpectedTool("a"), ToolCall("a"), agreement=Agreement(0, (Difference("x", 1, 2, "too long"),))
     )
@@ -208,7 +208,7 @@ SECRET = compare(
 )
 
 
-def test_values_are_hidden_unless_they_are_asked_for() -> None:
+def test_values_are_hidden_by_default() -> None:
     for page in (SECRET.to_markdown(), SECRET.to_html(), evaluate([pay({"x": "DE02"})], ["pay"]).to_html()):
         assert "DE" not in page
     shown = SECRET.to_markdown(values=True)
@@ -216,7 +216,7 @@ def test_values_are_hidden_unless_they_are_asked_for() -> None:
     assert "cents: expected 6, called with 5" in shown
 
 
-def test_what_redaction_hides_is_nowhere() -> None:
+def test_redacted_values_appear_nowhere() -> None:
     def redact(path: str, value: Any) -> Any:
         return "(hidden)" if path.endswith("iban") else value
 
@@ -226,7 +226,7 @@ def test_what_redaction_hides_is_nowhere() -> None:
         assert "Ann" in page
 
 
-def test_redaction_looks_into_what_is_shown_as_a_whole() -> None:
+def test_redaction_applies_inside_values_that_are_shown_whole() -> None:
     seen: list[str] = []
 
     def redact(path: str, value: Any) -> Any:
@@ -241,7 +241,7 @@ def test_redaction_looks_into_what_is_shown_as_a_whole() -> None:
     assert seen == ["to", "to.iban", "to", "to[0]", "to[0].a"]
 
 
-def test_redaction_is_asked_about_the_request_too() -> None:
+def test_redaction_applies_to_the_request_too() -> None:
     result = evaluate(["a"], ["a"], input="I am Ann.")
     assert "Ann" in result.to_html()
     assert "Ann" not in result.to_html(redact=lambda path, value: "…" if path == "input" else value)
@@ -334,5 +334,5 @@ def test_an_evaluation_of_whatever_names_keeps_its_shape(called: list[str], expe
         assert set(page.tags) <= {"div", "p", "span", "table", "thead", "tbody", "tr", "th", "td", "code"}
 
 
-def test_what_cannot_be_seen_is_shown() -> None:
+def test_invisible_characters_are_shown_escaped() -> None:
     assert escape_invisible("a\u202eb\x1b[0m\n\ud800é") == "a\\x202eb\\x1b[0m\\x0a\\xd800é"

@@ -310,7 +310,7 @@ BESIDE = Golden(
                      id="any other agent does not"),
     ],
 )  # fmt: skip
-def test_the_vocabulary_of_a_golden_says_what_names_mean_and_what_counts(called: Any, rows: list[str]) -> None:
+def test_the_vocabulary_of_a_golden_defines_aliases_and_counted_kinds(called: Any, rows: list[str]) -> None:
     assert story(compare(called, BESIDE)) == rows
 
 
@@ -397,7 +397,7 @@ def times(least: int, most: int | None = None) -> dict[str, Any]:
                      id="any number beside another"),
     ],
 )  # fmt: skip
-def test_the_golden_says_what_may_be_called_otherwise(
+def test_the_order_of_a_golden_states_which_calls_may_be_swapped(
     order: CallOrder, called: str, expected: Any, rows: list[str]
 ) -> None:
     assert story(compare(called.split(), expected, order=order)) == rows
@@ -432,7 +432,7 @@ def test_a_repeat_has_the_same_arguments() -> None:
     ]
 
 
-def test_a_repeat_is_told_wherever_the_call_stands_that_counts() -> None:
+def test_a_duplicate_is_marked_at_any_distance_from_the_counted_call() -> None:
     called = [{"name": "a", "args": {"x": 1}}, "b", {"name": "a", "args": {"x": 1}}]
     seen = compare(called, ["b", {"name": "a", "args": {"x": 1}}], order="in_order", duplicates="ignore")
     assert story(seen) == ["tolerated a (repeat)", "paired b=b", "paired a=a"]
@@ -451,7 +451,7 @@ def test_calls_of_other_agents_do_not_count_under_depth_own(own: str | None, row
     assert story(compare_run(Run("r", agent=own, tool_calls=calls), golden)) == rows
 
 
-def test_what_is_forbidden_is_forbidden_to_other_agents_as_well() -> None:
+def test_a_forbidden_tool_is_forbidden_to_all_agents() -> None:
     run = Run("r", agent="main", tool_calls=(ToolCall("rm", agent="helper"),))
     assert story(compare(run, [], depth="own", forbid=["rm"])) == ["forbidden rm"]
 
@@ -472,7 +472,7 @@ def test_a_comparison_has_its_run() -> None:
 # --- arguments decide who answers whom --------------------------------------------------------------------------------
 
 
-def test_the_pairing_that_agrees_best_is_taken_although_a_greedy_one_is_not() -> None:
+def test_the_best_pairing_is_chosen_where_a_greedy_one_is_worse() -> None:
     called = [{"name": "s", "args": {"a": 1, "b": 1}}, {"name": "s", "args": {"a": 1, "b": 2}}]
     expected = [{"name": "s", "args": {"a": 1}}, {"name": "s", "args": {"a": 1, "b": 1}}]
     seen = compare(called, expected)
@@ -490,7 +490,7 @@ def test_the_pairing_that_agrees_best_is_taken_although_a_greedy_one_is_not() ->
         pytest.param([{"q": 1}, {"q": 1}], [{"q": 1}], {0: 0}, id="of equals the first"),
     ],
 )
-def test_calls_of_one_tool_are_told_apart_by_their_arguments(
+def test_calls_of_one_tool_are_distinguished_by_their_arguments(
     called: list[Any], expected: list[Any], pairs: dict[int, int]
 ) -> None:
     seen = compare(
@@ -545,7 +545,7 @@ def test_results_weigh_like_arguments() -> None:
     assert all(row.result_agreement and row.result_agreement.share == 1.0 for row in seen.pairs)
 
 
-def test_of_alternatives_the_one_that_agrees_is_told() -> None:
+def test_the_matching_alternative_is_reported() -> None:
     either = {"any_of": [{"name": "pay", "args": {"by": "card"}}, {"name": "pay", "args": {"by": "cash"}}]}
     (row,) = compare([{"name": "pay", "args": {"by": "cash"}}], [either]).pairs
     assert isinstance(row.expected, ExpectedTool)
@@ -639,7 +639,7 @@ def test_expectations_may_be_given_as_golden_files_have_them() -> None:
     assert len(compare(called, expected).pairs) == 5
 
 
-def test_what_is_said_beside_a_golden_stands_in_for_it() -> None:
+def test_keyword_arguments_override_the_golden() -> None:
     golden = Golden("g", tools=(ExpectedTool("a"), ExpectedTool("b")), order="in_order", forbid=("x",))
     seen = compare(["b", "a", "x"], golden, order="any", forbid=[])
     assert seen.golden == Golden("g", tools=golden.tools)
@@ -729,7 +729,7 @@ def test_what_is_said_beside_a_golden_stands_in_for_it() -> None:
         ),
     ],
 )
-def test_what_is_neither_call_nor_tool_is_one_sentence(
+def test_a_value_that_is_neither_a_call_nor_a_tool_raises_one_sentence(
     called: Any, expected: Any, more: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(GoldspanError) as caught:

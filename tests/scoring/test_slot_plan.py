@@ -133,7 +133,7 @@ for _ in range(4):
     DEEP = AnyOf(((DEEP, DEEP), (C,)))
 
 
-def test_of_too_many_ways_only_some_are_known_and_that_is_said() -> None:
+def test_too_many_layouts_are_truncated_and_marked_approximate() -> None:
     asked = golden_plans(Golden("g", tools=(DEEP,)))
     assert len(asked.trajectories[0]) == MAX_TRAJECTORIES
     assert not asked.is_complete
@@ -163,7 +163,7 @@ def test_of_too_many_ways_only_some_are_known_and_that_is_said() -> None:
         ),
     ],
 )
-def test_what_cannot_be_laid_out_is_one_sentence(item: ExpectedItem, sentence: str) -> None:
+def test_an_impossible_layout_raises_one_sentence(item: ExpectedItem, sentence: str) -> None:
     with pytest.raises(GoldspanError) as caught:
         golden_plans(Golden("g", tools=(item,), vocabulary=NO_VOCABULARY))
     assert str(caught.value) == sentence

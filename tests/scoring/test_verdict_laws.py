@@ -150,7 +150,7 @@ def test_no_passed_run_speaks_of_anything_broken(run: Run, golden: Golden) -> No
 
 
 @given(runs(), goldens(rules=st.builds(lambda one, other: one | other, RULES, THRESHOLDS)))
-def test_every_failed_run_names_what_is_broken(run: Run, golden: Golden) -> None:
+def test_the_reason_of_every_failed_run_names_the_broken_rule(run: Run, golden: Golden) -> None:
     result = evaluate(run, golden)
     assert (result.passed is False) is bool(result.broken)
     if result.passed is None:
@@ -166,7 +166,7 @@ def test_every_failed_run_names_what_is_broken(run: Run, golden: Golden) -> None
 
 
 @given(runs(), goldens(rules=st.builds(lambda one, other: one | other, RULES, THRESHOLDS)))
-def test_what_is_broken_and_passes_is_accepted_by_a_threshold(run: Run, golden: Golden) -> None:
+def test_a_run_that_breaks_a_rule_passes_only_by_a_threshold(run: Run, golden: Golden) -> None:
     result = evaluate(run, golden)
     if result.passed and (result.comparison.missing or speaks_of_a_breach(result.reason)):
         assert "; accepted: " in result.reason
@@ -174,7 +174,7 @@ def test_what_is_broken_and_passes_is_accepted_by_a_threshold(run: Run, golden: 
 
 
 @given(runs(), goldens(), st.lists(st.sampled_from(sorted(METRICS)), unique=True, max_size=3))
-def test_the_verdict_does_not_depend_on_what_is_measured(run: Run, golden: Golden, metrics: list[str]) -> None:
+def test_the_verdict_does_not_depend_on_the_selected_metrics(run: Run, golden: Golden, metrics: list[str]) -> None:
     whole, some = evaluate(run, golden), evaluate(run, golden, metrics=metrics, reasons=False)
     assert (whole.passed, whole.undetermined) == (some.passed, some.undetermined)
 
@@ -201,9 +201,7 @@ def without_calls(run: Run) -> Run:
     ],
 )
 @given(run=runs(), golden=goldens())
-def test_what_is_not_captured_makes_no_run_pass_and_none_fail(
-    drop: Callable[[Run], Run], run: Run, golden: Golden
-) -> None:
+def test_missing_data_makes_no_run_pass_or_fail(drop: Callable[[Run], Run], run: Run, golden: Golden) -> None:
     before, after = evaluate(run, golden).passed, evaluate(drop(run), golden).passed
     if before is not True:
         assert after is not True
@@ -212,7 +210,7 @@ def test_what_is_not_captured_makes_no_run_pass_and_none_fail(
 
 
 @given(runs(), goldens())
-def test_unknown_changes_only_what_cannot_be_judged(run: Run, golden: Golden) -> None:
+def test_the_key_unknown_changes_only_verdicts_that_cannot_be_decided(run: Run, golden: Golden) -> None:
     usual, ignored, failed = (evaluate(run, golden, unknown=how).passed for how in ("not_evaluated", "ignore", "fail"))
     if usual is not None:
         assert (usual, usual) == (ignored, failed)
@@ -220,7 +218,7 @@ def test_unknown_changes_only_what_cannot_be_judged(run: Run, golden: Golden) ->
         assert (ignored, failed) == (True, False)
 
 
-def test_the_worlds_hold_what_they_are_to_hold() -> None:
+def test_the_generated_cases_have_their_stated_properties() -> None:
     assert parse_expected_tools([{"any_of": [["a", "b"], ["c"]]}], "x") == (
         AnyOf(((ExpectedTool("a"), ExpectedTool("b")), (ExpectedTool("c"),))),
     )

@@ -121,7 +121,7 @@ def test_a_golden_may_state_some_of_the_arguments_only(
         pytest.param(ExpectedTool("a", {"q": 1}), ToolCall("a", raw_arguments='{"q": '), id="cut off"),
     ],
 )
-def test_arguments_that_nobody_knows_are_not_judged(tool: ExpectedTool, call: ToolCall) -> None:
+def test_unknown_arguments_are_not_evaluated(tool: ExpectedTool, call: ToolCall) -> None:
     assert argument_agreement(tool, call) is None
 
 
@@ -257,7 +257,7 @@ def test_values_agree_that_the_tool_takes_for_the_same(
     assert not keys or differing(expected, called) == keys
 
 
-def test_a_default_that_the_golden_declares_goes_before_that_of_the_schema() -> None:
+def test_a_default_of_the_golden_takes_precedence_over_that_of_the_schema() -> None:
     assert differing({}, {"limit": 20}, SCHEMA, defaults={"limit": 20}) == []
     assert differing({}, {"limit": 10}, SCHEMA, defaults={"limit": 20}) == ["limit"]
 
@@ -351,7 +351,9 @@ def test_a_share_lies_between_nothing_and_all_and_is_all_without_differences_onl
 
 
 @given(ARGUMENTS, ARGUMENTS)
-def test_less_is_asked_of_a_subset(expected: dict[str, Any], called: dict[str, Any]) -> None:
+def test_a_subset_match_differs_nowhere_else_than_an_exact_match(
+    expected: dict[str, Any], called: dict[str, Any]
+) -> None:
     if not differing(expected, called):
         assert not differing(expected, called, match="subset")
     assert set(differing(expected, called, match="subset")) <= set(differing(expected, called))
@@ -369,9 +371,7 @@ def test_an_ignored_argument_is_as_good_as_none(expected: dict[str, Any], called
 
 
 @given(ARGUMENTS, st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3))
-def test_what_a_call_leaves_out_makes_no_difference_where_it_is_the_default(
-    expected: dict[str, Any], defaults: dict[str, Any]
-) -> None:
+def test_an_omitted_argument_equals_its_default(expected: dict[str, Any], defaults: dict[str, Any]) -> None:
     called = {key: value for key, value in expected.items() if key not in defaults}
     stated = {**expected, **defaults}
     assert differing(stated, called, defaults=defaults) == []
@@ -463,7 +463,7 @@ def test_a_share_of_a_result_is_that_of_its_agreement(expected: Any, called: Any
     assert result_share(tool, call) == (None if found is None else found.share)
 
 
-def test_where_there_is_nothing_to_compare_there_is_no_share() -> None:
+def test_without_arguments_to_compare_the_share_is_unknown() -> None:
     assert argument_share(ExpectedTool("book"), ToolCall("book", arguments={})) is None
     assert argument_share(ExpectedTool("book", {}), ToolCall("book")) is None
     assert result_share(ExpectedTool("book"), ToolCall("book", result=1)) is None

@@ -62,7 +62,7 @@ APART: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("one", "other"), ALIKE)
-def test_what_people_mean_to_be_equal_is_equal_wherever_it_stands(one: Any, other: Any) -> None:
+def test_equal_values_are_equal_at_every_depth(one: Any, other: Any) -> None:
     for expected, called in ((one, other), (other, one)):
         assert equal(expected, called)
         assert equal({"a": [expected]}, {"a": [called]})
@@ -138,7 +138,7 @@ def test_calls_are_compared_by_the_same_rules() -> None:
 
 
 @pytest.mark.parametrize("one", [0.3, COMPOSED, [{"a": 0.3, "b": COMPOSED}]])
-def test_repeats_and_attempts_are_told_by_the_same_rules(one: Any) -> None:
+def test_duplicates_and_attempts_are_detected_by_the_same_equality(one: Any) -> None:
     other = {0.3: 0.1 + 0.2, COMPOSED: DECOMPOSED}.get(one) if not isinstance(one, list) else [_rewritten(one[0])]
     calls = [{"name": "a", "args": {"x": value}} for value in (one, other)]
     rows = goldspan.compare(calls, ["a"], duplicates="ignore").rows

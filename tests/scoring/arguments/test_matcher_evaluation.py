@@ -196,7 +196,7 @@ def test_equality_has_no_direction(one: Any, other: Any) -> None:
 
 
 @given(FEW_VALUES, FEW_VALUES, FEW_VALUES)
-def test_what_equals_the_same_is_equal(one: Any, between: Any, other: Any) -> None:
+def test_equality_is_transitive(one: Any, between: Any, other: Any) -> None:
     if equal(one, between) and equal(between, other):
         assert equal(one, other)
 
@@ -384,7 +384,7 @@ COMPOSED, DECOMPOSED = "Caf\N{LATIN SMALL LETTER E WITH ACUTE}", "cafe\N{COMBINI
         pytest.param({"a": Anything()}, [{"a": None}, {"a": 1}], [{}, None], id="in a dictionary"),
     ],
 )
-def test_what_a_matcher_accepts(matcher: Any, accepted: list[Any], refused: list[Any]) -> None:
+def test_a_matcher_accepts_these_values(matcher: Any, accepted: list[Any], refused: list[Any]) -> None:
     assert [value for value in accepted if not agrees(matcher, value)] == []
     assert [value for value in refused if agrees(matcher, value)] == []
 
@@ -456,7 +456,9 @@ def noted(expected: Any, called: Any) -> str | None:
         ),
     ],
 )
-def test_what_cannot_be_judged_does_not_agree_and_a_note_says_why(expected: Any, called: Any, note: str | None) -> None:
+def test_an_undecidable_value_does_not_match_and_a_note_states_the_reason(
+    expected: Any, called: Any, note: str | None
+) -> None:
     assert noted(expected, called) == note
 
 
@@ -467,7 +469,7 @@ def test_a_note_is_forgotten_with_the_next_value() -> None:
     assert judge.note is None
 
 
-def test_what_could_not_be_judged_does_no_harm_where_something_else_agrees() -> None:
+def test_an_undecidable_element_is_harmless_if_another_one_matches() -> None:
     assert agrees(OneOf((Regex("("), Regex("b+"), LONG)), LONG)
 
 
@@ -571,7 +573,7 @@ def test_items_are_assigned_exactly_as_trying_everything_would(wanted: list[Any]
         ),
     ],
 )
-def test_what_agrees_as_the_tools_schema_reads_it(schema: Any, expected: Any, called: Any, agreed: bool) -> None:
+def test_matchers_compare_coerced_values(schema: Any, expected: Any, called: Any, agreed: bool) -> None:
     assert MatcherEvaluator().agrees(expected, called, schema_shape(schema)) is agreed
 
 

@@ -92,7 +92,7 @@ def test_a_value_without_a_key_leaves_all_around_it_without() -> None:
 
 
 @given(ARGUMENTS | FEW_VALUES, ARGUMENTS | FEW_VALUES)
-def test_what_surely_differs_is_not_equal(one: Any, other: Any) -> None:
+def test_values_that_certainly_differ_are_unequal(one: Any, other: Any) -> None:
     assert not (certainly_differ(one, other) and equal(one, other))
     assert certainly_differ(one, other) is certainly_differ(other, one)
 

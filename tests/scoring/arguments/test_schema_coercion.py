@@ -192,7 +192,7 @@ def part_of(shape: SchemaShape | None, *way: str | int) -> SchemaShape | None:
         ),
     ],
 )
-def test_where_a_schema_speaks_of_a_value(schema: Any, way: tuple[str | int, ...]) -> None:
+def test_values_are_coerced_as_their_schema_states(schema: Any, way: tuple[str | int, ...]) -> None:
     inner = part_of(schema_shape(schema), *way)
     assert inner is not None
     assert inner.coerce("5") == 5
@@ -215,13 +215,13 @@ def test_where_a_schema_speaks_of_a_value(schema: Any, way: tuple[str | int, ...
         pytest.param({"properties": {"a": INTEGER}}, (0,), id="an item of a dictionary"),
     ],
 )
-def test_where_a_schema_says_nothing(schema: Any, way: tuple[str | int, ...]) -> None:
+def test_values_without_a_schema_are_not_coerced(schema: Any, way: tuple[str | int, ...]) -> None:
     inner = part_of(schema_shape(schema), *way)
     assert inner is None or inner.coerce("5") == "5"
 
 
 @pytest.mark.parametrize("schema", [None, {}, [], "object", 5, True])
-def test_what_is_no_schema_gives_no_shape(schema: Any) -> None:
+def test_an_invalid_schema_is_ignored(schema: Any) -> None:
     assert schema_shape(schema) is None
 
 
@@ -249,7 +249,7 @@ def test_a_schema_is_read_once() -> None:
     assert part_of(first, "a") is part_of(first, "a")
 
 
-def test_only_the_last_few_schemas_are_remembered_and_none_is_taken_for_another() -> None:
+def test_the_cache_keeps_the_latest_schemas_and_confuses_none() -> None:
     for number in range(200):
         inner = part_of(schema_shape({"properties": {"a": {"default": number}}}), "a")
         assert inner is not None
