@@ -7,9 +7,13 @@ RUN := $(VENV)/bin/python -m
 # Distribute whole files, so that each file's set-up runs once. Most tests wait more than they compute, so 4 processes
 # are faster than one per core.
 PYTEST := pytest --numprocesses 4 --dist loadfile
+PYTEST_ALL := $(PYTEST) --hypothesis-profile ci
+
+# Keep compiled modules whatever the environment says: the tests start hundreds of programs that import goldspan.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: demo install format lint types test cover recipes recordings stress bench docs screenshots help
+.PHONY: demo install format lint types test test-all cover recipes recordings stress bench docs screenshots help
 
 demo: $(VENV)/.web ## score the requests of a scripted agent, offline, and print how to view them
 	@$(VENV)/bin/goldspan demo --out .demo
@@ -28,12 +32,15 @@ lint: $(VENV)/.dev ## check style, format and the import layers
 types: $(VENV)/.dev ## mypy --strict
 	$(RUN) mypy
 
-test: $(VENV)/.dev ## run the tests; the last lines name the missing programs that skipped tests need
-	$(RUN) $(PYTEST)
+test: $(VENV)/.dev ## run the tests in two minutes; the last lines name what was skipped and what is left for test-all
+	$(RUN) $(PYTEST) -m 'not stress and not e2e' --hypothesis-profile default
 
-cover: $(VENV)/.dev ## run the tests with branch coverage; no test may be skipped
+test-all: $(VENV)/.dev ## run the end-to-end tests too, and each law with five times as many examples
+	$(RUN) $(PYTEST_ALL)
+
+cover: $(VENV)/.dev ## run what test-all runs, with branch coverage; no test may be skipped
 	$(RUN) coverage erase
-	$(RUN) coverage run -m $(PYTEST) --nothing-skipped
+	$(RUN) coverage run -m $(PYTEST_ALL) --nothing-skipped
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage report
 
@@ -43,8 +50,8 @@ recipes: ## create the environments of Logfire, Langfuse, Traceloop and others t
 recordings: $(VENV)/.dev ## record what some frameworks export into tests/fixtures/recorded
 	@$(VENV)/bin/python tests/recipes/recording/record.py
 
-stress: $(VENV)/.dev ## run the tests that take minutes or hours; STRESS=0.01 makes them a hundredth as long
-	STRESS=$(STRESS) $(RUN) pytest -m stress --capture=no -o faulthandler_timeout=0
+stress: $(VENV)/.dev ## run the tests that take hours, and each law with thousands of examples; STRESS=0.01 makes them a hundredth as long
+	STRESS=$(STRESS) $(RUN) pytest -m 'stress or hypothesis' --hypothesis-profile thorough --capture=no -o faulthandler_timeout=0
 
 bench: $(VENV)/.dev ## measure the figures in the documentation
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
@@ -60,7 +67,7 @@ screenshots: $(VENV)/.dev ## take the pictures of the demo in docs/images, with 
 	@$(VENV)/bin/python docs/generate_screenshots.py
 
 help: ## print this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target purpose; do \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target purpose; do \
 		printf '  make %-11s %s\n' "$$target" "$$purpose"; done
 
 # A stamp older than pyproject.toml means that the environment must be updated.

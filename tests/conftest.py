@@ -1,4 +1,4 @@
-"""Configures every test: strict errors, repeatable random examples, and a summary of skipped tests."""
+"""Configures every test: strict errors, repeatable random examples, and a summary of the tests left out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,10 +24,27 @@ os.environ["GOLDSPAN_STRICT"] = "1"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell ignores SIGINT for background processes
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt would inherit that
 
-# The duration of an example depends more on the machine than on goldspan.
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+# The examples of each law: few in `make test`, more before a merge, many in `make stress`.
+# There is no deadline: the duration of an example depends more on the machine than on goldspan.
+IN_CI = bool(os.environ.get("CI"))
+settings.register_profile(
+    "default",
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=IN_CI,
+    print_blob=True,
+)
+settings.register_profile("ci", settings.get_profile("default"), max_examples=100, derandomize=True)
+settings.register_profile(
+    "thorough",
+    settings.get_profile("default"),
+    max_examples=max(20, round(5_000 * float(os.environ.get("STRESS", "1")))),
+    derandomize=False,
+)
+settings.load_profile("ci" if IN_CI else "default")  # `--hypothesis-profile` chooses another
+
+LEFT_FOR_TEST_ALL = pytest.StashKey[int]()
 
 
 @pytest.fixture(autouse=True)
@@ -54,12 +72,29 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 pytest.skip(f"{program} is not installed")
 
 
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Count the end-to-end tests that `make test` leaves out."""
+    for item in items:
+        if item.get_closest_marker("e2e") and not item.get_closest_marker("stress"):
+            item.config.stash[LEFT_FOR_TEST_ALL] = item.config.stash.get(LEFT_FOR_TEST_ALL, 0) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the count of one process of pytest-xdist: each of them collects, and so deselects, the same tests."""
+    node.config.stash[LEFT_FOR_TEST_ALL] = getattr(node, "workeroutput", {}).get("left for make test-all", 0)
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left for make test-all"] = session.config.stash.get(LEFT_FOR_TEST_ALL, 0)
     if session.config.getoption("--nothing-skipped") and _skip_reasons(session.config) and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left := config.stash.get(LEFT_FOR_TEST_ALL, 0):
+        terminalreporter.write_line(f"left for make test-all: {left} end-to-end test{'s' if left > 1 else ''}")
     reasons = _skip_reasons(config)
     for reason, tests in sorted(reasons.items()):
         terminalreporter.write_line(f"skipped: {reason} ({tests} test{'s' if tests > 1 else ''})", yellow=True)

@@ -10,7 +10,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -21,6 +21,7 @@ from goldspan.cli.watch import FeedTotals, feed_line, feed_reason, matches_filte
 from goldspan.store import RunFilter, open_store
 from goldspan.store.query_parameters import FILTER_PARAMETERS, filter_from_query, parse_query
 from goldspan.store.store_protocol import ToolRole
+from support.laws import examples
 from support.random_evaluations import evaluations, filters
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=timezone(timedelta(hours=2)))
@@ -38,7 +39,7 @@ def of_tools(wanted: RunFilter) -> RunFilter:
     return RunFilter(tool=wanted.tool, tool_role=wanted.tool_role)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@examples(1.5)
 @given(
     st.lists(evaluations(), min_size=1, max_size=6, unique_by=lambda each: each.run.run_id),
     filters | filters.map(of_tools),

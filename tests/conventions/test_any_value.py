@@ -8,12 +8,13 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.conventions import BUILT_IN
 from goldspan.conventions.convention import ANY, Convention
 from goldspan.extraction import extract
+from support.laws import examples
 from support.span_builders import span
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
@@ -43,7 +44,7 @@ def markers_of(convention: Convention) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("convention", BUILT_IN, ids=lambda convention: convention.name)
-@settings(max_examples=40)
+@examples(0.4)
 @given(data=st.data())
 def test_a_span_is_read_whatever_its_attributes_hold(convention: Convention, data: st.DataObject) -> None:
     held: dict[str, Any] = data.draw(

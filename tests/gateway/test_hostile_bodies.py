@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.gateway.decoding.decompression import Decompressor
@@ -27,6 +27,7 @@ from goldspan.gateway.decoding.request_validation import validate_request
 from goldspan.gateway.resource_limits import LIMITS, MIB, ResourceLimits
 from otlp.payloads import add, document, logs_request, metrics_request, request, spans_of
 from otlp.strategies import logs_requests, requests
+from support.laws import examples
 
 BODIES = int(1_000_000 * float(os.environ.get("STRESS", "1")))
 """Number of bodies in the long test; `STRESS=0.01` shortens it."""
@@ -118,7 +119,7 @@ def test_a_damaged_request_is_read_or_refused(made, signal, encoding, data):
 
 
 @given(st.integers(0, 5000), st.sampled_from(['{"a":', "[", '{"resourceSpans":[', '{"arrayValue":{"values":[']))
-@settings(max_examples=30)
+@examples(0.3)
 def test_json_of_any_depth_is_read_or_refused(depth, opening):
     closing = "".join({"{": "}", "[": "]"}[mark] for mark in reversed(opening) if mark in "{[")
     body = (opening * depth + "1" + closing * depth).encode()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan import _guard
@@ -24,6 +24,7 @@ from goldspan.errors import StoreError
 from goldspan.gateway.journal import journal as journal_module
 from goldspan.gateway.journal import journal_file
 from goldspan.gateway.journal.journal import ENTRY_OVERHEAD_BYTES, Journal, JournalEntry, JournalFull, NewEntry
+from support.laws import examples
 
 PLENTY = 2**33
 WAIT = 60.0
@@ -580,7 +581,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40)
+@examples(0.4)
 @given(steps)
 def test_a_journal_is_a_list_that_begins_behind_its_slowest_consumer(
     tmp_path_factory: pytest.TempPathFactory, taken: list[tuple[str, object]]

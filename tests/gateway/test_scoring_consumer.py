@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -26,6 +26,7 @@ from goldspan.model import Evaluation
 from goldspan.online.pipeline import Pipeline
 from support.gateway_process import PATIENCE_S
 from support.gateway_scoring_harness import Line, asking, json_request, request, shuffled_posts
+from support.laws import examples
 from support.span_builders import agent, model, span, tool, trace_id
 
 CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "captures").glob("*.pb.gz"))
@@ -136,7 +137,7 @@ def one_by_one(body: bytes) -> list[bytes]:
     return posts
 
 
-@settings(max_examples=25)
+@examples(0.25)
 @given(
     st.lists(st.lists(st.sampled_from(["search", "book", "mail"]), max_size=4), min_size=1, max_size=4),
     st.integers(0, 2**32),

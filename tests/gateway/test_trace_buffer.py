@@ -7,10 +7,11 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.gateway.scoring.trace_buffer import FlushPolicy, TraceBuffer, TraceBufferLimits, TraceGroup
+from support.laws import examples
 
 PATIENCE = FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=100.0)
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
@@ -249,7 +250,7 @@ def test_behind_what_is_held_for_long_others_come_and_go_and_leave_nothing() -> 
     ),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=40)
+@examples(0.4)
 def test_a_journal_is_needed_from_the_first_entry_of_what_is_held_however_much_comes_and_goes(
     steps: list[tuple[str, int]], chance: random.Random
 ) -> None:

@@ -12,13 +12,14 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.judge import judge_evaluations
 from goldspan.judge.background_judge import JudgeThread
 from support.gateway_process import eventually
 from support.judge_clients import data, evaluation, judging
+from support.laws import examples
 from support.model_endpoint import after, failure, hang, opinion, serving
 
 
@@ -62,7 +63,7 @@ def test_they_come_in_their_order_and_never_more_are_asked_about_at_once(concurr
     assert (usage.requests, usage.judged, usage.input_tokens, usage.output_tokens) == (60, 60, 6000, sum(range(60)))
 
 
-@settings(max_examples=15)
+@examples(0.15)
 @given(
     st.lists(st.sampled_from([opinion(0.5), opinion(2), failure(400), failure(503)]), max_size=25), st.integers(1, 6)
 )

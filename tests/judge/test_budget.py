@@ -9,13 +9,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.judge import Assessment, Budget, JudgePrompt, Prices, judge_evaluations
 from goldspan.judge.cache import SECONDS_PER_DAY, CachedAssessment, JudgeCache, Spending
 from goldspan.judge.judge_session import _max_input_tokens
 from support.judge_clients import endpoint, evaluation, judging, score
+from support.laws import examples
 from support.model_endpoint import after, content, failure, hang, opinion, serving
 
 OPINION = Assessment(0.5, "Because.", "faq")
@@ -159,7 +160,7 @@ def test_small_amounts_add_up_to_the_budget():
 amounts = st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 3 * SECONDS_PER_DAY))
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(st.lists(amounts, max_size=30), st.integers(0, 200))
 def test_within_no_24_hours_more_is_spent_than_allowed(attempts, tokens):
     now = [1_000_000.0]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry import context
 from opentelemetry.sdk.trace import Span
@@ -19,6 +19,7 @@ from opentelemetry.trace import StatusCode, Tracer, set_span_in_context
 from goldspan import Evaluation, ExpectedTool, Golden
 from goldspan.online import AssemblyCounts
 from live.programs import AGENT, TOOL, Program, place_of
+from support.laws import examples
 
 GOLDENS = [
     Golden("team", tools=(ExpectedTool("search"), ExpectedTool("book"))),
@@ -103,7 +104,7 @@ class Doing:
 
 
 @pytest.mark.parametrize("background", [True, False], ids=["in the background", "on the thread"])
-@settings(max_examples=60)
+@examples(0.6)
 @given(steps=programs, seed=st.integers(0, 2**32))
 def test_what_is_said_last_of_each_run_is_what_its_exported_spans_say(
     background: bool, steps: list[Step], seed: int

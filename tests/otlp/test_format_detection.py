@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan.errors import GoldspanError
@@ -17,6 +17,7 @@ from goldspan.otlp.decode_results import DecodeError
 from otlp import payloads
 from otlp.payloads import document, line, logs_request, request
 from otlp.strategies import requests
+from support.laws import examples
 
 FORMATS = {
     "protobuf": lambda made: made.SerializeToString(),
@@ -68,7 +69,7 @@ def read(path, data):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=40)
+@examples(0.4)
 @given(made=requests(plain=True))
 def test_the_same_spans_come_out_of_every_format(tmp_path_factory, name, made):
     path = tmp_path_factory.getbasetemp() / "same"
@@ -76,7 +77,7 @@ def test_the_same_spans_come_out_of_every_format(tmp_path_factory, name, made):
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@settings(max_examples=40)
+@examples(0.4)
 @given(data=st.data())
 def test_what_was_cut_off_gives_a_part_of_its_records_and_nothing_else(tmp_path_factory, name, data):
     path = tmp_path_factory.getbasetemp() / "cut"
@@ -88,7 +89,7 @@ def test_what_was_cut_off_gives_a_part_of_its_records_and_nothing_else(tmp_path_
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@settings(max_examples=40)
+@examples(0.4)
 @given(data=st.data())
 def test_no_damage_is_worse_than_a_loss_or_an_error_that_names_the_file(tmp_path_factory, name, data):
     sample = SAMPLES[name]

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Protocol
 
@@ -250,6 +251,7 @@ def huge(size: int, status: int = 200, *, chunked: bool = False) -> Huge:
     return Huge(size, status, chunked)
 
 
+@cache
 def gzip_bomb(inflated_bytes: int) -> Whole:
     """Reply with a valid completion that has exactly `inflated_bytes` bytes uncompressed, and few compressed."""
     gzip = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
