@@ -23,6 +23,7 @@ from goldspan.otlp.otlp_protobuf import decode_traces
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
+@pytest.mark.e2e
 def test_overhead_is_printed_for_every_variant_as_a_ratio_to_bare_spans() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "overhead.py", "--rounds", "1"], capture_output=True, text=True, check=True
@@ -45,6 +46,7 @@ def test_goldspan_loses_no_tool_in_a_thread_which_the_benchmark_shows_without_pe
     assert ours.split() == ["goldspan", *["2/2"] * 5]
 
 
+@pytest.mark.e2e
 def test_a_peer_whose_decorator_cannot_be_measured_is_named_with_the_reason(tmp_path: Path) -> None:
     offline = {**os.environ, "PIP_NO_INDEX": "1"}
     done = subprocess.run(
@@ -63,6 +65,7 @@ def test_a_missing_answer_is_reported_with_the_last_line_of_the_error() -> None:
         answer("nobody", Path(sys.executable), script, "context")
 
 
+@pytest.mark.e2e
 def test_extraction_is_printed_for_both_payloads_as_a_ratio_to_parsing() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "extraction.py", "--rounds", "1"], capture_output=True, text=True, check=True
@@ -103,6 +106,7 @@ def test_payloads_are_the_same_each_time() -> None:
     assert payload_b() == payload_b()
 
 
+@pytest.mark.e2e
 def test_scoring_is_printed_with_its_budgets_and_needs_no_peer() -> None:
     done = _scoring("--rounds", "1")
     verdicts = [line for line in done.stdout.splitlines() if line.startswith(("  ok  ", "  MISSED"))]
@@ -111,6 +115,7 @@ def test_scoring_is_printed_with_its_budgets_and_needs_no_peer() -> None:
     assert "on average 3.6 calls and 3.5 expected" in done.stdout
 
 
+@pytest.mark.e2e
 def test_a_peer_that_cannot_be_installed_is_named_with_the_reason(tmp_path: Path) -> None:
     offline = {**os.environ, "PIP_NO_INDEX": "1"}
     done = _scoring("--rounds", "1", "--peers", str(tmp_path), "--only", "strands", env=offline)
@@ -170,6 +175,7 @@ def test_the_timed_cases_are_deterministic_and_half_of_them_are_correct() -> Non
     assert all(call["args"] for case in made for call in (*case.called, *case.expected))
 
 
+@pytest.mark.e2e
 def test_lookup_is_printed_with_its_budgets_and_answers_as_a_comparison_with_all_goldens_does() -> None:
     options = ["--goldens", "1200", "--queries", "2", "--rounds", "1"]
     done = subprocess.run(
@@ -188,6 +194,7 @@ def _scoring(*arguments: str, env: dict[str, str] | None = None) -> subprocess.C
     return subprocess.run(command, capture_output=True, text=True, check=True, env=env)
 
 
+@pytest.mark.e2e
 def test_the_cost_of_a_judge_is_printed_beside_a_pipeline_without_one() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "judge.py", "--rounds", "1"], capture_output=True, text=True, check=True

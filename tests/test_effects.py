@@ -83,6 +83,7 @@ def test_a_golden_that_states_its_writes_alone_leaves_reads_open_and_forbids_oth
     assert [evaluate(calls, none).passed for calls in (["find"], [], ["look", "book"])] == [True, True, False]
 
 
+@pytest.mark.e2e
 def test_gzipped_files_are_read_too(tmp_path: Path) -> None:
     shutil.copytree(RUNS, tmp_path, dirs_exist_ok=True)
     packed = tmp_path / "truth.jsonl"

@@ -46,6 +46,7 @@ def test_the_stored_pictures_have_the_declared_dimensions_and_a_bounded_size(scr
     _check(script, IMAGES)
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("chromium")
 def test_the_script_takes_all_pictures(script: ModuleType, tmp_path: Path) -> None:
     script.take(tmp_path)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.forked_children import fork, forking
+from support.laws import case
 
 TESTS_WITH_NEEDS = """
     import pytest
@@ -56,10 +57,78 @@ def test_nothing_skipped_fails_if_a_test_was_skipped(suite: pytest.Pytester) -> 
     assert result.ret == 1
 
 
+@pytest.mark.e2e
 def test_nothing_skipped_passes_if_every_test_ran(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("--nothing-skipped", "-k", "three")
     result.assert_outcomes(passed=1, deselected=3)
     assert result.ret == 0
+
+
+@pytest.fixture
+def suite_with_slow_tests(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A small suite under our conftest, in which some tests are left out."""
+    pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text())
+    pytester.makeini("[pytest]\nmarkers =\n    e2e\n    stress\naddopts = -m 'not stress and not e2e'")
+    pytester.makepyfile("""
+        import pytest
+
+        def test_quick(): ...
+
+        @pytest.mark.e2e
+        def test_slow(): ...
+
+        @pytest.mark.e2e
+        @pytest.mark.parametrize("number", [1, 2])
+        def test_slow_too(number): ...
+
+        @pytest.mark.e2e
+        @pytest.mark.stress
+        def test_endless(): ...
+    """)
+    return pytester
+
+
+@pytest.mark.parametrize("processes", [[], ["-n", "2"]], ids=["one process", "two processes"])
+def test_what_is_left_for_make_test_all_is_counted_at_the_end(
+    suite_with_slow_tests: pytest.Pytester, processes: list[str]
+) -> None:
+    result = suite_with_slow_tests.runpytest_subprocess(*processes)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["left for make test-all: 3 end-to-end tests"])
+
+
+def test_where_everything_runs_nothing_is_said_to_be_left(suite_with_slow_tests: pytest.Pytester) -> None:
+    result = suite_with_slow_tests.runpytest_subprocess("-m", "not stress")
+    result.assert_outcomes(passed=4, deselected=1)
+    result.stdout.no_fnmatch_line("left for make test-all*")
+
+
+@pytest.mark.parametrize(
+    ("profile", "number", "of_a_share"), [("default", 20, 8), ("ci", 100, 40), ("thorough", 5000, 2000)]
+)
+def test_a_profile_says_how_many_examples_a_law_gets(
+    pytester: pytest.Pytester, profile: str, number: int, of_a_share: int
+) -> None:
+    pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text())
+    pytester.makepyfile(f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from hypothesis import settings
+        from support.laws import examples
+
+        @examples(0.4)
+        def law(): ...
+
+        def test_numbers():
+            assert settings.default.max_examples == {number}
+            assert law._hypothesis_internal_use_settings.max_examples == {of_a_share}
+    """)
+    assert pytester.runpytest_subprocess("--hypothesis-profile", profile).ret == 0
+
+
+def test_a_case_that_goes_wrong_is_named() -> None:
+    with pytest.raises(AssertionError, match=r"in the case 7, 'x': ZeroDivisionError"), case(7, "x"):
+        raise ZeroDivisionError
 
 
 @forking
@@ -76,6 +145,7 @@ def test_fork_returns_whether_the_child_succeeded_and_the_child_runs_no_further_
     assert os.getpid() == parent
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("sh")
 def test_child_processes_receive_ctrl_c_although_the_shell_ignores_it(suite: pytest.Pytester) -> None:
     ask = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"

@@ -126,6 +126,7 @@ def test_the_gateway_has_the_verdict(goldens: Path, tmp_path: Path) -> None:
     assert not wrong((case, run["passed"], run["reason"]) for case, run in zip(CASES, found, strict=True))
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("unknown", "passed"), [("ignore", True), ("fail", False)])
 def test_the_setting_unknown_determines_the_verdict_of_the_gateway(unknown: str, passed: bool, tmp_path: Path) -> None:
     path = tmp_path / "goldens.yaml"

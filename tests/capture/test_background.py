@@ -355,6 +355,7 @@ if sys.argv[2] == "True":
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("background", [True, False])
 @pytest.mark.parametrize("unended", [True, False])
 def test_the_last_results_are_not_lost_to_providers_that_were_made_later(

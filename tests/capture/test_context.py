@@ -550,6 +550,7 @@ async def _cancel_halfway_through_a_step() -> None:
 _kept: list[Any] = []
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "consume",
     [
@@ -721,6 +722,7 @@ class Evaluations:
         return found
 
 
+@pytest.mark.e2e
 @pytest.mark.usefixtures("carrying")
 @pytest.mark.parametrize("exporting", [False, True], ids=["beside other processors", "before an exporter"])
 def test_every_run_of_16_threads_and_1000_tasks_is_exact(exported: Exported, install: Install, exporting: bool) -> None:

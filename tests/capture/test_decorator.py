@@ -639,6 +639,7 @@ def test_an_async_generator_keeps_the_whole_protocol_of_async_generators(capture
     assert captured.attributes("execute_tool echo")["gen_ai.tool.call.result"] == """[null,"a","KeyError('k')"]"""
 
 
+@pytest.mark.e2e
 def test_a_generator_that_nobody_reads_to_the_end_still_ends_its_span(captured: Exported) -> None:
     closed = count(3)
     next(closed)

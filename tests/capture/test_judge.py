@@ -240,6 +240,7 @@ def test_what_is_no_judge_is_refused() -> None:
         goldspan.ScoringProcessor(judge="gpt")  # type: ignore[arg-type]
 
 
+@pytest.mark.e2e
 def test_a_program_that_simply_ends_waits_a_little_for_its_verdicts(tmp_path: Path) -> None:
     """The verdict of the last request is not lost where the judge answers at once; a judge that hangs holds nobody."""
     program = ROOT / "tests" / "capture" / "judged_program.py"

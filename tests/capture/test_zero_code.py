@@ -98,6 +98,7 @@ def test_an_exporter_named_in_the_environment_scores_a_program_that_knows_nothin
     assert _evaluations(got) == 1
 
 
+@pytest.mark.e2e
 def test_a_variable_alone_is_enough_under_auto_instrumentation(
     program: Program, received: tuple[str, Received]
 ) -> None:
@@ -109,11 +110,13 @@ def test_a_variable_alone_is_enough_under_auto_instrumentation(
     assert _evaluations(got) == 1
 
 
+@pytest.mark.e2e
 def test_goldens_are_not_needed(program: Program, received: tuple[str, Received]) -> None:
     program.run(GOLDSPAN_ENABLED="1")
     assert _evaluations(received[1]) == 1
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "environment",
     [
@@ -141,6 +144,7 @@ def test_where_it_is_not_wanted_it_hands_on_and_scores_nothing(
     assert _evaluations(got) == 0
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("environment", "complaint"),
     [
@@ -177,6 +181,7 @@ def test_what_is_set_up_wrongly_is_logged_once_and_counted_and_the_program_goes_
     assert point.as_int == 1
 
 
+@pytest.mark.e2e
 def test_a_wrong_exporter_behind_is_told_to_lose_the_spans_and_the_program_goes_on(program: Program) -> None:
     done = program.run(OTEL_TRACES_EXPORTER="goldspan", GOLDSPAN_THEN_EXPORTER="oltp", GOLDSPAN_GOLDENS="goldens.yaml")
     assert done.stdout == "served\n"

@@ -303,6 +303,7 @@ def test_cases_can_come_from_standard_input() -> None:
     assert [json.loads(line)["run_id"] for line in done.stdout.splitlines()] == ["1", "2"]
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal")
 def test_an_interrupt_ends_at_once_whatever_slow_metrics_are_doing(tmp_path: Path) -> None:
     cases = tmp_path / "cases.jsonl"

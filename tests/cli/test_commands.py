@@ -493,6 +493,7 @@ def test_the_demo_shows_right_and_wrong_requests_and_ends_well() -> None:
     assert "  goldspan.passed = False" in said.lines
 
 
+@pytest.mark.e2e
 def test_the_demo_keeps_its_traces_where_it_is_told_and_they_score_the_same_again(
     goldspan: Goldspan, tmp_path: Path
 ) -> None:
@@ -504,6 +505,7 @@ def test_the_demo_keeps_its_traces_where_it_is_told_and_they_score_the_same_agai
             assert line in again.lines
 
 
+@pytest.mark.e2e
 def test_help_shows_examples_and_version_says_which() -> None:
     overview = " ".join(in_its_own_process("--help").out.split())
     assert "Exit status: 0 fine, 1 a gate failed, 2 an option is wrong or the input cannot be read." in overview
@@ -514,12 +516,14 @@ def test_help_shows_examples_and_version_says_which() -> None:
     assert in_its_own_process("--version").out.startswith("goldspan ")
 
 
+@pytest.mark.e2e
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -m goldspan extract {TRACES} {CAPTURES} --json | head -c 10"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ('{"unit": "', "")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
 @pytest.mark.parametrize(("least", "status"), [("0.1", 0), ("0.9", 1)])
 def test_a_gate_decides_though_the_reader_has_seen_enough(form: str, least: str, status: int) -> None:
@@ -527,6 +531,7 @@ def test_a_gate_decides_though_the_reader_has_seen_enough(form: str, least: str,
     assert (said.status, "gate failed" in said.err, "Traceback" in said.err) == (status, bool(status), False)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -554,6 +559,7 @@ def _to_a_closed_pipe(*arguments: object) -> Said:
     return Said(process.returncode, "", err)
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
 @pytest.mark.parametrize(
     "arguments",
@@ -573,6 +579,7 @@ def test_a_full_disk_is_told_in_a_sentence_and_is_no_failed_gate(arguments: list
     assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
 
 
+@pytest.mark.e2e
 def test_the_demo_shows_the_same_whatever_the_shell_says_of_telemetry() -> None:
     usual = in_its_own_process("demo")
     settings = {
@@ -583,6 +590,7 @@ def test_the_demo_shows_the_same_whatever_the_shell_says_of_telemetry() -> None:
     assert in_its_own_process("demo", **settings).lines == usual.lines
 
 
+@pytest.mark.e2e
 def test_a_file_in_place_of_the_demos_folder_is_told(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.touch()
@@ -600,6 +608,7 @@ def test_one_run_that_is_not_shown_is_one(goldspan: Goldspan) -> None:
     assert "1 more run; --limit 0 shows all" in goldspan("score", TRACES, "-g", GOLDENS, "--limit", 3).lines
 
 
+@pytest.mark.e2e
 def test_a_terminal_without_unicode_gets_plain_signs() -> None:
     said = in_its_own_process("score", TRACES, "-g", GOLDENS, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert (said.status, said.err) == (0, "")

@@ -42,6 +42,7 @@ def test_its_results_are_kept_in_a_store_with_their_values(tmp_path: Path) -> No
     assert weather.current.document["tool_calls"][0]["arguments"] == {"amount": 100, "source": "USD", "target": "EUR"}
 
 
+@pytest.mark.e2e
 def test_called_again_for_the_same_folder_it_begins_anew(tmp_path: Path) -> None:
     demo(tmp_path, "--out", "kept")
     with open_store(tmp_path / "kept" / "goldspan.db", read_only=True) as store:
@@ -52,6 +53,7 @@ def test_called_again_for_the_same_folder_it_begins_anew(tmp_path: Path) -> None
         assert store.last_sequence_number() > place  # so that a page that is open shows the new ones
 
 
+@pytest.mark.e2e
 def test_a_store_with_runs_of_others_is_left_alone(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
         store.submit(evaluation())
@@ -76,11 +78,13 @@ def test_it_ends_by_saying_where_to_look_and_that_can_be_pasted(tmp_path: Path) 
     assert "runs: 12, of which 3 passed, 7 failed, 2 not evaluated" in again.stdout
 
 
+@pytest.mark.e2e
 def test_without_a_folder_it_says_how_to_keep_and_see_them(tmp_path: Path) -> None:
     assert demo(tmp_path)[-2:] == ["See them in the browser, and keep them:", "  goldspan demo --out demo"]
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.e2e
 def test_a_program_that_the_shell_does_not_find_is_named_as_it_was_called(tmp_path: Path) -> None:
     elsewhere = str(tmp_path / "no programs")
     script = str(SCRIPTS / "goldspan")
@@ -90,6 +94,7 @@ def test_a_program_that_the_shell_does_not_find_is_named_as_it_was_called(tmp_pa
     assert demo(tmp_path, program=module)[-1] == "  goldspan demo --out demo"
 
 
+@pytest.mark.e2e
 def test_another_program_of_that_name_is_not_taken_for_it(tmp_path: Path) -> None:
     other = tmp_path / "goldspan"
     other.write_text("#!/bin/sh\n")

@@ -548,6 +548,7 @@ def process(*options, rows, model, **streams):
     )
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no such signal to a process")
 def test_it_can_be_cancelled_while_the_model_is_silent(score):
     with serving([hang(60)]) as model:

@@ -171,12 +171,14 @@ def test_a_file_that_was_there_is_replaced_where_it_looks_like_a_report(goldspan
     assert Path("summary").read_text(encoding="utf-8").startswith("## goldspan report")
 
 
+@pytest.mark.e2e
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -m goldspan report {TRACES} -g {GOLDENS} --out - | head -c 9"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("<!doctype", "")
 
 
+@pytest.mark.e2e
 def test_without_the_extra_a_summary_can_be_written_and_a_page_cannot(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('jinja2', 'markupsafe', 'starlette', 'uvicorn')))\n"
@@ -200,6 +202,7 @@ def test_without_the_extra_a_summary_can_be_written_and_a_page_cannot(tmp_path: 
     assert summary.stdout.startswith("## goldspan report")
 
 
+@pytest.mark.e2e
 def test_help_has_examples() -> None:
     shown = in_its_own_process("report", "--help", COLUMNS="200").out
     assert "goldspan report traces.jsonl -g goldens.yaml --markdown - >> $GITHUB_STEP_SUMMARY" in shown

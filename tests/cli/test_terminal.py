@@ -76,6 +76,7 @@ def test_results_have_colours_and_reading_shows_progress() -> None:
     assert "\x1b[31m✗\x1b[0m" in shown
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("command", ["score", "extract", "goldens check"])
 def test_each_step_over_traces_shows_how_far_it_is(command: str, many: Path) -> None:
     goldens = TRACES.with_name("goldens.yaml")
@@ -89,6 +90,7 @@ def test_each_step_over_traces_shows_how_far_it_is(command: str, many: Path) -> 
     assert last is None or re.search(rf"{last} +━+ 120/120 0:00:\d\d 0:00:00", shown)
 
 
+@pytest.mark.e2e
 def test_of_a_packed_file_it_counts_the_bytes_of_the_file(many: Path) -> None:
     packed = many.with_suffix(".jsonl.gz")
     packed.write_bytes(gzip.compress(many.read_bytes()))
@@ -97,11 +99,13 @@ def test_of_a_packed_file_it_counts_the_bytes_of_the_file(many: Path) -> None:
     assert f" {size}/{size} kB " in shown
 
 
+@pytest.mark.e2e
 def test_of_standard_input_it_counts_what_came() -> None:
     size = f"{TRACES.stat().st_size / 1000:.1f}"
     assert f" {size}/? kB " in plain(on_a_terminal("extract", "-", piped="stdin"))
 
 
+@pytest.mark.e2e
 def test_judging_cases_shows_how_many_are_done(tmp_path: Path) -> None:
     cases = tmp_path / "cases.csv"
     cases.write_text("tools_called,expected_tools\n" + "a,a\n" * 250)
@@ -110,6 +114,7 @@ def test_judging_cases_shows_how_many_are_done(tmp_path: Path) -> None:
     assert re.search(r"evaluating +━+ 250/250", plain(shown))
 
 
+@pytest.mark.e2e
 def test_exporting_shows_how_many_are_written(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
         store.submit_many(evaluation(number) for number in range(150))
@@ -118,6 +123,7 @@ def test_exporting_shows_how_many_are_written(tmp_path: Path) -> None:
     assert "150 runs written" in shown
 
 
+@pytest.mark.e2e
 def test_lines_that_come_one_by_one_have_no_bar_among_them(many: Path) -> None:
     shown = on_a_terminal("score", many, "--json")
     lines = plain(shown)
@@ -134,6 +140,7 @@ def test_where_messages_are_no_terminal_there_is_no_bar(many: Path) -> None:
     assert "\x1b[?25l" not in shown
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("step", ["reading traces", "rebuilding runs", "evaluating"])
 def test_every_step_can_be_cancelled_and_leaves_the_terminal_as_it_was(step: str, tmp_path: Path) -> None:
     many = traces(tmp_path / "many.jsonl", 5_000)

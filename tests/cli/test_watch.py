@@ -168,6 +168,7 @@ def test_what_is_there_and_what_comes_is_a_line_each(folder: Path) -> None:
     assert failed.split(" ✗")[0].endswith(f"{stored:%H:%M:%S}")
 
 
+@pytest.mark.e2e
 def test_only_what_is_wanted_is_shown(folder: Path, watch: Callable[..., Said]) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
@@ -199,6 +200,7 @@ def test_only_what_is_wanted_is_shown(folder: Path, watch: Callable[..., Said]) 
             assert watched.interrupt() == 130
 
 
+@pytest.mark.e2e
 def test_as_json_it_writes_the_evaluations_of_the_api(folder: Path, watch: Callable[..., Said]) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
@@ -214,6 +216,7 @@ def test_as_json_it_writes_the_evaluations_of_the_api(folder: Path, watch: Calla
     assert [json.loads(line)["passed"] for line in watched.out.splitlines()] == [True, False]
 
 
+@pytest.mark.e2e
 def test_texts_from_traces_steer_no_terminal(folder: Path, watch: Callable[..., Said]) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "wi\x1b[2Jpe\nnext", asked="\u202eevil\x07[bold]\n✓ all passed", agent="a\rb[/]")
@@ -225,6 +228,7 @@ def test_texts_from_traces_steer_no_terminal(folder: Path, watch: Callable[..., 
     assert not {"\x1b", "\x07", "\u202e", "\r"} & set(out)
 
 
+@pytest.mark.e2e
 def test_the_end_of_a_pipe_is_the_end_of_it(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
@@ -248,6 +252,7 @@ def test_the_end_of_a_pipe_is_the_end_of_it(folder: Path) -> None:
 # --- a gateway that goes and comes ------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 def test_a_gateway_that_starts_again_is_watched_on(folder: Path) -> None:
     gateway = Gateway(folder, QUICK)
     try:
@@ -269,6 +274,7 @@ def test_a_gateway_that_starts_again_is_watched_on(folder: Path) -> None:
         gateway.kill()
 
 
+@pytest.mark.e2e
 def test_a_gateway_that_begins_anew_is_watched_on(folder: Path) -> None:
     gateway = Gateway(folder, QUICK)
     try:
@@ -293,6 +299,7 @@ def test_a_gateway_that_begins_anew_is_watched_on(folder: Path) -> None:
 # --- who may, and what is none ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 def test_who_may_read_is_let_in(folder: Path, watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"GOLDSPAN_TOKEN": "send", "GOLDSPAN_READ_TOKEN": "read"}
     for name in ("send", "read"):
@@ -450,6 +457,7 @@ main()
 """
 
 
+@pytest.mark.e2e
 def test_it_needs_no_extra(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
@@ -460,6 +468,7 @@ def test_it_needs_no_extra(folder: Path) -> None:
     assert "✓ trip" in done.stdout
 
 
+@pytest.mark.e2e
 def test_a_time_that_is_none_is_told_by_the_gateway(folder: Path, watch: Callable[..., Said]) -> None:
     with serving(folder, *QUICK) as gateway:
         status, _, err = watch(gateway.address, "--since", "tomorrow")
@@ -489,6 +498,7 @@ def test_a_certificate_is_trusted_where_somebody_vouches_for_it(folder: Path, wa
 # --- on a terminal ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 def test_on_a_terminal_the_last_line_tells_how_it_goes_until_ctrl_c(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
@@ -528,6 +538,7 @@ def _read_all(descriptor: int, into: bytearray) -> None:
             into += piece
 
 
+@pytest.mark.e2e
 def test_on_a_terminal_it_ends_with_what_all_add_up_to(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")

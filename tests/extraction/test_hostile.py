@@ -235,6 +235,7 @@ BOUNDED_LATE = ("all calls at the same time", "a chain of tools that call themse
 """Shapes in which each call is laid beside the 256 nearest to it."""
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", SHAPES)
 def test_four_times_the_telemetry_takes_four_times_the_work(name: str) -> None:
     size = 300 if name in BOUNDED_LATE else 80
@@ -242,6 +243,7 @@ def test_four_times_the_telemetry_takes_four_times_the_work(name: str) -> None:
     assert many < 6 * few
 
 
+@pytest.mark.e2e
 def test_ten_thousand_spans_and_chains_of_thousands_exhaust_no_stack() -> None:
     steps = chain(5_000, span)
     deep = [*steps, *(tool("x", {"n": at}, parent_id=steps[-1].span_id) for at in range(5_000))]

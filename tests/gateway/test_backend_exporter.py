@@ -275,6 +275,7 @@ def test_the_cursor_stays_before_what_is_not_settled(bench: Bench, back: BackEnd
     assert all(count == 1 for body, count in Counter(back.bodies()).items() if body in bodies[:10])
 
 
+@pytest.mark.e2e
 def test_a_forwarder_that_is_stopped_and_started_again_goes_on_where_it_was(bench: Bench, back: BackEnd) -> None:
     bodies = some(300)
     bench.put(*bodies[:200])
@@ -443,6 +444,7 @@ def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
 # --- backoff ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("when", ["seconds", "date", "grpc"])
 def test_a_back_end_that_says_when_is_left_alone_until_then(bench: Bench, when: str) -> None:
     with running(GrpcBackEnd() if when == "grpc" else HttpBackEnd()) as back:
@@ -569,6 +571,7 @@ def test_a_signal_that_a_back_end_has_not_is_dropped_once_it_takes_another(
     until(lambda: back.bodies("logs") == [b"\x0a\x02\x12\x00"])
 
 
+@pytest.mark.e2e
 def test_one_signal_does_not_wait_for_another(bench: Bench, back: BackEnd) -> None:
     back.behave = lambda request: TAKE if request.signal == "traces" else UNKNOWN_TOKEN
     bench.put(*[b"\x0a\x00"] * 50, signal="logs")

@@ -12,6 +12,7 @@ from support.docs_examples import ROOT
 BENCHMARK = ROOT / "benchmarks" / "gateway.py"
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(sys.platform != "linux", reason="for want of Linux")
 def test_the_cost_of_a_span_is_given_beside_parsing_and_its_budget() -> None:
     done = subprocess.run(

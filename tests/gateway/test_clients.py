@@ -142,6 +142,7 @@ def options(goldens: str, *forward: str) -> tuple[str, ...]:
     return ("--goldens", goldens, "--grace", "0.2", "--idle", "5", *addresses)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("client", "relay"), CLIENTS)
 def test_what_a_client_sends_arrives_byte_by_byte_and_each_run_is_scored_once(
     client: Client, relay: Callable[[int], Any], goldens: str, tmp_path: Path
@@ -160,6 +161,7 @@ def test_what_a_client_sends_arrives_byte_by_byte_and_each_run_is_scored_once(
     _check_scores(behind, sent)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("client", "relay"),
     [pytest.param(python_http, http_relay, id="from HTTP"), pytest.param(python_grpc, grpc_relay, id="from gRPC")],
@@ -177,6 +179,7 @@ def test_a_back_end_that_speaks_grpc_gets_the_same_bytes(
     assert arrived == passed
 
 
+@pytest.mark.e2e
 @NEEDS_ROTEL
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_with_rotel_in_front_every_span_arrives_as_rotel_sent_it(protocol: str, goldens: str, tmp_path: Path) -> None:
@@ -196,6 +199,7 @@ def test_with_rotel_in_front_every_span_arrives_as_rotel_sent_it(protocol: str, 
     _check_scores(behind, sent)
 
 
+@pytest.mark.e2e
 @NEEDS_ROTEL
 @pytest.mark.parametrize(
     "client",

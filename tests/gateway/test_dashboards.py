@@ -214,6 +214,7 @@ def labels_in(legend: str) -> list[str]:
     return re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", legend)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
 def test_a_panel_asks_only_for_what_the_gateway_tells(panel: dict[str, Any], known: Known) -> None:
     faults = [

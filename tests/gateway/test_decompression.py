@@ -139,6 +139,7 @@ def bomb(name: str) -> bytes:
     return b"".join([*(packer.compress(bytes(MIB)) for _ in range(1024)), packer.flush()])
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", ["gzip", "deflate", "zstd"])
 @pytest.mark.parametrize("ratio", [200, 10**9])
 def test_a_bomb_of_a_gibibyte_takes_little_memory(name, ratio):

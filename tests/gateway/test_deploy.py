@@ -113,6 +113,7 @@ def test_the_image_asks_for_tokens_before_it_listens_on_all_addresses(
     assert (settings.host, settings.ingest_tokens, settings.insecure) == ("0.0.0.0", ("a-token",), False)
 
 
+@pytest.mark.e2e
 def test_the_health_check_of_the_image_tells_whether_the_gateway_answers(tmp_path: Path) -> None:
     python, *rest = json.loads(re.sub(r"^.*CMD ", "", last_stage()["HEALTHCHECK"]))
     assert python == "python"
@@ -152,6 +153,7 @@ def test_compose_leads_from_an_agent_through_the_gateway_to_jaeger(
     assert set(compose["volumes"]) == {source for source in mounted if not source.startswith(".")}
 
 
+@pytest.mark.e2e
 def test_the_agent_of_compose_is_scored_by_its_goldens(tmp_path: Path) -> None:
     with serving(tmp_path, "--goldens", str(DEPLOY / "goldens.yaml"), "--grace", "0.2") as gateway:
         agent = subprocess.Popen(

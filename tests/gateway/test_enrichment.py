@@ -182,6 +182,7 @@ class Scale:
             self.most = max(self.most, self.line.scoring[0]._results_queue.queued_bytes)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("max_bytes", [2**30, MIB], ids=["in memory", "out of the journal"])
 def test_of_the_spans_that_are_due_at_once_only_some_wait_in_memory_to_be_written(
     tmp_path: Path, max_bytes: int

@@ -120,6 +120,7 @@ def test_nothing_is_acknowledged_without_a_token(guarded: Doors) -> None:
     assert len(guarded.entries()) == 1
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("path", ["/api/v1/openapi.json", "/metrics"])
 def test_an_answer_keeps_its_turn_until_it_is_sent(
     open_doors: OpenDoors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str

@@ -29,6 +29,7 @@ SMALL = {
 """The size of a journal that a few requests fill."""
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(sys.platform != "linux", reason="for want of Linux, where files of another process can be bounded")
 def test_a_disk_without_room_is_told_to_clients_and_when_there_is_room_again_all_goes_on(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)

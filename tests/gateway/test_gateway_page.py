@@ -47,6 +47,7 @@ def test_spans_that_are_posted_as_it_shows_give_the_run_that_it_shows(tmp_path: 
         eventually(lambda: matches(ask.shown, _run(ask.text, gateway)), lambda: _run(ask.text, gateway))
 
 
+@pytest.mark.e2e
 def test_of_that_run_a_back_end_gets_what_it_shows(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(_file("goldens.yaml").text, encoding="utf-8")
     with (

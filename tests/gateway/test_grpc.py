@@ -151,6 +151,7 @@ def test_a_bomb_is_refused_with_little_memory(doors: Doors) -> None:
     assert export(doors, SPANS) == b""
 
 
+@pytest.mark.e2e
 def test_one_that_grpc_itself_compressed_is_refused_too(doors: Doors) -> None:
     error = refused(doors, b"\0" * (300 * MIB), compression=grpc.Compression.Gzip)
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -231,6 +231,7 @@ HEAVY: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", HEAVY)
 def test_json_that_takes_hundreds_of_megabytes_once_parsed_is_refused_before(name):
     body = HEAVY[name]()
@@ -242,6 +243,7 @@ def test_json_that_takes_hundreds_of_megabytes_once_parsed_is_refused_before(nam
     assert (caught.value.response.http_status, caught.value.response.limit) == (413, "max_parsed_bytes")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("spans", "text"), [(20_000, "value"), (12_000, "\U0001f300")])
 def test_exports_of_usual_spans_are_taken(spans, text):
     body = exported(spans, text=text)
@@ -264,6 +266,7 @@ def print_growth(*paths: str) -> None:
     print(json.dumps([statuses, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before]))
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(sys.platform != "linux", reason="counted in KiB on Linux only")
 def test_eight_heavy_documents_at_once_take_the_memory_of_one(tmp_path):
     (tmp_path / "taken").write_bytes(exported(12_000))

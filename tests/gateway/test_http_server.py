@@ -168,6 +168,7 @@ def test_a_client_that_does_not_read_is_not_waited_for(hasty: Doors) -> None:
     until(lambda: hasty.http.open_connections == 0)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: Any) -> None:
     """Each chunk takes longer than the time after which a client that reads nothing is disconnected."""
@@ -466,6 +467,7 @@ def _answers(doors: Doors) -> bool:
         return False
 
 
+@pytest.mark.e2e
 def test_thousands_of_idle_connections_leave_it_serving(open_doors: OpenDoors) -> None:
     files = raise_open_file_limit(6_000)
     number = min(2_000, (files - 1_000) // 2)

@@ -460,6 +460,7 @@ def test_room_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert path.stat().st_size < 4 * 2**20
 
 
+@pytest.mark.e2e
 def test_the_log_stays_small_beside_readers_that_never_rest(
     open_journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

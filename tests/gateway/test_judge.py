@@ -192,6 +192,7 @@ def _histogram(body: bytes) -> Iterator[float]:
                     yield point.sum
 
 
+@pytest.mark.e2e
 def test_words_are_stored_where_values_are_and_the_page_shows_them(tmp_path: Path) -> None:
     with modelled([opinion(0.5, None, WORDS)]) as model, judging(tmp_path, model, "--keep-arguments") as gateway:
         gateway.post(trip(0))
@@ -203,6 +204,7 @@ def test_words_are_stored_where_values_are_and_the_page_shows_them(tmp_path: Pat
         assert "tiny-judge" in shown
 
 
+@pytest.mark.e2e
 def test_only_a_share_of_the_runs_is_asked_about_the_same_in_every_process(tmp_path: Path) -> None:
     numbers = (1, 2, 2**63, 2**64 - 3)  # sampling uses the lower half of the ids; two of them are sampled
     with modelled([opinion(1.0)]) as model, judging(tmp_path, model, sample=0.5) as gateway:
@@ -214,6 +216,7 @@ def test_only_a_share_of_the_runs_is_asked_about_the_same_in_every_process(tmp_p
         assert len(model.requests) == 2
 
 
+@pytest.mark.e2e
 def test_where_it_is_combined_a_verdict_can_fail_what_had_passed(tmp_path: Path) -> None:
     (tmp_path / "goldspan.yaml").write_text("thresholds: {tool_correctness: 0.8}\njudge: {combination: min}\n")
     with modelled([opinion(0.25, "T3")]) as model, judging(tmp_path, model) as gateway:
@@ -238,6 +241,7 @@ def test_where_it_is_combined_a_verdict_can_fail_what_had_passed(tmp_path: Path)
         assert len(model.requests) == 1
 
 
+@pytest.mark.e2e
 def test_what_was_answered_once_is_known_after_a_new_start(tmp_path: Path) -> None:
     with modelled([opinion(0.5)]) as model:
         with judging(tmp_path, model) as gateway:
@@ -253,6 +257,7 @@ def test_what_was_answered_once_is_known_after_a_new_start(tmp_path: Path) -> No
 # --- a failing judge --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 def test_a_judge_that_fails_leaves_the_verdict_as_it_was_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "goldspan.yaml").write_text(
         "thresholds: {tool_correctness: 0.8}\njudge: {combination: min}\nlog_level: debug\n"
@@ -270,6 +275,7 @@ def test_a_judge_that_fails_leaves_the_verdict_as_it_was_and_says_why(tmp_path: 
         assert PASSED not in gateway.log
 
 
+@pytest.mark.e2e
 def test_a_judge_that_hangs_holds_up_neither_answers_nor_scoring_nor_the_end(tmp_path: Path) -> None:
     with modelled([hang(PATIENCE_S)]) as model, back_end() as there:
         (tmp_path / "goldspan.yaml").write_text(
@@ -300,6 +306,7 @@ def _sums(body: bytes, name: str) -> Iterator[int]:
                 yield from (point.as_int for point in metric.sum.data_points)
 
 
+@pytest.mark.e2e
 def test_verdicts_that_come_within_the_time_for_an_orderly_end_are_stored_and_forwarded(tmp_path: Path) -> None:
     def slowly(_: object, __: int) -> Any:
         time.sleep(0.5)
@@ -322,6 +329,7 @@ def test_a_verdict_that_comes_when_the_store_is_closed_is_counted_and_raises_not
     assert worker._judge.usage.dropped == 1
 
 
+@pytest.mark.e2e
 def test_what_is_too_much_for_the_judge_is_counted_and_scored_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "goldspan.yaml").write_text("drain_seconds: 1\n")
     with modelled([hang(PATIENCE_S)]) as model, judging(tmp_path, model, timeout=PATIENCE_S) as gateway:
@@ -331,6 +339,7 @@ def test_what_is_too_much_for_the_judge_is_counted_and_scored_all_the_same(tmp_p
         counted(gateway, "dropped", 100)
 
 
+@pytest.mark.e2e
 def test_a_kill_loses_the_question_that_was_under_way_and_nothing_else(tmp_path: Path) -> None:
     held: list[bool] = [True]
 
@@ -351,6 +360,7 @@ def test_a_kill_loses_the_question_that_was_under_way_and_nothing_else(tmp_path:
         assert len(model.requests) == 2
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="where only one process can listen on a port")
 def test_workers_share_one_budget(tmp_path: Path) -> None:
     # The judge reserves about 2,000 tokens per request, which uses 4,000: two fit, and a third concurrent one.
@@ -368,6 +378,7 @@ def test_workers_share_one_budget(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.e2e
 def test_without_a_model_nothing_is_asked_and_no_file_made(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     with started(tmp_path, *QUICK) as gateway:
@@ -378,6 +389,7 @@ def test_without_a_model_nothing_is_asked_and_no_file_made(tmp_path: Path) -> No
         assert not (gateway.data / "judge.db").exists()
 
 
+@pytest.mark.e2e
 def test_a_file_of_answers_that_is_none_is_said_at_the_start_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "answers.db").write_text("this is no database" * 100)
     with modelled([opinion(1.0)]) as model, pytest.raises(AssertionError) as told:  # noqa: SIM117 - the gateway does not start

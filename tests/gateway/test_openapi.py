@@ -48,6 +48,7 @@ def test_the_document_is_served(tmp_path: Path) -> None:
         assert world.get("/api/v1/openapi.json") == DOCUMENT
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(not is_built("schemathesis"), reason="for want of schemathesis's environment: make recipes")
 def test_whatever_is_made_of_the_document_is_answered_as_it_says(tmp_path: Path) -> None:
     """All checks but one: a schema cannot express which parameters require each other, so valid ones may be refused."""

@@ -501,6 +501,7 @@ def test_unknown_fields_of_every_type_are_taken_in_a_large_request():
     assert reading(body + unknown + field(0x0A, unknown + field(0x12, unknown))).item_count == 300
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("items", "limit"),
     [

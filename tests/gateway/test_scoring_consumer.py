@@ -489,6 +489,7 @@ class Checkpoint:
             self.open.wait(PATIENCE_S)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("due", [True, False], ids=["while it scores what is due", "while it scores what is left"])
 def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_again(
@@ -615,6 +616,7 @@ def test_sessions_of_logs_are_whole_whichever_worker_they_come_to(tmp_path: Path
     line.close()
 
 
+@pytest.mark.e2e
 def test_calls_of_a_session_that_never_rests_are_scored_now_and_then(tmp_path: Path) -> None:
     line = Line(tmp_path, max_spans_per_group=50)
     for number in range(60):

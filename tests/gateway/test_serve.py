@@ -95,6 +95,7 @@ def test_goldens_are_read_again_and_a_run_can_be_scored_by_them(tmp_path: Path) 
         assert (run["revision"], run["verdict"]) == (2, "pass")
 
 
+@pytest.mark.e2e
 def test_bytes_go_on_as_they_came_and_results_after_them(tmp_path: Path) -> None:
     with back_end() as there, serving(tmp_path, *QUICK, "--forward", there.address) as gateway:
         posts = [trip(number, "search") for number in range(3)]
@@ -107,6 +108,7 @@ def test_bytes_go_on_as_they_came_and_results_after_them(tmp_path: Path) -> None
         assert event.trace_id.hex() in {trace_id(number) for number in range(3)}
 
 
+@pytest.mark.e2e
 def test_a_back_end_that_is_away_is_noticed_by_nobody_and_gets_everything(tmp_path: Path) -> None:
     with back_end() as there:
         there.go_down()
@@ -133,6 +135,7 @@ def test_with_enrich_spans_arrive_with_results_on_the_span_of_the_run(tmp_path: 
         assert resource.resource.attributes[0].value.string_value == "shop"
 
 
+@pytest.mark.e2e
 def test_its_own_results_that_come_back_go_no_further(tmp_path: Path) -> None:
     options = ("--results", "events", "--results", "spans", "--results", "metrics")
     with back_end() as there:
@@ -149,6 +152,7 @@ def test_its_own_results_that_come_back_go_no_further(tmp_path: Path) -> None:
         assert [len(bodies) for bodies in there.bodies.values()] == [4, 2, 2]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("back_end", ["http://127.0.0.1:4318", "http://localhost:4318/x", "grpc://[::1]:4317"])
 def test_a_gateway_that_would_forward_to_itself_is_refused(tmp_path: Path, back_end: str) -> None:
     command = [sys.executable, "-m", "goldspan", "serve", "--forward", back_end]
@@ -157,6 +161,7 @@ def test_a_gateway_that_would_forward_to_itself_is_refused(tmp_path: Path, back_
     assert "is this gateway itself" in " ".join(ended.stderr.split())
 
 
+@pytest.mark.e2e
 def test_what_it_was_told_to_stop_with_is_scored_and_forwarded_first(tmp_path: Path) -> None:
     with back_end() as there:
         with serving(tmp_path, "--grace", "60", "--forward", there.address) as gateway:
@@ -167,6 +172,7 @@ def test_what_it_was_told_to_stop_with_is_scored_and_forwarded_first(tmp_path: P
             assert len(gateway.get("/api/v1/runs?limit=100")["runs"]) == 20
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("grace", ["60", "0.3"], ids=["while it waits for more", "while it scores"])
 def test_what_there_is_no_time_for_is_left_quietly_and_scored_once_when_it_starts_again(
     tmp_path: Path, grace: str
@@ -189,6 +195,7 @@ def test_what_there_is_no_time_for_is_left_quietly_and_scored_once_when_it_start
         assert {(run["evaluation_count"], run["verdict"]) for run in runs} == {(1, "pass")}
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_ends_well_while_another_process_has_the_store_and_scores_the_rest_when_it_starts_again(
     tmp_path: Path, workers: int
@@ -215,6 +222,7 @@ def test_it_ends_well_while_another_process_has_the_store_and_scores_the_rest_wh
         gateway.kill()
 
 
+@pytest.mark.e2e
 def test_two_workers_and_then_three_and_then_one_lose_nothing(tmp_path: Path) -> None:
     with back_end() as there:
         numbers = iter(range(1000))
@@ -259,6 +267,7 @@ def test_tokens_let_in_who_has_them(tmp_path: Path) -> None:
         assert not {"send-1", "send-2", "read-1"} & set(gateway.log.split())
 
 
+@pytest.mark.e2e
 def test_an_hour_of_zeros_in_a_small_body_takes_little_memory(tmp_path: Path) -> None:
     """A gzip bomb of 1 GiB."""
     packed = io.BytesIO()
@@ -275,6 +284,7 @@ def test_an_hour_of_zeros_in_a_small_body_takes_little_memory(tmp_path: Path) ->
         assert memory(gateway) - before < 64 * 2**20
 
 
+@pytest.mark.e2e
 def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
     with serving(tmp_path, *QUICK) as gateway:
         command = [sys.executable, "-m", "goldspan", "serve", "--data", "other", "--grpc-port", "0"]
@@ -285,6 +295,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
         assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_well_when_told_to(tmp_path: Path, number: signal.Signals) -> None:
     gateway = Gateway(tmp_path, QUICK)
@@ -294,6 +305,7 @@ def test_it_ends_well_when_told_to(tmp_path: Path, number: signal.Signals) -> No
     assert "Traceback" not in gateway.log
 
 
+@pytest.mark.e2e
 def test_what_waits_for_nobody_leaves_the_disk(tmp_path: Path) -> None:
     with serving(tmp_path, *QUICK, "--late", "0.2") as gateway:
         for number in range(50):

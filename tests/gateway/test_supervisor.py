@@ -100,6 +100,7 @@ def is_gone(pid: int) -> bool:
 # --- several ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_workers_share_one_port_that_was_free_and_end_well_when_told(gateway: Make, number: int) -> None:
     program = gateway(workers=3)
@@ -113,6 +114,7 @@ def test_workers_share_one_port_that_was_free_and_end_well_when_told(gateway: Ma
     assert all(is_gone(each["pid"]) for each in said)
 
 
+@pytest.mark.e2e
 def test_a_worker_that_dies_is_started_again_on_the_same_port(gateway: Make) -> None:
     program = gateway()
     first, other = program.said(0), program.said(1)
@@ -138,6 +140,7 @@ def test_nothing_remains_when_whoever_looks_after_the_workers_is_killed(gateway:
         pass  # another gateway may start
 
 
+@pytest.mark.e2e
 def test_a_worker_that_does_not_end_in_time_is_killed(gateway: Make) -> None:
     program = gateway(drain_seconds=0)
     pids = [program.said(index)["pid"] for index in range(2)]
@@ -148,6 +151,7 @@ def test_a_worker_that_does_not_end_in_time_is_killed(gateway: Make) -> None:
     assert all(map(is_gone, pids))
 
 
+@pytest.mark.e2e
 def test_the_exit_status_says_that_a_worker_did_not_end_well(gateway: Make) -> None:
     program = gateway()
     program.said(0)
@@ -158,6 +162,7 @@ def test_the_exit_status_says_that_a_worker_did_not_end_well(gateway: Make) -> N
     assert "worker 0 did not shut down in order (exit status 3)" in logged
 
 
+@pytest.mark.e2e
 def test_what_a_worker_has_against_its_settings_is_said_once_and_ends_all(gateway: Make, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "refuse").write_text("0")
@@ -166,6 +171,7 @@ def test_what_a_worker_has_against_its_settings_is_said_once_and_ends_all(gatewa
     assert logged == "error: there is no metric 'wishes'\n"
 
 
+@pytest.mark.e2e
 def test_a_worker_that_began_once_is_started_again_also_when_settings_went_wrong(gateway: Make) -> None:
     program = gateway()
     first = program.said(0)
@@ -180,6 +186,7 @@ def test_a_worker_that_began_once_is_started_again_also_when_settings_went_wrong
     assert "worker 0 ended (there is no metric 'wishes'); restarting it in 1 s" in logged
 
 
+@pytest.mark.e2e
 def test_a_port_of_another_program_is_refused_before_anything_starts(gateway: Make) -> None:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # without which the ports would be shared silently

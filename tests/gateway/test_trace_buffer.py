@@ -216,6 +216,7 @@ def test_every_entry_is_scored_with_its_trace_and_needed_until_then(
     assert seen == set(range(1, len(steps) + 1))
 
 
+@pytest.mark.e2e
 def test_behind_what_is_held_for_long_others_come_and_go_and_leave_nothing() -> None:
     held = bundles()
     chance = random.Random(5)

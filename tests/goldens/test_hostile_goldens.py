@@ -99,6 +99,7 @@ def test_a_mistake_of_ten_million_characters_is_told_in_a_short_sentence(tmp_pat
     assert complaint(written(tmp_path, "g.json", json.dumps([golden])))
 
 
+@pytest.mark.e2e
 def test_of_many_keys_of_ones_own_only_some_are_told(tmp_path: Path) -> None:
     told: list[str] = []
     golden = {"id": "g", "tools": [], **{f"own{n}": n for n in range(100_000)}}

@@ -31,6 +31,7 @@ def test_no_text_is_empty() -> None:
     assert normalize_text(None) == ""
 
 
+@pytest.mark.e2e
 def test_ten_megabytes_of_accents_are_left_as_they_are() -> None:
     accents = "a" + f"{ACUTE}\N{COMBINING CEDILLA}" * 5_000_000
     assert normalize_text(accents) == accents

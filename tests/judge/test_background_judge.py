@@ -153,6 +153,7 @@ def test_interrupted_it_ends_soon_and_without_a_word():
     assert (out, errors, process.returncode) == ("interrupted 5\n", "", 0)
 
 
+@pytest.mark.e2e
 def test_memory_does_not_grow_with_their_number():
     def large():
         for number in range(300):
@@ -193,6 +194,7 @@ def test_what_is_asked_of_a_thread_that_was_stopped_is_cancelled():
     assert judge.usage.requests == 1
 
 
+@pytest.mark.e2e
 def test_stopping_leaves_nobody_waiting_whoever_asks_meanwhile():
     with serving([opinion(0.5)]) as model, judging(model) as judge:
         for _ in range(20):

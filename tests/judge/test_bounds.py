@@ -98,6 +98,7 @@ def test_an_answer_that_is_just_short_enough_is_read():
         assert score(judge).error == "MalformedAnswer: the model's answer is not JSON"
 
 
+@pytest.mark.e2e
 def test_packed_answers_are_not_unpacked():
     with serving([gzip_bomb(MANY)]) as model, judging(model, retries=0) as judge:
         assert score(judge).error == "MalformedAnswer: the model's answer is compressed, which was not requested"
@@ -120,6 +121,7 @@ ENDLESS = {"huge": lambda: huge(MANY, 500, chunked=True), "packed": lambda: gzip
 """Made by the test: to pack a bomb takes a second, which collecting the tests shall not."""
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("make_reply", ENDLESS.values(), ids=ENDLESS)
 def test_memory_stays_small_whatever_is_sent(make_reply):
     with serving([make_reply()]) as model:
@@ -135,6 +137,7 @@ def _path():
     return {"PYTHONPATH": ":".join(filter(None, sys.path))}
 
 
+@pytest.mark.e2e
 def test_a_slow_answer_holds_up_only_one_place():
     def behaviour(request, number):
         return hang() if '"request": "0"' in request.body["messages"][1]["content"] else opinion(0.5)

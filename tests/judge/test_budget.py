@@ -192,6 +192,7 @@ print(sum(kept.reserve(7, 0.25, allows) is not None for _ in range(60)))
 """
 
 
+@pytest.mark.e2e
 def test_threads_and_processes_never_pass_it_together(tmp_path):
     kept = JudgeCache(tmp_path / "judge.db")
     command = [sys.executable, "-c", SPENDING, str(tmp_path / "judge.db")]

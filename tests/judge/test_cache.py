@@ -76,6 +76,7 @@ def elsewhere(model, file):
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split()
 
 
+@pytest.mark.e2e
 def test_another_process_knows_the_answers(tmp_path):
     with serving([opinion(0.5)]) as model:
         assert elsewhere(model, tmp_path / "judge.db") == ["0.5"] * 5 + ["5", "0"]
@@ -297,6 +298,7 @@ def test_a_transaction_that_could_not_end_is_not_in_the_way_of_the_next(tmp_path
     kept.close()
 
 
+@pytest.mark.e2e
 def test_processes_may_open_a_new_file_at_once(tmp_path):
     with serving([opinion(0.5)]) as model, ThreadPoolExecutor(4) as pool:
         told = list(pool.map(lambda _: elsewhere(model, tmp_path / "judge.db"), range(4)))

@@ -232,6 +232,7 @@ def test_a_run_of_which_not_even_the_names_fit_is_not_shown():
     assert build_evidence(Run("r", input="q"), tools) is None
 
 
+@pytest.mark.e2e
 def test_a_run_is_shown_alike_in_every_process():
     program = """
 from goldspan import Run, ToolCall

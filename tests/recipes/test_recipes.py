@@ -86,6 +86,7 @@ TOOLS = {
 """The spans that each program makes."""
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("python", "name"), [(name, name) for name in TOOLS], indirect=["python"], ids=list(TOOLS))
 def test_beside_it_every_run_is_scored_and_every_span_still_arrives(
     python: Path, name: str, received: tuple[str, Received], tmp_path: Path
@@ -111,6 +112,7 @@ def _results(got: Received) -> dict[str, object]:
     return {"passed": "pass" in labels and "fail" not in labels, "tools_used": None}
 
 
+@pytest.mark.e2e
 def test_every_recipe_of_the_page_is_run() -> None:
     assert set(PROGRAMS) == set(TOOLS)
     assert set(REQUIREMENTS) == set(TOOLS) - {"plain"} | {"servers", "rotel", "schemathesis"}

@@ -111,6 +111,7 @@ def scored(received: Received) -> list[Any]:
     return [span for span in spans if plain(span.attributes).get("goldspan.passed") is True]
 
 
+@pytest.mark.e2e
 def test_workers_forked_from_a_master_that_instrumented_itself_score_every_request_once(
     tmp_path: Path, received: tuple[str, Received]
 ) -> None:
@@ -126,6 +127,7 @@ def test_workers_forked_from_a_master_that_instrumented_itself_score_every_reque
     assert "goldspan could not" not in log
 
 
+@pytest.mark.e2e
 def test_an_application_that_is_reloaded_scores_before_and_after(
     tmp_path: Path, received: tuple[str, Received]
 ) -> None:

@@ -99,17 +99,18 @@ def test_an_expected_tool_may_name_its_server_beside_its_name() -> None:
 # --- decoration -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("expected", "called"), list(product(["add", *FORMS], repeat=2)))
-def test_every_form_of_a_declared_server_means_its_tool(expected: str, called: str) -> None:
-    assert means(expected.format("orders", "add"), call(called.format("orders", "add")), servers=("orders",))
+@pytest.mark.parametrize("expected", ["add", *FORMS])
+def test_every_form_of_a_declared_server_means_its_tool(expected: str) -> None:
+    for called in ["add", *FORMS]:
+        assert means(expected.format("orders", "add"), call(called.format("orders", "add")), servers=("orders",))
 
 
-@pytest.mark.parametrize("called", ["add", *FORMS])
 @pytest.mark.parametrize("expected", FORMS)
-def test_every_form_in_a_golden_means_a_call_whose_server_the_trace_knows(expected: str, called: str) -> None:
-    written = called.format("orders", "add")
-    assert means(expected.format("orders", "add"), call(written, name="add", server="orders"))
-    assert not means(expected.format("stock", "add"), call(written, name="add", server="orders"))
+def test_every_form_in_a_golden_means_a_call_whose_server_the_trace_knows(expected: str) -> None:
+    for called in ["add", *FORMS]:
+        written = called.format("orders", "add")
+        assert means(expected.format("orders", "add"), call(written, name="add", server="orders"))
+        assert not means(expected.format("stock", "add"), call(written, name="add", server="orders"))
 
 
 @given(WORDS, WORDS, WORDS, st.sampled_from(FORMS), st.sampled_from(FORMS))

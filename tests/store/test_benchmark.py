@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "store.py"
 
 
+@pytest.mark.e2e
 def test_every_question_is_timed_beside_the_budget() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARK, "--runs", "600", "--rounds", "1"], capture_output=True, text=True, check=True

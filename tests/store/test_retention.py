@@ -65,6 +65,7 @@ def test_a_file_keeps_to_its_size_and_the_newest_runs_stay(path: Path) -> None:
     assert limit / 2 < path.stat().st_size <= limit
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("at_once", [512, 1200])
 def test_a_file_keeps_to_its_size_however_many_are_stored_at_once(path: Path, at_once: int) -> None:
     limit = 400_000

@@ -162,6 +162,7 @@ def test_an_empty_store_is_a_file_too(store: SqliteStore, tmp_path: Path, form: 
         assert len((tmp_path / f"none.{form}").read_text().splitlines()) == (form == "csv")
 
 
+@pytest.mark.e2e
 def test_more_runs_than_a_row_group_has(store: SqliteStore, tmp_path: Path) -> None:
     evaluation = evaluate(RUN, GOLDEN, metrics=["tool_recall"])
     store.submit_many(replace(evaluation, run=replace(RUN, run_id=str(number))) for number in range(5100))

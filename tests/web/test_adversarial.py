@@ -259,6 +259,7 @@ def shows(visit: Visit, text: str) -> None:
     expect(visit.page.get_by_role("region", name="Runs").get_by_text(text, exact=True)).to_be_visible()
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("chromium")
 def test_what_comes_while_a_list_is_on_its_way_is_not_lost(visit: Visit, slow: Slow, store: SqliteStore) -> None:
     slow.seconds = {"live": 2.5}
@@ -271,6 +272,7 @@ def test_what_comes_while_a_list_is_on_its_way_is_not_lost(visit: Visit, slow: S
     shows(visit, "second one")
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("chromium")
 def test_a_chart_that_took_long_does_not_take_the_place_of_a_newer_one(visit: Visit, slow: Slow) -> None:
     chart = visit.page.locator("#chart")
@@ -285,6 +287,7 @@ def test_a_chart_that_took_long_does_not_take_the_place_of_a_newer_one(visit: Vi
     expect(chart).to_have_attribute("aria-label", re.compile("12 not evaluated"))
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("chromium")
 def test_what_somebody_opened_stays_open_while_the_list_changes(visit: Visit, store: SqliteStore) -> None:
     notice = visit.page.locator("details.notice")
@@ -294,6 +297,7 @@ def test_what_somebody_opened_stays_open_while_the_list_changes(visit: Visit, st
     assert notice.evaluate("each => each.open") is True
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("chromium")
 def test_only_what_somebody_looks_for_is_announced(visit: Visit, store: SqliteStore) -> None:
     """While a search field has focus, only the number of its results is announced, not each update."""
@@ -305,6 +309,7 @@ def test_only_what_somebody_looks_for_is_announced(visit: Visit, store: SqliteSt
     expect(visit.page.get_by_role("status")).to_have_text("12 runs")
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("chromium")
 def test_a_list_that_could_not_be_had_is_asked_for_again(
     visit: Visit, store: SqliteStore, slow: Slow, monkeypatch: pytest.MonkeyPatch

@@ -45,6 +45,7 @@ def address() -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.e2e
 def test_everything_that_is_wrong_is_heard(visiting: Visiting, address: str) -> None:
     visit = visiting(address, viewport=PHONE)
     visit.open()

@@ -77,6 +77,7 @@ def expect_runs(page: Page, number: int) -> None:
     expect(region.locator("a[href^='/runs/']")).to_have_count(min(number, 50))
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("name", "text", "query", "number"), [*TYPED, *MORE])
 def test_what_is_typed_narrows_the_list(visit: Visit, name: str, text: str, query: dict[str, str], number: int) -> None:
     if (name, text, query, number) in MORE:
@@ -89,6 +90,7 @@ def test_what_is_typed_narrows_the_list(visit: Visit, name: str, text: str, quer
     visit.overlook("status of 400")  # while the user types, half a trace id is reported as not valid
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("name", "word", "query", "number"), CHOSEN)
 def test_what_is_chosen_narrows_the_list(
     visit: Visit, name: str, word: str, query: dict[str, str], number: int
@@ -113,6 +115,7 @@ def test_filters_narrow_one_another(visit: Visit) -> None:
     expect_said(visit.page, expected)
 
 
+@pytest.mark.e2e
 def test_filters_outlive_reloading_and_are_taken_away_one_by_one(visit: Visit) -> None:
     field(visit.page, "Agent").fill("travel")
     field(visit.page, "Verdict").select_option("failed")
@@ -129,6 +132,7 @@ def test_filters_outlive_reloading_and_are_taken_away_one_by_one(visit: Visit) -
     expect_said(visit.page, {})
 
 
+@pytest.mark.e2e
 def test_back_and_forward_lead_through_what_was_looked_for(visit: Visit) -> None:
     field(visit.page, "Agent").fill("travel")
     expect_runs(visit.page, TURNS)
@@ -146,6 +150,7 @@ def test_back_and_forward_lead_through_what_was_looked_for(visit: Visit) -> None
     expect(field(visit.page, "Agent")).to_have_value("travel")
 
 
+@pytest.mark.e2e
 def test_after_going_back_the_page_is_as_alive_as_before(visit: Visit) -> None:
     field(visit.page, "Agent").fill("travel")
     expect_runs(visit.page, TURNS)
@@ -161,6 +166,7 @@ def test_after_going_back_the_page_is_as_alive_as_before(visit: Visit) -> None:
     expect(visit.page.locator("time").first).not_to_contain_text("UTC")
 
 
+@pytest.mark.e2e
 def test_an_address_shows_everybody_the_same(visit: Visit, visiting: Visiting, address: str) -> None:
     open_more(visit.page)
     field(visit.page, "Service").fill("billing")
@@ -175,6 +181,7 @@ def test_an_address_shows_everybody_the_same(visit: Visit, visiting: Visiting, a
         expect(field(other.page, "Service")).to_be_visible()
 
 
+@pytest.mark.e2e
 def test_without_scripts_the_form_is_sent(visiting: Visiting, address: str) -> None:
     visit = visiting(address, java_script_enabled=False)
     visit.open()
@@ -186,6 +193,7 @@ def test_without_scripts_the_form_is_sent(visiting: Visiting, address: str) -> N
     expect_said(visit.page, {"agent": "travel"})
 
 
+@pytest.mark.e2e
 def test_enter_looks_at_once_and_does_not_leave_the_page(visit: Visit) -> None:
     visit.page.evaluate("window.still = true")
     field(visit.page, "Text in the request").fill("song")
@@ -194,6 +202,7 @@ def test_enter_looks_at_once_and_does_not_leave_the_page(visit: Visit) -> None:
     assert visit.page.evaluate("window.still") is True
 
 
+@pytest.mark.e2e
 def test_names_are_suggested(visit: Visit) -> None:
     for name, expected in (("Golden", "trip/lisbon"), ("Agent", "travel"), ("Tool", "find_account")):
         box = field(visit.page, name)
@@ -202,6 +211,7 @@ def test_names_are_suggested(visit: Visit) -> None:
         expect(options.and_(visit.page.locator(f"[value='{expected}']"))).to_have_count(1)
 
 
+@pytest.mark.e2e
 def test_what_means_nothing_is_told_and_can_be_put_right(visit: Visit) -> None:
     field(visit.page, "Since").fill("yesterdayish")
     expect(visit.page.get_by_role("alert")).to_contain_text("since must be a time")
@@ -212,11 +222,13 @@ def test_what_means_nothing_is_told_and_can_be_put_right(visit: Visit) -> None:
     expect(visit.page.get_by_role("alert")).to_have_count(0)
 
 
+@pytest.mark.e2e
 def test_how_many_are_found_is_said_to_those_who_do_not_see_it(visit: Visit) -> None:
     field(visit.page, "Agent").fill("travel")
     expect(visit.page.get_by_role("status")).to_have_text(f"{TURNS} runs")
 
 
+@pytest.mark.e2e
 def test_pages_follow_one_another(visit: Visit) -> None:
     newest = visit.names()
     visit.page.get_by_role("link", name="Older").click()
@@ -229,6 +241,7 @@ def test_pages_follow_one_another(visit: Visit) -> None:
     assert visit.names() == newest
 
 
+@pytest.mark.e2e
 def test_a_run_leads_to_others_like_it(visit: Visit) -> None:
     visit.open(f"/runs/{run_id(3)}")
     about = visit.page.get_by_role("region", name="About the run")
@@ -237,6 +250,7 @@ def test_a_run_leads_to_others_like_it(visit: Visit) -> None:
     expect_said(visit.page, {"session_id": "session-1"})
 
 
+@pytest.mark.e2e
 def test_goldens_are_found_and_sorted(visit: Visit, tmp_path: Path) -> None:
     visit.open("/goldens")
     listed = visit.page.get_by_role("region", name="Goldens by pass rate").get_by_role("rowheader")

@@ -75,6 +75,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield address
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 def test_a_hostile_text_is_shown_as_text(visiting: Visiting, address: str, text: str) -> None:
     number = list(TEXTS.values()).index(text)
@@ -97,6 +98,7 @@ def test_a_hostile_text_is_shown_as_text(visiting: Visiting, address: str, text:
         assert visit.too_wide() == []
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("path", ["/", "/goldens", "/uncovered"])
 def test_all_of_them_together_are_shown_as_text(visiting: Visiting, address: str, path: str) -> None:
     visit = visiting(address, viewport=PHONE)
@@ -112,6 +114,7 @@ def test_all_of_them_together_are_shown_as_text(visiting: Visiting, address: str
     assert visit.page.url == address + path
 
 
+@pytest.mark.e2e
 def test_hostile_names_are_suggested_as_text(visiting: Visiting, address: str) -> None:
     visit = visiting(address)
     visit.open()
@@ -125,6 +128,7 @@ def test_hostile_names_are_suggested_as_text(visiting: Visiting, address: str) -
     assert visit.page.locator(_STRANGERS).count() == 0
 
 
+@pytest.mark.e2e
 def test_hostile_texts_are_looked_for_as_text(visiting: Visiting, address: str) -> None:
     visit = visiting(address)
     visit.open()
@@ -136,6 +140,7 @@ def test_hostile_texts_are_looked_for_as_text(visiting: Visiting, address: str) 
     assert visit.page.locator(_STRANGERS).count() == 0
 
 
+@pytest.mark.e2e
 def test_a_hostile_run_opens_from_the_list(visiting: Visiting, address: str) -> None:
     visit = visiting(address)
     for name in ("an image", "the end of an attribute", "another address", "an address of ours"):

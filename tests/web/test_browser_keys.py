@@ -57,6 +57,7 @@ def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.textContent"))
 
 
+@pytest.mark.e2e
 def test_tab_comes_by_everything_in_the_order_in_which_it_is_read(visit: Visit) -> None:
     found = stops(visit.page, "Keys ?")
     expected = [
@@ -68,12 +69,14 @@ def test_tab_comes_by_everything_in_the_order_in_which_it_is_read(visit: Visit) 
     assert found[-1] == "Keys ?"
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("path", ["/goldens", "/goldens/refund", "/uncovered", f"/runs/{run_id(3)}"])
 def test_in_every_view_it_is_seen_where_one_is(visit: Visit, path: str) -> None:
     visit.open(path)
     assert stops(visit.page, "Keys ?")[:2] == ["Skip to the content", "goldspan"]
 
 
+@pytest.mark.e2e
 def test_the_first_link_skips_to_the_content(visit: Visit) -> None:
     visit.page.keyboard.press("Tab")
     visit.page.keyboard.press("Enter")
@@ -82,6 +85,7 @@ def test_the_first_link_skips_to_the_content(visit: Visit) -> None:
     expect(visit.page.get_by_role("button", name="Pause")).to_be_focused()
 
 
+@pytest.mark.e2e
 def test_runs_are_walked_through_and_opened(visit: Visit) -> None:
     links = visit.page.get_by_role("region", name="Runs").locator("a[href^='/runs/']")
     visit.page.keyboard.press("j")
@@ -101,11 +105,13 @@ def test_runs_are_walked_through_and_opened(visit: Visit) -> None:
     visit.page.wait_for_url(f"**/runs/{name}")
 
 
+@pytest.mark.e2e
 def test_from_nowhere_k_goes_to_the_last(visit: Visit) -> None:
     visit.page.keyboard.press("k")
     expect(visit.page.get_by_role("region", name="Runs").locator("a[href^='/runs/']").last).to_be_focused()
 
 
+@pytest.mark.e2e
 def test_a_slash_searches_and_escape_leaves_the_field(visit: Visit) -> None:
     visit.page.keyboard.press("/")
     text = visit.page.get_by_role("searchbox", name="Text in the request")
@@ -118,6 +124,7 @@ def test_a_slash_searches_and_escape_leaves_the_field(visit: Visit) -> None:
     expect(text).not_to_be_focused()
 
 
+@pytest.mark.e2e
 def test_p_pauses_and_goes_on(visit: Visit) -> None:
     visit.page.keyboard.press("p")
     expect(visit.page.get_by_role("button", name="Resume")).to_have_attribute("aria-pressed", "true")
@@ -127,6 +134,7 @@ def test_p_pauses_and_goes_on(visit: Visit) -> None:
     expect(visit.page.get_by_role("status")).to_have_text("The list shows new runs.")
 
 
+@pytest.mark.e2e
 def test_two_keys_lead_to_each_view(visit: Visit) -> None:
     for key, path in (("g", "/goldens"), ("u", "/uncovered"), ("l", "/")):
         visit.page.keyboard.press("g")
@@ -135,6 +143,7 @@ def test_two_keys_lead_to_each_view(visit: Visit) -> None:
         visit.page.wait_for_load_state("load")
 
 
+@pytest.mark.e2e
 def test_one_of_the_two_keys_leads_nowhere(visit: Visit) -> None:
     for keys in ("u", "gxu", "lu"):
         for key in keys:
@@ -145,6 +154,7 @@ def test_one_of_the_two_keys_leads_nowhere(visit: Visit) -> None:
     assert visit.page.url == visit.address + "/"
 
 
+@pytest.mark.e2e
 def test_the_list_of_keys_opens_and_closes(visit: Visit) -> None:
     visit.page.keyboard.press("j")
     before = focused(visit.page)
@@ -165,6 +175,7 @@ def test_the_list_of_keys_opens_and_closes(visit: Visit) -> None:
     expect(dialog).not_to_be_visible()
 
 
+@pytest.mark.e2e
 def test_keys_without_a_list_do_nothing(visit: Visit) -> None:
     visit.open("/uncovered")
     for key in "pjk/":
@@ -173,6 +184,7 @@ def test_keys_without_a_list_do_nothing(visit: Visit) -> None:
     expect(visit.page.get_by_role("dialog", name="Keys")).to_be_visible()
 
 
+@pytest.mark.e2e
 def test_filters_are_set_with_the_keyboard_alone(visit: Visit) -> None:
     visit.page.keyboard.press("/")
     visit.page.keyboard.press("Tab")

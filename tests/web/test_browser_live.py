@@ -80,6 +80,7 @@ def run_with(visit: Visit, text: str) -> Locator:
     return visit.page.get_by_role("region", name="Runs").get_by_role("listitem").filter(has_text=text)
 
 
+@pytest.mark.e2e
 def test_a_request_appears_as_soon_as_it_is_scored(visit: Visit, gateway: Gateway) -> None:
     with sending(gateway) as send:
         for number in range(5):
@@ -93,6 +94,7 @@ def test_a_request_appears_as_soon_as_it_is_scored(visit: Visit, gateway: Gatewa
     expect(visit.page.get_by_role("region", name="Expected vs. called").first).to_contain_text("find_order")
 
 
+@pytest.mark.e2e
 def test_a_pause_holds_the_list_and_going_on_brings_the_rest(visit: Visit, gateway: Gateway) -> None:
     visit.page.get_by_role("button", name="Pause").click()
     before = visit.names()
@@ -107,6 +109,7 @@ def test_a_pause_holds_the_list_and_going_on_brings_the_rest(visit: Visit, gatew
     expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
 
 
+@pytest.mark.e2e
 def test_only_what_is_looked_for_appears(visit: Visit, gateway: Gateway) -> None:
     visit.page.get_by_role("search").get_by_label("Agent").fill("billing")
     visit.page.wait_for_url("**/?agent=billing")
@@ -118,6 +121,7 @@ def test_only_what_is_looked_for_appears(visit: Visit, gateway: Gateway) -> None
     assert visit.page.url.endswith("/?agent=billing")
 
 
+@pytest.mark.e2e
 def test_what_appears_leaves_focus_and_place_where_they_are(visit: Visit, gateway: Gateway) -> None:
     with sending(gateway) as send:
         for number in range(12):
@@ -137,6 +141,7 @@ def test_what_appears_leaves_focus_and_place_where_they_are(visit: Visit, gatewa
     assert abs(now["y"] - place["y"]) < 2
 
 
+@pytest.mark.e2e
 def test_what_appears_leaves_alone_what_is_being_typed(visit: Visit, gateway: Gateway) -> None:
     since = visit.page.get_by_role("search").get_by_label("Since")
     since.focus()
@@ -151,6 +156,7 @@ def test_what_appears_leaves_alone_what_is_being_typed(visit: Visit, gateway: Ga
     expect(run_with(visit, "order T2")).to_be_visible()
 
 
+@pytest.mark.e2e
 def test_a_list_that_was_empty_fills(visiting: Visiting, tmp_path: Path) -> None:
     with (
         open_store(tmp_path / "goldspan.db") as store,
@@ -168,6 +174,7 @@ def test_a_list_that_was_empty_fills(visiting: Visiting, tmp_path: Path) -> None
         visit.leave()
 
 
+@pytest.mark.e2e
 def test_a_hostile_request_is_shown_as_text(visit: Visit, gateway: Gateway) -> None:
     hostile = "order <img src=x onerror=alert(1)> \u202e </script><script>alert(2)</script> {{ 7 * 7 }} \x1b"
     with sending(gateway) as send:
@@ -179,6 +186,7 @@ def test_a_hostile_request_is_shown_as_text(visit: Visit, gateway: Gateway) -> N
     expect(about).to_contain_text("a order <img src=x onerror=alert(1)>")
 
 
+@pytest.mark.e2e
 def test_a_gateway_that_comes_back_is_heard_again(visiting: Visiting, tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     gateway = Gateway(tmp_path, ("--goldens", "goldens.yaml", "--grace", "0.1", "--idle", "1"))
@@ -200,6 +208,7 @@ def test_a_gateway_that_comes_back_is_heard_again(visiting: Visiting, tmp_path: 
         gateway.kill()
 
 
+@pytest.mark.e2e
 def test_a_stream_that_is_refused_is_asked_for_again(
     visiting: Visiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +229,7 @@ def test_a_stream_that_is_refused_is_asked_for_again(
         visit.leave()
 
 
+@pytest.mark.e2e
 def test_a_store_that_cannot_answer_leaves_the_list_and_says_so(visiting: Visiting, tmp_path: Path) -> None:
     path = tmp_path / "goldspan.db"
     with open_store(path) as store, open_store(path) as closed:
@@ -266,6 +276,7 @@ def hand_in(visit: Visit, token: str) -> None:
     visit.page.get_by_role("button", name="Log in").click()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "how", [{"color_scheme": "light"}, {"color_scheme": "dark", "viewport": {"width": 390, "height": 700}}]
 )
@@ -282,6 +293,7 @@ def test_the_page_that_asks_for_a_token_is_there_for_everybody(
     expect(visit.page.get_by_label("Read token")).to_be_focused()
 
 
+@pytest.mark.e2e
 def test_whoever_has_a_token_gets_in_and_leaves(visiting: Visiting, guarded: Gateway) -> None:
     visit = visiting(guarded.address)
     visit.open("/?agent=support")
@@ -299,6 +311,7 @@ def test_whoever_has_a_token_gets_in_and_leaves(visiting: Visiting, guarded: Gat
     visit.forgive("status of 401")
 
 
+@pytest.mark.e2e
 def test_the_page_asks_anew_once_a_token_is_none_any_more(visiting: Visiting, tmp_path: Path) -> None:
     tokens(tmp_path, TOKEN)
     gateway = Gateway(tmp_path, ("--token-file", "ingest", "--read-token-file", "read"))

@@ -60,6 +60,7 @@ def opened(visit: Visit, path: str) -> Visit:
     return visit
 
 
+@pytest.mark.e2e
 def test_a_view_renders_and_is_light(visiting: Visiting, address: str, path: str) -> None:
     visit = opened(visiting(address), path)
     assert visit.responses[0].status == 200
@@ -67,6 +68,7 @@ def test_a_view_renders_and_is_light(visiting: Visiting, address: str, path: str
     assert 5_000 < visit.weight() <= MOST_BYTES
 
 
+@pytest.mark.e2e
 def test_a_view_has_no_grave_findings_in_light_and_dark(visiting: Visiting, address: str, path: str) -> None:
     visit = opened(visiting(address, color_scheme="light"), path)
     assert visit.grave_findings() == []
@@ -76,12 +78,14 @@ def test_a_view_has_no_grave_findings_in_light_and_dark(visiting: Visiting, addr
     assert visit.grave_findings() == []
 
 
+@pytest.mark.e2e
 def test_a_view_fits_on_a_phone(visiting: Visiting, address: str, path: str) -> None:
     visit = opened(visiting(address, viewport=PHONE, has_touch=True, is_mobile=True), path)
     assert visit.grave_findings() == []
     assert visit.too_wide() == []
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("path", "status"), FAULTS.items())
 def test_what_is_not_there_is_a_page_as_well(visiting: Visiting, address: str, path: str, status: int) -> None:
     for how in ({"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": PHONE}):
@@ -94,6 +98,7 @@ def test_what_is_not_there_is_a_page_as_well(visiting: Visiting, address: str, p
         assert visit.weight() <= MOST_BYTES
 
 
+@pytest.mark.e2e
 def test_a_store_that_cannot_answer_says_so(visiting: Visiting, tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
         site = Pages(store, goldens=lambda: None, is_live=False)
@@ -106,6 +111,7 @@ def test_a_store_that_cannot_answer_says_so(visiting: Visiting, tmp_path: Path) 
         visit.leave()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("is_live", [True, False])
 def test_an_empty_store_tells_how_it_is_filled(visiting: Visiting, tmp_path: Path, is_live: bool) -> None:
     with (
@@ -123,6 +129,7 @@ def test_an_empty_store_tells_how_it_is_filled(visiting: Visiting, tmp_path: Pat
         visit.leave()
 
 
+@pytest.mark.e2e
 def test_times_are_in_the_zone_of_whoever_looks(visiting: Visiting, address: str) -> None:
     told = {}
     for zone in ("Asia/Tokyo", "America/New_York"):
@@ -145,6 +152,7 @@ def test_a_chart_is_drawn_and_told(visiting: Visiting, address: str) -> None:
     visit.wait_until(f"document.querySelector('canvas').clientWidth < 390 && ({_INKED}) > 100")
 
 
+@pytest.mark.e2e
 def test_a_draft_is_copied(visiting: Visiting, address: str) -> None:
     visit = visiting(address)
     visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -159,6 +167,7 @@ def test_a_draft_is_copied(visiting: Visiting, address: str) -> None:
     expect(draft.get_by_role("button", name="Copy", exact=True).first).to_be_visible()
 
 
+@pytest.mark.e2e
 def test_where_there_is_no_clipboard_the_draft_is_marked(visiting: Visiting, address: str) -> None:
     visit = visiting(address)
     visit.context.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
@@ -169,6 +178,7 @@ def test_where_there_is_no_clipboard_the_draft_is_marked(visiting: Visiting, add
     assert "find_account" in visit.page.evaluate("getSelection().toString()")
 
 
+@pytest.mark.e2e
 def test_nothing_moves_for_those_who_do_not_want_it(visiting: Visiting, address: str) -> None:
     visit = opened(visiting(address, reduced_motion="reduce"), "/")
     moving = "[...document.querySelectorAll('*')].filter((each) => getComputedStyle(each).animationName !== 'none')"
@@ -176,6 +186,7 @@ def test_nothing_moves_for_those_who_do_not_want_it(visiting: Visiting, address:
     assert visit.page.evaluate("document.getAnimations().length") == 0
 
 
+@pytest.mark.e2e
 def test_without_scripts_every_view_is_there(visiting: Visiting, address: str, path: str) -> None:
     visit = visiting(address, java_script_enabled=False)
     assert visit.open(path).status == 200

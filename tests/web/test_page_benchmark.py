@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "page.py"
 
 
+@pytest.mark.e2e
 def test_every_view_is_timed_and_weighed_beside_its_budget() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARK, "--runs", "300", "--rounds", "1"], capture_output=True, text=True, check=True

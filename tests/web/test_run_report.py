@@ -88,6 +88,7 @@ def test_it_is_whole_without_a_script_and_asks_for_nothing(
     assert ground != "rgba(0, 0, 0, 0)"  # the policy allows the style
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("chromium")
 def test_it_is_for_everybody_and_fits_a_phone(visiting: Visiting, written: Written, usual: Report) -> None:
     visit = opened(visiting, written(usual), viewport=PHONE)
@@ -98,6 +99,7 @@ def test_it_is_for_everybody_and_fits_a_phone(visiting: Visiting, written: Writt
         assert visit.grave_findings() == []
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("chromium")
 def test_its_policy_lets_nothing_else_run(visiting: Visiting, written: Written, usual: Report) -> None:
     file = written(usual)
@@ -109,6 +111,7 @@ def test_its_policy_lets_nothing_else_run(visiting: Visiting, written: Written, 
     visit.forgive("Executing inline script", "Applying inline style", "against the policy")
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("chromium")
 def test_hostile_texts_are_shown_as_text(visiting: Visiting, written: Written, tmp_path: Path) -> None:
     made = [each for number, text in enumerate(TEXTS.values()) for each in hostile_runs(text, number)]
@@ -265,6 +268,7 @@ def test_hostile_texts_stay_in_their_cells(tmp_path: Path) -> None:
     assert all(len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1 for table in tables)
 
 
+@pytest.mark.e2e
 def test_many_goldens_that_no_run_met_are_counted(tmp_path: Path) -> None:
     goldens = Goldens([Golden(f"golden {number}", f"ask {number}") for number in range(60)])
     with open_store(tmp_path / "goldspan.db") as store:

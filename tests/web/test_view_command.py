@@ -78,6 +78,7 @@ def test_it_says_where_the_page_is_and_serves_it(view: View) -> None:
     assert "Log out" not in body
 
 
+@pytest.mark.e2e
 def test_a_folder_stands_for_the_store_in_it(folder: Path) -> None:
     with viewing(folder, folder) as other:
         assert ask(other, "/goldens/refund")[0] == 200
@@ -110,6 +111,7 @@ def test_only_this_machine_reaches_it(view: View) -> None:
             other.connect(("127.0.0.2", port))
 
 
+@pytest.mark.e2e
 def test_a_port_that_is_taken_is_told(folder: Path, view: View) -> None:
     port = urlsplit(view.address).port
     status, said = view_said(folder, folder, "--port", port)
@@ -118,6 +120,7 @@ def test_a_port_that_is_taken_is_told(folder: Path, view: View) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", ["nothing.db", "empty-folder"])
 def test_a_store_that_is_not_there_is_told(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty-folder").mkdir()
@@ -133,12 +136,14 @@ def test_a_file_that_is_no_store_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.e2e
 def test_a_golden_file_that_cannot_be_read_is_told(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text("goldens: 7")
     status, said = view_said(tmp_path, folder, "--goldens", tmp_path / "goldens.yaml")
     assert (status, "goldens.yaml" in said, "Traceback" in said) == (2, True, False)
 
 
+@pytest.mark.e2e
 def test_it_follows_what_another_process_writes(tmp_path: Path) -> None:
     store_in(tmp_path)
     with viewing(tmp_path, tmp_path) as other, open_store(tmp_path / "goldspan.db") as store:
@@ -147,6 +152,7 @@ def test_it_follows_what_another_process_writes(tmp_path: Path) -> None:
         assert "told meanwhile" in ask(other)[1]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_when_it_is_told_to_though_somebody_listens(folder: Path, number: int) -> None:
     with viewing(folder, folder) as other:
@@ -159,6 +165,7 @@ def test_it_ends_when_it_is_told_to_though_somebody_listens(folder: Path, number
         assert "Traceback" not in other.said
 
 
+@pytest.mark.e2e
 def test_the_browser_is_opened_where_that_is_wanted(folder: Path, tmp_path: Path) -> None:
     opened = tmp_path / "opened"
     browser = tmp_path / "browser"
@@ -176,6 +183,7 @@ def test_the_browser_is_opened_where_that_is_wanted(folder: Path, tmp_path: Path
     assert opened.read_text().strip().encode() in said
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("package", ["jinja2", "starlette", "uvicorn"])
 def test_without_its_extra_it_says_which_one_is_needed(folder: Path, package: str) -> None:
     code = _WITHOUT.format(package=package, folder=str(folder))

@@ -282,6 +282,7 @@ def test_nesting_has_no_limit() -> None:
     assert agreed(one, other).share == 0.0
 
 
+@pytest.mark.e2e
 def test_dictionaries_may_be_nested_without_limit_too() -> None:
     found = agreed(nested(2_000, {"x": 1}, beside=1), nested(2_000, {"x": 2}, beside=1))
     assert found.share == pytest.approx(1.0)

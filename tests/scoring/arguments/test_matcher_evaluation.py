@@ -489,6 +489,7 @@ def test_a_golden_that_repeats_itself_endlessly_is_judged_once_in_each_place() -
     assert not agrees(Unordered((bomb(1), 2)), [2, bomb(2)])
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("matcher", [lambda items: Unordered(tuple(items)), lambda items: Contains(list(items))])
 @pytest.mark.parametrize(
     "schema", [None, {"type": "array", "items": {"type": "string"}}], ids=["without a schema", "with a schema"]
