@@ -139,7 +139,7 @@ class _Finder(ast.NodeVisitor):
     def visit_Return(self, node: ast.Return) -> None:
         if isinstance(node.value, ast.Constant) and node.value.value is None:
             self._replace(node.value, "0")
-        elif node.value is not None:
+        elif node.value is not None and not _is_false(node.value):
             self._replace(node, "return None")
         self.generic_visit(node)
 
@@ -178,6 +178,11 @@ class _Finder(ast.NodeVisitor):
             self._replace(node, "pass")
         self.generic_visit(node) if isinstance(node, ast.Module) else super().visit(node)
         return None
+
+
+def _is_false(node: ast.expr) -> bool:
+    """Whether this is `False`, which most callers cannot tell from None; it is changed to `True` anyway."""
+    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _is_text(node: ast.expr) -> bool:

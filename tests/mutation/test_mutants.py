@@ -58,6 +58,7 @@ def changes(source: str) -> set[str]:
         ("x = not a", {"not a  →  bool(a)"}),
         ("def f(a=None, b=True): pass", {"None  →  0", "True  →  False"}),
         ("def f():\n    return a", {"return a  →  return None"}),
+        ("def f():\n    return False", {"False  →  True"}),
         ("stop()", {"stop()  →  pass"}),
         ("if a: b = c", {"a  →  not (a)"}),
         ("self.a = b", {"self.a = b  →  pass"}),
