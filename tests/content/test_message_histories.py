@@ -38,6 +38,46 @@ def test_of_a_history_that_grew_only_the_new_messages_are_read(read: Any) -> Non
     assert after == read(ITEMS)
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda items: messages.from_json(json.dumps(items)), id="JSON list"),
+        pytest.param(lambda items: messages.from_json(json.dumps({"messages": items})), id="JSON object"),
+        pytest.param(lambda items: messages.from_flat(flattened(items), "p"), id="flattened"),
+    ],
+)
+def test_a_text_is_read_once_however_many_others_are_read_in_between(read: Any) -> None:
+    others = [[{"role": "user", "content": f"Question {n}"}, ANSWER] for n in range(20)]
+    with histories.cache_histories():
+        first = read(ITEMS)
+        for items in others:
+            read(items)
+        again = read(ITEMS)
+    assert all(old is new for old, new in zip(first, again, strict=True))
+
+
+def test_a_full_cache_is_emptied_and_messages_are_read_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "_MAX_TEXTS", 2)
+    asked = [[{"role": "user", "content": f"Question {n}"}] for n in (1, 2, 3, 1)]
+    alone = [(messages.from_json(json.dumps(items)), messages.from_flat(flattened(items), "p")) for items in asked]
+    with histories.cache_histories():
+        read = [(messages.from_json(json.dumps(items)), messages.from_flat(flattened(items), "p")) for items in asked]
+        cache = histories._active_cache.get()
+        assert cache is not None
+        assert len(cache.messages_by_text) <= 2
+        assert len(cache.message_by_row) <= 2
+    assert read == alone
+
+
+def test_values_that_are_equal_and_of_different_types_are_not_confused() -> None:
+    def argument(value: object) -> object:
+        flat = {"p.0.role": "assistant", "p.0.tool_calls.0.name": "pay", "p.0.tool_calls.0.arguments": value}
+        return messages.from_flat(flat, "p")[0].tool_calls[0].arguments
+
+    with histories.cache_histories():
+        assert [type(argument(value)) for value in (1, True, 1.0)] == [int, bool, float]
+
+
 def test_nothing_is_kept_beyond_the_request_that_is_read() -> None:
     with histories.cache_histories():
         inside = messages.from_json(json.dumps(ITEMS))

@@ -28,26 +28,39 @@ def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
 
 def flat_items(attributes: Mapping[str, Any], prefix: str) -> list[FlatItem]:
     """Return the same items without nesting, so that they can be compared cheaply."""
+    return [dict(zip(paths, values, strict=True)) for paths, values in flat_rows(attributes, prefix)]
+
+
+def flat_rows(attributes: Mapping[str, Any], prefix: str) -> list[tuple[tuple[str, ...], tuple[Any, ...]]]:
+    """Return the same items as their sorted paths and their values. Equal attribute names share the paths."""
     names = getattr(attributes, "names", None)  # one shared frozenset for all spans with these attributes
     places = _item_paths(frozenset(attributes) if names is None else names, prefix)
-    return [{path: attributes.get(key) for path, key in item} for item in places]
+    get = attributes.get
+    return [(paths, tuple([get(key) for key in keys])) for paths, keys in places]
 
 
 def nest_item(item: FlatItem) -> Any:
     """Return an item as nested dictionaries and lists. Of two conflicting paths, the first in sort order is used."""
     paths = tuple(sorted(item))
-    return _fill_shape(_cached_shape(paths) if len(paths) <= _MAX_CACHED_PATHS else _build_shape(paths), item)
+    return nest_row(paths, tuple([item[path] for path in paths]))
+
+
+def nest_row(paths: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    """Return an item, given as its sorted paths and their values, as nested dictionaries and lists."""
+    shape = _cached_shape(paths) if len(paths) <= _MAX_CACHED_PATHS else _build_shape(paths)
+    return _fill_shape(shape, dict(zip(paths, values, strict=True)))
 
 
 @lru_cache(maxsize=1024)
-def _item_paths(names: frozenset[str], prefix: str) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Return the paths of each item, with the attributes that hold their values."""
+def _item_paths(names: frozenset[str], prefix: str) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    """Return the paths of each item, sorted, and the attributes that hold their values."""
     items: dict[int, dict[str, str]] = {}
     for key in sorted(names):
         if key.startswith(prefix) and (place := _split_number(key, prefix)) is not None:
             number, path = place
             items.setdefault(number, {})[path] = key
-    return tuple(tuple(items[number].items()) for number in sorted(items))
+    in_order = (sorted(items[number].items()) for number in sorted(items))
+    return tuple((tuple([path for path, _ in item]), tuple([key for _, key in item])) for item in in_order)
 
 
 @lru_cache(maxsize=8192)

@@ -7,44 +7,50 @@ events, and the `repr` of Python objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from goldspan.content import envelopes, parts
-from goldspan.content.flat_attributes import flat_items, nest_item
+from goldspan.content.flat_attributes import flat_rows, nest_row
 from goldspan.content.literals import ReprObject, parse_json_list, parse_object, plain_value
 from goldspan.content.parts import Message, Messages, ToolResult
 from goldspan.model import ABSENT
 
 _MAX_HISTORIES = 8
-"""Histories that are cached. Few programs extend more at the same time."""
+"""Histories whose beginning is compared with another text. Few programs extend more at the same time."""
+_MAX_TEXTS = 4096
+"""Texts whose messages are cached."""
 _MAX_HISTORY_CHARS = 1_000_000
 """The longest history that is cached, in characters."""
 _JSON_WHITESPACE = " \t\n\r"
 """The whitespace that JSON allows between tokens."""
 
 
-class _HistoryCache:
-    """The most recently decoded histories, the latest first."""
+class _MessageCache:
+    """The decoded messages of some spans, and the most recently decoded histories, the latest first."""
 
-    __slots__ = ("lists", "texts")
+    __slots__ = ("message_by_row", "messages_by_text", "texts")
 
     def __init__(self) -> None:
+        self.message_by_row: dict[Hashable, Message] = {}
+        """Messages by the paths and the values of their numbered attributes."""
+        self.messages_by_text: dict[str, Messages] = {}
         self.texts: list[tuple[str, Messages]] = []
         """JSON without the closing bracket, and its messages."""
-        self.lists: list[tuple[str, Sequence[Any], Messages]] = []
-        """The kind of the items, the items, and their messages."""
 
 
-_active_cache: ContextVar[_HistoryCache | None] = ContextVar("goldspan_histories", default=None)
+_active_cache: ContextVar[_MessageCache | None] = ContextVar("goldspan_histories", default=None)
 
 
 @contextmanager
 def cache_histories() -> Iterator[None]:
-    """Cache the most recently decoded histories within the block, for this thread or task only."""
-    token = _active_cache.set(_HistoryCache())
+    """Cache decoded messages within the block, for this thread or task only.
+
+    A text is decoded once, in however many spans and traces it is.
+    """
+    token = _active_cache.set(_MessageCache())
     try:
         yield
     finally:
@@ -81,33 +87,24 @@ def decode_text_incrementally(text: str, messages_of: Callable[[Iterable[Any]], 
     return found
 
 
-def decode_items_incrementally(
-    items: Sequence[Any], message_of: Callable[[Any], Message], *, kind: str = ""
-) -> Messages:
-    """Return one message per item and decode only those that no cached history of this kind has."""
-    kept = _active_cache.get()
-    if kept is None or not items:
-        return tuple(map(message_of, items))
-    found: Messages = ()
-    for place, (known_kind, known, known_messages) in enumerate(kept.lists):
-        if known_kind == kind and known[0] == items[0]:
-            pairs = enumerate(zip(known, items, strict=False))
-            found = known_messages[: next((at for at, (old, new) in pairs if old != new), None)]
-            del kept.lists[place]
-            break
-    found = found[: len(items)] + tuple(map(message_of, items[len(found) :]))
-    kept.lists.insert(0, (kind, items, found))
-    del kept.lists[_MAX_HISTORIES:]
-    return found
-
-
 def from_json(raw: Any) -> Messages:
     """Return the messages in a JSON text or a structured value; none if it is not a list of messages.
 
     The objects that providers put around messages (`choices`, `candidates`, `output` ...) are unwrapped.
     """
-    known = decode_text_incrementally(raw, _decode_list) if isinstance(raw, str) else None
-    return _decode_list(plain_value(raw)) if known is None else known
+    if not isinstance(raw, str):
+        return _decode_list(plain_value(raw))
+    cache = _active_cache.get()
+    found = cache.messages_by_text.get(raw) if cache is not None else None
+    if found is None:
+        found = decode_text_incrementally(raw, _decode_list)
+        if found is None:
+            found = _decode_list(plain_value(raw))
+        if cache is not None and len(raw) <= _MAX_HISTORY_CHARS:
+            if len(cache.messages_by_text) >= _MAX_TEXTS:
+                cache.messages_by_text.clear()
+            cache.messages_by_text[raw] = found
+    return found
 
 
 def may_contain_calls(text: str) -> bool:
@@ -120,10 +117,24 @@ def may_contain_calls(text: str) -> bool:
 
 def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Messages:
     """Return the messages in attributes `{prefix}.{number}.{inner}.{field}`, in the order of their numbers."""
-    items = flat_items(attributes, prefix)
-    return decode_items_incrementally(
-        items, lambda item: _decode_message(_message_fields(nest_item(item), inner)), kind=inner
-    )
+    cache = _active_cache.get()
+    known = {} if cache is None else cache.message_by_row
+    found: list[Message] = []
+    for paths, row in flat_rows(attributes, prefix):
+        key = (inner, paths, row) if _TEXT_TYPES.issuperset(map(type, row)) else None
+        message = None if key is None else known.get(key)
+        if message is None:
+            message = _decode_message(_message_fields(nest_row(paths, row), inner))
+            if key is not None:
+                if len(known) >= _MAX_TEXTS:
+                    known.clear()
+                known[key] = message
+        found.append(message)
+    return tuple(found)
+
+
+_TEXT_TYPES = frozenset({str, type(None)})
+"""The types of values that are equal only if they are the same: `True` equals `1`."""
 
 
 def from_event(name: str, body: Any) -> Messages:
