@@ -76,6 +76,20 @@ def test_extraction_is_printed_for_both_payloads_as_a_ratio_to_parsing() -> None
     assert [ratio for name, ratio in ratios if name == "parse"] == [1, 1]
 
 
+def test_the_profile_gives_each_stage_a_share_of_both_payloads() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "profile.py", "--seconds", "0.5", "--functions", "3"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.endswith("% |")]
+    stages = [[int(share.strip(" |%")) for share in row[-2:]] for row in rows if len(row) == 4]
+    assert len(stages) == 8
+    assert all(97 <= sum(shares) <= 103 for shares in zip(*stages, strict=True))  # rounding
+    assert len([row for row in rows if len(row) == 2]) == 2 * 3
+
+
 def test_payload_a_is_an_application_in_which_one_span_in_six_is_a_tool_call() -> None:
     data = payload_a()
     spans = decode_traces(data).spans
