@@ -27,7 +27,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from goldspan.extraction import extract
 from goldspan.otlp.otlp_protobuf import decode_traces
 
-BUDGETS = {"A": 6.0, "B": 20.0}
+BUDGETS = {"A": 11.0, "B": 45.0}
 """What decoding and extraction together may cost, as a multiple of parsing."""
 
 
