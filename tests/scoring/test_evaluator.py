@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
-from goldspan.model import Comparison, ExpectedTool, Golden, Health, Run, Score, Tool, ToolCall, Vocabulary
-from goldspan.scoring import DEFAULT_METRICS, SCORING_VERSION, evaluate
+from goldspan.model import Comparison, Evaluation, ExpectedTool, Golden, Health, Run, Score, Tool, ToolCall, Vocabulary
+from goldspan.scoring import DEFAULT_METRICS, SCORING_VERSION, evaluate, evaluator
 from goldspan.scoring.metrics import Metric
 
 BOOK = Golden("book", input="Book it.", tools=(ExpectedTool("search"), ExpectedTool("book", {"nights": 2})))
@@ -90,6 +94,50 @@ def test_without_a_golden_only_metrics_that_need_none_are_scored(goldens: Golden
     unknown = {score.metric: score.reason for score in result.scores if score.value is None}
     assert unknown.pop("unknown_tools") == "the tools the agent was offered were not captured"
     assert unknown == {name: why for name in DEFAULT_METRICS if name not in known and name != "unknown_tools"}
+
+
+# --- the reason, which is written when it is read --------------------------------------------------------------------
+
+
+def test_the_reason_is_written_when_it_is_first_read() -> None:
+    with patch.object(evaluator, "explain_evaluation", return_value="Because.") as explain:
+        result = evaluate(RUN, BOOK)
+        explain.assert_not_called()
+        assert [result.reason, result.reason] == ["Because.", "Because."]
+        explain.assert_called_once()
+
+
+def test_an_evaluation_whose_reason_was_not_read_is_equal_and_can_be_copied() -> None:
+    read = evaluate(RUN, BOOK)
+    assert read.reason
+    for made in (
+        evaluate(RUN, BOOK),
+        replace(evaluate(RUN, BOOK)),
+        copy.copy(evaluate(RUN, BOOK)),
+        copy.deepcopy(evaluate(RUN, BOOK)),
+        pickle.loads(pickle.dumps(evaluate(RUN, BOOK))),
+    ):
+        assert made == read
+        assert repr(made) == repr(read)
+        assert "_explain" not in vars(made)
+
+
+def test_threads_that_read_the_reason_at_once_read_the_same() -> None:
+    for _ in range(50):
+        result = evaluate(RUN, BOOK)
+        start = Barrier(4)
+
+        def read(of: Evaluation = result, start: Barrier = start) -> str:
+            start.wait(10)
+            return of.reason
+
+        with ThreadPoolExecutor(4) as threads:
+            assert {future.result() for future in [threads.submit(read) for _ in range(4)]} == {result.reason}
+
+
+def test_an_evaluation_has_no_other_computed_attribute() -> None:
+    with pytest.raises(AttributeError, match="'Evaluation' object has no attribute 'reasons'"):
+        _ = evaluate(RUN, BOOK).reasons  # type: ignore[attr-defined]
 
 
 # --- passing ----------------------------------------------------------------------------------------------------------

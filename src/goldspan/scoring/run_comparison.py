@@ -27,6 +27,7 @@ from goldspan.scoring.arguments.equality import content_key, equal
 from goldspan.scoring.arguments.multisets import equality_keys
 from goldspan.scoring.coercion import CallLike, ToolLike, as_golden, as_run
 from goldspan.scoring.matching.best_match import Pairing, best_pairing
+from goldspan.scoring.matching.direct_match import direct_match
 from goldspan.scoring.matching.match_costs import NO_FAILED_CALLS, FailedCalls, schema_lookup
 from goldspan.scoring.matching.slot_plan import GoldenPlans, Slot, SlotPlan, golden_plans, is_forbidden, matches_agent
 
@@ -311,6 +312,15 @@ NO_ASSUMPTION = MissingArgumentsAssumption()
 
 def compare_run(run: Run, golden: Golden, assumption: MissingArgumentsAssumption = NO_ASSUMPTION) -> Comparison:
     """Compare the calls of a run with a golden."""
+    direct = direct_match(golden_plans(golden))
+    comparison = direct and direct.compare(run, golden)
+    return comparison or compare_by_best_pairing(run, golden, assumption)
+
+
+def compare_by_best_pairing(
+    run: Run, golden: Golden, assumption: MissingArgumentsAssumption = NO_ASSUMPTION
+) -> Comparison:
+    """Compare any run with any golden. `compare_run` returns the same, in less time if the direct match applies."""
     plans = golden_plans(golden)
     eligibility = select_eligible_calls(run, golden, plans, assumption.are_retries)
     pairing = _pair_eligible_calls(run, golden, plans, eligibility)

@@ -31,7 +31,6 @@ from goldspan.scoring.violations import (
     CALLS_NOT_VISIBLE,
     find_unknowns,
     find_violations,
-    has_invisible_calls,
     tool_with_unknown_repeats,
     unknown_repeats_statement,
 )
@@ -94,7 +93,7 @@ def determine_verdict(
     golden = comparison.golden
     if golden is None:
         return None
-    if has_invisible_calls(comparison):
+    if comparison.run.health.calls_invisible:
         certain = [each for each in find_violations(comparison, golden) if each.about != "missing"]
         return RunVerdict(tuple(certain), (RequirementResult(ABOUT_CALLS, CALLS_NOT_VISIBLE),))
     below = [
@@ -127,6 +126,8 @@ def _find_unaccepted_violations(
     comparison: Comparison, golden: Golden, limits: Mapping[str, float]
 ) -> tuple[list[RequirementResult], Iterable[str]]:
     """Returns the requirements that are broken, and the shares that thresholds accept of the others."""
+    if not limits:
+        return list(find_violations(comparison, golden)), ()
     broken: list[RequirementResult] = []
     accepted: dict[str, None] = {}
     for each in find_violations(comparison, golden):
@@ -203,6 +204,8 @@ def relaxes_tool_correctness(golden: Golden, stated: Mapping[str, float]) -> boo
 
 def _partial_thresholds(golden: Golden, stated: Mapping[str, float]) -> Mapping[str, float]:
     """Returns the thresholds below 1."""
+    if golden.threshold >= 1 and not stated:
+        return {}
     limits = dict.fromkeys(_USES_GOLDEN_THRESHOLD, golden.threshold) | dict(stated)
     return {name: limit for name, limit in limits.items() if limit < 1}
 
@@ -243,6 +246,8 @@ def _unmeasured_thresholds(
     limits = dict(stated)
     if behaviour.effect_threshold(golden) is not None:
         limits.setdefault(_EFFECT_METRIC, 1.0)
+    if not limits:
+        return limits
     measured = {score.metric for score in scores}
     return {name: 1.0 if strict else limit for name, limit in limits.items() if name in METRICS.keys() - measured}
 

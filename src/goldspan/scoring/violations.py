@@ -61,7 +61,9 @@ def row_statement(about: str, row: ComparisonRow, what: str) -> RequirementResul
 
 def has_differences(agreement: Agreement | None) -> bool:
     """Whether values differ that could be compared."""
-    return agreement is not None and any(difference.note is None for difference in agreement.differences)
+    if agreement is None or not agreement.differences:
+        return False
+    return any(difference.note is None for difference in agreement.differences)
 
 
 def has_result(row: ComparisonRow) -> bool:
@@ -162,11 +164,6 @@ CALLS_NOT_VISIBLE = "no tool call was seen, and nothing shows that one would hav
 """The reason of a run whose telemetry would not show a tool call."""
 
 _REPEATS_UNKNOWN = "whether {tool} was called again with the same arguments is not known"
-
-
-def has_invisible_calls(comparison: Comparison) -> bool:
-    """Whether the telemetry of the run, or of a request of a conversation, would not show a tool call."""
-    return comparison.run.health.calls_invisible
 
 
 def find_unknowns(comparison: Comparison, golden: Golden) -> Iterator[RequirementResult]:

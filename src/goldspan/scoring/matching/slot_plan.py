@@ -322,6 +322,7 @@ class GoldenPlans:
             raise GoldspanError(
                 f"golden {short_repr(golden.id)}: order 'exact' allows no other calls, so extra cannot be 'allow'."
             )
+        self.golden = golden
         self.names = tool_name_matcher(golden.vocabulary)
         found = [list(islice(_item_trajectories(item), MAX_TRAJECTORIES + 1)) for item in golden.tools]
         self.trajectories = [ways[:MAX_TRAJECTORIES] for ways in found]
