@@ -13,7 +13,7 @@ from goldspan.content.tools import fold_name
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.lookup.golden_lookup import Goldens
 from goldspan.goldens.spelling import short_repr
-from goldspan.model import Comparison, Evaluation, Golden, Match, Run, Score
+from goldspan.model import Comparison, Evaluation, Golden, Match, Run, Score, fast_constructor
 from goldspan.scoring.coercion import CallLike, ToolLike, as_calls, as_golden
 from goldspan.scoring.explanation import explain_evaluation
 from goldspan.scoring.metrics import Metric, MetricLike, Threshold
@@ -270,7 +270,12 @@ class _ScoreBuilder:
             steps = ()
         faults = [str(part) for part in parts if part.is_fault and part.items] if self.reasons else ()
         reason = _sentence("; ".join(faults)) if faults else None
-        return Score(score.metric, score.value, score.passed, score.threshold, score.label, reason, steps=steps)
+        return _Score(
+            score.metric, score.value, score.passed, score.threshold, score.label, reason, None, steps, score.judgement
+        )
+
+
+_Score = fast_constructor(Score)
 
 
 _POLICY_HAS_NO_EXPECTATIONS = "a policy expects no calls in particular"

@@ -44,8 +44,9 @@ def find_violations(comparison: Comparison, golden: Golden) -> Iterator[Requirem
     for row, allowed in calls_over_limit(comparison, golden):
         if allowed is not None:
             yield row_statement("times", row, f"was called more than {'once' if allowed == 1 else f'{allowed} times'}")
+    is_ordered = golden.order != "any"
     for row in call_correctness.matched_rows(comparison):
-        if row.in_order is False and golden.order != "any":
+        if is_ordered and row.in_order is False:
             yield row_statement("order", row, "was called out of order")
         if has_differences(row.agreement):
             yield row_statement("arguments", row, "differs in its arguments")
@@ -175,8 +176,11 @@ def find_unknowns(comparison: Comparison, golden: Golden) -> Iterator[Requiremen
         expected, called = row.expected, row.called
         if called is None or not isinstance(expected, ExpectedTool):
             continue
-        if expected.arguments is not None and (
-            why := _why_not_compared(row.agreement, "arguments", bool(called.raw_arguments))
+        is_compared = row.agreement is not None and not row.agreement.differences
+        if (
+            expected.arguments is not None
+            and not is_compared
+            and (why := _why_not_compared(row.agreement, "arguments", bool(called.raw_arguments)))
         ):
             yield _unknown_statement("arguments", row, why)
         if expected.result is not ABSENT and (why := _why_result_not_compared(row)):

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from goldspan.model.value_matchers import Contains, Matcher, OfType, Regex, Unordered
 from goldspan.scoring.arguments.equality import equal
 from goldspan.scoring.arguments.matcher_evaluation import agrees
-from goldspan.scoring.arguments.multisets import ToleranceKey, can_assign_all, certainly_differ, equality_keys
+from goldspan.scoring.arguments.multisets import (
+    ToleranceKey,
+    can_assign_all,
+    certainly_differ,
+    equality_keys,
+    plain_keys,
+)
 
 STEP = 0.8e-9
 """Two steps are more than the tolerance, one is less."""
@@ -95,6 +101,24 @@ def test_a_value_without_a_key_leaves_all_around_it_without() -> None:
 def test_values_that_certainly_differ_are_unequal(one: Any, other: Any) -> None:
     assert not (certainly_differ(one, other) and equal(one, other))
     assert certainly_differ(one, other) is certainly_differ(other, one)
+
+
+@given(st.lists(ARGUMENTS | FEW_VALUES, max_size=4))
+def test_plain_keys_are_equal_for_the_same_values_as_equality_keys(values: list[Any]) -> None:
+    keys = plain_keys(values)
+    if keys is not None:
+        others = equality_keys(values)
+        pairs = [(one, other) for one in range(len(values)) for other in range(len(values))]
+        assert [keys[one] == keys[other] for one, other in pairs] == [
+            others[one] == others[other] for one, other in pairs
+        ]
+
+
+def test_plain_keys_number_equal_dictionaries_and_leave_doubtful_ones_to_equality_keys() -> None:
+    assert plain_keys([{"a": 1}, {"a": 2}, {"a": 1}, {"a": 2}]) == [0, 1, 0, 1]
+    assert plain_keys([{"a": 1}, {"a": 1.0}]) is None
+    assert plain_keys([{"a": 1}, None]) is None
+    assert plain_keys([]) == []
 
 
 def test_texts_and_numbers_tell_dictionaries_apart_and_nothing_else_does() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from math import fsum
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from goldspan._guard import suppress_errors
 from goldspan.content.literals import parse_literal
-from goldspan.model import ABSENT, Agreement, Difference, ExpectedTool, ToolCall
+from goldspan.model import ABSENT, Agreement, Difference, ExpectedTool, ToolCall, fast_constructor
 from goldspan.scoring.arguments.equality import (
     SCALAR_TYPES,
     as_dictionary,
@@ -18,6 +17,7 @@ from goldspan.scoring.arguments.equality import (
     fill_default,
     is_none_or_absent,
     leaf_equal,
+    shallowly_equal,
 )
 from goldspan.scoring.arguments.matcher_evaluation import MatcherEvaluator
 from goldspan.scoring.arguments.matcher_hints import matcher_hint
@@ -74,11 +74,12 @@ def _build_agreement(found: _RawAgreement | None) -> Agreement | None:
     share, differences = found
     if not differences:
         return FULL_AGREEMENT
-    found_differences = [Difference(*each, _difference_hint(*each)) for each in islice(differences, _MAX_HINTS)]
-    found_differences += [Difference(*each) for each in islice(differences, _MAX_HINTS, None)]
+    found_differences = [_Difference(*each, _difference_hint(*each)) for each in differences[:_MAX_HINTS]]
+    found_differences += [_Difference(*each) for each in differences[_MAX_HINTS:]]
     return Agreement(share, tuple(found_differences))
 
 
+_Difference = fast_constructor(Difference)
 _MAX_HINTS = 20
 """The number of differences of a call that get a hint."""
 
@@ -93,7 +94,7 @@ def _compare_arguments(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, 
     if wanted is None or given is None:
         return None
     try:
-        if _are_shallowly_equal(wanted, given):  # then ignored keys, defaults and schemas make no difference
+        if shallowly_equal(wanted, given):  # then ignored keys, defaults and schemas make no difference
             return _RAW_FULL_AGREEMENT
         if tool.ignore:
             wanted, given = _without_ignored(wanted, tool.ignore), _without_ignored(given, tool.ignore)
@@ -120,38 +121,6 @@ def _compare_result(tool: ExpectedTool, call: ToolCall) -> _RawAgreement | None:
         with suppress_errors("compare the result of a call"):
             raise
         return 0.0, [("", wanted, given, None)]
-
-
-def _are_shallowly_equal(wanted: Any, given: Any) -> bool:
-    """Whether both are equal dictionaries of scalars and small containers of scalars, as most equal arguments are."""
-    if type(wanted) is not dict or type(given) is not dict or len(wanted) != len(given):
-        return False
-    for key, one in wanted.items():
-        other = given.get(key, ABSENT)
-        if type(one) is not type(other):
-            return False
-        if type(one) in SCALAR_TYPES:
-            if one != other:
-                return False
-        elif not _are_small_containers_equal(one, other):
-            return False
-    return True
-
-
-def _are_small_containers_equal(one: Any, other: Any) -> bool:
-    """Whether two values of one type are equal short lists, or small dictionaries, of scalars."""
-    if (type(one) is not list and type(one) is not dict) or not len(one) == len(other) <= _MAX_SHALLOW_ITEMS:
-        return False
-    values, others = (one, other) if isinstance(one, list) else (one.values(), [other.get(key, ABSENT) for key in one])
-    for value, found in zip(values, others, strict=True):
-        if type(value) is not type(found) or type(value) not in SCALAR_TYPES or value != found:
-            return False
-    return True
-
-
-_MAX_SHALLOW_ITEMS = 32
-"""The number of values in a small container. A long list can occur many times, and only the full comparison remembers
-which values it has compared."""
 
 
 def _compare_text_or_parsed_json(wanted: Any, given: Any) -> _RawAgreement:

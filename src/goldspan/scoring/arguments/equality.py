@@ -143,6 +143,38 @@ def structurally_equal(expected: Any, called: Any, leaf: LeafPredicate, shape: S
     return True
 
 
+def shallowly_equal(wanted: Any, given: Any) -> bool:
+    """Whether both are equal dictionaries of scalars and small containers of scalars, as most equal arguments are."""
+    if type(wanted) is not dict or type(given) is not dict or len(wanted) != len(given):
+        return False
+    for key, one in wanted.items():
+        other = given.get(key, ABSENT)
+        if type(one) is not type(other):
+            return False
+        if type(one) in SCALAR_TYPES:
+            if one != other:
+                return False
+        elif not _are_small_containers_equal(one, other):
+            return False
+    return True
+
+
+def _are_small_containers_equal(one: Any, other: Any) -> bool:
+    """Whether two values of one type are equal short lists, or small dictionaries, of scalars."""
+    if (type(one) is not list and type(one) is not dict) or not len(one) == len(other) <= _MAX_SHALLOW_ITEMS:
+        return False
+    values, others = (one, other) if isinstance(one, list) else (one.values(), [other.get(key, ABSENT) for key in one])
+    for value, found in zip(values, others, strict=True):
+        if type(value) is not type(found) or type(value) not in SCALAR_TYPES or value != found:
+            return False
+    return True
+
+
+_MAX_SHALLOW_ITEMS = 32
+"""The number of values in a small container. A long list can occur many times, and only the full comparison remembers
+which values it has compared."""
+
+
 def fill_default(wanted: Any, given: Any, default: Any) -> tuple[Any, Any]:
     """Returns both values, with the default in place of a missing one. If both are missing, no default applies."""
     if wanted is ABSENT and not is_none_or_absent(given):

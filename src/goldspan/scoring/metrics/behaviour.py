@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, starmap
 
 from goldspan.content.tools import fold_name
 from goldspan.goldens.tool_names import NameKeys, ToolNameMatcher, tool_name_matcher
@@ -28,7 +27,7 @@ from goldspan.model import (
     ToolCall,
     Vocabulary,
 )
-from goldspan.scoring.arguments.multisets import certainly_differ, equality_keys
+from goldspan.scoring.arguments.multisets import equality_keys, plain_keys
 from goldspan.scoring.metrics.call_correctness import describe_difference
 from goldspan.scoring.metrics.metric import MetricEvidence, alternative_calls, summarize_names
 from goldspan.scoring.run_comparison import assuming_suspected_failures, compare_run
@@ -177,14 +176,12 @@ def _repeated_calls(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
 
 def _repeated_calls_of_tool(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
     """Returns the repeated calls among those of one tool."""
-    if len(calls) <= _MAX_PAIRWISE_CALLS and all(
-        starmap(certainly_differ, combinations([call.arguments for call in calls], 2))
-    ):
-        return []  # as in most runs
+    stated = [call.arguments for call in calls]
+    keys = plain_keys(stated) if len(calls) <= _MAX_PAIRWISE_CALLS else None
     succeeded: set[Hashable] = set()
     maybe_failed: set[Hashable] = set()
     repeated: list[ToolCall] = []
-    for call, arguments in zip(calls, equality_keys([call.arguments for call in calls]), strict=True):
+    for call, arguments in zip(calls, equality_keys(stated) if keys is None else keys, strict=True):
         if (succeeded or maybe_failed) and (call.arguments is None or None in succeeded or None in maybe_failed):
             return None
         # Arguments without a key, such as values of the application's types, equal no others.
