@@ -1,14 +1,22 @@
-"""The `--help` of every command: a flag is shown as a flag."""
+"""The `--help` of every command: a flag is shown as a flag, and little is imported to show it."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
+from inspect import getdoc
+from typing import get_args
 
+import footprint
 import pytest
 import typer
 
-from goldspan.cli.app import app, run
+from goldspan.cli import options
+from goldspan.cli.app import COMMANDS, GOLDENS_COMMANDS, app, run
+from goldspan.profiles import NAMES as PEERS
+from goldspan.scoring import DEFAULT_METRICS
+from goldspan.store import store_protocol
 
 
 def _commands() -> Iterator[tuple[str, ...]]:
@@ -28,3 +36,59 @@ def test_a_flag_is_shown_without_a_value(
     shown = capsys.readouterr().out
     assert "--help" in shown
     assert "bool" not in shown.lower()
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), *((*command, "--help") for command in _commands())])
+def test_help_imports_only_what_the_options_need(arguments: tuple[str, ...]) -> None:
+    assert footprint.loaded_by_command(*arguments) == []
+
+
+def test_what_a_command_imports_is_noticed(tmp_path) -> None:
+    assert "goldspan.goldens" in footprint.loaded_by_command("goldens", "schema")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_the_program_repeats_the_first_paragraph_of_each_command(name: str) -> None:
+    command = typer.main.get_command(app).commands[name].callback()  # type: ignore[attr-defined]
+    assert COMMANDS[name].summary == (getdoc(command.callback) or "").split("\n\n")[0].replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", GOLDENS_COMMANDS)
+def test_each_command_of_goldens_has_a_summary_and_examples(name: str) -> None:
+    command = typer.main.get_command(app).commands["goldens"].commands[name].callback()  # type: ignore[attr-defined]
+    assert command.name == name
+    assert f"goldspan goldens {name}" in command.epilog
+    assert GOLDENS_COMMANDS[name].summary.endswith(".")
+
+
+def test_the_help_names_every_metric_and_every_profile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setattr(sys, "argv", ["goldspan", "score", "--help"])
+    assert run() == 0
+    shown = capsys.readouterr().out
+    assert f"Repeatable. {', '.join(DEFAULT_METRICS)}, or an installed one." in shown
+    assert f"as another tool does: {', '.join(PEERS)}." in shown
+
+
+def test_the_options_repeat_the_choices_of_the_store() -> None:
+    assert get_args(options.Verdict) == get_args(store_protocol.Verdict)
+    assert get_args(options.ToolRole) == get_args(store_protocol.ToolRole)
+
+
+def test_an_unknown_command_is_answered_with_the_nearest_one() -> None:
+    command = [sys.executable, "-m", "goldspan", "socre"]
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert ended.returncode == 2
+    assert "score" in ended.stderr
+
+
+def test_the_names_of_commands_are_completed_without_importing_them() -> None:
+    group = typer.main.get_command(app)
+    context = group.make_context("goldspan", [], resilient_parsing=True)
+    assert [item.value for item in group.shell_complete(context, "ex")] == ["extract", "export"]
+    name, command, remaining = group.resolve_command(context, ["extract", "-"])  # type: ignore[attr-defined]
+    assert (name, remaining) == ("extract", ["-"])
+    assert "--goldens" in [item.value for item in command.shell_complete(command.make_context(name, ["-"]), "--go")]
+    assert group.resolve_command(context, ["no such command"])[1] is None  # type: ignore[attr-defined]

@@ -105,7 +105,7 @@ def test_another_program_of_that_name_is_not_taken_for_it(tmp_path: Path) -> Non
 def test_on_windows_words_are_quoted_as_its_shell_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "os", _Windows)
     monkeypatch.setattr(sys, "argv", [str(SCRIPTS / "goldspan")])
-    monkeypatch.setattr(console.shutil, "which", lambda name: str(SCRIPTS / "goldspan.EXE"))
+    monkeypatch.setattr("shutil.which", lambda name: str(SCRIPTS / "goldspan.EXE"))
     assert console.command_line("view", r"C:\my runs") == r'goldspan view "C:\my runs"'
 
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, get_args
 import pytest
 import typer
 
-from goldspan.cli import judge_options
 from goldspan.cli.app import app, run
+from goldspan.cli.options import JudgeCombinationOption, JudgeShowOption
 from goldspan.judge.prompts import CALL_DETAILS
 from goldspan.judge.tool_selection import COMBINATIONS
 from support.gateway_process import eventually
@@ -514,7 +514,8 @@ def test_the_key_is_sent_to_the_endpoint_and_there_is_no_option_for_it(score):
         said = score("-v", rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_API_KEY="the-key")
     assert {received.headers["authorization"] for received in model.requests} == {"Bearer the-key"}
     assert "the-key" not in said.out + said.err
-    options = [option for each in typer.main.get_command(app).commands["score"].params for option in each.opts]
+    command = typer.main.get_command(app).commands["score"].callback()
+    options = [option for each in command.params for option in each.opts]
     assert "--judge-model" in options
     assert not [option for option in options if "key" in option and option.startswith("--judge")]
 
@@ -530,8 +531,8 @@ def test_the_options_offer_what_there_is():
     def offered(option):
         return set(get_args(get_args(get_args(option)[0])[0]))
 
-    assert offered(judge_options.JudgeShowOption) == set(CALL_DETAILS)
-    assert offered(judge_options.JudgeCombinationOption) == set(COMBINATIONS)
+    assert offered(JudgeShowOption) == set(CALL_DETAILS)
+    assert offered(JudgeCombinationOption) == set(COMBINATIONS)
 
 
 # --- on a terminal ----------------------------------------------------------------------------------------------------

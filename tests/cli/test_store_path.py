@@ -8,7 +8,7 @@ import pytest
 from tests.cli.test_commands import Goldspan, goldspan  # noqa: F401 - a fixture
 
 from goldspan import ToolCall, evaluate
-from goldspan.cli.store_path import find_store_file, store_file
+from goldspan.cli.options import find_store_file, store_file
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.server import STORE_FILE
 from goldspan.model import Run

@@ -27,8 +27,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from goldspan import semconv
-from goldspan.cli import api_client
-from goldspan.cli import watch as watch_command
+from goldspan.cli import api_client, live_feed
 from goldspan.cli.api_client import GatewayUnavailableError
 from goldspan.cli.app import run
 from goldspan.cli.console import ResultsConsole
@@ -544,7 +543,7 @@ def test_on_a_terminal_it_ends_with_what_all_add_up_to(folder: Path) -> None:
         send(gateway, "search", "book")
         scored(gateway, 1)
         shown = StringIO()
-        view = watch_command._FeedView(
+        view = live_feed.FeedView(
             gateway.address, ResultsConsole(file=shown, force_terminal=True, width=100), RunFilter(), as_json=False
         )
         with view.live_status(status=False):

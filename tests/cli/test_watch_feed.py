@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from goldspan import Evaluation
-from goldspan.cli import watch
+from goldspan.cli import live_feed
 from goldspan.cli.api_client import ApiClient, ApiDocument
-from goldspan.cli.watch import FeedTotals, feed_line, feed_reason, matches_filter, query_parameters
+from goldspan.cli.live_feed import FeedTotals, feed_line, feed_reason, matches_filter, query_parameters
 from goldspan.store import RunFilter, open_store
 from goldspan.store.query_parameters import FILTER_PARAMETERS, filter_from_query, parse_query
 from goldspan.store.store_protocol import ToolRole
@@ -147,7 +147,7 @@ def test_a_tool_is_found_by_what_it_was(role: ToolRole, tools: set[str]) -> None
 
 
 def test_runs_that_came_long_ago_stay_in_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_MAX_REMEMBERED_RUNS", 2)
+    monkeypatch.setattr(live_feed, "_MAX_REMEMBERED_RUNS", 2)
     totals = FeedTotals()
     for number in range(5):
         totals.add({"run_id": str(number), "verdict": "pass"})

@@ -1,16 +1,19 @@
 """The command line `goldspan`: one module for each command, and the modules that they share.
 
-- ``app``: assembles the commands, and turns errors into exit statuses.
-- ``command_help``: shows flags as flags in the help of every command.
+- ``app``: assembles the commands, imports the one that runs, and turns errors into exit statuses.
+- ``options``: the options that several commands share, and the store that one of them names.
 - ``console``: writes results to standard output, and messages and progress to standard error.
-- ``input_options``: reads traces and case files; the options that select runs.
-- ``scoring_options``: the options that configure the evaluation, and the gates.
-- ``judge_options``: the options of the LLM judge, and its summary.
-- ``store_path``: finds the store that a command names.
-- ``tables``: formats runs and evaluations for a terminal.
+- ``input_reading``: reads traces and case files, with progress on a terminal.
+- ``scoring_options``: evaluates runs and cases as the options say, and checks the gates.
+- ``judge_options``: the settings of the LLM judge, its stage and its summary.
+- ``tables``: prints evaluations, and formats runs and evaluations for a terminal.
 - ``score``, ``report``, ``view``, ``extract``, ``export``, ``serve``, ``watch``, ``goldens_command``, ``demo``: one
   command each.
+- ``live_feed``: prints and selects the evaluations of a running gateway for ``watch``.
 - ``api_client``: reads the API of a running gateway for ``watch``.
+
+A command's module imports at its top what its options need, and inside functions what it runs with, so that `--help` is
+fast.
 """
 
 from __future__ import annotations

@@ -4,38 +4,142 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, TextIO
+from typing import Annotated, Any, NamedTuple, TextIO
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from goldspan._version import __version__
-from goldspan.cli import demo, export, extract, goldens_command, report, score, serve, view, watch
-from goldspan.cli.command_help import Command, CommandGroup
 from goldspan.cli.console import discard_stdout, flush_stdout, print_error, print_warning
 from goldspan.errors import GoldspanError, GoldspanWarning
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
-app = typer.Typer(
-    cls=CommandGroup,
-    name="goldspan",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command(cls=Command, epilog=demo.EXAMPLES)(demo.demo)
-app.command(cls=Command, epilog=score.EXAMPLES)(score.score)
-app.command(cls=Command, epilog=extract.EXAMPLES)(extract.extract)
-app.command(cls=Command, epilog=export.EXAMPLES)(export.export)
-app.command(cls=Command, epilog=serve.EXAMPLES)(serve.serve)
-app.command(cls=Command, epilog=view.EXAMPLES)(view.view)
-app.command(cls=Command, epilog=report.EXAMPLES)(report.report)
-app.command(cls=Command, epilog=watch.EXAMPLES)(watch.watch)
-app.add_typer(goldens_command.app, name="goldens")
+
+class Outline(NamedTuple):
+    """What the help of a group shows of a command, and where the command is defined."""
+
+    summary: str
+    """The first paragraph of the command's help."""
+    module: str
+    """The module in `goldspan.cli` that defines the command as a function of the same name."""
+    examples: str = "EXAMPLES"
+    """The name of the examples in that module."""
+
+
+COMMANDS = {
+    "demo": Outline(
+        "Run a small scripted agent and evaluate each of its requests. Needs no network and no model.", "demo"
+    ),
+    "score": Outline(
+        "Compare the tool calls of each run with its golden, and print expected and called tools, scores and reasons.",
+        "score",
+    ),
+    "extract": Outline(
+        "Print the tools that each run called, in order, and what is missing in the capture of its spans.", "extract"
+    ),
+    "export": Outline(
+        "Export the runs of a store to a file, newest first, each with its current evaluation.", "export"
+    ),
+    "serve": Outline(
+        "Run a gateway: receive OpenTelemetry from agents in any language, forward it, and score the runs in it.",
+        "serve",
+    ),
+    "view": Outline(
+        "Show stored runs in a browser: expected and called tools, goldens by pass rate, and requests without a "
+        "golden.",
+        "view",
+    ),
+    "report": Outline(
+        "Write a report on stored runs, or on traces, as one HTML file for CI artifacts and mail.", "report"
+    ),
+    "watch": Outline("Print the runs of a running gateway as they are scored, newest last, until Ctrl-C.", "watch"),
+}
+"""The commands in the order of the help."""
+GOLDENS_COMMANDS = {
+    "check": Outline("Check golden files, alone or against traces.", "goldens_command", "CHECK_EXAMPLES"),
+    "schema": Outline(
+        "Print the JSON Schema of golden files, for editors and validators.", "goldens_command", "SCHEMA_EXAMPLES"
+    ),
+}
+"""The commands of `goldspan goldens`."""
+
+
+def _shown_parameters(parameters: list[Any]) -> list[Any]:
+    """Prepare the parameters of a command for its help.
+
+    Each flag gets an empty metavar: typer shows a flag as an option that takes a `<bool>`. The flag `--help` gets a
+    default: typer imports pydantic to convert a flag that has none.
+    """
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+            if parameter.name == "help":
+                parameter.default = False
+    return parameters
+
+
+class Command(TyperCommand):
+    """A command whose help shows flags without a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters as the help shows them."""
+        return _shown_parameters(super().get_params(ctx))
+
+
+class CommandGroup(TyperGroup):
+    """A group that imports a command only when the command is run, or when its own help is shown.
+
+    `commands` holds outlines, which are enough for the help of the group. The callback of an outline returns the
+    command itself.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters as the help shows them."""
+        return _shown_parameters(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name of the command, the command and the remaining arguments."""
+        name, command, remaining = super().resolve_command(ctx, args)
+        is_outline = command is not None and not isinstance(command, TyperGroup)
+        return name, command.callback() if is_outline else command, remaining  # type: ignore[union-attr,misc]
+
+
+def _group(outlines: Mapping[str, Outline], **settings: Any) -> typer.Typer:
+    """Return a group of these commands."""
+    group = typer.Typer(
+        cls=CommandGroup,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **settings,
+    )
+    for name, outline in outlines.items():
+        group.command(name, cls=Command, help=outline.summary)(_importer(name, outline))
+    return group
+
+
+def _importer(name: str, outline: Outline) -> Callable[[], Any]:
+    """Return a function that imports a command."""
+
+    def import_command() -> Any:
+        module = import_module(f"goldspan.cli.{outline.module}")
+        single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        single.command(name, cls=Command, epilog=getattr(module, outline.examples))(getattr(module, name))
+        return typer.main.get_command(single)
+
+    return import_command
+
+
+app = _group(COMMANDS, name="goldspan")
+_goldens = _group(GOLDENS_COMMANDS)
+app.add_typer(_goldens, name="goldens")
 
 
 def _print_version(is_requested: bool) -> None:
@@ -54,6 +158,11 @@ def goldspan(
 
     Exit status: 0 fine, 1 a gate failed, 2 an option is wrong or the input cannot be read.
     """
+
+
+@_goldens.callback()
+def goldens() -> None:
+    """Check golden files, and print their JSON Schema."""
 
 
 def run() -> int:

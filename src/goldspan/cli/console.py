@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
 PROGRAM_NAME = "goldspan"
@@ -31,11 +19,15 @@ PROGRAM_NAME = "goldspan"
 
 def command_line(*arguments: object) -> str:
     """Return a shell command that runs this program: by its name where the shell finds it, else as it was started."""
+    import subprocess  # deferred: few commands need it
+
     words = [*_program_words(), *map(str, arguments)]
     return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
 def _program_words() -> list[str]:
+    import shutil
+
     started_as = Path(sys.argv[0])
     is_module = started_as.name == "__main__.py"
     script = Path(sys.executable).with_name(PROGRAM_NAME) if is_module else started_as
@@ -153,7 +145,7 @@ def with_progress_bar(items: Iterable[T], total: int, description: str, *, is_st
     is the terminal.
     """
     is_shown = not (is_streamed and sys.stdout.isatty())
-    with _progress_bar(description, total, MofNCompleteColumn(), is_shown=is_shown) as advance:
+    with _progress_bar(description, total, "items", is_shown=is_shown) as advance:
         for item in items:
             yield item
             advance(1)
@@ -167,23 +159,33 @@ def with_known_total(items: Collection[T], description: str, /) -> Iterable[T]:
 @contextmanager
 def byte_progress_bar(total: int | None, description: str) -> Iterator[Callable[[int], None]]:
     """Show how many bytes were read, and of how many where that is known; yields a function that adds bytes."""
-    with _progress_bar(description, total, DownloadColumn()) as advance:
+    with _progress_bar(description, total, "bytes") as advance:
         yield advance
 
 
 @contextmanager
 def _progress_bar(
-    description: str, total: int | None, amount_column: ProgressColumn, *, is_shown: bool = True
+    description: str, total: int | None, unit: Literal["items", "bytes"], *, is_shown: bool = True
 ) -> Iterator[Callable[[int], None]]:
     """Show a bar while the block runs; yields a function that advances it."""
     console = stderr_console()
     if not is_shown or not console.is_terminal:
         yield _ignore_progress
         return
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(_BAR_WIDTH),
-        amount_column,
+        DownloadColumn() if unit == "bytes" else MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )

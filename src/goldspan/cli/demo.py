@@ -9,28 +9,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from rich.console import Console
 from rich.text import Text
 
 from goldspan import semconv
-from goldspan.capture.processor import ScoringProcessor
 from goldspan.cli.console import command_line, escape_control_characters, stdout_console
-from goldspan.cli.store_path import STORE_FILE_NAME
-from goldspan.cli.tables import evaluation_block, verdict_summary
-from goldspan.demo import REQUESTS, answer_request
+from goldspan.cli.options import STORE_FILE_NAME
 from goldspan.errors import ConfigurationError
-from goldspan.goldens import Goldens, load_goldens
 from goldspan.model import Evaluation, MatchMethod
-from goldspan.sinks import Sink
-from goldspan.store import SqliteStore, open_store
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from goldspan.goldens import Goldens
+    from goldspan.store import SqliteStore
 
 EXAMPLES = """
 Examples:\n
@@ -64,14 +59,29 @@ def demo(
 ) -> None:
     """Run a small scripted agent and evaluate each of its requests. Needs no network and no model."""
     _isolate_environment()
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from goldspan.capture.processor import ScoringProcessor
+    from goldspan.cli.tables import evaluation_block, verdict_summary
+    from goldspan.demo import REQUESTS, answer_request
+
     console = stdout_console()
-    received = _CollectingExporter()
-    shown = _PrintingSink(console)
-    with _open_stores(out) as store:
+    evaluations: list[Evaluation] = []
+
+    def show(evaluation: Evaluation) -> None:
+        evaluations.append(evaluation)
+        console.print(evaluation_block(evaluation, console))
+
+    exporter = InMemorySpanExporter()  # in place of an OTLP exporter
+    with _open_stores(out) as stores:
         provider = TracerProvider(resource=Resource.create({"service.name": _SERVICE_NAME}))
-        sinks: list[Sink] = [shown, *store]
         provider.add_span_processor(
-            ScoringProcessor(_demo_goldens(out), then=SimpleSpanProcessor(received), sinks=sinks)
+            ScoringProcessor(_demo_goldens(out), then=SimpleSpanProcessor(exporter), sinks=[show, *stores])
         )
         trace.set_tracer_provider(provider)
         console.print(Text(f"An agent serves {len(REQUESTS)} requests. Each is scored when it ends.\n", style="bold"))
@@ -79,11 +89,12 @@ def demo(
             answer_request(request)
         provider.shutdown()
 
-    console.print(verdict_summary(shown.evaluations, noun="requests and components"))
-    _show_matches(console, shown.evaluations)
-    _show_span(console, received.spans)
+    spans = exporter.get_finished_spans()
+    console.print(verdict_summary(evaluations, noun="requests and components"))
+    _show_matches(console, evaluations)
+    _show_span(console, spans)
     if out is not None:
-        (out / _TRACES_FILE).write_bytes(encode_spans(received.spans).SerializeToString())
+        (out / _TRACES_FILE).write_bytes(encode_spans(spans).SerializeToString())
     _show_next_steps(console, out)
 
 
@@ -94,32 +105,11 @@ def _isolate_environment() -> None:
             del os.environ[name]
 
 
-class _CollectingExporter(SpanExporter):
-    """Keeps the spans that an OTLP exporter would send."""
-
-    def __init__(self) -> None:
-        self.spans: list[ReadableSpan] = []
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.spans.extend(spans)
-        return SpanExportResult.SUCCESS
-
-
-class _PrintingSink:
-    """Prints every evaluation as soon as it arrives."""
-
-    def __init__(self, console: Console) -> None:
-        self.evaluations: list[Evaluation] = []
-        self._console = console
-
-    def submit(self, evaluation: Evaluation) -> None:
-        self.evaluations.append(evaluation)
-        self._console.print(evaluation_block(evaluation, self._console))
-
-
 @contextmanager
 def _open_stores(out: Path | None) -> Iterator[list[SqliteStore]]:
     """Open the store for the results, and delete the runs in it; an empty list without `out`."""
+    from goldspan.store import open_store
+
     if out is None:
         yield []
         return
@@ -136,6 +126,8 @@ def _open_stores(out: Path | None) -> Iterator[list[SqliteStore]]:
 
 
 def _demo_goldens(out: Path | None) -> Goldens:
+    from goldspan.goldens import load_goldens
+
     with as_file(files("goldspan.demo") / _GOLDENS_FILE) as path:
         if out is not None:
             shutil.copyfile(path, out / _GOLDENS_FILE)

@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from goldspan.cli import input_options
+from goldspan.cli import options
 from goldspan.cli.console import stderr_console, with_progress_bar
-from goldspan.cli.store_path import StoreArgument, store_file
 from goldspan.errors import ConfigurationError, StoreError
-from goldspan.store import RunFilter, open_store
 
 EXAMPLES = """
 Examples:\n
@@ -23,35 +21,37 @@ Examples:\n
 
 
 def export(
-    store: StoreArgument,
+    store: options.StoreArgument,
     out: Annotated[
         Path,
         typer.Argument(metavar="OUT", help="The file to write: .csv, .parquet or .jsonl.", show_default=False),
     ],
-    verdict: input_options.VerdictFilter = None,
-    metric: input_options.MetricFilter = None,
-    below: input_options.BelowFilter = None,
-    golden: input_options.GoldenFilter = None,
+    verdict: options.VerdictFilter = None,
+    metric: options.MetricFilter = None,
+    below: options.BelowFilter = None,
+    golden: options.GoldenFilter = None,
     covered: Annotated[
         bool | None, typer.Option("--covered/--uncovered", help="Runs with a golden, or runs without one.")
     ] = None,
-    agent: input_options.AgentFilter = None,
-    tool: input_options.ToolFilter = None,
-    tool_role: input_options.ToolRoleFilter = "called",
-    service: input_options.ServiceFilter = None,
-    environment: input_options.EnvironmentFilter = None,
-    unit: input_options.UnitFilter = None,
+    agent: options.AgentFilter = None,
+    tool: options.ToolFilter = None,
+    tool_role: options.ToolRoleFilter = "called",
+    service: options.ServiceFilter = None,
+    environment: options.EnvironmentFilter = None,
+    unit: options.UnitFilter = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Runs of this session.")] = None,
     trace: Annotated[str | None, typer.Option("--trace", metavar="ID", help="Runs with spans in this trace.")] = None,
-    text: input_options.TextFilter = None,
-    since: input_options.SinceFilter = None,
-    until: input_options.UntilFilter = None,
+    text: options.TextFilter = None,
+    since: options.SinceFilter = None,
+    until: options.UntilFilter = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT if it exists.")] = False,
 ) -> None:
     """Export the runs of a store to a file, newest first, each with its current evaluation.
 
     The options select runs; without options, all runs are exported. Times without a zone are UTC.
     """
+    from goldspan.store import RunFilter, open_store
+
     if out.exists() and not force:
         raise StoreError(f"{out}: the file exists; --force overwrites it")
     if below is not None and metric is None:
@@ -71,10 +71,10 @@ def export(
         session_id=session,
         trace_id=trace,
         text=text,
-        since_ns=input_options.parse_time_option(since, "--since"),
-        until_ns=input_options.parse_time_option(until, "--until"),
+        since_ns=options.parse_time_option(since, "--since"),
+        until_ns=options.parse_time_option(until, "--until"),
     )
-    with open_store(store_file(store), read_only=True) as opened:
+    with open_store(options.store_file(store), read_only=True) as opened:
         total = opened.count(run_filter).total
         written = opened.export(
             out, filter=run_filter, overwrite=force, observe=lambda runs: with_progress_bar(runs, total, "writing")

@@ -6,11 +6,7 @@ from typing import Annotated
 
 import typer
 
-from goldspan.cli.console import stdout_console
-from goldspan.cli.input_options import GoldenIdAttribute, JsonFlag, Paths, UnitOption, load_runs_with_progress
-from goldspan.cli.tables import capture_block, notes_legend, runs_table
-from goldspan.goldens import load_goldens
-from goldspan.sinks.serialization import run_document, to_json
+from goldspan.cli import options
 
 EXAMPLES = """
 Examples:\n
@@ -22,16 +18,22 @@ Examples:\n
 
 
 def extract(
-    paths: Paths,
-    unit: UnitOption = "request",
-    golden_id_attribute: GoldenIdAttribute = None,
+    paths: options.Paths,
+    unit: options.UnitOption = "request",
+    golden_id_attribute: options.GoldenIdAttribute = None,
     goldens: Annotated[
         list[str] | None,
         typer.Option("--goldens", "-g", metavar="FILE", help="Golden file that declares components. May be repeated."),
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Print the tools that each run called, in order, and what is missing in the capture of its spans."""
+    from goldspan.cli.console import stdout_console
+    from goldspan.cli.input_reading import load_runs_with_progress
+    from goldspan.cli.tables import capture_block, notes_legend, runs_table
+    from goldspan.goldens import load_goldens
+    from goldspan.sinks.serialization import run_document, to_json
+
     loaded_goldens = load_goldens(*goldens) if goldens else None
     runs = load_runs_with_progress(paths, unit=unit, golden_id_attributes=golden_id_attribute, goldens=loaded_goldens)
     console = stdout_console()

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from goldspan.cli.command_help import Command, CommandGroup
+from goldspan.cli import options
 from goldspan.cli.console import escape_control_characters, print_warning, stdout_console, with_known_total
-from goldspan.cli.input_options import GoldenIdAttribute, JsonFlag, extract_runs, load_runs_with_progress
 from goldspan.errors import GoldenError
-from goldspan.goldens.golden_files.golden_loader import GoldenLibrary, read_golden_files
-from goldspan.goldens.schema.golden_models import golden_json_schema as language_schema
-from goldspan.goldens.schema.golden_validation import GoldenValidationError
 from goldspan.model import RunUnit
-from goldspan.scoring.golden_lint import LintFinding, RunCoverage, lint_goldens
-from goldspan.sinks.serialization import to_json
+
+if TYPE_CHECKING:
+    from goldspan.goldens.golden_files.golden_loader import GoldenLibrary
+    from goldspan.scoring.golden_lint import LintFinding
 
 FINDINGS_EXIT_STATUS = 1
 
@@ -34,15 +32,7 @@ Examples:\n
   goldspan goldens schema > goldens.schema.json\n
 """
 
-app = typer.Typer(cls=CommandGroup, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
-
-@app.callback()
-def goldens() -> None:
-    """Check golden files, and print their JSON Schema."""
-
-
-@app.command(cls=Command, epilog=CHECK_EXAMPLES, short_help="Check golden files, alone or against traces.")
 def check(
     paths: Annotated[
         list[str],
@@ -60,8 +50,8 @@ def check(
             "--goldens", "-g", metavar="FILE", help="A further golden file, for example in JSON. May be repeated."
         ),
     ] = None,
-    golden_id_attribute: GoldenIdAttribute = None,
-    as_json: JsonFlag = False,
+    golden_id_attribute: options.GoldenIdAttribute = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Check golden files for errors, and for goldens that match the same runs (by input, `when` or component) but
     contradict or repeat each other.
@@ -70,6 +60,9 @@ def check(
 
     Exit status: 0 nothing was found, 1 something was found, 2 a file cannot be read.
     """
+    from goldspan.goldens.golden_files.golden_loader import read_golden_files
+    from goldspan.scoring.golden_lint import lint_goldens
+
     files, traces = _split_paths(paths)
     findings: list[LintFinding] = []
     library = read_golden_files(
@@ -85,10 +78,11 @@ def check(
         raise typer.Exit(FINDINGS_EXIT_STATUS)
 
 
-@app.command(cls=Command, epilog=SCHEMA_EXAMPLES)
 def schema() -> None:
     """Print the JSON Schema of golden files, for editors and validators."""
-    stdout_console().write_line(json.dumps(language_schema(), indent=2, sort_keys=True))
+    from goldspan.goldens.schema.golden_models import golden_json_schema
+
+    stdout_console().write_line(json.dumps(golden_json_schema(), indent=2, sort_keys=True))
 
 
 def _split_paths(paths: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -99,6 +93,9 @@ def _split_paths(paths: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _load_error_findings(error: GoldenError) -> list[LintFinding]:
+    from goldspan.goldens.schema.golden_validation import GoldenValidationError
+    from goldspan.scoring.golden_lint import LintFinding
+
     sentences = error.messages if isinstance(error, GoldenValidationError) else (str(error),)
     return [LintFinding("mistake", sentence) for sentence in sentences]
 
@@ -107,6 +104,9 @@ def _lint_against_traces(
     library: GoldenLibrary, traces: list[str], golden_id_attributes: list[str] | None
 ) -> list[LintFinding]:
     """Find what the goldens name and no run in the traces has."""
+    from goldspan.cli.input_reading import extract_runs, load_runs_with_progress
+    from goldspan.scoring.golden_lint import RunCoverage
+
     coverage = RunCoverage(library.entries, library.vocabulary)
     for run in load_runs_with_progress(
         traces, unit="request", golden_id_attributes=golden_id_attributes, description="comparing"
@@ -129,6 +129,8 @@ def _lint_against_traces(
 
 
 def _print_findings(findings: Sequence[LintFinding], library: GoldenLibrary, *, as_json: bool) -> None:
+    from goldspan.sinks.serialization import to_json
+
     console = stdout_console()
     if as_json:
         for finding in findings:

@@ -1,4 +1,4 @@
-"""The options of the LLM judge, and the stage that adds its score `tool_selection` to evaluations."""
+"""The settings of the LLM judge, and the stage that adds its score `tool_selection` to evaluations."""
 
 from __future__ import annotations
 
@@ -8,119 +8,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.text import Text
 
 from goldspan.cli.console import escape_control_characters, print_warning, stderr_console
 from goldspan.errors import ConfigurationError
-from goldspan.goldens.golden_files import golden_formats
 from goldspan.goldens.spelling import join_words, short_repr
 from goldspan.model import Evaluation, Score
-from goldspan.sinks.otel_sinks import error_type
 
 if TYPE_CHECKING:
     from goldspan.judge import Judge
 
 TOOL_SELECTION = "tool_selection"
 _OVER_BUDGET_ERROR = "OverBudget"
-_HELP_PANEL = "LLM judge"
 _OFF_WORD = "off"
-
-JudgeFlag = Annotated[
-    bool,
-    typer.Option(
-        "--judge",
-        help="Ask a model, for every run, whether the called tools were the best choice among the offered ones: the "
-        "metric tool_selection. The variables GOLDSPAN_JUDGE_* set what these options leave out; the API key is set "
-        "by a variable only. GOLDSPAN_JUDGE_SAMPLE has no effect here.",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
-JudgeModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--judge-model",
-        metavar="NAME",
-        help="The model. Implies --judge. Default: GOLDSPAN_JUDGE_MODEL",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
-JudgeUrlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--judge-url",
-        metavar="URL",
-        help="Base URL of an OpenAI-compatible endpoint. Default: https://api.openai.com/v1",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
-JudgeCombinationOption = Annotated[
-    Literal["apart", "min"] | None,
-    typer.Option(
-        "--judge-combination",
-        help="min: tool_correctness, or the metric of --profile, becomes the lower of both scores. Default: apart",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
-JudgeVotesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--judge-votes",
-        metavar="N",
-        min=1,
-        help="Number of votes for each run; the median counts. Default: 1",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
-JudgeThresholdOption = Annotated[
-    float | None,
-    typer.Option(
-        "--judge-threshold",
-        metavar="X",
-        min=0,
-        max=1,
-        help="A run fails if its tool_selection is below X. A threshold in the golden takes precedence.",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
-JudgeToolsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--judge-tools",
-        metavar="FILE",
-        help="The tools that were offered, for traces that do not record them: names, or definitions in the format of "
-        "OpenAI, Anthropic or MCP (a response to tools/list); JSON or YAML.",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
-JudgeShowOption = Annotated[
-    Literal["names", "arguments", "all"] | None,
-    typer.Option(
-        "--judge-show",
-        help="What is sent of each call: names only, arguments too, or all with results. Default: all",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
-JudgeDailyTokensOption = Annotated[
-    str | None,
-    typer.Option(
-        "--judge-daily-tokens",
-        metavar="N",
-        help="Budget of tokens for 24 hours, counted in --judge-cache; or off. Default: 1000000",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
-JudgeCacheOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--judge-cache",
-        metavar="FILE",
-        help="SQLite file that stores answers, so that no question is asked twice, and the tokens spent.",
-        rich_help_panel=_HELP_PANEL,
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +70,7 @@ class JudgeStage:
     def judge_all(self, evaluations: Iterable[Evaluation]) -> Iterator[Evaluation]:
         """Yield each evaluation with the score of the judge, and warn once about each kind of failure."""
         from goldspan.judge import judge_evaluations
+        from goldspan.sinks.otel_sinks import error_type
 
         warned = {_OVER_BUDGET_ERROR}
         with closing(self.judge), closing(judge_evaluations(evaluations, self.judge)) as judged:
@@ -242,6 +145,8 @@ def _judged_summary(judge: Judge, scores: Iterable[Score]) -> str:
 
 
 def _not_judged_reasons(judge: Judge, scores: Collection[Score]) -> Iterator[str]:
+    from goldspan.sinks.otel_sinks import error_type  # deferred: imports OpenTelemetry
+
     kinds = Counter(error_type(score.error) for score in scores if score.error is not None)
     if over := kinds.pop(_OVER_BUDGET_ERROR, 0):
         yield (
@@ -302,6 +207,8 @@ def _read_file(file: Path) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         pass
+    from goldspan.goldens.golden_files import golden_formats  # deferred: imports a YAML parser
+
     try:
         content = golden_formats.parse_yaml(text)
     except golden_formats.YamlError as error:

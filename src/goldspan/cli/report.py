@@ -13,18 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goldspan.cli import input_options, judge_options, scoring_options
+from goldspan.cli import options
 from goldspan.cli.console import print_warning, stderr_console, stdout_console, with_progress_bar
-from goldspan.cli.input_options import GoldenIdAttribute, print_row_errors
-from goldspan.cli.score import GATE_FAILED, INVALID_ROWS, no_match_warning
-from goldspan.cli.scoring_options import Gates, parse_thresholds, validate_gates
-from goldspan.cli.store_path import STORE_FILE_NAME, find_store_file
+from goldspan.cli.score import GATE_FAILED, INVALID_ROWS
 from goldspan.errors import ConfigurationError
-from goldspan.goldens import load_goldens
 from goldspan.model import Evaluation, RunUnit
-from goldspan.store import RunFilter, SqliteStore, open_store
 
 if TYPE_CHECKING:
+    from goldspan.store import SqliteStore
     from goldspan.web.run_report import Report
 
 EXAMPLES = """
@@ -46,12 +42,13 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="STORE|PATHS",
-            help=f"The file of a store, or a folder that holds {STORE_FILE_NAME}, such as a gateway's data folder; "
-            "or files or folders with traces, which are evaluated as `goldspan score` does; - reads standard input.",
+            help=f"The file of a store, or a folder that holds {options.STORE_FILE_NAME}, such as a gateway's data "
+            "folder; or files or folders with traces, which are evaluated as `goldspan score` does; - reads standard "
+            "input.",
             show_default=False,
         ),
     ] = None,
-    cases: scoring_options.CasesOption = None,
+    cases: options.CasesOption = None,
     goldens: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,57 +88,61 @@ def report(
         bool,
         typer.Option("--values", help="Show the arguments and results in traces. Those in a store are always shown."),
     ] = False,
-    fail_under: scoring_options.FailUnderOption = None,
-    fail_on_unknown: scoring_options.FailOnUnknownFlag = None,
-    golden: input_options.GoldenFilter = None,
-    agent: input_options.AgentFilter = None,
-    service: input_options.ServiceFilter = None,
-    environment: input_options.EnvironmentFilter = None,
-    text: input_options.TextFilter = None,
-    since: input_options.SinceFilter = None,
-    until: input_options.UntilFilter = None,
+    fail_under: options.FailUnderOption = None,
+    fail_on_unknown: options.FailOnUnknownFlag = None,
+    golden: options.GoldenFilter = None,
+    agent: options.AgentFilter = None,
+    service: options.ServiceFilter = None,
+    environment: options.EnvironmentFilter = None,
+    text: options.TextFilter = None,
+    since: options.SinceFilter = None,
+    until: options.UntilFilter = None,
     unit: Annotated[
         RunUnit | None, typer.Option("--unit", help="Runs of this kind. Default for traces: request.")
     ] = None,
-    golden_id_attribute: GoldenIdAttribute = None,
-    concurrency: scoring_options.ConcurrencyOption = 1,
-    metric: scoring_options.MetricOption = None,
-    profile: scoring_options.ProfileOption = None,
-    profile_option: scoring_options.ProfileSetting = None,
-    threshold: scoring_options.ThresholdOption = None,
-    strict: scoring_options.StrictFlag = False,
-    mode: scoring_options.ModeOption = None,
-    order: scoring_options.OrderOption = None,
-    attempts: scoring_options.AttemptsOption = None,
-    extra: scoring_options.ExtraOption = None,
-    duplicates: scoring_options.DuplicatesOption = None,
-    depth: scoring_options.DepthOption = None,
-    forbid: scoring_options.ForbidOption = None,
-    max_calls: scoring_options.MaxCallsOption = None,
-    unknown: scoring_options.UnknownOption = None,
+    golden_id_attribute: options.GoldenIdAttribute = None,
+    concurrency: options.ConcurrencyOption = 1,
+    metric: options.MetricOption = None,
+    profile: options.ProfileOption = None,
+    profile_option: options.ProfileSetting = None,
+    threshold: options.ThresholdOption = None,
+    strict: options.StrictFlag = False,
+    mode: options.ModeOption = None,
+    order: options.OrderOption = None,
+    attempts: options.AttemptsOption = None,
+    extra: options.ExtraOption = None,
+    duplicates: options.DuplicatesOption = None,
+    depth: options.DepthOption = None,
+    forbid: options.ForbidOption = None,
+    max_calls: options.MaxCallsOption = None,
+    unknown: options.UnknownOption = None,
 ) -> None:
     """Write a report on stored runs, or on traces, as one HTML file for CI artifacts and mail.
 
     The file is self-contained: it needs no other file, no script and no network. With --markdown alone, only the
     Markdown summary is written.
     """
-    from goldspan.web.run_report import ReportHeader, build_report  # slow to import
+    from goldspan.cli import judge_options, scoring_options
+    from goldspan.cli.input_reading import print_row_errors
+    from goldspan.goldens import load_goldens
+    from goldspan.store import RunFilter, open_store
+    from goldspan.web.run_report import ReportHeader, build_report
 
     _validate_arguments(paths, cases, out, markdown)
     writers = _report_writers(out, markdown)
     loaded_goldens = load_goldens(*goldens) if goldens else None
-    gates = parse_thresholds(fail_under, "--fail-under")
+    gates = scoring_options.parse_thresholds(fail_under, "--fail-under")
     run_filter = RunFilter(
         golden=golden,
         agent=agent,
         service=service,
         environment=environment,
         text=text,
-        since_ns=input_options.parse_time_option(since, "--since"),
-        until_ns=input_options.parse_time_option(until, "--until"),
+        since_ns=options.parse_time_option(since, "--since"),
+        until_ns=options.parse_time_option(until, "--until"),
     )
     filter_values = {"golden": golden, "agent": agent, "service": service, "environment": environment, "text": text}
-    options = scoring_options.scoring_options_from(
+    scoring = scoring_options.scoring_options_from(
         metric,
         profile,
         profile_option,
@@ -160,22 +161,22 @@ def report(
     row_errors: list[str] = []
     with ExitStack() as stack:
         if file := _find_store(paths or []):
-            if options.is_any_set or golden_id_attribute or values:
+            if scoring.is_any_set or golden_id_attribute or values:
                 raise ConfigurationError(
                     f"{file}: a store holds evaluated runs; options that change the evaluation apply to traces only"
                 )
             store = stack.enter_context(open_store(file, read_only=True))
-            validate_gates(gates, store.metrics())
+            scoring_options.validate_gates(gates, store.metrics())
             run_filter = replace(run_filter, unit=unit)
         else:
             judge_options.require_judge_flag(
-                {"--fail-under": gates, "--metric": metric, "--threshold": options.thresholds}
+                {"--fail-under": gates, "--metric": metric, "--threshold": scoring.thresholds}
             )
-            validate_gates(gates, options.metric_names(loaded_goldens))
+            scoring_options.validate_gates(gates, scoring.metric_names(loaded_goldens))
             evaluations, row_errors = scoring_options.evaluate_inputs(
                 paths,
                 cases,
-                options.evaluator(loaded_goldens),
+                scoring.evaluator(loaded_goldens),
                 goldens=loaded_goldens,
                 unit=unit or "request",
                 golden_id_attributes=golden_id_attribute,
@@ -197,9 +198,10 @@ def report(
         _write_report(render(result), target)
     print_row_errors(row_errors)
     if loaded_goldens is not None and result.rate.counts.total and not result.goldens.covered.total:
-        print_warning(no_match_warning(loaded_goldens))
+        print_warning(scoring_options.no_match_warning(loaded_goldens))
     evaluated = result.rate.counts.passed + result.rate.counts.failed
-    if not Gates(gates, fail_on_unknown).are_met(result.mean, evaluated, result.not_evaluated) or row_errors:
+    are_met = scoring_options.Gates(gates, fail_on_unknown).are_met(result.mean, evaluated, result.not_evaluated)
+    if row_errors or not are_met:
         raise typer.Exit(INVALID_ROWS if row_errors else GATE_FAILED)
 
 
@@ -220,7 +222,7 @@ def _validate_arguments(
 
 def _find_store(paths: list[str]) -> Path | None:
     """Return the file of the store, or `None` for traces. Raises `ConfigurationError` for a store among other paths."""
-    stores = [found for path in paths if path != "-" and (found := find_store_file(Path(path)))]
+    stores = [found for path in paths if path != "-" and (found := options.find_store_file(Path(path)))]
     if stores and len(paths) > 1:
         raise ConfigurationError(f"{stores[0]}: a report takes one store, or files with traces")
     return stores[0] if stores else None
@@ -229,9 +231,11 @@ def _find_store(paths: list[str]) -> Path | None:
 @contextmanager
 def _temporary_store(evaluations: Iterable[Evaluation], *, values: bool) -> Iterator[SqliteStore]:
     """A store of these evaluations that exists while the report is made."""
+    from goldspan.store import open_store
+
     with (
         TemporaryDirectory(prefix="goldspan-", ignore_cleanup_errors=True) as folder,
-        open_store(Path(folder) / STORE_FILE_NAME, keep_arguments=values) as store,
+        open_store(Path(folder) / options.STORE_FILE_NAME, keep_arguments=values) as store,
     ):
         remaining = _with_unique_ids(evaluations)
         while batch := list(islice(remaining, _BATCH_SIZE)):

@@ -1,4 +1,4 @@
-"""The options that configure the evaluation (metrics, profiles, rules), and the gates on its results."""
+"""Evaluates runs and cases with the metrics and rules of the options, and checks the gates."""
 
 from __future__ import annotations
 
@@ -6,32 +6,17 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.text import Text
 
 from goldspan.cases.case_evaluation import Case, case_evaluator, map_in_order
 from goldspan.cli.console import stderr_console, with_progress_bar
-from goldspan.cli.input_options import read_cases, transform_runs
+from goldspan.cli.input_reading import read_cases, transform_runs
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.goldens.spelling import did_you_mean
-from goldspan.model import (
-    CallDepth,
-    CallOrder,
-    CorrectnessMode,
-    CountedAttempts,
-    DuplicateCalls,
-    Evaluation,
-    ExtraCalls,
-    NotEvaluatedRun,
-    RunUnit,
-    UnknownPolicy,
-)
-from goldspan.profiles import NAMES as PEERS
-from goldspan.profiles import metric as metric_of_peer
-from goldspan.scoring import DEFAULT_METRICS
+from goldspan.model import Evaluation, NotEvaluatedRun, RunUnit
 from goldspan.scoring.metrics import Metric
 from goldspan.scoring.metrics.registry import resolve_metrics
 
@@ -164,138 +149,6 @@ def _metric_values(name: str, evaluations: Sequence[Evaluation]) -> list[float]:
     return [score.value for score in scores if score is not None and score.value is not None]
 
 
-ConcurrencyOption = Annotated[
-    int,
-    typer.Option(
-        "--concurrency",
-        metavar="N",
-        min=1,
-        help="Runs evaluated concurrently; useful for custom metrics that wait for I/O.",
-    ),
-]
-CasesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cases",
-        metavar="FILE",
-        help="Evaluate rows with tools_called and expected_tools, or a golden_id, instead of traces: JSON lines, a "
-        "JSON list or CSV. May be repeated.",
-    ),
-]
-FailUnderOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fail-under",
-        metavar="METRIC=X",
-        help="Exit with 1 if the mean of the metric, or the pass rate `passed`, is below X.",
-    ),
-]
-FailOnUnknownFlag = Annotated[
-    bool | None,
-    typer.Option(
-        "--fail-on-unknown/--no-fail-on-unknown",
-        help="Count runs that have a golden and could not be evaluated as not passed. Default: only if the variable CI "
-        "is set. Without --fail-under: exit with 1 if there is such a run.",
-    ),
-]
-
-_METRICS_PANEL = "Metrics"
-_RULES_PANEL = "Rules that replace those in goldens"
-
-MetricOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric",
-        "-m",
-        metavar="NAME",
-        help=f"Evaluate only this metric. Repeatable. {', '.join(DEFAULT_METRICS)}, or an installed one.",
-        rich_help_panel=_METRICS_PANEL,
-    ),
-]
-ProfileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="PEER",
-        help=f"Compute the metric as another tool does: {', '.join(PEERS)}.",
-        rich_help_panel=_METRICS_PANEL,
-    ),
-]
-ProfileSetting = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--profile-option",
-        metavar="KEY=VALUE",
-        help="An option of that tool, by its name there. May be repeated.",
-        rich_help_panel=_METRICS_PANEL,
-    ),
-]
-ThresholdOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--threshold",
-        metavar="METRIC=X",
-        help="A run fails if the metric is below X. Replaces the thresholds in goldens.",
-        rich_help_panel=_METRICS_PANEL,
-    ),
-]
-StrictFlag = Annotated[
-    bool,
-    typer.Option("--strict", help="Turn every score below 1 into 0, and require 1.", rich_help_panel=_METRICS_PANEL),
-]
-ModeOption = Annotated[
-    CorrectnessMode | None,
-    typer.Option(
-        "--mode", help="How tool_correctness combines its parts into one score.", rich_help_panel=_RULES_PANEL
-    ),
-]
-OrderOption = Annotated[
-    CallOrder | None,
-    typer.Option("--order", help="The order in which tools must be called.", rich_help_panel=_RULES_PANEL),
-]
-AttemptsOption = Annotated[
-    CountedAttempts | None,
-    typer.Option("--attempts", help="Which attempts at a repeated call count.", rich_help_panel=_RULES_PANEL),
-]
-ExtraOption = Annotated[
-    ExtraCalls | None,
-    typer.Option("--extra", help="Whether unexpected calls lower the score.", rich_help_panel=_RULES_PANEL),
-]
-DuplicatesOption = Annotated[
-    DuplicateCalls | None,
-    typer.Option(
-        "--duplicates", help="Whether identical repeated calls count once or each time.", rich_help_panel=_RULES_PANEL
-    ),
-]
-DepthOption = Annotated[
-    CallDepth | None,
-    typer.Option("--depth", help="Whether calls made by sub-agents count.", rich_help_panel=_RULES_PANEL),
-]
-UnknownOption = Annotated[
-    UnknownPolicy | None,
-    typer.Option(
-        "--unknown",
-        help="The verdict of a run with a requirement that cannot be evaluated; ignore uses the other requirements.",
-        rich_help_panel=_RULES_PANEL,
-    ),
-]
-ForbidOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--forbid",
-        metavar="GLOB",
-        help="Tools that must not be called. May be repeated.",
-        rich_help_panel=_RULES_PANEL,
-    ),
-]
-MaxCallsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-calls", metavar="N", min=0, help="The maximum number of calls in a run.", rich_help_panel=_RULES_PANEL
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class ScoringOptions:
     """The evaluation settings that options state."""
@@ -391,6 +244,11 @@ def evaluate_inputs(
     return evaluations, []
 
 
+def no_match_warning(goldens: Goldens) -> str:
+    """Return the warning for goldens of which none matches any run."""
+    return f"none of the {len(goldens)} goldens matches any of these runs, by id or by input"
+
+
 def _select_metrics(
     names: list[str] | None, profile: str | None, settings: list[str] | None
 ) -> list[MetricLike] | None:
@@ -399,6 +257,8 @@ def _select_metrics(
         if settings:
             raise ConfigurationError("--profile-option needs --profile")
         return list(names) if names else None
+    from goldspan.profiles import metric as metric_of_peer  # deferred: few commands need it
+
     return [*(names or ()), metric_of_peer(profile, **_parse_profile_options(settings or ()))]
 
 

@@ -1,8 +1,9 @@
-"""Formats runs and evaluations for a terminal, with expected and called tools aligned."""
+"""Prints evaluations, and formats runs and evaluations for a terminal with their tools aligned."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -10,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from goldspan.cli.console import escape_control_characters
+from goldspan.cli.console import ResultsConsole, escape_control_characters, stdout_console
 from goldspan.extraction.capture_diagnostics import Hint, capture_hints, merge_hints
 from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
 from goldspan.model import COUNTED_TOOL_KINDS, Evaluation, Judgement, Match, Run, Score, ToolCall
@@ -22,10 +23,13 @@ from goldspan.model.rendering import (
     SYMBOLS,
     RenderedRow,
     Symbol,
+    TextSpan,
     TextStyle,
+    render_markdown,
     render_row,
     shorten_request,
 )
+from goldspan.model.rendering import Table as MarkdownTable
 
 _MAX_ERROR_LENGTH = 100
 """Characters of an error that are shown."""
@@ -47,6 +51,69 @@ _NOTE_MEANINGS: dict[str, str] = {
 }
 """The meaning of the notes after a tool's name."""
 _NO_MARK = Symbol("—", "-", "quiet", "")
+
+
+ScoreFormat = Literal["text", "json", "markdown"]
+
+
+def print_evaluations(
+    results: Iterable[Evaluation], form: ScoreFormat, *, limit: int, verbose: bool
+) -> list[Evaluation]:
+    """Print the evaluations and return them. JSON is printed as each arrives, the other formats at the end."""
+    console = stdout_console()
+    if form != "json":
+        evaluations = list(results)
+        if evaluations:
+            show = _print_text if form == "text" else _print_markdown
+            show(evaluations, console, limit=limit, verbose=verbose)
+        return evaluations
+    from goldspan.sinks.serialization import evaluation_document, to_json  # deferred: imports OpenTelemetry
+
+    evaluations = []
+    for evaluation in results:
+        evaluations.append(evaluation)
+        console.write_line(to_json(evaluation_document(evaluation)))
+    return evaluations
+
+
+def _print_text(evaluations: Sequence[Evaluation], console: ResultsConsole, *, limit: int, verbose: bool) -> None:
+    shown = _most_urgent(evaluations, limit)
+    console.print(evaluation_blocks(shown, console, verbose=verbose))
+    if omitted := _omitted_note(shown, evaluations):
+        console.print(Text(f"{omitted}; --limit 0 shows all", style="dim"))
+    console.print()
+    console.print(summary_table(evaluations))
+    console.print()
+    console.print(verdict_summary(evaluations))
+
+
+def _print_markdown(evaluations: Sequence[Evaluation], console: ResultsConsole, *, limit: int, verbose: bool) -> None:
+    shown = _most_urgent(evaluations, limit)
+    rows = tuple(tuple((TextSpan(cell),) for cell in row) for row in score_summary(evaluations))
+    blocks = [
+        render_markdown(
+            [(TextSpan(verdict_summary(evaluations).plain),), MarkdownTable(("metric", "mean", "runs", "passed"), rows)]
+        ),
+        *(evaluation.to_markdown(values=verbose) for evaluation in shown),
+    ]
+    if omitted := _omitted_note(shown, evaluations):
+        blocks.append(omitted)
+    console.write_line("\n\n".join(blocks))
+
+
+def _omitted_note(shown: Sequence[Evaluation], evaluations: Sequence[Evaluation]) -> str:
+    """Return how many runs are not shown; empty where all are."""
+    number = len(evaluations) - len(shown)
+    return f"{number} more run{'s' * (number != 1)}" if number else ""
+
+
+def _most_urgent(evaluations: Sequence[Evaluation], limit: int) -> Sequence[Evaluation]:
+    """Return the first `limit` evaluations, failed ones first; all of them for 0."""
+    ordered = sorted(evaluations, key=lambda evaluation: _URGENCY[evaluation.passed])
+    return ordered[:limit] if limit else ordered
+
+
+_URGENCY = {False: 0, None: 1, True: 2}
 
 
 def evaluation_blocks(evaluations: Sequence[Evaluation], console: Console, *, verbose: bool = False) -> RenderableType:

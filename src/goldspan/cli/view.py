@@ -8,10 +8,8 @@ from typing import Annotated
 
 import typer
 
+from goldspan.cli import options
 from goldspan.cli.console import stderr_console
-from goldspan.cli.store_path import StoreArgument, store_file
-from goldspan.goldens import load_goldens
-from goldspan.store import open_store
 
 EXAMPLES = """
 Examples:\n
@@ -24,7 +22,7 @@ _KEEP_ARGUMENTS_HINT = "`goldspan serve --keep-arguments`, or open_store(..., ke
 
 
 def view(
-    store: StoreArgument,
+    store: options.StoreArgument,
     goldens: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,11 +46,13 @@ def view(
 
     The page updates while other processes write to the store. It listens on 127.0.0.1 only. Ctrl-C ends it.
     """
+    from goldspan.goldens import load_goldens
+    from goldspan.store import open_store
     from goldspan.web.http_routes import LocalServer
-    from goldspan.web.pages import Pages  # slow to import, and needs an extra
+    from goldspan.web.pages import Pages
 
     loaded_goldens = load_goldens(*goldens) if goldens else None
-    with open_store(store_file(store), read_only=True) as opened:
+    with open_store(options.store_file(store), read_only=True) as opened:
         pages = Pages(opened, goldens=lambda: loaded_goldens, is_live=False, keeps_values=_KEEP_ARGUMENTS_HINT)
         server = LocalServer(pages, port)
         stderr_console().print(f"{opened.path} is shown at {server.address}  (Ctrl-C ends it)")

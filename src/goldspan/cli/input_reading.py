@@ -1,14 +1,11 @@
-"""Reads traces and case files for the commands, and defines the options that select what is read."""
+"""Reads traces and case files for the commands, with progress on a terminal."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
-
-import typer
+from typing import TypeVar
 
 from goldspan.cases.case_evaluation import Case, parse_case
 from goldspan.cases.case_files import read_case_rows
@@ -20,87 +17,14 @@ from goldspan.cli.console import (
     with_progress_bar,
     with_status,
 )
-from goldspan.errors import ConfigurationError, GoldspanError, TraceFileError
+from goldspan.errors import GoldspanError, TraceFileError
 from goldspan.extraction import extract
 from goldspan.goldens import Goldens
 from goldspan.model import NO_VOCABULARY, ComponentSelector, Run, RunUnit, TelemetryRecord
 from goldspan.otlp.trace_files import Loss, OnLoss, read_records, total_bytes
-from goldspan.store.query_parameters import parse_time
-from goldspan.store.store_protocol import ToolRole, Verdict
-
-VerdictFilter = Annotated[Verdict | None, typer.Option("--verdict", help="Runs with this verdict.")]
-MetricFilter = Annotated[
-    str | None, typer.Option("--metric", metavar="NAME", help="Runs that have a score of this metric.")
-]
-BelowFilter = Annotated[
-    float | None, typer.Option("--below", metavar="X", help="Runs whose score of --metric is below X.")
-]
-GoldenFilter = Annotated[
-    str | None, typer.Option("--golden", metavar="ID", help="Runs that were evaluated with this golden.")
-]
-AgentFilter = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of this agent.")]
-ServiceFilter = Annotated[str | None, typer.Option("--service", metavar="NAME", help="Runs of this service.")]
-EnvironmentFilter = Annotated[
-    str | None, typer.Option("--environment", metavar="NAME", help="Runs of this deployment environment.")
-]
-ToolFilter = Annotated[
-    str | None, typer.Option("--tool", metavar="NAME", help="Runs with this tool in the role of --tool-role.")
-]
-ToolRoleFilter = Annotated[
-    ToolRole, typer.Option("--tool-role", help="What --tool was in the run: expected, called, missing and so on.")
-]
-UnitFilter = Annotated[RunUnit | None, typer.Option("--unit", help="Runs of this kind.")]
-TextFilter = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Runs whose input contains TEXT.")]
-SinceFilter = Annotated[
-    str | None,
-    typer.Option(
-        "--since", metavar="TIME", help="Runs that began at TIME or later: 2026-01-31, 2026-01-31T08:00, or 24h, 7d."
-    ),
-]
-UntilFilter = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Runs that began before TIME.")]
-
-
-def parse_time_option(text: str | None, option: str) -> int | None:
-    """Parse a time into nanoseconds since the Unix epoch. Raises `ConfigurationError` for any other text."""
-    if text is None:
-        return None
-    try:
-        return parse_time(text, time.time_ns())
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{option}: {error}") from None
-
 
 T = TypeVar("T")
 
-_PATHS_ARGUMENT = typer.Argument(
-    metavar="PATHS",
-    help="Files or folders with traces and logs; - reads standard input. Formats: OTLP as protobuf, JSON or JSON "
-    "lines, every format of the Collector's file exporter, and the JSON of Grafana Tempo and Jaeger; plain, gzip or "
-    "zstd. The format is detected from the content.",
-    show_default=False,
-)
-Paths = Annotated[list[str], _PATHS_ARGUMENT]
-OptionalPaths = Annotated[list[str] | None, _PATHS_ARGUMENT]
-UnitOption = Annotated[
-    RunUnit,
-    typer.Option(
-        "--unit",
-        metavar="UNIT",
-        help="What is evaluated as one run: a request, a component (a part of a request that is marked, that a golden "
-        "file declares, or that another agent carries out), or a conversation (all requests of a session).",
-    ),
-]
-GoldenIdAttribute = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--golden-id-attribute",
-        metavar="KEY",
-        help="Span attribute that holds the id of a run's golden. May be repeated. Default: goldspan.golden.id, then "
-        "test.case.name, or the variable GOLDSPAN_GOLDEN_ID_ATTRIBUTE.",
-        show_default=False,
-    ),
-]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object per line instead of a table.")]
 _NO_SPANS_HINT = "no span is recognised as one of an agent, a model or a tool; docs/conventions.md lists the known ones"
 _NO_RUNS_HINTS: dict[RunUnit, str] = {
     "request": _NO_SPANS_HINT,
