@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.otlp import otlp_protobuf
+from goldspan.otlp import otlp_json, otlp_protobuf
 from goldspan.otlp.decode_results import DecodeError
 from goldspan.otlp.json_fields import parse_json
 from goldspan.otlp.otlp_json import decode_traces
@@ -244,3 +244,43 @@ def test_half_a_surrogate_pair_is_replaced_so_that_the_text_can_be_sent_on(text,
     assert parsed == value
     assert end == 2 + len(text)
     parsed.encode()
+
+
+def plain_attributes(parent):
+    """What `decode_attributes` returns, without its shortcut for text."""
+    return {
+        otlp_json.text_field(pair, "key"): otlp_json._decode_value(otlp_json.object_field(pair, "value"), 0)
+        for pair in otlp_json.objects_field(parent, "attributes")
+    }
+
+
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=2)
+)
+pairs = st.fixed_dictionaries(
+    {},
+    optional={
+        "key": st.sampled_from(["a", "b"]) | any_json,
+        "value": st.dictionaries(st.sampled_from(["stringValue", "boolValue", "intValue"]), any_json) | any_json,
+    },
+)
+
+
+@given(st.lists(pairs | st.none(), max_size=4) | any_json)
+def test_attributes_and_their_errors_are_those_of_the_plain_decoder(written_pairs):
+    def outcome(decode):
+        try:
+            return decode({"attributes": written_pairs})
+        except DecodeError as error:
+            return str(error)
+
+    assert outcome(otlp_json.decode_attributes) == outcome(plain_attributes)
+
+
+@pytest.mark.parametrize(
+    "escaped", [r"\ud83d\ude00", r"\uD83D\uDE00", r"\ud83d", r"\uD83D", r"\\ud83d", r"\ude00\ud83d"]
+)
+def test_a_lone_surrogate_is_replaced_and_a_pair_is_kept(escaped):
+    value, end = parse_json(f'{{"a": "{escaped}"}}')
+    assert end == len(f'{{"a": "{escaped}"}}')
+    assert value["a"] == json.loads(f'"{escaped}"').encode("utf-16", "surrogatepass").decode("utf-16", "replace")

