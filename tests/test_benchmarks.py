@@ -90,6 +90,20 @@ def test_the_profile_gives_each_stage_a_share_of_both_payloads() -> None:
     assert len([row for row in rows if len(row) == 2]) == 2 * 3
 
 
+@pytest.mark.e2e
+def test_a_batch_is_given_by_stage_and_as_a_command_as_ratios_to_parsing_json() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "batch.py", "--rounds", "1", "--requests", "1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line.split(" us a span ") for line in done.stdout.splitlines() if " us a span " in line]
+    ratios = {name.rsplit(maxsplit=1)[0].strip(): float(ratio) for name, ratio in lines}
+    assert list(ratios) == ["json.loads", "read", "extract", "evaluate", "write", "goldspan score --json"]
+    assert ratios["json.loads"] == 1
+
+
 def test_payload_a_is_an_application_in_which_one_span_in_six_is_a_tool_call() -> None:
     data = payload_a()
     spans = decode_traces(data).spans
