@@ -474,7 +474,7 @@ def long_request(spans: int, text: int) -> ExportTraceServiceRequest:
     return made
 
 
-def test_a_large_request_is_read_in_portions_and_as_strictly():
+def test_a_large_request_is_read_in_parts_with_the_same_checks():
     made = long_request(300, 10_000)
     body = made.SerializeToString()
     assert len(body) > 2 * MIB

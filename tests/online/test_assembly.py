@@ -89,8 +89,8 @@ class Process:
         self.now += int(seconds)
         return self._take(self.assembly.collect_due(self.now, everything=everything))
 
-    def _take(self, portions: list[AssembledSpans]) -> list[str]:
-        new = [evaluation for portion in portions for evaluation in self.pipeline.evaluate_spans(portion)]
+    def _take(self, assembled_spans: list[AssembledSpans]) -> list[str]:
+        new = [evaluation for assembled in assembled_spans for evaluation in self.pipeline.evaluate_spans(assembled)]
         self.evaluations += new
         return [_told(evaluation) for evaluation in new]
 

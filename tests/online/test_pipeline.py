@@ -421,7 +421,7 @@ class Meanwhile:
 
 
 def concluded_while_judging(slow_one: AssembledSpans, other: AssembledSpans) -> list[tuple[int, tuple[str, ...]]]:
-    """What the sinks get where one portion is concluded while runs of the other are judged."""
+    """What the sinks receive if runs are evaluated while runs of the same trace are evaluated on another thread."""
     kept, meanwhile = Kept(), Meanwhile()
     pipeline = Pipeline(GOLDENS, sinks=[kept], metrics=["tool_correctness", ("meanwhile", meanwhile)])
     meanwhile.what = lambda: pipeline.evaluate_spans(other)

@@ -131,8 +131,8 @@ def test_a_hand_off_is_seen_whatever_becomes_of_the_run(options: dict[str, Any])
     live, spans = Live(units=("request",), **options), handed_over()
     conclude = live.pipeline.evaluate_spans
 
-    def listening(portion: Any, tell: Callable[[Run], object]) -> list[Evaluation]:
-        return conclude(portion, lambda run: (tell(run), seen.append(run)))
+    def listening(assembled: Any, tell: Callable[[Run], object]) -> list[Evaluation]:
+        return conclude(assembled, lambda run: (tell(run), seen.append(run)))
 
     live.pipeline.evaluate_spans = listening  # type: ignore[method-assign,assignment]
     live.replay(spans)

@@ -140,17 +140,17 @@ def _build_runs(
     watch: ProgressReporter,
 ) -> list[Run]:
     """Builds the runs of one unit, by start time."""
-    portions = requests
+    segments = requests
     if unit == "component":
-        portions = [component for roots in trees for component in split_components(roots, requests)]
-    call_ids = OwnCallIds([node for portion in portions for node in portion.nodes])
-    watched = watch(portions, "rebuilding runs")
+        segments = [component for roots in trees for component in split_components(roots, requests)]
+    call_ids = OwnCallIds([node for segment in segments for node in segment.nodes])
+    watched = watch(segments, "rebuilding runs")
     runs = [
-        assemble_run(portion, golden_id_attributes=golden_id_attributes, other_call_ids=call_ids) for portion in watched
+        assemble_run(segment, golden_id_attributes=golden_id_attributes, other_call_ids=call_ids) for segment in watched
     ]
     if unit != "component" and len(runs) > 1:
-        runs = mark_shared_work(portions, runs)
-        scopes = [portion.nodes[0].span.scope for portion in portions]
+        runs = mark_shared_work(segments, runs)
+        scopes = [segment.nodes[0].span.scope for segment in segments]
         runs = merge_duplicate_runs(zip(runs, scopes, strict=True))
     if unit == "conversation":
         runs = merge_conversations(runs)

@@ -272,70 +272,70 @@ class Pipeline:
         )
 
     def _evaluate_completed(
-        self, portion: CompletedSpans, runs: Iterable[Run], seen: Callable[[Run], object]
+        self, assembled: CompletedSpans, runs: Iterable[Run], on_run: Callable[[Run], object]
     ) -> Iterator[Evaluation]:
         for run in runs:
-            seen(run)
-            if portion.unended:
-                run = replace(run, health=replace(run.health, unended=portion.unended))
-            place = (run.unit, run.run_id)
-            if not portion.revisions.compare_and_set(place, None, (0, None)):
-                continue  # another thread has concluded meanwhile what was seen later
+            on_run(run)
+            if assembled.unended:
+                run = replace(run, health=replace(run.health, unended=assembled.unended))
+            run_key = (run.unit, run.run_id)
+            if not assembled.revisions.compare_and_set(run_key, None, (0, None)):
+                continue  # another thread has evaluated a later revision
             scored = self._is_sampled(run)
-            if scored or (self._sessions and portion.may_change):
-                judged = self._evaluate(run)
-                if not portion.revisions.set_first(place, judged.digest if portion.may_change else None):
+            if scored or (self._sessions and assembled.may_change):
+                evaluation = self._evaluate(run)
+                if not assembled.revisions.set_first(run_key, evaluation.digest if assembled.may_change else None):
                     continue
-                if scored and (submitted := self._submit(judged, 1)):
+                if scored and (submitted := self._submit(evaluation, 1)):
                     yield submitted
             self._continue_session(run)
 
     def _evaluate_revised(
-        self, portion: RevisedSpans, unit: RunUnit, seen: Callable[[Run], object]
+        self, assembled: RevisedSpans, unit: RunUnit, on_run: Callable[[Run], object]
     ) -> Iterator[Evaluation]:
         """Evaluates the runs that changed, and new ones."""
-        if not self._is_unit_needed(unit) or portion.is_outdated():
+        if not self._is_unit_needed(unit) or assembled.is_outdated():
             return
-        portion.revisions.latest_sequence = portion.sequence
-        before = {run.run_id: run for run in self._extract(portion.before, unit)}
-        runs = {run.run_id: run for run in self._extract(portion.after, unit)}
+        assembled.revisions.latest_sequence = assembled.sequence
+        before = {run.run_id: run for run in self._extract(assembled.before, unit)}
+        runs = {run.run_id: run for run in self._extract(assembled.after, unit)}
         for run in runs.values():
-            place = (unit, run.run_id)
-            known = portion.revisions.get(place)
-            if known is None and run.span_id not in portion.ended_span_ids:
+            run_key = (unit, run.run_id)
+            known = assembled.revisions.get(run_key)
+            if known is None and run.span_id not in assembled.ended_span_ids:
                 continue
             scored = self._is_sampled(run, new=known is None)
             if not (scored or self._sessions):
                 continue
-            judged = self._evaluate(run)
-            if portion.is_outdated():
+            evaluation = self._evaluate(run)
+            if assembled.is_outdated():
                 return
-            revision, changed = self._store_revision(portion.revisions, place, judged, before.get(run.run_id))
+            revision, changed = self._store_revision(assembled.revisions, run_key, evaluation, before.get(run.run_id))
             if changed:
-                seen(run)
-                if scored and (submitted := self._submit(judged, revision)):
+                on_run(run)
+                if scored and (submitted := self._submit(evaluation, revision)):
                     yield submitted
                 self._continue_session(run)
         for run_id, run in before.items():
-            known = portion.revisions.get((unit, run_id))
+            known = assembled.revisions.get((unit, run_id))
             if run_id not in runs and known is not None and known[1] is None:
-                # What is missing around it makes it part of another one; it may come back.
-                portion.revisions.compare_and_set((unit, run_id), known, (known[0], self._digest(run)))
+                # Without the missing spans, the run is a part of another run. It is a run again if they arrive.
+                assembled.revisions.compare_and_set((unit, run_id), known, (known[0], self._digest(run)))
 
     def _store_revision(
-        self, latest: RunRevisions, place: RunKey, judged: Evaluation, before: Run | None
+        self, latest: RunRevisions, run_key: RunKey, evaluation: Evaluation, before: Run | None
     ) -> tuple[int, bool]:
         """Stores an evaluation as the latest of its run. Returns its revision number, and whether it changed.
 
         An unchanged evaluation is stored too: the next comparison may be based on fewer spans.
         """
         while True:
-            known, changed = latest.get(place), True
+            known, changed = latest.get(run_key), True
             if known is not None:
-                said = self._digest(before) if known[1] is None else known[1]
-                changed = said != judged.digest
+                previous_digest = self._digest(before) if known[1] is None else known[1]
+                changed = previous_digest != evaluation.digest
             revision = (known[0] if known else 0) + changed
-            if latest.compare_and_set(place, known, (revision, judged.digest)):
+            if latest.compare_and_set(run_key, known, (revision, evaluation.digest)):
                 return revision, changed
 
     def _digest(self, run: Run | None) -> str:

@@ -54,28 +54,28 @@ class DetachedTools:
         """Whether any stored trace has a deadline."""
         return bool(self._held or self._requests)
 
-    def route(self, portions: Iterable[AssembledSpans], now: float) -> list[AssembledSpans]:
+    def route(self, assembled_spans: Iterable[AssembledSpans], now: float) -> list[AssembledSpans]:
         """Adds detached tools to the spans that they belong to; holds tools whose request has not arrived."""
         routed: list[AssembledSpans] = []
-        for portion in portions:
-            if isinstance(portion, RevisedSpans):
-                routed.append(self._with_claimed(portion))
-            elif portion.unit != "request":
-                routed.append(portion)
-            elif not _is_detached(portion):
-                routed.append(self._with_detached(portion))
-            elif (placed := self._attach_or_hold(portion, now)) is not None:
+        for assembled in assembled_spans:
+            if isinstance(assembled, RevisedSpans):
+                routed.append(self._with_claimed(assembled))
+            elif assembled.unit != "request":
+                routed.append(assembled)
+            elif not _is_detached(assembled):
+                routed.append(self._with_detached(assembled))
+            elif (placed := self._attach_or_hold(assembled, now)) is not None:
                 routed.append(placed)
         return routed
 
-    def remember_request(self, portion: AssembledSpans, runs: Iterable[Run], now: float) -> None:
+    def remember_request(self, assembled: AssembledSpans, runs: Iterable[Run], now: float) -> None:
         """Stores a request that has a session, for its tools that end later."""
-        if isinstance(portion, RevisedSpans):
+        if isinstance(assembled, RevisedSpans):
             return
         for run in runs:
             if run.unit == "request" and run.session_id is not None:
                 key = ("session", run.service, run.session_id)
-                self._requests[key] = _RecentRequest(portion.spans, portion.revisions, now)
+                self._requests[key] = _RecentRequest(assembled.spans, assembled.revisions, now)
                 self._requests.move_to_end(key)
                 while len(self._requests) > _MAX_REQUESTS:
                     self._requests.popitem(last=False)
@@ -140,11 +140,13 @@ class DetachedTools:
             self._claimed.popitem(last=False)
 
 
-def _is_detached(portion: CompletedSpans) -> bool:
+def _is_detached(assembled: CompletedSpans) -> bool:
     """Whether only tools are at work in a trace."""
-    if portion.span_id is not None or role_of(portion.spans[0]) in REQUEST_ROLES:  # the usual case, without iteration
+    if (
+        assembled.span_id is not None or role_of(assembled.spans[0]) in REQUEST_ROLES
+    ):  # the usual case, without iteration
         return False
-    return has_only_tools(map(role_of, portion.spans))
+    return has_only_tools(map(role_of, assembled.spans))
 
 
 _COUNTERS = {
@@ -258,15 +260,15 @@ class Scorer(Generic[Live]):
         self._evaluate_all(due)
         self._publish_counts()
 
-    def _evaluate_all(self, portions: Iterable[AssembledSpans], trace_id: int | None = None) -> list[Evaluation]:
+    def _evaluate_all(self, assembled_spans: Iterable[AssembledSpans], trace_id: int | None = None) -> list[Evaluation]:
         evaluations: list[Evaluation] = []
-        for portion in portions:
+        for assembled in assembled_spans:
             runs: list[Run] = []
-            evaluations += self.pipeline.evaluate_spans(portion, runs.append)
+            evaluations += self.pipeline.evaluate_spans(assembled, runs.append)
             hands_over = trace_id is not None and any(map(_has_handoff, runs))
             if hands_over or any(run.session_id is not None for run in runs):
                 with self._lock:
-                    self._detached_tools.remember_request(portion, runs, self._clock.now())
+                    self._detached_tools.remember_request(assembled, runs, self._clock.now())
                     if hands_over and trace_id is not None:
                         self._assembly.expect_successor(trace_id)
         return evaluations

@@ -43,20 +43,20 @@ class RunAnnotations:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_annotations(portion: RunSpans, golden_id_attributes: Sequence[str]) -> RunAnnotations:
+def read_annotations(segment: RunSpans, golden_id_attributes: Sequence[str]) -> RunAnnotations:
     """Reads the annotations in the spans of a run.
 
     Input and output are read only from the run's root span, metadata also from the spans that enclose it. All others
     are read from the root span, else from an enclosing span, else from an inner span outside of components and
     sub-agents.
     """
-    root = portion.root
-    enclosing = list(_enclosing_spans(portion))
+    root = segment.root
+    enclosing = list(_enclosing_spans(segment))
     metadata = {
         key: value for node in (*reversed(enclosing), *([root] if root else ())) for key, value in _metadata(node)
     }
     annotated = [node for node in (*([root] if root else ()), *enclosing) if node.facts.is_annotated]
-    annotated += _inner_spans(portion)
+    annotated += _inner_spans(segment)
     if not annotated:
         return RunAnnotations(metadata=metadata) if metadata else _NO_ANNOTATIONS
     own = root.span.attributes if root is not None and root.facts.is_annotated else {}
@@ -75,24 +75,24 @@ def read_annotations(portion: RunSpans, golden_id_attributes: Sequence[str]) -> 
 _NO_ANNOTATIONS = RunAnnotations()
 
 
-def _enclosing_spans(portion: RunSpans) -> Iterator[SpanNode]:
+def _enclosing_spans(segment: RunSpans) -> Iterator[SpanNode]:
     """The spans that enclose a run. Annotations of a request do not apply to the components in it."""
-    for node in portion.root.ancestors() if portion.root is not None else ():
-        if portion.unit == "component" and (node.role in REQUEST_ROLES or node.component is node):
+    for node in segment.root.ancestors() if segment.root is not None else ():
+        if segment.unit == "component" and (node.role in REQUEST_ROLES or node.component is node):
             return
         yield node
 
 
-def _inner_spans(portion: RunSpans) -> list[SpanNode]:
+def _inner_spans(segment: RunSpans) -> list[SpanNode]:
     """The spans inside a run whose annotations apply to it."""
-    own = portion.root.component if portion.root is not None else None
-    annotated = [node for node in portion.nodes if node.facts.is_annotated and node is not portion.root]
+    own = segment.root.component if segment.root is not None else None
+    annotated = [node for node in segment.nodes if node.facts.is_annotated and node is not segment.root]
     if not annotated:
         return annotated
-    busy = {node.owner for node in portion.nodes if node.role in WORK_ROLES}
-    agents = Counter(node.owner for node in portion.nodes if node.role == "agent")
+    busy = {node.owner for node in segment.nodes if node.role in WORK_ROLES}
+    agents = Counter(node.owner for node in segment.nodes if node.role == "agent")
     busy.update(owner for owner, number in agents.items() if number > 1)  # the owner distributes work to several agents
-    return [node for node in annotated if node.component is own and not _is_of_sub_agent(node, portion.root, busy)]
+    return [node for node in annotated if node.component is own and not _is_of_sub_agent(node, segment.root, busy)]
 
 
 def _is_of_sub_agent(node: SpanNode, root: SpanNode | None, busy: set[SpanNode | None]) -> bool:
@@ -171,14 +171,14 @@ def _metadata(node: SpanNode) -> Iterator[tuple[str, Any]]:
 _Run, _Health = fast_constructor(Run), fast_constructor(Health)
 
 
-def assemble_run(portion: RunSpans, *, golden_id_attributes: Sequence[str], other_call_ids: Container[str] = ()) -> Run:
-    """Builds the run of a portion; `other_call_ids` are the ids of calls that other runs made."""
-    nodes, root = portion.nodes, portion.root
+def assemble_run(segment: RunSpans, *, golden_id_attributes: Sequence[str], other_call_ids: Container[str] = ()) -> Run:
+    """Builds the run of a segment; `other_call_ids` are the ids of calls that other runs made."""
+    nodes, root = segment.nodes, segment.root
     offered = _offered_tools(nodes, root)
     # If a tool is a component, the tool itself is evaluated and is not one of its calls.
-    is_tool_component = portion.unit == "component" and root is not None and root.role == "tool"
+    is_tool_component = segment.unit == "component" and root is not None and root.role == "tool"
     found = reconcile(nodes[1:] if is_tool_component else nodes, offered, other_call_ids=other_call_ids)
-    annotations = read_annotations(portion, golden_id_attributes)
+    annotations = read_annotations(segment, golden_id_attributes)
     # Texts of the root span come first, then those of the agents inside it, then those of the models. Texts inside
     # tools come last: the agent or model in a tool received another request.
     in_tools = _spans_in_tools(nodes)
@@ -191,31 +191,31 @@ def assemble_run(portion: RunSpans, *, golden_id_attributes: Sequence[str], othe
     span = (root or nodes[0]).span
     traces = tuple(dict.fromkeys([span.trace_id, *[node.span.trace_id for node in nodes]]))
     return _Run(
-        run_id=_run_id(span.trace_id, portion),
-        unit=portion.unit,
+        run_id=_run_id(span.trace_id, segment),
+        unit=segment.unit,
         trace_ids=traces,
-        span_id=portion.root_id or None,
+        span_id=segment.root_id or None,
         input=_first_truthy(
             chain((annotations.input,), map(_input, outside), map(_turn_input, turns), map(_input, inside))
         ),
         output=_first_truthy(
             chain(
                 (annotations.output,),
-                map(_output, reversed(portion.resumed)),
+                map(_output, reversed(segment.resumed)),
                 map(_output, outside),
                 map(_turn_output, sorted(found.turns, key=_recency)),
                 map(_output, inside),
             )
         ),
         session_id=_first_truthy(node.facts.session_id for node in chain(nodes, nodes[0].ancestors())),
-        agent=_agent_name(portion),
+        agent=_agent_name(segment),
         service=span.service,
         tool_calls=found.calls,
         available_tools=offered,
         golden_id=annotations.golden_id,
-        component=portion.name,
+        component=segment.name,
         conventions=_conventions(nodes),
-        health=_health(portion, found, offered, stitched=len(traces) - 1),
+        health=_health(segment, found, offered, stitched=len(traces) - 1),
         start_ns=min([node.span.start_ns for node in nodes if node.span.start_ns is not None], default=None),
         end_ns=max([node.span.end_ns for node in nodes if node.span.end_ns is not None], default=None),
         metadata=annotations.metadata,
@@ -227,10 +227,10 @@ def assemble_run(portion: RunSpans, *, golden_id_attributes: Sequence[str], othe
     )
 
 
-def _run_id(trace_id: str, portion: RunSpans) -> str:
+def _run_id(trace_id: str, segment: RunSpans) -> str:
     """A unique run id. It includes the unit, because a span may be a request and a component."""
-    request_id = f"{trace_id}:{portion.root_id}"
-    return request_id if portion.unit == "request" else f"{request_id}:{portion.unit}"
+    request_id = f"{trace_id}:{segment.root_id}"
+    return request_id if segment.unit == "request" else f"{request_id}:{segment.unit}"
 
 
 def _spans_in_tools(nodes: list[SpanNode]) -> set[SpanNode]:
@@ -249,14 +249,14 @@ def _environment(span: SpanRecord) -> str | None:
     return str(named) if named else None
 
 
-def _agent_name(portion: RunSpans) -> str | None:
+def _agent_name(segment: RunSpans) -> str | None:
     """The name of the first named agent that is no sub-agent, else the agent name in the root span.
 
     For a component, the name of the agent that it is, or that it works for, takes precedence. A sub-agent is inside a
     tool, or inside an agent with its own model or tool spans; an agent without such spans only wraps others.
     """
-    nodes, root = portion.nodes, portion.root
-    if portion.unit == "component" and root is not None:
+    nodes, root = segment.nodes, segment.root
+    if segment.unit == "component" and root is not None:
         own = root.facts.name if root.role == "agent" else root.agent
         if own:
             return own
@@ -348,17 +348,17 @@ def _conventions(nodes: list[SpanNode]) -> tuple[str, ...]:
     return tuple(sorted({name for node in nodes if node.role is not None for name in node.facts.conventions}))
 
 
-def _health(portion: RunSpans, found: ReconciledCalls, offered: Iterable[ToolDefinition], *, stitched: int) -> Health:
-    nodes = portion.nodes
+def _health(segment: RunSpans, found: ReconciledCalls, offered: Iterable[ToolDefinition], *, stitched: int) -> Health:
+    nodes = segment.nodes
     counted = [call for call in found.calls if call.kind in COUNTED_TOOL_KINDS]
     absent = sum([call.arguments is None and call.raw_arguments is None for call in counted])
     content_off = _is_content_off(nodes, found)
-    invisible = not found.calls and not run_checks.would_show_calls(nodes, portion.root)
+    invisible = not found.calls and not run_checks.would_show_calls(nodes, segment.root)
     return _Health(
-        orphan_spans=sum([node.is_orphan for node in nodes if node.parent is None and node is not portion.root]),
-        missing_root=portion.root is None and not portion.is_split,
+        orphan_spans=sum([node.is_orphan for node in nodes if node.parent is None and node is not segment.root]),
+        missing_root=segment.root is None and not segment.is_split,
         stitched=stitched,
-        split=portion.is_split,
+        split=segment.is_split,
         dropped_attributes=sum([node.span.dropped_attributes for node in nodes]),
         arguments_absent=absent,
         arguments_unreadable=sum([call.raw_arguments is not None for call in counted]),
@@ -370,13 +370,13 @@ def _health(portion: RunSpans, found: ReconciledCalls, offered: Iterable[ToolDef
         calls_unpaired=found.contradictions.unpaired,
         calls_unanswered=found.contradictions.unanswered,
         results_unknown=found.contradictions.results_unknown,
-        began_late=_count_late_spans(nodes, portion.root),
+        began_late=_count_late_spans(nodes, segment.root),
         calls_invisible=invisible,
         without_content=run_checks.instrumentations_without_content(nodes)
         if absent or content_off or invisible
         else (),
         unknown_families=_tree_root(nodes).unknown_families if invisible else (),
-        unknown_spans=run_checks.count_unknown_spans(nodes, portion.root),
+        unknown_spans=run_checks.count_unknown_spans(nodes, segment.root),
         fallback=tuple(sorted({name for node in nodes if (name := node.facts.guessed_from) is not None})),
         idle_agents=run_checks.idle_agents(nodes),
     )

@@ -229,12 +229,12 @@ def _has_activity(agent: SpanNode) -> bool:
     return any(node.role in WORK_ROLES or node.role == "agent" for node in agent.walk() if node is not agent)
 
 
-def mark_shared_work(portions: Sequence[RunSpans], runs: Sequence[Run]) -> list[Run]:
+def mark_shared_work(segments: Sequence[RunSpans], runs: Sequence[Run]) -> list[Run]:
     """Returns the runs with the ancestors and calls that they share with other runs counted in their health."""
     if len(runs) < 2:
         return list(runs)
-    shared = _shared_ancestors(portions)
-    beside = [_count_siblings(portion, shared) if shared else 0 for portion in portions]
+    shared = _shared_ancestors(segments)
+    beside = [_count_siblings(segment, shared) if shared else 0 for segment in segments]
     split_calls = _count_split_calls(runs)
     return [
         replace(run, health=replace(run.health, root_shared=others, calls_elsewhere=split_calls[at]))
@@ -244,18 +244,18 @@ def mark_shared_work(portions: Sequence[RunSpans], runs: Sequence[Run]) -> list[
     ]
 
 
-def _shared_ancestors(portions: Iterable[RunSpans]) -> Counter[SpanNode]:
+def _shared_ancestors(segments: Iterable[RunSpans]) -> Counter[SpanNode]:
     """The number of requests that each span encloses, for the spans that are likely to stand for a request."""
-    return Counter(node for portion in portions for node in _top_span(portion).ancestors() if _is_likely_request(node))
+    return Counter(node for segment in segments for node in _top_span(segment).ancestors() if _is_likely_request(node))
 
 
-def _count_siblings(portion: RunSpans, shared: Counter[SpanNode]) -> int:
+def _count_siblings(segment: RunSpans, shared: Counter[SpanNode]) -> int:
     """The number of further requests inside the span that encloses a request."""
-    return max((shared[node] - 1 for node in _top_span(portion).ancestors() if node in shared), default=0)
+    return max((shared[node] - 1 for node in _top_span(segment).ancestors() if node in shared), default=0)
 
 
-def _top_span(portion: RunSpans) -> SpanNode:
-    return portion.root or portion.nodes[0]
+def _top_span(segment: RunSpans) -> SpanNode:
+    return segment.root or segment.nodes[0]
 
 
 def _is_likely_request(node: SpanNode) -> bool:

@@ -65,7 +65,7 @@ def split_components(roots: list[SpanNode], requests: Iterable[RunSpans]) -> lis
     The request's own agent is not a component. Nor is an agent directly inside an agent of the same name: these are two
     spans of one agent, from two instrumentations.
     """
-    outermost = {portion.root for portion in requests}
+    outermost = {segment.root for segment in requests}
     found: list[RunSpans] = []
     for node in (node for root in roots for node in root.walk()):
         name = node.component_name
@@ -100,13 +100,13 @@ def split_requests(roots: list[SpanNode]) -> list[RunSpans]:
     # Of spans that start at the same time, the longest comes first: it may enclose the others.
     marked.sort(key=lambda node: (node.start, -end_of(node.span), node.span.span_id))
     enclosing = _enclosing_agents(orphans, marked, detached)
-    portions = _join_handoffs([node for node in marked if node not in enclosing])
+    segments = _join_handoffs([node for node in marked if node not in enclosing])
     if enclosing:
-        owner = {node: portion for portion in portions for node in portion.nodes}
+        owner = {node: segment for segment in segments for node in segment.nodes}
         for orphan, outer in enclosing.items():
             owner[outer].nodes.extend(orphan.walk())
-    _assign_detached_spans(detached, portions)
-    return portions
+    _assign_detached_spans(detached, segments)
+    return segments
 
 
 def _split_marked(root: SpanNode, marked: list[SpanNode], detached: list[SpanNode]) -> None:
@@ -213,7 +213,7 @@ def _join_handoffs(found: list[SpanNode]) -> list[RunSpans]:
 
     An agent continues a request by a hand-off, or by executing a call that another agent's model requested.
     """
-    portions: list[RunSpans] = []
+    segments: list[RunSpans] = []
     turns = _AgentTurns()
     siblings = {(node.parent, fold_name(node.facts.name or "")) for node in found}
     agents = Counter(parent for parent, _ in siblings)
@@ -221,23 +221,23 @@ def _join_handoffs(found: list[SpanNode]) -> list[RunSpans]:
     for node in found:
         nodes = list(node.walk())
         take_turns = agents[node.parent] > 1
-        portion = _find_handoff_request(node, handoffs) or (turns.find_request(node, nodes) if take_turns else None)
-        if portion is None:
-            portion = RunSpans("request", node, nodes, is_marked=True)
-            portions.append(portion)
+        segment = _find_handoff_request(node, handoffs) or (turns.find_request(node, nodes) if take_turns else None)
+        if segment is None:
+            segment = RunSpans("request", node, nodes, is_marked=True)
+            segments.append(segment)
         else:
-            portion.nodes.extend(nodes)
+            segment.nodes.extend(nodes)
         if take_turns:
-            turns.add(node, nodes, portion)
+            turns.add(node, nodes, segment)
         for step in nodes if len(found) > 1 else ():
             for name in _handoff_names(step):
                 target = fold_name(handoff_target(name) or name)
                 if (node.parent, target) in siblings:
-                    handoffs.setdefault((node.parent, target), []).append((step, portion))
+                    handoffs.setdefault((node.parent, target), []).append((step, segment))
                 elif step.role == "tool":
                     # Some instrumentations do not record the agent that takes over: then it is the next one.
-                    handoffs.setdefault((node.parent, None), []).append((step, portion))
-    return portions
+                    handoffs.setdefault((node.parent, None), []).append((step, segment))
+    return segments
 
 
 class _AgentTurns:
@@ -263,14 +263,14 @@ class _AgentTurns:
                     continue
                 if own is None:
                     own = {call.call_id for step in nodes if step.role == "model" for call in ModelTurn(step).calls}
-                portion, requesting = self._requested[key]
+                segment, requesting = self._requested[key]
                 if call_id not in own and (
                     key in self._not_executed if turn is None else turn.user_texts in ((), requesting.user_texts)
                 ):
-                    return portion
+                    return segment
         return None
 
-    def add(self, agent: SpanNode, nodes: list[SpanNode], portion: RunSpans) -> None:
+    def add(self, agent: SpanNode, nodes: list[SpanNode], segment: RunSpans) -> None:
         """Records the calls that an agent requested and executed."""
         for step in nodes:
             if step.role != "model":
@@ -278,7 +278,7 @@ class _AgentTurns:
             turn = ModelTurn(step)
             for call in turn.calls:
                 if call.call_id:
-                    self._requested[agent.parent, call.call_id] = portion, turn
+                    self._requested[agent.parent, call.call_id] = segment, turn
                     self._not_executed.add((agent.parent, call.call_id))
         for step in nodes:
             if step.role == "tool":
@@ -309,46 +309,46 @@ def _find_handoff_request(node: SpanNode, handoffs: _HandoffIndex) -> RunSpans |
     """The latest request that a sibling agent handed off to this agent before it started."""
     name = fold_name(node.facts.name or "")
     candidates = (handoffs.get((node.parent, target), [])[-_MAX_CANDIDATES:] for target in (name, None))
-    earlier = [portion for steps in candidates for step, portion in steps if step.start <= node.start]
-    return max(earlier, key=lambda portion: portion.nodes[0].sort_key, default=None)
+    earlier = [segment for steps in candidates for step, segment in steps if step.start <= node.start]
+    return max(earlier, key=lambda segment: segment.nodes[0].sort_key, default=None)
 
 
-def _assign_detached_spans(detached: list[SpanNode], portions: list[RunSpans]) -> None:
+def _assign_detached_spans(detached: list[SpanNode], segments: list[RunSpans]) -> None:
     """Adds model and tool spans outside of all requests to one of the requests.
 
     A span belongs to the request that shares its calls or user messages, else to the latest one that started before
     it or, because a millisecond clock may show the same time for both, with it.
     """
     in_order = sorted(detached, key=lambda node: node.sort_key)
-    starts = [portion.nodes[0].start for portion in portions]
-    owner = {node: portions[max(bisect_right(starts, node.start) - 1, 0)] for node in in_order}
-    if len(portions) > 1:
-        owner |= _match_models(portions, [node for node in in_order if node.role == "model"])
+    starts = [segment.nodes[0].start for segment in segments]
+    owner = {node: segments[max(bisect_right(starts, node.start) - 1, 0)] for node in in_order}
+    if len(segments) > 1:
+        owner |= _match_models(segments, [node for node in in_order if node.role == "model"])
     for node in in_order:
         if node.role == "model":
             owner[node].nodes.extend(node.walk())
     tools = [node for node in in_order if node.role == "tool"]
-    if len(portions) > 1 and tools:
-        portion_by_turn = {turn: portion for portion in portions for turn in find_model_turns(portion.nodes)}
-        turns = RequestedCallIndex.from_turns(portion_by_turn).match_tools(tools)
-        owner |= {tool: portion_by_turn[turn] for tool, turn in turns.items()}
+    if len(segments) > 1 and tools:
+        segment_by_turn = {turn: segment for segment in segments for turn in find_model_turns(segment.nodes)}
+        turns = RequestedCallIndex.from_turns(segment_by_turn).match_tools(tools)
+        owner |= {tool: segment_by_turn[turn] for tool, turn in turns.items()}
     for tool in tools:
         owner[tool].nodes.extend(tool.walk())
 
 
-def _match_models(portions: list[RunSpans], models: list[SpanNode]) -> dict[SpanNode, RunSpans]:
+def _match_models(segments: list[RunSpans], models: list[SpanNode]) -> dict[SpanNode, RunSpans]:
     """Maps model spans to the request that shares a call, in the output or the history, or the user messages."""
     if not models:
         return {}
-    portions_by_key: dict[Hashable, list[RunSpans]] = {}
-    for portion in portions:
-        for key in dict.fromkeys(key for node in portion.nodes for key in _identifying_keys(node)):
-            portions_by_key.setdefault(key, []).append(portion)
+    segments_by_key: dict[Hashable, list[RunSpans]] = {}
+    for segment in segments:
+        for key in dict.fromkeys(key for node in segment.nodes for key in _identifying_keys(node)):
+            segments_by_key.setdefault(key, []).append(segment)
     found: dict[SpanNode, RunSpans] = {}
     for model in models:
         for key in (*_identifying_keys(model), *sorted(ModelTurn(model).known_call_ids)):
-            candidates = portions_by_key.get(key, [])[-_MAX_CANDIDATES:]
-            earlier = [portion for portion in candidates if portion.nodes[0].start <= model.start]
+            candidates = segments_by_key.get(key, [])[-_MAX_CANDIDATES:]
+            earlier = [segment for segment in candidates if segment.nodes[0].start <= model.start]
             if earlier:
                 found[model] = earlier[-1]
                 break

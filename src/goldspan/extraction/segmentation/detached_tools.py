@@ -55,94 +55,94 @@ def starts_during(spans: Iterable[SpanRecord], interval: tuple[int, int] | None)
     return start is not None and interval is not None and interval[0] <= start <= interval[1]
 
 
-def attach_detached_tools(portions: list[RunSpans]) -> list[RunSpans]:
+def attach_detached_tools(segments: list[RunSpans]) -> list[RunSpans]:
     """Adds the spans of detached tool traces to the request that they belong to.
 
     A tool trace belongs to a request if both have an id in common and the tools started during exactly one request with
     that id. Request ids take precedence over session ids.
 
-    Returns the other portions, in the same order.
+    Returns the other segments, in the same order.
     """
-    detached = [portion for portion in portions if _is_detached(portion)]
-    if not detached or len(detached) == len(portions):
-        return portions
+    detached = [segment for segment in segments if _is_detached(segment)]
+    if not detached or len(detached) == len(segments):
+        return segments
     excluded = set(detached)
     requests = _RequestIndex(
-        [portion for portion in portions if portion not in excluded and not _is_single_turn(portion)]
+        [segment for segment in segments if segment not in excluded and not _is_single_turn(segment)]
     )
     attached: set[RunSpans] = set()
-    for portion in sorted(detached, key=lambda portion: (portion.nodes[0].sort_key, portion.trace_id)):
-        request = requests.find_active(portion)
+    for segment in sorted(detached, key=lambda segment: (segment.nodes[0].sort_key, segment.trace_id)):
+        request = requests.find_active(segment)
         if request is not None:
-            request.nodes.extend(portion.nodes)
-            attached.add(portion)
-    return [portion for portion in portions if portion not in attached]
+            request.nodes.extend(segment.nodes)
+            attached.add(segment)
+    return [segment for segment in segments if segment not in attached]
 
 
-def _is_detached(portion: RunSpans) -> bool:
+def _is_detached(segment: RunSpans) -> bool:
     """Whether only tools, and what tools call, are at work in a trace."""
-    if portion.is_marked or portion.is_split:
+    if segment.is_marked or segment.is_split:
         return False
-    return has_only_tools(node.role for node in portion.nodes if node.owner is None)
+    return has_only_tools(node.role for node in segment.nodes if node.owner is None)
 
 
-def _is_single_turn(portion: RunSpans) -> bool:
+def _is_single_turn(segment: RunSpans) -> bool:
     """Whether a trace is a single model call. The calls that it requested identify its tools better than time does."""
-    return portion.root is not None and portion.root.role == "model"
+    return segment.root is not None and segment.root.role == "model"
 
 
 @dataclass(frozen=True, slots=True)
 class _ActiveRequest:
     """A request and the time from its first span to its last."""
 
-    portion: RunSpans
+    segment: RunSpans
     interval: tuple[int, int]
 
 
 class _RequestIndex:
     """Requests by correlation key."""
 
-    def __init__(self, portions: list[RunSpans]) -> None:
+    def __init__(self, segments: list[RunSpans]) -> None:
         self._by_key: dict[Hashable, list[_ActiveRequest]] = {}
-        for portion in portions:
-            interval = active_interval(node.span for node in portion.nodes)
+        for segment in segments:
+            interval = active_interval(node.span for node in segment.nodes)
             if interval is not None:
-                request = _ActiveRequest(portion, interval)
-                for key in dict.fromkeys(_portion_keys(portion)):
+                request = _ActiveRequest(segment, interval)
+                for key in dict.fromkeys(_segment_keys(segment)):
                     self._by_key.setdefault(key, []).append(request)
 
     def find_active(self, tools: RunSpans) -> RunSpans | None:
         """The only request with a key of a tool trace that was active when the tools started."""
         spans = [node.span for node in tools.nodes]
-        for key in dict.fromkeys(_portion_keys(tools)):
+        for key in dict.fromkeys(_segment_keys(tools)):
             active = [request for request in self._by_key.get(key, ()) if starts_during(spans, request.interval)]
             if active:
-                return active[0].portion if len(active) == 1 else None
+                return active[0].segment if len(active) == 1 else None
         return None
 
 
-def _portion_keys(portion: RunSpans) -> Iterator[Hashable]:
-    around = (*portion.nodes, *portion.nodes[0].ancestors())
+def _segment_keys(segment: RunSpans) -> Iterator[Hashable]:
+    around = (*segment.nodes, *segment.nodes[0].ancestors())
     return correlation_keys((node.span, node.facts) for node in around)
 
 
 def attach_servers(lone: list[RunSpans], others: Iterable[RunSpans]) -> list[RunSpans]:
-    """Adds the spans of MCP servers among the `lone` portions to the portions among the `others` that called them.
+    """Adds the spans of MCP servers among the `lone` segments to the segments among the `others` that called them.
 
-    Returns the remaining lone portions. A server without a matching call remains: the operator of a server may have
+    Returns the remaining lone segments. A server without a matching call remains: the operator of a server may have
     only the server's own traces.
     """
-    servers = [portion for portion in lone if _is_server(portion.nodes[0])]
+    servers = [segment for segment in lone if _is_server(segment.nodes[0])]
     if not servers:
         return lone
     calls = _ToolSpanIndex(others)
     attached = set()
-    for portion in servers:
-        caller = calls.find_caller(portion.nodes[0])
+    for segment in servers:
+        caller = calls.find_caller(segment.nodes[0])
         if caller is not None:
-            caller.nodes.extend(portion.nodes)
-            attached.add(portion)
-    return [portion for portion in lone if portion not in attached]
+            caller.nodes.extend(segment.nodes)
+            attached.add(segment)
+    return [segment for segment in lone if segment not in attached]
 
 
 def _is_server(node: SpanNode) -> bool:
@@ -152,18 +152,18 @@ def _is_server(node: SpanNode) -> bool:
 class _ToolSpanIndex:
     """Tool spans by name, ordered by start time."""
 
-    def __init__(self, portions: Iterable[RunSpans]) -> None:
+    def __init__(self, segments: Iterable[RunSpans]) -> None:
         self._by_name: dict[str, list[tuple[SpanNode, RunSpans]]] = {}
-        for portion in portions:
-            for node in portion.nodes:
+        for segment in segments:
+            for node in segment.nodes:
                 if node.role == "tool" and node.span.start_ns is not None and node.span.end_ns is not None:
                     for name in name_suffixes(call_from_span(node).name):
-                        self._by_name.setdefault(name, []).append((node, portion))
+                        self._by_name.setdefault(name, []).append((node, segment))
         for calls in self._by_name.values():
             calls.sort(key=lambda call: call[0].sort_key)
 
     def find_caller(self, server: SpanNode) -> RunSpans | None:
-        """The portion with the shortest call that encloses a server's span in time."""
+        """The segment with the shortest call that encloses a server's span in time."""
         start, end = server.span.start_ns, server.span.end_ns
         if start is None or end is None:
             return None
@@ -186,45 +186,45 @@ def _duration_key(call: tuple[SpanNode, RunSpans]) -> tuple[int, tuple[int, int,
     return _end_time(node) - node.start, node.sort_key
 
 
-def join_resumed_requests(portions: Iterable[RunSpans]) -> list[RunSpans]:
+def join_resumed_requests(segments: Iterable[RunSpans]) -> list[RunSpans]:
     """Joins work that a runtime resumed for a request, without user input, to that request.
 
     A coding agent starts a command in the background, answers, and takes a further turn in another trace when the
     command has ended. That turn has the session and the history of the request, but so has the next request. Only an
     id that the runtime gives to each request of the user, and to all work for it, tells them apart.
 
-    Returns the remaining portions, in the same order.
+    Returns the remaining segments, in the same order.
     """
-    portions = list(portions)
-    spans_by_portion = {id(portion): nodes for portion in portions if (nodes := _spans_with_request_id(portion))}
-    if len(spans_by_portion) < 2:
-        return portions
+    segments = list(segments)
+    spans_by_segment = {id(segment): nodes for segment in segments if (nodes := _spans_with_request_id(segment))}
+    if len(spans_by_segment) < 2:
+        return segments
     latest: dict[tuple[str | None, str | None], RunSpans] = {}
     joined: set[int] = set()
-    for portion in sorted((portion for portion in portions if id(portion) in spans_by_portion), key=_start_key):
-        nodes = spans_by_portion[id(portion)]
+    for segment in sorted((segment for segment in segments if id(segment) in spans_by_segment), key=_start_key):
+        nodes = spans_by_segment[id(segment)]
         keys = dict.fromkeys((node.span.service, node.facts.request_id) for node in nodes)
         earlier = next((latest[key] for key in keys if key in latest), None)
-        if earlier is not None and not _has_user_input(portion, nodes):
-            earlier.nodes.extend(portion.nodes)
-            earlier.resumed.extend(nodes if portion.root is None else [portion.root])
-            joined.add(id(portion))
+        if earlier is not None and not _has_user_input(segment, nodes):
+            earlier.nodes.extend(segment.nodes)
+            earlier.resumed.extend(nodes if segment.root is None else [segment.root])
+            joined.add(id(segment))
         else:
-            latest.update(dict.fromkeys(keys, portion))
-    return [portion for portion in portions if id(portion) not in joined]
+            latest.update(dict.fromkeys(keys, segment))
+    return [segment for segment in segments if id(segment) not in joined]
 
 
-def _spans_with_request_id(portion: RunSpans) -> list[SpanNode]:
-    return [node for node in portion.nodes if node.facts.request_id]
+def _spans_with_request_id(segment: RunSpans) -> list[SpanNode]:
+    return [node for node in segment.nodes if node.facts.request_id]
 
 
-def _start_key(portion: RunSpans) -> tuple[int, int, str]:
-    return portion.nodes[0].sort_key
+def _start_key(segment: RunSpans) -> tuple[int, int, str]:
+    return segment.nodes[0].sort_key
 
 
-def _has_user_input(portion: RunSpans, identified: Iterable[SpanNode]) -> bool:
-    """Whether a portion contains user input. The input of a sub-agent is no user input: its span has no request id."""
-    nodes = [*identified, *([portion.root] if portion.root is not None else [])]
+def _has_user_input(segment: RunSpans, identified: Iterable[SpanNode]) -> bool:
+    """Whether a segment contains user input. The input of a sub-agent is no user input: its span has no request id."""
+    nodes = [*identified, *([segment.root] if segment.root is not None else [])]
     return any(
         values.request_text(node.facts.input)
         or any(message.is_from_user and message.text for message in node.input_messages)

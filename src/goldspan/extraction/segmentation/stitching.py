@@ -33,44 +33,44 @@ _MAX_CANDIDATES = 50
 """How many graphs or agents with one key, active at the same time, are compared."""
 
 
-def split_by_history(portion: RunSpans) -> list[RunSpans]:
-    """Returns the requests in an unmarked portion: one, unless the same agent received several requests in it."""
-    if portion.is_marked or (portion.root is not None and portion.root.role == "model"):
-        return [portion]
-    sequences = group_turns(find_model_turns(portion.nodes))
+def split_by_history(segment: RunSpans) -> list[RunSpans]:
+    """Returns the requests in an unmarked segment: one, unless the same agent received several requests in it."""
+    if segment.is_marked or (segment.root is not None and segment.root.role == "model"):
+        return [segment]
+    sequences = group_turns(find_model_turns(segment.nodes))
     requests = [
         sequence
         for sequence in sequences
         if not _is_sub_agent(sequence) and (sequence.in_conversation or sequence.requests_tools)
     ]
     if len(requests) < 2 or not _is_same_agent(requests):
-        return [portion]
+        return [segment]
     parts = {
         sequence: RunSpans("request", None, [], sequence.turns[0].node.span.span_id, is_split=True)
         for sequence in requests
     }
-    owner = _owners(portion.nodes, sequences, requests)
-    for node in portion.nodes:
-        if node is not portion.root or node.role == "tool":
+    owner = _owners(segment.nodes, sequences, requests)
+    for node in segment.nodes:
+        if node is not segment.root or node.role == "tool":
             parts[owner[node]].nodes.append(node)
     return [parts[sequence] for sequence in requests]
 
 
-def stitch_traces(portions: list[RunSpans]) -> list[RunSpans]:
-    """Joins the portions of several traces that are one request, and returns the joined portions in their order."""
+def stitch_traces(segments: list[RunSpans]) -> list[RunSpans]:
+    """Joins the segments of several traces that are one request, and returns the joined segments in their order."""
     complete: list[RunSpans] = []
     lone: list[RunSpans] = []
-    portions_per_trace = Counter(portion.trace_id for portion in portions)
-    for portion in portions:
-        is_lone = _is_single_step(portion) and portions_per_trace[portion.trace_id] == 1
-        (lone if is_lone else complete).append(portion)
+    segments_per_trace = Counter(segment.trace_id for segment in segments)
+    for segment in segments:
+        is_lone = _is_single_step(segment) and segments_per_trace[segment.trace_id] == 1
+        (lone if is_lone else complete).append(segment)
     lone = attach_servers(lone, complete)
     remaining = set(attach_detached_tools([*complete, *lone]))
-    complete = [portion for portion in complete if portion in remaining]
-    lone = [portion for portion in lone if portion in remaining]
+    complete = [segment for segment in complete if segment in remaining]
+    lone = [segment for segment in lone if segment in remaining]
     joined = complete + (_FragmentJoiner(lone).join() if len(lone) > 1 else lone)
-    position = {portion.trace_id: number for number, portion in reversed(list(enumerate(portions)))}
-    return sorted(joined, key=lambda portion: position[portion.trace_id])
+    position = {segment.trace_id: number for number, segment in reversed(list(enumerate(segments)))}
+    return sorted(joined, key=lambda segment: position[segment.trace_id])
 
 
 def _is_sub_agent(sequence: TurnSequence) -> bool:
@@ -106,23 +106,23 @@ def _owners(
     return owner
 
 
-def _is_single_step(portion: RunSpans) -> bool:
-    """Whether a portion is a single step without a request span: a model turn, a tool or a graph node."""
-    root = portion.root
+def _is_single_step(segment: RunSpans) -> bool:
+    """Whether a segment is a single step without a request span: a model turn, a tool or a graph node."""
+    root = segment.root
     if root is None or root.parent is not None:
         return False
     if root.role == "model":
         return True
-    return len(portion.nodes) == 1 and (root.role == "tool" or root.role in REQUEST_ROLES)
+    return len(segment.nodes) == 1 and (root.role == "tool" or root.role in REQUEST_ROLES)
 
 
 class _Fragment:
-    """A lone portion with the facts that connect it to others; each is computed once."""
+    """A lone segment with the facts that connect it to others; each is computed once."""
 
-    def __init__(self, portion: RunSpans) -> None:
-        self.portion = portion
-        self.node = portion.nodes[0]
-        self.role = portion.root.role if portion.root is not None else None
+    def __init__(self, segment: RunSpans) -> None:
+        self.segment = segment
+        self.node = segment.nodes[0]
+        self.role = segment.root.role if segment.root is not None else None
         self.is_frame = self.role in REQUEST_ROLES
         self.start = self.node.span.start_ns
         self.end = self.node.span.end_ns
@@ -217,16 +217,16 @@ def _argument_keys(fragment: _Fragment) -> list[Hashable]:
 
 
 class _FragmentJoiner:
-    """Joins lone portions that belong to the same request."""
+    """Joins lone segments that belong to the same request."""
 
     def __init__(self, lone: list[RunSpans]) -> None:
-        self.fragments = [_Fragment(portion) for portion in sorted(lone, key=lambda portion: portion.nodes[0].sort_key)]
-        self._turns = find_model_turns(node for fragment in self.fragments for node in fragment.portion.nodes)
-        self._fragment_by_node = {node: fragment for fragment in self.fragments for node in fragment.portion.nodes}
+        self.fragments = [_Fragment(segment) for segment in sorted(lone, key=lambda segment: segment.nodes[0].sort_key)]
+        self._turns = find_model_turns(node for fragment in self.fragments for node in fragment.segment.nodes)
+        self._fragment_by_node = {node: fragment for fragment in self.fragments for node in fragment.segment.nodes}
         self._joined: dict[_Fragment, _Fragment] = {}
 
     def join(self) -> list[RunSpans]:
-        """Returns one portion per request."""
+        """Returns one segment per request."""
         self._join_to_frames()
         self._join_answers()
         self._join_calls()
@@ -329,10 +329,10 @@ class _FragmentJoiner:
 
 def _merge_fragments(group: list[_Fragment]) -> RunSpans:
     if len(group) == 1:
-        return group[0].portion
+        return group[0].segment
     first = max(
         (fragment for fragment in group if fragment.is_frame),
         key=lambda fragment: fragment.duration_key,
         default=group[0],
     )
-    return replace(first.portion, nodes=[node for fragment in group for node in fragment.portion.nodes])
+    return replace(first.segment, nodes=[node for fragment in group for node in fragment.segment.nodes])

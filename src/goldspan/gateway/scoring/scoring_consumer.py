@@ -174,7 +174,9 @@ class ScoringConsumer:
 
     def backlog_bytes(self) -> int:
         """Returns the bytes of entries that were not read yet."""
-        return sum(journal.size_after(self._read_positions[place]) for place, journal in self._journals.items())
+        return sum(
+            journal.size_after(self._read_positions[journal_index]) for journal_index, journal in self._journals.items()
+        )
 
     def is_replaying(self) -> bool:
         """Whether entries from before the start are still being read."""
@@ -236,19 +238,19 @@ class ScoringConsumer:
     def _read_entries(self) -> int:
         """Read the next entries of every journal. Returns their number."""
         number = 0
-        for place, journal in self._journals.items():
-            after = self._read_positions[place]
+        for journal_index, journal in self._journals.items():
+            after = self._read_positions[journal_index]
             sheds = journal.size_after(after) > self._max_backlog
             read_at, last = self._now(), journal.last_key
             entries = journal.read(
                 after, max_bytes=_MAX_READ_BYTES, origins=SCORED_ORIGINS, partitions=self._partition_mask
             )
             for entry in entries:
-                self._read_positions[place] = entry.key
-                self._buffer_entry(place, entry, should_shed=sheds)
+                self._read_positions[journal_index] = entry.key
+                self._buffer_entry(journal_index, entry, should_shed=sheds)
             behind = bool(entries) and entries[-1].key < last
-            self._watermarks[place] = self._last_arrivals[place] if behind else read_at
-            self._read_positions[place] = entries[-1].key if entries else max(after, last)
+            self._watermarks[journal_index] = self._last_arrivals[journal_index] if behind else read_at
+            self._read_positions[journal_index] = entries[-1].key if entries else max(after, last)
             number += len(entries)
             if self._results_queue.queued_bytes >= _MAX_READ_BYTES:
                 self._results_queue.flush()
@@ -299,8 +301,8 @@ class ScoringConsumer:
             if (group := self._buffer.find(bytes.fromhex(trace_id))) is not None:
                 group.dropped_trace_ids.add(trace_id)
         if self._evaluate_groups(self._buffer.pop_due(now)):
-            for place in self._journals:
-                self._evict_oldest(place)
+            for journal_index in self._journals:
+                self._evict_oldest(journal_index)
         self._evaluator.release_cache()
 
     def _evict_oldest(self, journal_number: int) -> None:
@@ -361,9 +363,9 @@ class ScoringConsumer:
                 self._log_throttled(f"cannot write results and retries: {error}")
                 if self._stopping.wait(_RETRY_SECONDS):
                     return False
-        for place, journal in self._journals.items():
-            oldest = self._buffer.oldest_entry(place)
-            done = self._read_positions[place] if oldest is None else oldest - 1
+        for journal_index, journal in self._journals.items():
+            oldest = self._buffer.oldest_entry(journal_index)
+            done = self._read_positions[journal_index] if oldest is None else oldest - 1
             journal.advance(dict.fromkeys(self._consumers, done))
         return True
 

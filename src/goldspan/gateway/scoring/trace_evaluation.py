@@ -67,8 +67,8 @@ class RevisionHistory:
         The API may have evaluated runs again with other goldens since.
         """
         if group.has_loaded_revisions:
-            for place, known in group.revisions.items():
-                group.revisions[place] = self.latest_revision(place[1]) or known
+            for run_key, known in group.revisions.items():
+                group.revisions[run_key] = self.latest_revision(run_key[1]) or known
             return
         for document in self._stored_documents(group):
             run_key = (document["unit"], document["run_id"])
@@ -99,14 +99,14 @@ class RevisionHistory:
     def superseded_requests(self, group: TraceGroup, visible: VisibleRuns) -> Iterator[tuple[Any, str]]:
         """Yields the requests that are parts of other requests, now that more of their trace is visible."""
         there = {run.run_id for run in visible.runs if run.unit == "request"}
-        for place in group.revisions if there else ():
-            unit, run_id = place
+        for run_key in group.revisions if there else ():
+            unit, run_id = run_key
             if (
                 unit == "request"
                 and run_id not in there
-                and visible.covers(group.required_span_ids.get(place, frozenset()))
+                and visible.covers(group.required_span_ids.get(run_key, frozenset()))
             ):
-                yield place
+                yield run_key
 
     def latest_revision(self, run_id: str) -> tuple[int, str] | None:
         """Returns revision and digest of the latest evaluation of a run, stored or pending."""
@@ -283,9 +283,9 @@ class TraceEvaluator:
         for run in runs:
             with suppress_errors("score a run"):
                 self._evaluate_run(group, run, visible, result)
-        for place in superseded:
-            del group.revisions[place]
-            self.superseded_run_ids.append(place[1])
+        for run_key in superseded:
+            del group.revisions[run_key]
+            self.superseded_run_ids.append(run_key[1])
         result.exported_span_ids = _exported_before(group, result.current)
         return True
 
@@ -331,18 +331,18 @@ class TraceEvaluator:
 
     def _evaluate_run(self, group: TraceGroup, run: Run, visible: VisibleRuns, result: _GroupResult) -> None:
         """Evaluate a run, unless too few of its spans are visible."""
-        place = (run.unit, run.run_id)
+        run_key = (run.unit, run.run_id)
         if self._history.is_remnant(group, run, visible):
             self._drop_counters.add(semconv.TOO_LATE_SPANS_COUNTER)
             return
-        known = group.revisions.get(place)
+        known = group.revisions.get(run_key)
         evaluation = self._pipeline.evaluate_revision(run, known)
         if evaluation is None:
             return
         result.current.append(evaluation)
         if known is None or evaluation.revision != known[0]:
-            group.revisions[place] = (evaluation.revision, evaluation.digest)
-            group.required_span_ids.pop(place, None)
+            group.revisions[run_key] = (evaluation.revision, evaluation.digest)
+            group.required_span_ids.pop(run_key, None)
             result.new.append(evaluation)
             if (conversation := self._pipeline.add_to_conversation(run)) is not None:
                 self._open_conversations.append(conversation)
