@@ -109,7 +109,7 @@ def test_the_schema_is_printed_as_json(serve: Serve) -> None:
     [
         (["--host", "0.0.0.0"], "error: --host: 0.0.0.0 is reachable from other machines and no tokens are set"),
         (["--workers", "0"], "error: --workers: must be at least 1, not 0"),
-        (["--forward", "ftp://x"], "error: --forward[0], 'endpoint': 'ftp://x' is no URL of a back end"),
+        (["--forward", "ftp://x"], "error: --forward[0], 'endpoint': 'ftp://x' is not the URL of a back end"),
         (["--enrich"], "error: --enrich: requires a back end"),
         (["--config", "nowhere.yaml"], "error: nowhere.yaml cannot be read: no such file or directory"),
         (["--http-port", "x"], "Invalid value for '--http-port'"),

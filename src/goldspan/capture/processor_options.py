@@ -1,4 +1,4 @@
-"""Validates the arguments of `ScoringProcessor`, builds its pipeline and wraps its downstream processor."""
+"""Validates the arguments of `ScoringProcessor`, builds its pipeline and wraps the next processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The attributes of decorated calls, for `capture.call_spans`: bounded JSON text, and a template for each kind.
+"""Builds the attributes of decorated calls for `call_spans`: bounded JSON and a template per kind.
 
 Plain values, dataclasses, pydantic models, dates and similar types are encoded as usual; other objects as their `repr`.
 Truncated text ends in an ellipsis and is therefore not valid JSON: a reader can distinguish a truncated argument from a
