@@ -9,13 +9,13 @@ import pytest
 from google.rpc.status_pb2 import Status
 
 from goldspan.gateway.exporting.backends import Backend
-from goldspan.gateway.exporting.outgoing_requests import (
+from goldspan.gateway.exporting.backoff import (
     MAX_BACKOFF_SECONDS,
     MISCONFIGURED_BACKOFF_SECONDS,
     Backoff,
-    OutgoingRequest,
     backoff_seconds,
 )
+from goldspan.gateway.exporting.outgoing_requests import OutgoingRequest
 from goldspan.gateway.exporting.senders import GrpcSender, grpc_result, http_result, parse_retry_after
 from support.faulty_backends import Answer, GrpcBackEnd, running, traces, trailing
 

@@ -26,8 +26,8 @@ from typing import Any
 from goldspan import _guard, semconv
 from goldspan.errors import StoreError
 from goldspan.gateway.exporting.backends import Backend
+from goldspan.gateway.exporting.backoff import Backoff
 from goldspan.gateway.exporting.outgoing_requests import (
-    Backoff,
     OutgoingRequest,
     PendingEntry,
     SendingQueue,
