@@ -10,29 +10,29 @@ from typing import Any
 import pytest
 
 from goldspan.gateway.receivers.http_server import TlsConfig
-from support.gateway_receivers import Doors, OpenDoors
+from support.gateway_receivers import OpenDoors, RunningReceivers
 
 
 @pytest.fixture
 def open_doors(tmp_path: Path) -> Iterator[OpenDoors]:
     """Opens receivers with these settings; closes all of them after the test."""
-    opened: list[Doors] = []
+    opened: list[RunningReceivers] = []
 
-    def open_(**settings: Any) -> Doors:
-        doors = Doors(tmp_path / f"journal-{len(opened)}.db", **settings)
-        doors.start()
-        opened.append(doors)
-        return doors
+    def open_(**settings: Any) -> RunningReceivers:
+        receivers = RunningReceivers(tmp_path / f"journal-{len(opened)}.db", **settings)
+        receivers.start()
+        opened.append(receivers)
+        return receivers
 
     yield open_
-    for doors in opened:
-        for wire in doors.wires:
+    for receivers in opened:
+        for wire in receivers.wires:
             wire.close()  # does not wait for incomplete requests
-        doors.stop()
+        receivers.stop()
 
 
 @pytest.fixture
-def doors(open_doors: OpenDoors) -> Doors:
+def receivers(open_doors: OpenDoors) -> RunningReceivers:
     """The receivers of a worker with default limits."""
     return open_doors()
 

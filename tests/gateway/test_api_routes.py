@@ -17,7 +17,7 @@ from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, e
 from goldspan.gateway import api_routes as api
 from goldspan.model import ToolDefinition, When
 from goldspan.store import RunFilter, open_store
-from support.api_server import World, serving
+from support.api_server import ApiServer, serving
 
 NOW = 1_800_000_000 * 10**9
 HOUR = 3600 * 10**9
@@ -41,15 +41,15 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def world(path: Path) -> Iterator[World]:
-    with open_store(path, clock=lambda: NOW) as store, serving(World(store, Goldens([REFUND]))) as served:
+def world(path: Path) -> Iterator[ApiServer]:
+    with open_store(path, clock=lambda: NOW) as store, serving(ApiServer(store, Goldens([REFUND]))) as served:
         yield served
 
 
 @pytest.fixture
-def knowing(path: Path) -> Iterator[World]:
+def knowing(path: Path) -> Iterator[ApiServer]:
     """A store that keeps arguments."""
-    with open_store(path, keep_arguments=True) as store, serving(World(store, Goldens([REFUND]))) as served:
+    with open_store(path, keep_arguments=True) as store, serving(ApiServer(store, Goldens([REFUND]))) as served:
         yield served
 
 
@@ -64,7 +64,7 @@ def run_path(asked: Run) -> str:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_runs_are_listed_newest_first_each_with_what_came_out(world: World) -> None:
+def test_the_runs_are_listed_newest_first_each_with_what_came_out(world: ApiServer) -> None:
     world.store.submit_many([evaluate(run(2), REFUND), evaluate(run(1, tool_calls=CALLS), REFUND)])
     answer = world.get("/api/v1/runs")
     assert ids(answer) == [run(1).run_id, run(2).run_id]
@@ -106,7 +106,7 @@ def test_the_runs_are_listed_newest_first_each_with_what_came_out(world: World) 
     ],
     ids=lambda value: urlencode(value) if isinstance(value, dict) else "",
 )
-def test_every_filter_of_the_store_is_a_parameter(world: World, asked: dict[str, str], meant: RunFilter) -> None:
+def test_every_filter_of_the_store_is_a_parameter(world: ApiServer, asked: dict[str, str], meant: RunFilter) -> None:
     runs = [
         (run(1, tool_calls=CALLS), REFUND),
         (run(2, service="shop", environment="test"), REFUND),
@@ -119,7 +119,7 @@ def test_every_filter_of_the_store_is_a_parameter(world: World, asked: dict[str,
     assert ids(world.get(f"/api/v1/runs?{urlencode(asked)}")) == expected
 
 
-def test_pages_lead_through_all_runs(world: World) -> None:
+def test_pages_lead_through_all_runs(world: ApiServer) -> None:
     world.store.submit_many(evaluate(run(number), REFUND) for number in range(1, 8))
     seen, cursor = [], {}
     while True:
@@ -133,7 +133,7 @@ def test_pages_lead_through_all_runs(world: World) -> None:
 
 
 def test_a_page_of_large_runs_ends_early_and_the_next_one_goes_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.store.submit_many(evaluate(run(number), None) for number in range(1, 131))
     monkeypatch.setattr(api, "MAX_PAGE_CHARACTERS", 1)
@@ -172,14 +172,14 @@ def test_a_page_of_large_runs_ends_early_and_the_next_one_goes_on(
         (f"{'x' * 5000}=1", "There is no parameter 'xxx"),
     ],
 )
-def test_what_means_nothing_is_refused_in_words(world: World, query: str, told: str) -> None:
+def test_what_means_nothing_is_refused_in_words(world: ApiServer, query: str, told: str) -> None:
     status, code, message = world.refused("GET", f"/api/v1/runs?{query}")
     assert (status, code) == (400, "invalid_parameter")
     assert told in message
     assert len(message) < 300
 
 
-def test_one_run_is_shown_with_all_its_revisions(world: World) -> None:
+def test_one_run_is_shown_with_all_its_revisions(world: ApiServer) -> None:
     first = evaluate(run(), REFUND)
     second = replace(evaluate(run(tool_calls=CALLS), REFUND), revision=2)
     world.store.submit_many([first, second])
@@ -191,7 +191,7 @@ def test_one_run_is_shown_with_all_its_revisions(world: World) -> None:
 
 
 @pytest.mark.parametrize("run_id", ["case/7", "a b?c#d%", "ü:1", "x/rescore/y", "\x00", "a\nb\n", "..", "="])
-def test_the_id_of_a_run_may_be_any_text(world: World, run_id: str) -> None:
+def test_the_id_of_a_run_may_be_any_text(world: ApiServer, run_id: str) -> None:
     world.store.submit(evaluate(replace(run(), run_id=run_id), None))
     status, _, body = world.ask("GET", f"/api/v1/runs/{quote(run_id, safe='')}")
     assert (status, body["run_id"]) == (200, run_id)
@@ -211,7 +211,7 @@ def test_the_id_of_a_run_may_be_any_text(world: World, run_id: str) -> None:
         ("GET", "/api/"),
     ],
 )
-def test_what_is_not_there_is_said_to_be_not_there(world: World, method: str, url: str) -> None:
+def test_what_is_not_there_is_said_to_be_not_there(world: ApiServer, method: str, url: str) -> None:
     assert world.refused(method, url)[:2] == (404, "not_found")
 
 
@@ -226,13 +226,13 @@ def test_what_is_not_there_is_said_to_be_not_there(world: World, method: str, ur
     ],
 )
 def test_a_method_that_is_not_one_of_the_path_is_told_which_are(
-    world: World, method: str, url: str, allowed: str
+    world: ApiServer, method: str, url: str, allowed: str
 ) -> None:
     status, headers, body = world.ask(method, url)
     assert (status, headers["allow"], body["error"]["code"]) == (405, allowed, "method_not_allowed")
 
 
-def test_the_head_of_an_answer_can_be_asked_for(world: World) -> None:
+def test_the_head_of_an_answer_can_be_asked_for(world: ApiServer) -> None:
     status, headers, body = world.ask("HEAD", "/api/v1/runs")
     assert (status, body) == (200, None)
     assert int(headers["content-length"]) > 0
@@ -241,7 +241,7 @@ def test_the_head_of_an_answer_can_be_asked_for(world: World) -> None:
 # --- polling for evaluations ------------------------------------------------------------------------------------------
 
 
-def test_whoever_polls_gets_every_evaluation_once(world: World) -> None:
+def test_whoever_polls_gets_every_evaluation_once(world: ApiServer) -> None:
     assert world.get("/api/v1/evaluations") == {"evaluations": [], "next_after": 0}
     world.store.submit_many(evaluate(run(number), REFUND) for number in (2, 1, 3))
     first = world.get("/api/v1/evaluations?after=0&limit=2")
@@ -256,19 +256,19 @@ def test_whoever_polls_gets_every_evaluation_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("query", ["after=-1", f"after={2**63}", "after=x", "cursor=1-1", "after=1e3"])
-def test_a_place_that_is_none_is_refused(world: World, query: str) -> None:
+def test_a_place_that_is_none_is_refused(world: ApiServer, query: str) -> None:
     assert world.refused("GET", f"/api/v1/evaluations?{query}")[:2] == (400, "invalid_parameter")
 
 
 # --- rescoring --------------------------------------------------------------------------------------------------------
 
 
-def rescore(world: World, asked: Run) -> tuple[int, Any]:
+def rescore(world: ApiServer, asked: Run) -> tuple[int, Any]:
     status, _, body = world.ask("POST", f"{run_path(asked)}/rescore")
     return status, body
 
 
-def test_a_run_is_judged_once_more_by_the_goldens_of_now(world: World) -> None:
+def test_a_run_is_judged_once_more_by_the_goldens_of_now(world: ApiServer) -> None:
     world.store.submit(evaluate(run(), world.goldens))
     assert rescore(world, run()) == (200, {"changed": False, "run": world.get("/api/v1/runs")["runs"][0]})
     world.goldens = Goldens([replace(REFUND, tools=REFUND.tools[:1])])
@@ -280,7 +280,7 @@ def test_a_run_is_judged_once_more_by_the_goldens_of_now(world: World) -> None:
     assert rescore(world, run())[1]["run"]["verdict"] == "not_evaluated"
 
 
-def test_with_the_values_arguments_are_judged_once_more_too(knowing: World) -> None:
+def test_with_the_values_arguments_are_judged_once_more_too(knowing: ApiServer) -> None:
     tools = (ToolDefinition("find_order", parameters={"properties": {"order": {"type": "integer"}}}),)
     called = run(tool_calls=(ToolCall("find_order", arguments={"order": "8"}), *CALLS[1:]), available_tools=tools)
     knowing.goldens = Goldens([STRICT])
@@ -320,7 +320,7 @@ def unusual(seen: Any) -> float:
     ],
 )
 def test_a_score_that_would_be_less_well_informed_does_not_replace_one(
-    world: World, kept: Run, goldens: list[Golden], told: str
+    world: ApiServer, kept: Run, goldens: list[Golden], told: str
 ) -> None:
     world.store.submit(evaluate(kept, REFUND))
     world.goldens = Goldens(goldens)
@@ -331,13 +331,13 @@ def test_a_score_that_would_be_less_well_informed_does_not_replace_one(
     assert world.store.current_revision(kept.run_id) == (1, evaluate(kept, REFUND).digest)
 
 
-def test_a_metric_of_somebody_elses_may_look_at_anything(world: World) -> None:
+def test_a_metric_of_somebody_elses_may_look_at_anything(world: ApiServer) -> None:
     world.rescore = lambda again: evaluate(again, REFUND, metrics=[unusual])
     world.store.submit(evaluate(run(), REFUND))
     assert "The metric unusual may use arguments" in rescore(world, run())[1]["error"]["message"]
 
 
-def test_a_failure_that_nothing_came_after_needs_no_arguments(world: World) -> None:
+def test_a_failure_that_nothing_came_after_needs_no_arguments(world: ApiServer) -> None:
     alone = run(tool_calls=FAILED[:1])
     world.store.submit(evaluate(alone, None))
     assert rescore(world, alone)[1]["run"]["golden_id"] == "refund"
@@ -356,7 +356,7 @@ def test_a_failure_that_nothing_came_after_needs_no_arguments(world: World) -> N
         pytest.param(run(input="x" * 2001), [REFUND], "Only the first 2000 characters of the input", id="long"),
     ],
 )
-def test_what_no_store_keeps_decides_nothing(knowing: World, kept: Run, goldens: list[Golden], told: str) -> None:
+def test_what_no_store_keeps_decides_nothing(knowing: ApiServer, kept: Run, goldens: list[Golden], told: str) -> None:
     knowing.goldens = Goldens(goldens)
     knowing.store.submit(evaluate(kept, knowing.goldens))
     status, body = rescore(knowing, kept)
@@ -366,7 +366,7 @@ def test_what_no_store_keeps_decides_nothing(knowing: World, kept: Run, goldens:
 
 @pytest.mark.parametrize("look", [len, list])
 def test_metrics_that_look_at_all_attributes_look_at_what_no_store_keeps(
-    knowing: World, look: Callable[[Any], Any]
+    knowing: ApiServer, look: Callable[[Any], Any]
 ) -> None:
     def of_attributes(seen: Any) -> float:
         return float(not look(seen.run.attributes))
@@ -376,13 +376,13 @@ def test_metrics_that_look_at_all_attributes_look_at_what_no_store_keeps(
     assert "use the attribute * of" in rescore(knowing, run())[1]["error"]["message"]
 
 
-def test_a_long_input_does_not_matter_where_the_run_names_its_golden(world: World) -> None:
+def test_a_long_input_does_not_matter_where_the_run_names_its_golden(world: ApiServer) -> None:
     long = run(input="x" * 3000, golden_id="refund")
     world.store.submit(evaluate(long, None))
     assert rescore(world, long)[1]["run"]["golden_id"] == "refund"
 
 
-def test_a_run_that_was_stored_by_an_older_version_is_left_as_it_is(world: World) -> None:
+def test_a_run_that_was_stored_by_an_older_version_is_left_as_it_is(world: ApiServer) -> None:
     with closing(sqlite3.connect(world.store.path)) as other:
         world.store.submit(evaluate(run(), REFUND))
         other.execute("UPDATE evaluations SET document = json_remove(document, '$.states_expectations')")
@@ -393,13 +393,13 @@ def test_a_run_that_was_stored_by_an_older_version_is_left_as_it_is(world: World
 def test_what_was_judged_without_the_values_lacks_them_although_values_are_kept_now(path: Path) -> None:
     with open_store(path) as before:
         before.submit(evaluate(run(), None))
-    with open_store(path, keep_arguments=True) as store, serving(World(store, Goldens([REFUND]))) as world:
+    with open_store(path, keep_arguments=True) as store, serving(ApiServer(store, Goldens([REFUND]))) as world:
         assert rescore(world, run())[1]["changed"] is True
         world.goldens = Goldens([STRICT])
         assert rescore(world, run())[0] == 409
 
 
-def test_what_became_known_meanwhile_is_not_replaced(world: World) -> None:
+def test_what_became_known_meanwhile_is_not_replaced(world: ApiServer) -> None:
     world.store.submit(evaluate(run(), None))
     late = replace(evaluate(run(tool_calls=CALLS), None), revision=2)
 
@@ -418,7 +418,7 @@ def test_what_became_known_meanwhile_is_not_replaced(world: World) -> None:
 # --- deletions --------------------------------------------------------------------------------------------------------
 
 
-def test_a_trace_is_deleted_forgotten_and_not_stored_again(world: World) -> None:
+def test_a_trace_is_deleted_forgotten_and_not_stored_again(world: ApiServer) -> None:
     joined = replace(run(2), trace_ids=(*run(2).trace_ids, *run(1).trace_ids))
     world.store.submit_many([evaluate(run(1), None), evaluate(joined, None), evaluate(run(3), None)])
     path = f"/api/v1/traces/{run(1).trace_ids[0].upper()}"
@@ -430,7 +430,7 @@ def test_a_trace_is_deleted_forgotten_and_not_stored_again(world: World) -> None
 
 
 @pytest.mark.parametrize("trace_id", ["abc", "a" * 33, "g" * 32, "a" * 31 + "%0A", "٣" * 32, "%ff" * 32])
-def test_what_is_no_trace_id_deletes_nothing(world: World, trace_id: str) -> None:
+def test_what_is_no_trace_id_deletes_nothing(world: ApiServer, trace_id: str) -> None:
     path = f"/api/v1/traces/{quote(trace_id, safe='%')}"
     assert world.refused("DELETE", path)[:2] == (400, "invalid_parameter")
     assert world.forgotten == []
@@ -444,7 +444,7 @@ def test_a_store_that_is_locked_is_asked_again_later_and_can_be_read_meanwhile(
 ) -> None:
     with (
         open_store(path, timeout=0.05) as store,
-        serving(World(store)) as world,
+        serving(ApiServer(store)) as world,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
     ):
         store.submit(evaluate(run(), None))
@@ -460,7 +460,7 @@ def test_a_store_that_is_locked_is_asked_again_later_and_can_be_read_meanwhile(
         assert world.ask("DELETE", asked)[0] == 200
 
 
-def test_while_requests_wait_for_the_store_others_are_answered(world: World) -> None:
+def test_while_requests_wait_for_the_store_others_are_answered(world: ApiServer) -> None:
     """All slots but one wait: the event loop and the last slot serve the other requests."""
     world.store.submit(evaluate(run(), None))
     begun, go_on = threading.Semaphore(0), threading.Event()
@@ -483,6 +483,6 @@ def test_while_requests_wait_for_the_store_others_are_answered(world: World) -> 
         thread.join()
 
 
-def test_the_body_of_a_request_that_needs_none_is_passed_over(world: World) -> None:
+def test_the_body_of_a_request_that_needs_none_is_passed_over(world: ApiServer) -> None:
     world.store.submit(evaluate(run(), None))
     assert world.ask("POST", f"{run_path(run())}/rescore", b"{}" * 1000)[0] == 200

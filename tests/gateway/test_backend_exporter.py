@@ -358,14 +358,14 @@ def test_a_back_end_that_goes_away_and_comes_back_gets_everything(
     forwarder = bench.forward(back.url)
     until(lambda: len(back.taken) == 20)
     for at in (20, 40):
-        back.go()
+        back.stop()
         last = bench.put(*bodies[at : at + 20])
         until(lambda: sum(bench.counted(semconv.GATEWAY_FORWARD_RETRIES).values()) >= at // 2)  # noqa: B023
         status = forwarder.status()
         assert status["reachable"] is False
         assert status["error"]
         assert status["behind_bytes"] > 0
-        back.come()
+        back.start()
         until(lambda: bench.cursor(forwarder) == last)  # noqa: B023
     assert set(back.bodies()) == set(bodies)
     assert forwarder.status()["error"] is None

@@ -19,7 +19,7 @@ from goldspan.gateway.scoring import journal_reader, results_queue, scoring_cons
 from goldspan.model import ComponentSelector, Evaluation
 from goldspan.online.pipeline import Pipeline
 from support.gateway_process import PATIENCE_S, eventually
-from support.gateway_scoring_harness import Line, asking, json_request, request
+from support.gateway_scoring_harness import ScoringHarness, asking, json_request, request
 from support.span_builders import agent, ask_for, in_trace, inside, messages, model, span, tool, trace_id, user
 
 MIB = 2**20
@@ -28,13 +28,13 @@ SAID = {"gen_ai__conversation__id": "s1"}
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Iterator[Line]:
-    made = Line(tmp_path, **HELD)
+def line(tmp_path: Path) -> Iterator[ScoringHarness]:
+    made = ScoringHarness(tmp_path, **HELD)
     yield made
     made.close()
 
 
-def sent(line: Line, after: int = 0) -> list[tuple[str, dict[str, Any]]]:
+def sent(line: ScoringHarness, after: int = 0) -> list[tuple[str, dict[str, Any]]]:
     """Returns the names and the results of the exported spans."""
     return [
         (each["name"], each["results"])
@@ -56,11 +56,11 @@ def tools(results: dict[str, Any]) -> list[str]:
     return [value.string_value for value in results["goldspan.tools_used"].array_value.values]
 
 
-def names(line: Line, after: int = 0) -> list[str]:
+def names(line: ScoringHarness, after: int = 0) -> list[str]:
     return sorted(name for name, _ in sent(line, after))
 
 
-def test_spans_leave_with_the_results_of_their_run_and_late_ones_as_they_are(line: Line) -> None:
+def test_spans_leave_with_the_results_of_their_run_and_late_ones_as_they_are(line: ScoringHarness) -> None:
     root, first, late = asking(0, "search", "book")
     line.post(request(first))
     line.post(json_request(root), media="json")
@@ -76,7 +76,7 @@ def test_spans_leave_with_the_results_of_their_run_and_late_ones_as_they_are(lin
     assert run.current.revision == 2
 
 
-def test_json_that_protobuf_cannot_say_leaves_as_it_is_and_is_scored(line: Line) -> None:
+def test_json_that_protobuf_cannot_say_leaves_as_it_is_and_is_scored(line: ScoringHarness) -> None:
     body = json.loads(json_request(*asking(0, "search")))
     body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["flags"] = -1
     line.post(json.dumps(body).encode(), media="json")
@@ -86,14 +86,14 @@ def test_json_that_protobuf_cannot_say_leaves_as_it_is_and_is_scored(line: Line)
     assert list(line.tools().values()) == [["search"]]
 
 
-def test_what_cannot_be_read_leaves_as_it_is(line: Line) -> None:
+def test_what_cannot_be_read_leaves_as_it_is(line: ScoringHarness) -> None:
     line.post(b"\xff\xff")
     line.wait(1.0)
     assert [entry.body for entry in line.entries("enriched")] == [b"\xff\xff"]
 
 
 def test_what_is_not_scored_leaves_all_the_same(tmp_path: Path) -> None:
-    line = Line(tmp_path, max_spans_per_group=2, **HELD)
+    line = ScoringHarness(tmp_path, max_spans_per_group=2, **HELD)
     root, *calls = asking(0, "search", "book")
     line.post(request(root, *calls))
     line.wait(1.0)
@@ -104,13 +104,13 @@ def test_what_is_not_scored_leaves_all_the_same(tmp_path: Path) -> None:
 
 def test_what_is_read_again_after_a_restart_leaves_with_the_results_that_it_had(tmp_path: Path) -> None:
     """Otherwise a back end that replaces spans would lose the results."""
-    line = Line(tmp_path, **HELD)
+    line = ScoringHarness(tmp_path, **HELD)
     line.post(request(*asking(1, "book")[1:]))  # its root has not arrived, so the journal keeps all later entries
     line.post(request(*asking(0, "search")))
     line.wait(1.0)
     last = line.entries("enriched")[-1].key
     line.close()
-    again = Line(tmp_path, now=line.now, **HELD)
+    again = ScoringHarness(tmp_path, now=line.now, **HELD)
     again.wait(2.0)
     (results,) = (results for name, results in sent(again, last) if name == "invoke_agent helper")
     assert tools(results) == ["search"]
@@ -121,7 +121,7 @@ def test_what_is_read_again_after_a_restart_leaves_with_the_results_that_it_had(
 
 def test_half_of_a_run_that_is_read_again_does_not_leave_without_its_results(tmp_path: Path) -> None:
     """The entry of the call precedes the entries that are read again, and its request follows them."""
-    line = Line(tmp_path, **HELD)
+    line = ScoringHarness(tmp_path, **HELD)
     root, first = asking(0, "search")
     line.post(request(first))
     line.wait()
@@ -133,7 +133,7 @@ def test_half_of_a_run_that_is_read_again_does_not_leave_without_its_results(tmp
     assert line.cursor() == 1
     last = line.entries("enriched")[-1].key
     line.close()
-    again = Line(tmp_path, now=line.now, **HELD)
+    again = ScoringHarness(tmp_path, now=line.now, **HELD)
     again.wait(1.0)
     again.wait(10.0)
     assert root.name not in names(again, last)
@@ -142,7 +142,7 @@ def test_half_of_a_run_that_is_read_again_does_not_leave_without_its_results(tmp
     again.close()
 
 
-def test_a_stray_call_of_a_session_has_nothing_leave_twice(line: Line) -> None:
+def test_a_stray_call_of_a_session_has_nothing_leave_twice(line: ScoringHarness) -> None:
     said = {"gen_ai__conversation__id": "s1"}
     root = agent("helper", trace_id=trace_id(0), start_ns=1_000, end_ns=9_000, **said)
     inside = tool("search", trace_id=trace_id(0), parent_id=root.span_id, start_ns=1_500, end_ns=1_600)
@@ -159,11 +159,11 @@ def test_a_stray_call_of_a_session_has_nothing_leave_twice(line: Line) -> None:
 @pytest.mark.parametrize("held", [True, False], ids=["no longer", "from now on"])
 def test_whether_spans_are_held_may_change_while_some_are_under_way(tmp_path: Path, held: bool) -> None:
     """Each entry records who exports it, so that everything is exported once."""
-    line = Line(tmp_path, enrich=held, consumers=["forward/x"])
+    line = ScoringHarness(tmp_path, enrich=held, consumers=["forward/x"])
     root, call = asking(0, "search")
     line.post(request(root, call))
     line.close()
-    again = Line(tmp_path, enrich=not held, consumers=["forward/x"], now=line.now)
+    again = ScoringHarness(tmp_path, enrich=not held, consumers=["forward/x"], now=line.now)
     again.wait(2.0)
     assert names(again) == (sorted([root.name, call.name]) if held else [])
     assert again.evaluations() == 1
@@ -174,7 +174,7 @@ class Scale:
     """A sink that records the size of the results queue after each evaluation."""
 
     def __init__(self) -> None:
-        self.line: Line | None = None
+        self.line: ScoringHarness | None = None
         self.most = 0
 
     def submit(self, evaluation: Evaluation) -> None:
@@ -188,7 +188,7 @@ def test_of_the_spans_that_are_due_at_once_only_some_wait_in_memory_to_be_writte
     tmp_path: Path, max_bytes: int
 ) -> None:
     scale = Scale()
-    line = Line(tmp_path, **HELD, pipeline=Pipeline(None, sinks=[scale]), max_bytes=max_bytes)
+    line = ScoringHarness(tmp_path, **HELD, pipeline=Pipeline(None, sinks=[scale]), max_bytes=max_bytes)
     scale.line = line
     text = "x" * MIB
     for number in range(40):
@@ -203,7 +203,7 @@ def test_of_the_spans_that_are_due_at_once_only_some_wait_in_memory_to_be_writte
     line.close()
 
 
-def every_entry(line: Line) -> Iterator[JournalEntry]:
+def every_entry(line: ScoringHarness) -> Iterator[JournalEntry]:
     after = 0
     while entries := line.journals[0].read(after):
         yield from entries
@@ -221,7 +221,7 @@ def whose(entry: JournalEntry) -> list[str]:
 
 
 def test_a_journal_without_room_for_requests_has_room_for_what_comes_of_those_that_it_took(tmp_path: Path) -> None:
-    line = Line(tmp_path, **HELD, max_journal_bytes=100_000)
+    line = ScoringHarness(tmp_path, **HELD, max_journal_bytes=100_000)
     journal = line.journals[0]
     traces: list[str] = []
     with suppress(JournalFull):
@@ -255,7 +255,7 @@ def _as_abroad(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("media", ["protobuf", "json"])
-def test_half_a_surrogate_pair_in_the_name_of_a_tool_stops_nothing(line: Line, media: Media) -> None:
+def test_half_a_surrogate_pair_in_the_name_of_a_tool_stops_nothing(line: ScoringHarness, media: Media) -> None:
     """The result is JSON in an attribute, which is ASCII only."""
     asks = messages(ask_for(("bo\ud800ok", {}, "c\ud800")))
     odd = agent("odd", gen_ai__output__messages=asks, **in_trace(0))
@@ -272,7 +272,9 @@ def test_half_a_surrogate_pair_in_the_name_of_a_tool_stops_nothing(line: Line, m
 
 
 @pytest.mark.usefixtures("_as_abroad")
-def test_spans_into_which_nothing_can_be_written_leave_as_they_are(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_into_which_nothing_can_be_written_leave_as_they_are(
+    line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(results_queue, "enrich_spans", _raises)
     root, call = asking(0, "search")
     line.post(request(root, call))
@@ -282,7 +284,9 @@ def test_spans_into_which_nothing_can_be_written_leave_as_they_are(line: Line, m
 
 
 @pytest.mark.usefixtures("_as_abroad")
-def test_spans_of_a_trace_that_cannot_be_judged_leave_all_the_same(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_of_a_trace_that_cannot_be_judged_leave_all_the_same(
+    line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trace_evaluation, "visible_runs", _raises)
     root, call = asking(0, "search")
     line.post(request(root, call))
@@ -295,7 +299,7 @@ def _raises(*_: object, **__: object) -> Any:
     raise RuntimeError("a bug")
 
 
-def test_spans_of_a_trace_that_is_to_be_forgotten_leave_and_nothing_of_it_is_scored(line: Line) -> None:
+def test_spans_of_a_trace_that_is_to_be_forgotten_leave_and_nothing_of_it_is_scored(line: ScoringHarness) -> None:
     for number, name in enumerate(("search", "book")):
         line.post(request(*asking(number, name)))
     line.wait()
@@ -311,7 +315,7 @@ def test_spans_of_a_trace_that_is_to_be_forgotten_leave_and_nothing_of_it_is_sco
     assert line.cursor() == line.journals[0].last_key
 
 
-def test_of_a_session_of_which_one_trace_is_to_be_forgotten_the_others_are_scored(line: Line) -> None:
+def test_of_a_session_of_which_one_trace_is_to_be_forgotten_the_others_are_scored(line: ScoringHarness) -> None:
     said = {"gen_ai__conversation__id": "s1"}
     call = tool("book", **in_trace(0), **said)
     turn = model(asked=[user("Mail it")], answered=[ask_for(("mail", {}, "c1"))], **in_trace(1), **said)
@@ -329,7 +333,7 @@ def test_of_a_session_of_which_one_trace_is_to_be_forgotten_the_others_are_score
 def test_what_is_let_go_for_others_while_the_store_is_busy_is_scored_and_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(tmp_path, max_groups=1, **HELD)
+    line = ScoringHarness(tmp_path, max_groups=1, **HELD)
     answers, failures = line.store.has_trace, [True]
 
     def fails_once(asked: str) -> bool:
@@ -352,7 +356,7 @@ def test_what_is_let_go_for_others_while_the_store_is_busy_is_scored_and_leaves(
 def test_the_root_of_a_joined_request_does_not_leave_again_with_the_results_that_it_had_before(tmp_path: Path) -> None:
     """The entry of the detached call of its session precedes the entries that are read again."""
     said = {"gen_ai__conversation__id": "s1"}
-    line = Line(tmp_path, **HELD)
+    line = ScoringHarness(tmp_path, **HELD)
     stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **said)
     root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **said)
     call = tool("search", start_ns=1_500, end_ns=1_600, **inside(root))
@@ -370,7 +374,7 @@ def test_the_root_of_a_joined_request_does_not_leave_again_with_the_results_that
     assert line.cursor() == 1
     last = line.entries("enriched")[-1].key
     line.close()
-    again = Line(tmp_path, now=line.now, **HELD)
+    again = ScoringHarness(tmp_path, now=line.now, **HELD)
     for passing in (1.0, 10.0, 10.0):
         again.wait(passing)
     assert call.name in names(again, last)
@@ -383,13 +387,13 @@ def test_json_that_leaves_as_it_is_does_not_pile_up_while_much_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scoring_consumer, "_MAX_READ_BYTES", 50_000)
-    line = Line(tmp_path, **HELD)
+    line = ScoringHarness(tmp_path, **HELD)
     for number in range(60):
         body = json.loads(json_request(*asking(number, "search", text="x" * 9_000)))
         body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["flags"] = -1
         line.post(json.dumps(body).encode(), media="json")
     line.close()
-    again = Line(tmp_path, **HELD)
+    again = ScoringHarness(tmp_path, **HELD)
     scoring, most = again.scoring[0], 0
     while scoring.is_replaying():
         scoring.poll()
@@ -404,7 +408,7 @@ def test_json_that_leaves_as_it_is_does_not_pile_up_while_much_is_read_again(
 def test_of_a_trace_that_is_too_large_to_be_scored_only_what_is_held_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(tmp_path, max_spans_per_group=10, **HELD)
+    line = ScoringHarness(tmp_path, max_spans_per_group=10, **HELD)
     read: list[int] = []
     opened = journal_reader.split_entry
     monkeypatch.setattr(
@@ -426,7 +430,7 @@ def test_what_comes_of_requests_is_written_however_much_larger_it_is_than_the_jo
     tmp_path: Path, how: dict[str, Any], restart: bool
 ) -> None:
     options = {**how, "consumers": ["forward/x"], "max_journal_bytes": 50_000}
-    line = Line(tmp_path, **options)
+    line = ScoringHarness(tmp_path, **options)
     number = 0
     with suppress(JournalFull):
         while True:
@@ -434,7 +438,7 @@ def test_what_comes_of_requests_is_written_however_much_larger_it_is_than_the_jo
             number += 1
     if restart:
         line.close()
-        line = Line(tmp_path, now=line.now, **options)
+        line = ScoringHarness(tmp_path, now=line.now, **options)
     scoring, journal = line.scoring[0], line.journals[0]
     scoring.poll()
     line.now += 2.0
@@ -450,7 +454,7 @@ def test_a_stored_run_with_an_id_of_another_kind_keeps_no_span_of_its_trace_back
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    line = Line(tmp_path, **HELD)
+    line = ScoringHarness(tmp_path, **HELD)
     line.store.submit(evaluate(Run("order-7", trace_ids=(trace_id(0),), span_id="00000000000000ff"), None))
     root, call = asking(0, "search")
     line.post(request(root, call))
@@ -461,7 +465,7 @@ def test_a_stored_run_with_an_id_of_another_kind_keeps_no_span_of_its_trace_back
 
 
 def test_a_request_is_scored_on_when_a_trace_of_its_session_was_forgotten(tmp_path: Path) -> None:
-    line = Line(tmp_path, **HELD)
+    line = ScoringHarness(tmp_path, **HELD)
     root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **SAID)
     call, late = (tool(name, start_ns=1_500, end_ns=1_600, **inside(root)) for name in ("search", "late"))
     stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
@@ -482,7 +486,7 @@ def test_a_root_that_is_a_component_too_does_not_leave_again_with_the_results_of
     def goldens() -> Goldens:
         return Goldens(components=[ComponentSelector("desk", span="invoke_agent helper")])
 
-    line = Line(tmp_path, goldens=goldens(), **HELD)
+    line = ScoringHarness(tmp_path, goldens=goldens(), **HELD)
     stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
     root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **SAID)
     call = tool("search", start_ns=1_500, end_ns=1_600, **inside(root))
@@ -497,7 +501,7 @@ def test_a_root_that_is_a_component_too_does_not_leave_again_with_the_results_of
     line.wait()
     last = line.entries("enriched")[-1].key
     line.close()
-    again = Line(tmp_path, goldens=goldens(), now=line.now, **HELD)
+    again = ScoringHarness(tmp_path, goldens=goldens(), now=line.now, **HELD)
     for passing in (1.0, 10.0, 10.0):
         again.wait(passing)
     assert root.name not in names(again, last)

@@ -22,7 +22,7 @@ from goldspan.gateway.settings.gateway_settings import GatewaySettings
 from goldspan.store import open_store
 from goldspan.web import http_routes as page
 from goldspan.web.pages import Pages
-from support.gateway_receivers import Doors, OpenDoors, Wire, export_request, head, until
+from support.gateway_receivers import OpenDoors, RunningReceivers, Wire, export_request, head, until
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 NOWHERE = ("/", "/nowhere", "/v1", "/v1/", "/v1/traces/", "/v1/nowhere", "/api", "//v1/traces", "/healthz/", "/HEALTHZ")
@@ -37,7 +37,7 @@ async def figures(request: Request) -> Response:
 
 
 @pytest.fixture
-def guarded(open_doors: OpenDoors, tmp_path: Path) -> Iterator[Doors]:
+def guarded(open_doors: OpenDoors, tmp_path: Path) -> Iterator[RunningReceivers]:
     """Returns the complete application of a worker, with a token for each permission."""
     goldens = Goldens([Golden("g", "What?")])
     with open_store(tmp_path / "goldspan.db") as store:
@@ -51,15 +51,16 @@ def guarded(open_doors: OpenDoors, tmp_path: Path) -> Iterator[Doors]:
         yield open_doors(authority=GUARDED, routes=routes)
 
 
-def paths(doors: Doors) -> list[str]:
+def paths(receivers: RunningReceivers) -> list[str]:
     """Yields every path, with values for its parameters, and some unknown paths."""
     made = [
-        "/".join("1" if part.startswith("{") else part for part in route.path.split("/")) for route in doors.app.routes
+        "/".join("1" if part.startswith("{") else part for part in route.path.split("/"))
+        for route in receivers.app.routes
     ]
     return [*dict.fromkeys(made), *NOWHERE]
 
 
-def test_the_list_is_of_all_routes(guarded: Doors) -> None:
+def test_the_list_is_of_all_routes(guarded: RunningReceivers) -> None:
     listed = paths(guarded)
     assert {"/v1/traces", "/v1/logs", "/v1/metrics", "/healthz", "/readyz", "/metrics"} < set(listed)
     assert {"/api/v1/runs", "/runs/1", "/goldens/1", "/uncovered", "/news", "/trend", "/enter"} < set(listed)
@@ -67,7 +68,7 @@ def test_the_list_is_of_all_routes(guarded: Doors) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_path_needs_a_token(guarded: Doors, method: str) -> None:
+def test_every_path_needs_a_token(guarded: RunningReceivers, method: str) -> None:
     for path in paths(guarded):
         reply = guarded.ask(method, path)
         if path in PUBLIC_PATHS:
@@ -80,7 +81,7 @@ def test_every_path_needs_a_token(guarded: Doors, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_path_needs_a_token_of_its_own_kind(guarded: Doors, method: str) -> None:
+def test_every_path_needs_a_token_of_its_own_kind(guarded: RunningReceivers, method: str) -> None:
     for path in paths(guarded):
         if path in PUBLIC_PATHS or is_login_path(path):
             continue
@@ -89,8 +90,8 @@ def test_every_path_needs_a_token_of_its_own_kind(guarded: Doors, method: str) -
         assert guarded.ask(method, path, authorization=f"Bearer {right}").status not in (401, 403)
 
 
-def call(doors: Doors, method: str, *metadata: tuple[str, str]) -> grpc.StatusCode:
-    with grpc.insecure_channel(f"localhost:{doors.grpc_port}") as channel:
+def call(receivers: RunningReceivers, method: str, *metadata: tuple[str, str]) -> grpc.StatusCode:
+    with grpc.insecure_channel(f"localhost:{receivers.grpc_port}") as channel:
         try:
             channel.unary_unary(method)(b"", metadata=metadata, timeout=30)
         except grpc.RpcError as error:
@@ -98,13 +99,13 @@ def call(doors: Doors, method: str, *metadata: tuple[str, str]) -> grpc.StatusCo
     return grpc.StatusCode.OK
 
 
-def test_every_call_needs_a_token(guarded: Doors) -> None:
+def test_every_call_needs_a_token(guarded: RunningReceivers) -> None:
     for method in (*rpc.EXPORT_METHODS, *UNKNOWN_CALLS):
         assert call(guarded, method) is grpc.StatusCode.UNAUTHENTICATED
         assert call(guarded, method, ("authorization", "Bearer nonsense")) is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_every_call_needs_a_token_of_its_own_kind(guarded: Doors) -> None:
+def test_every_call_needs_a_token_of_its_own_kind(guarded: RunningReceivers) -> None:
     for method in rpc.EXPORT_METHODS:
         assert call(guarded, method, ("authorization", "Bearer out")) is grpc.StatusCode.PERMISSION_DENIED
         assert call(guarded, method, ("authorization", "bearer in")) is grpc.StatusCode.OK
@@ -113,7 +114,7 @@ def test_every_call_needs_a_token_of_its_own_kind(guarded: Doors) -> None:
         assert call(guarded, method, ("authorization", f"Bearer {right}")) is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_nothing_is_acknowledged_without_a_token(guarded: Doors) -> None:
+def test_nothing_is_acknowledged_without_a_token(guarded: RunningReceivers) -> None:
     assert guarded.post(export_request()).status == 401
     assert guarded.entries() == []
     assert guarded.post(export_request(), authorization="Bearer in").status == 200
@@ -134,20 +135,20 @@ def test_an_answer_keeps_its_turn_until_it_is_sent(
         routes = api.api_routes(
             store, evaluate=lambda run: evaluate(run, Goldens([])), drop_pending_trace=lambda trace_id: None
         )
-        doors = open_doors(routes=[*routes, *telemetry.routes], limits=ResourceLimits(keep_alive_seconds=300))
-        wires = [doors.wire() for _ in range(8)]
+        receivers = open_doors(routes=[*routes, *telemetry.routes], limits=ResourceLimits(keep_alive_seconds=300))
+        wires = [receivers.wire() for _ in range(8)]
         for wire in wires:
             wire.send(head(path, method="GET", media=""))
 
         def sending() -> int:
-            return sum(each.flow.write_paused for each in list(doors.http.state.connections))
+            return sum(each.flow.write_paused for each in list(receivers.http.state.connections))
 
         turns = api.MAX_CONCURRENT_API_REQUESTS if path.startswith("/api/") else MAX_CONCURRENT_SCRAPES
         until(lambda: sending() == turns)
-        assert doors.post(export_request()).status == 200
+        assert receivers.post(export_request()).status == 200
         assert sending() == turns
         with ThreadPoolExecutor(len(wires)) as pool:  # the clients that hold the slots
             answers = list(pool.map(Wire.reply, wires))
         assert [(reply.status, len(reply.body)) for reply in answers] == [(200, len(long))] * 8
-        until(lambda: not doors.http.state.tasks)
+        until(lambda: not receivers.http.state.tasks)
     telemetry.stop()

@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, Authorizer
 from goldspan.gateway.receivers.http_server import TlsConfig
-from support.gateway_receivers import Doors, OpenDoors
+from support.gateway_receivers import OpenDoors, RunningReceivers
 
 NUMBER = 1_000
 
@@ -61,10 +61,10 @@ def emit_metrics(exporter: Any) -> None:
     provider.shutdown()
 
 
-def names(doors: Doors) -> dict[str, list[str]]:
+def names(receivers: RunningReceivers) -> dict[str, list[str]]:
     """The received items, by signal."""
     found: dict[str, list[str]] = {"traces": [], "logs": [], "metrics": []}
-    for entry in doors.entries():
+    for entry in receivers.entries():
         if entry.signal == "traces":
             for spans in ExportTraceServiceRequest.FromString(entry.body).resource_spans:
                 found["traces"] += [span.name for scope in spans.scope_spans for span in scope.spans]
@@ -83,44 +83,44 @@ def emit_all(make: Callable[[str], Any]) -> None:
     emit_metrics(make("metrics"))
 
 
-def assert_all_arrived(doors: Doors) -> None:
-    arrived = names(doors)
+def assert_all_arrived(receivers: RunningReceivers) -> None:
+    arrived = names(receivers)
     assert sorted(arrived["traces"]) == sorted(f"span {number}" for number in range(NUMBER))
     assert sorted(arrived["logs"]) == sorted(f"record {number}" for number in range(NUMBER))
     assert set(arrived["metrics"]) >= {"things"}
 
 
-def over_http(doors: Doors, **options: Any) -> Making:
+def over_http(receivers: RunningReceivers, **options: Any) -> Making:
     kinds = {"traces": HttpSpans, "logs": HttpLogs, "metrics": HttpMetrics}
-    return lambda signal: kinds[signal](endpoint=f"{doors.url}/v1/{signal}", **options)
+    return lambda signal: kinds[signal](endpoint=f"{receivers.url}/v1/{signal}", **options)
 
 
-def over_grpc(doors: Doors, **options: Any) -> Making:
+def over_grpc(receivers: RunningReceivers, **options: Any) -> Making:
     kinds = {"traces": GrpcSpans, "logs": GrpcLogs, "metrics": GrpcMetrics}
-    secure = "https" if doors.tls else "http"
-    return lambda signal: kinds[signal](endpoint=f"{secure}://localhost:{doors.grpc_port}", **options)
+    secure = "https" if receivers.tls else "http"
+    return lambda signal: kinds[signal](endpoint=f"{secure}://localhost:{receivers.grpc_port}", **options)
 
 
 @pytest.fixture
-def guarded(open_doors: OpenDoors) -> Doors:
+def guarded(open_doors: OpenDoors) -> RunningReceivers:
     return open_doors(authority=Authorizer(ingest_tokens=("old", "secret"), allowed_hosts=LOOPBACK_HOSTS))
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_everything_arrives_over_http(doors: Doors, compression: Compression) -> None:
-    emit_all(over_http(doors, compression=compression))
-    assert_all_arrived(doors)
+def test_everything_arrives_over_http(receivers: RunningReceivers, compression: Compression) -> None:
+    emit_all(over_http(receivers, compression=compression))
+    assert_all_arrived(receivers)
 
 
 @pytest.mark.parametrize(
     "compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip, grpc.Compression.Deflate]
 )
-def test_everything_arrives_over_grpc(doors: Doors, compression: grpc.Compression) -> None:
-    emit_all(over_grpc(doors, compression=compression))
-    assert_all_arrived(doors)
+def test_everything_arrives_over_grpc(receivers: RunningReceivers, compression: grpc.Compression) -> None:
+    emit_all(over_grpc(receivers, compression=compression))
+    assert_all_arrived(receivers)
 
 
-def test_everything_arrives_with_a_token(guarded: Doors) -> None:
+def test_everything_arrives_with_a_token(guarded: RunningReceivers) -> None:
     emit_spans(over_http(guarded, headers={"Authorization": "Bearer secret"})("traces"))
     emit_logs(over_grpc(guarded, headers={"authorization": "Bearer old"})("logs"))
     arrived = names(guarded)
@@ -128,7 +128,7 @@ def test_everything_arrives_with_a_token(guarded: Doors) -> None:
 
 
 def test_nothing_arrives_without_one_and_the_application_is_told(
-    guarded: Doors, caplog: pytest.LogCaptureFixture
+    guarded: RunningReceivers, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
         emit_spans(over_http(guarded)("traces"))
@@ -144,9 +144,9 @@ def test_everything_arrives_over_tls(
 ) -> None:
     for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(variable, raising=False)  # requests prefers them to the settings of a session
-    doors = open_doors(tls=certificate)
-    emit_spans(over_http(doors, certificate_file=str(certificate.cert_file))("traces"))
+    receivers = open_doors(tls=certificate)
+    emit_spans(over_http(receivers, certificate_file=str(certificate.cert_file))("traces"))
     credentials = grpc.ssl_channel_credentials(certificate.cert_file.read_bytes())
-    emit_logs(over_grpc(doors, credentials=credentials)("logs"))
-    arrived = names(doors)
+    emit_logs(over_grpc(receivers, credentials=credentials)("logs"))
+    arrived = names(receivers)
     assert (len(arrived["traces"]), len(arrived["logs"])) == (NUMBER, NUMBER)

@@ -23,26 +23,26 @@ from goldspan.errors import ConfigurationError
 from goldspan.gateway.receivers import grpc as turns
 from goldspan.gateway.receivers.http_server import TlsConfig
 from goldspan.gateway.resource_limits import ResourceLimits
-from support.gateway_receivers import LONG_TO_READ, Doors, OpenDoors, export_request, readers_busy, until
+from support.gateway_receivers import LONG_TO_READ, OpenDoors, RunningReceivers, export_request, readers_busy, until
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 SPANS = export_request(3)
 MIB = 2**20
 
 
-def channel(doors: Doors) -> grpc.Channel:
-    return grpc.insecure_channel(f"localhost:{doors.grpc_port}", options=[("grpc.max_send_message_length", -1)])
+def channel(receivers: RunningReceivers) -> grpc.Channel:
+    return grpc.insecure_channel(f"localhost:{receivers.grpc_port}", options=[("grpc.max_send_message_length", -1)])
 
 
-def export(doors: Doors, message: bytes, method: str = TRACES, **options: object) -> bytes:
-    with channel(doors) as opened:
+def export(receivers: RunningReceivers, message: bytes, method: str = TRACES, **options: object) -> bytes:
+    with channel(receivers) as opened:
         answer: bytes = opened.unary_unary(method)(message, timeout=30, wait_for_ready=True, **options)
         return answer
 
 
-def refused(doors: Doors, message: bytes, method: str = TRACES, **options: object) -> grpc.RpcError:
+def refused(receivers: RunningReceivers, message: bytes, method: str = TRACES, **options: object) -> grpc.RpcError:
     with pytest.raises(grpc.RpcError) as raised:
-        export(doors, message, method, **options)
+        export(receivers, message, method, **options)
     return raised.value
 
 
@@ -66,115 +66,119 @@ def peak() -> int:
     return int(found[1]) // 1024
 
 
-def test_what_was_acknowledged_is_in_the_journal_as_it_came(doors: Doors) -> None:
-    assert export(doors, SPANS) == b""
-    [entry] = doors.entries()
+def test_what_was_acknowledged_is_in_the_journal_as_it_came(receivers: RunningReceivers) -> None:
+    assert export(receivers, SPANS) == b""
+    [entry] = receivers.entries()
     assert (entry.signal, entry.media, entry.origin, entry.body) == ("traces", "protobuf", "received", SPANS)
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_REQUESTS, "signal", "transport", "status") == {("traces", "grpc", 200): 1}
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_REQUESTS, "signal", "transport", "status") == {("traces", "grpc", 200): 1}
 
 
 @pytest.mark.parametrize("compression", list(grpc.Compression))
-def test_messages_may_be_compressed(doors: Doors, compression: grpc.Compression) -> None:
+def test_messages_may_be_compressed(receivers: RunningReceivers, compression: grpc.Compression) -> None:
     spans = export_request(200)
-    assert export(doors, spans, compression=compression) == b""
-    assert [entry.body for entry in doors.entries()] == [spans]
+    assert export(receivers, spans, compression=compression) == b""
+    assert [entry.body for entry in receivers.entries()] == [spans]
 
 
-def test_a_long_compressed_message_is_inflated_part_by_part(doors: Doors) -> None:
+def test_a_long_compressed_message_is_inflated_part_by_part(receivers: RunningReceivers) -> None:
     spans = export_request(1, random.Random(1).randbytes(500_000).hex())
-    assert export(doors, spans, compression=grpc.Compression.Gzip) == b""
-    assert [entry.body for entry in doors.entries()] == [spans]
+    assert export(receivers, spans, compression=grpc.Compression.Gzip) == b""
+    assert [entry.body for entry in receivers.entries()] == [spans]
 
 
 @pytest.mark.parametrize("level", range(10))
-def test_zlib_is_told_apart_at_each_of_its_levels(doors: Doors, level: int) -> None:
+def test_zlib_is_told_apart_at_each_of_its_levels(receivers: RunningReceivers, level: int) -> None:
     """gRPC decompresses nothing here and does not report how a message was compressed."""
     compressor = zlib.compressobj(level, zlib.DEFLATED, 15 if level % 2 else 9)
-    assert export(doors, compressor.compress(SPANS) + compressor.flush()) == b""
-    assert [entry.body for entry in doors.entries()] == [SPANS]
+    assert export(receivers, compressor.compress(SPANS) + compressor.flush()) == b""
+    assert [entry.body for entry in receivers.entries()] == [SPANS]
 
 
-def test_spans_that_are_wrong_are_told_and_the_others_kept(doors: Doors) -> None:
-    answer = export(doors, export_request(1, trace=0) + SPANS)
+def test_spans_that_are_wrong_are_told_and_the_others_kept(receivers: RunningReceivers) -> None:
+    answer = export(receivers, export_request(1, trace=0) + SPANS)
     assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
-    assert len(doors.entries()) == 1
+    assert len(receivers.entries()) == 1
 
 
 @pytest.mark.parametrize(
     "message", [b"\xff\xff", b"\n\x05x", gzip.compress(SPANS, mtime=0)[:-9], gzip.compress(b"\xff", mtime=0)]
 )
-def test_what_cannot_be_read_is_an_invalid_argument_and_not_to_be_sent_again(doors: Doors, message: bytes) -> None:
-    error = refused(doors, message)
+def test_what_cannot_be_read_is_an_invalid_argument_and_not_to_be_sent_again(
+    receivers: RunningReceivers, message: bytes
+) -> None:
+    error = refused(receivers, message)
     assert (error.code(), retry_after(error)) == (grpc.StatusCode.INVALID_ARGUMENT, None)
-    assert doors.entries() == []
+    assert receivers.entries() == []
 
 
-def test_an_empty_message_is_fine_and_leaves_nothing_behind(doors: Doors) -> None:
-    assert export(doors, b"") == b""
-    assert doors.entries() == []
+def test_an_empty_message_is_fine_and_leaves_nothing_behind(receivers: RunningReceivers) -> None:
+    assert export(receivers, b"") == b""
+    assert receivers.entries() == []
 
 
-def test_a_call_without_a_message_is_refused(doors: Doors) -> None:
-    with channel(doors) as opened, pytest.raises(grpc.RpcError) as raised:
+def test_a_call_without_a_message_is_refused(receivers: RunningReceivers) -> None:
+    with channel(receivers) as opened, pytest.raises(grpc.RpcError) as raised:
         opened.stream_unary(TRACES)(iter(()), timeout=30)
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_other_methods_are_unimplemented(doors: Doors) -> None:
+def test_other_methods_are_unimplemented(receivers: RunningReceivers) -> None:
     for method in (
         "/a.B/C",
         TRACES[:-1],
         "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
     ):
-        assert refused(doors, b"", method).code() is grpc.StatusCode.UNIMPLEMENTED
+        assert refused(receivers, b"", method).code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_a_message_that_is_too_long_is_refused_for_good(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
+    receivers = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
     for message in (export_request(100), export_request(20_000)):
-        error = refused(doors, message)
+        error = refused(receivers, message)
         assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
-    assert export(doors, SPANS) == b""
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_body_bytes",): 1}  # gRPC itself refused the other
+    assert export(receivers, SPANS) == b""
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {
+        ("max_body_bytes",): 1
+    }  # gRPC itself refused the other
 
 
-def test_a_bomb_is_refused_with_little_memory(doors: Doors) -> None:
+def test_a_bomb_is_refused_with_little_memory(receivers: RunningReceivers) -> None:
     packed = gzip.compress(b"\0" * (300 * MIB))
-    refused(doors, packed)
+    refused(receivers, packed)
     peak()
     before = peak()
-    error = refused(doors, packed)
+    error = refused(receivers, packed)
     assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
     assert peak() - before < 40
-    assert export(doors, SPANS) == b""
+    assert export(receivers, SPANS) == b""
 
 
 @pytest.mark.e2e
-def test_one_that_grpc_itself_compressed_is_refused_too(doors: Doors) -> None:
-    error = refused(doors, b"\0" * (300 * MIB), compression=grpc.Compression.Gzip)
+def test_one_that_grpc_itself_compressed_is_refused_too(receivers: RunningReceivers) -> None:
+    error = refused(receivers, b"\0" * (300 * MIB), compression=grpc.Compression.Gzip)
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert doors.receiver.bytes_in_flight == 0
-    assert export(doors, SPANS) == b""
+    assert receivers.receiver.bytes_in_flight == 0
+    assert export(receivers, SPANS) == b""
 
 
 def test_a_message_that_does_not_come_is_not_waited_for(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(body_seconds=0.2))
+    receivers = open_doors(limits=ResourceLimits(body_seconds=0.2))
     stopped = threading.Event()
 
     def never() -> Iterator[bytes]:
         stopped.wait(30)
         yield b""
 
-    with channel(doors) as opened, pytest.raises(grpc.RpcError) as raised:
+    with channel(receivers) as opened, pytest.raises(grpc.RpcError) as raised:
         opened.stream_unary(TRACES)(never(), timeout=30)
     stopped.set()
     assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    until(lambda: not doors.receiver.requests_in_flight)
-    assert export(doors, SPANS) == b""
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
+    until(lambda: not receivers.receiver.requests_in_flight)
+    assert export(receivers, SPANS) == b""
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
 
 
 def silent(stopped: threading.Event) -> Iterator[bytes]:
@@ -185,125 +189,125 @@ def silent(stopped: threading.Event) -> Iterator[bytes]:
 
 def test_a_message_waits_for_its_turn_as_long_as_others_take_to_come(open_doors: OpenDoors) -> None:
     """The size of a message is unknown before it arrives; their total is limited."""
-    doors = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
+    receivers = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
-    with channel(doors) as opened:
+    with channel(receivers) as opened:
         slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
-        until(lambda: doors.receiver.requests_in_flight == 2)
+        until(lambda: receivers.receiver.requests_in_flight == 2)
         third = opened.unary_unary(TRACES).future(SPANS, timeout=30)
         stopped.set()
         assert [call.result() for call in (*slow, third)] == [b"", b"", b""]
-    assert len(doors.entries()) == 3
+    assert len(receivers.entries()) == 3
 
 
 def test_who_gets_no_turn_is_told_when_to_come_again(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "SLOT_WAIT_SECONDS", 0.1)
     monkeypatch.setattr(turns, "SLOW_MESSAGE_SECONDS", 100)
-    doors = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
+    receivers = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
-    with channel(doors) as opened:
+    with channel(receivers) as opened:
         slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
-        until(lambda: doors.receiver.requests_in_flight == 2)
-        error = refused(doors, SPANS)
+        until(lambda: receivers.receiver.requests_in_flight == 2)
+        error = refused(receivers, SPANS)
         assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
-        assert doors.post(SPANS).status == 200
+        assert receivers.post(SPANS).status == 200
         stopped.set()
         assert [call.result() for call in slow] == [b"", b""]
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_received_bytes",): 1}
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("max_received_bytes",): 1}
 
 
 def test_calls_that_send_nothing_keep_nobody_out(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "SLOT_WAIT_SECONDS", 30)
     monkeypatch.setattr(turns, "SLOW_MESSAGE_SECONDS", 0.1)
-    doors = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
+    receivers = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
-    with channel(doors) as opened:
+    with channel(receivers) as opened:
         idle = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
-        until(lambda: doors.receiver.requests_in_flight == 2)
-        assert export(doors, SPANS) == b""
+        until(lambda: receivers.receiver.requests_in_flight == 2)
+        assert export(receivers, SPANS) == b""
         stopped.set()
         ended = [call.exception() for call in idle]
     [error] = [error for error in ended if error is not None]
     assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_received_bytes",): 1}
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("max_received_bytes",): 1}
 
 
 def test_at_the_limit_of_requests_a_client_is_told_when_to_come_again(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_requests=1))
-    with ThreadPoolExecutor(1) as pool, readers_busy(doors):
-        first = pool.submit(export, doors, LONG_TO_READ)
-        until(lambda: doors.receiver.bytes_in_flight)
-        error = refused(doors, SPANS)
+    receivers = open_doors(limits=ResourceLimits(max_requests=1))
+    with ThreadPoolExecutor(1) as pool, readers_busy(receivers):
+        first = pool.submit(export, receivers, LONG_TO_READ)
+        until(lambda: receivers.receiver.bytes_in_flight)
+        error = refused(receivers, SPANS)
         assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
-        assert doors.post(SPANS).status == 429
+        assert receivers.post(SPANS).status == 429
     assert first.result() == b""
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_requests",): 2}
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("max_requests",): 2}
 
 
 def test_calls_that_wait_for_their_message_leave_room_for_requests(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_requests=1))
+    receivers = open_doors(limits=ResourceLimits(max_requests=1))
     stopped = threading.Event()
-    with channel(doors) as opened:
+    with channel(receivers) as opened:
         slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(3)]
-        until(lambda: doors.receiver.requests_in_flight == 3)
-        assert export(doors, SPANS) == b""
+        until(lambda: receivers.receiver.requests_in_flight == 3)
+        assert export(receivers, SPANS) == b""
         for call in slow:
             call.cancel()
         stopped.set()
-    until(lambda: doors.receiver.requests_in_flight == 0)
+    until(lambda: receivers.receiver.requests_in_flight == 0)
 
 
-def test_a_client_that_gives_up_leaves_nothing_behind(doors: Doors) -> None:
+def test_a_client_that_gives_up_leaves_nothing_behind(receivers: RunningReceivers) -> None:
     stopped = threading.Event()
 
     def never() -> Iterator[bytes]:
         stopped.wait(30)
         yield b""
 
-    with channel(doors) as opened:
+    with channel(receivers) as opened:
         call = opened.stream_unary(TRACES).future(never(), timeout=30)
-        until(lambda: doors.receiver.requests_in_flight == 1)
+        until(lambda: receivers.receiver.requests_in_flight == 1)
         call.cancel()
-        until(lambda: doors.receiver.requests_in_flight == 0)
+        until(lambda: receivers.receiver.requests_in_flight == 0)
         stopped.set()
-    assert export(doors, SPANS) == b""
+    assert export(receivers, SPANS) == b""
 
 
 def test_a_connection_that_speaks_no_http_2_is_closed(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(header_seconds=0.3))
+    receivers = open_doors(limits=ResourceLimits(header_seconds=0.3))
     for sent in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP"):
-        with socket.create_connection(("localhost", doors.grpc_port), timeout=30) as connection:
+        with socket.create_connection(("localhost", receivers.grpc_port), timeout=30) as connection:
             connection.sendall(sent)
             while connection.recv(1_000):
                 pass
-    assert export(doors, SPANS) == b""
+    assert export(receivers, SPANS) == b""
 
 
-def test_stopping_ends_calls_after_so_long(doors: Doors) -> None:
+def test_stopping_ends_calls_after_so_long(receivers: RunningReceivers) -> None:
     stopped = threading.Event()
 
     def never() -> Iterator[bytes]:
         stopped.wait(30)
         yield b""
 
-    with channel(doors) as opened:
+    with channel(receivers) as opened:
         call = opened.stream_unary(TRACES).future(never(), timeout=30)
-        until(lambda: doors.receiver.requests_in_flight == 1)
-        doors.stop(0.1)
+        until(lambda: receivers.receiver.requests_in_flight == 1)
+        receivers.stop(0.1)
         assert call.exception().code() is not grpc.StatusCode.DEADLINE_EXCEEDED
         stopped.set()
 
 
 @pytest.mark.needs("openssl")
 def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: TlsConfig) -> None:
-    doors = open_doors(tls=certificate)
+    receivers = open_doors(tls=certificate)
     trusting = grpc.ssl_channel_credentials(certificate.cert_file.read_bytes())
-    with grpc.secure_channel(f"localhost:{doors.grpc_port}", trusting) as opened:
+    with grpc.secure_channel(f"localhost:{receivers.grpc_port}", trusting) as opened:
         assert opened.unary_unary(TRACES)(SPANS, timeout=30) == b""
-    assert len(doors.entries()) == 1
+    assert len(receivers.entries()) == 1
 
 
 def test_a_port_that_is_taken_is_told(open_doors: OpenDoors) -> None:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from goldspan import _guard, semconv
 from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, Authorizer
 from goldspan.gateway.resource_limits import ResourceLimits
-from support.gateway_receivers import Doors, OpenDoors, export_request, head, until, whole
+from support.gateway_receivers import OpenDoors, RunningReceivers, export_request, head, until, whole
 
 SPANS = export_request(3)
 DOCUMENT = json.dumps(
@@ -30,18 +30,18 @@ DOCUMENT = json.dumps(
 ).encode()
 
 
-def test_what_was_acknowledged_is_in_the_journal_as_it_came(doors: Doors) -> None:
-    reply = doors.post(SPANS)
+def test_what_was_acknowledged_is_in_the_journal_as_it_came(receivers: RunningReceivers) -> None:
+    reply = receivers.post(SPANS)
     assert (reply.status, reply.body) == (200, b"")
     assert reply.headers["content-type"] == "application/x-protobuf"
-    [entry] = doors.entries()
+    [entry] = receivers.entries()
     assert (entry.signal, entry.media, entry.origin, entry.body) == ("traces", "protobuf", "received", SPANS)
 
 
-def test_json_is_answered_in_json_and_kept_as_it_came(doors: Doors) -> None:
-    reply = doors.post(DOCUMENT, media="application/json")
+def test_json_is_answered_in_json_and_kept_as_it_came(receivers: RunningReceivers) -> None:
+    reply = receivers.post(DOCUMENT, media="application/json")
     assert (reply.status, reply.headers["content-type"], reply.body) == (200, "application/json", b"{}")
-    [entry] = doors.entries()
+    [entry] = receivers.entries()
     assert (entry.media, entry.body) == ("json", DOCUMENT)
 
 
@@ -56,22 +56,22 @@ def test_json_is_answered_in_json_and_kept_as_it_came(doors: Doors) -> None:
     ],
 )
 def test_a_media_type_is_read_without_parameters_and_whatever_its_letters(
-    doors: Doors, media: str, body: bytes
+    receivers: RunningReceivers, media: str, body: bytes
 ) -> None:
-    assert doors.post(body, media=media).status == 200
-    assert len(doors.entries()) == 1
+    assert receivers.post(body, media=media).status == 200
+    assert len(receivers.entries()) == 1
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/octet-stream", "application/jsonx", "", "*/*"])
-def test_other_media_types_are_answered_415_with_a_status_in_json(doors: Doors, media: str) -> None:
-    reply = doors.post(SPANS, media=media)
+def test_other_media_types_are_answered_415_with_a_status_in_json(receivers: RunningReceivers, media: str) -> None:
+    reply = receivers.post(SPANS, media=media)
     assert (reply.status, reply.headers["content-type"]) == (415, "application/json")
     assert "application/x-protobuf" in json.loads(reply.body)["message"]
-    assert doors.entries() == []
+    assert receivers.entries() == []
 
 
-def test_without_a_media_type_it_is_the_same(doors: Doors) -> None:
-    wire = doors.wire()
+def test_without_a_media_type_it_is_the_same(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     wire.send(whole(SPANS, media=""))
     assert wire.reply().status == 415
 
@@ -86,79 +86,84 @@ def test_without_a_media_type_it_is_the_same(doors: Doors) -> None:
         ("identity", SPANS),
     ],
 )
-def test_bodies_may_be_compressed(doors: Doors, encoding: str, encoded: bytes) -> None:
-    assert doors.post(encoded, content_encoding=encoding).status == 200
-    assert [entry.body for entry in doors.entries()] == [SPANS]
+def test_bodies_may_be_compressed(receivers: RunningReceivers, encoding: str, encoded: bytes) -> None:
+    assert receivers.post(encoded, content_encoding=encoding).status == 200
+    assert [entry.body for entry in receivers.entries()] == [SPANS]
 
 
-def test_two_layers_of_compression_are_one_too_many_however_they_are_written(doors: Doors) -> None:
+def test_two_layers_of_compression_are_one_too_many_however_they_are_written(receivers: RunningReceivers) -> None:
     twice = gzip.compress(gzip.compress(SPANS))
-    assert doors.post(twice, content_encoding="gzip, gzip").status == 415
-    wire = doors.wire()
+    assert receivers.post(twice, content_encoding="gzip, gzip").status == 415
+    wire = receivers.wire()
     wire.send(whole(twice, "/v1/traces", "content-encoding: gzip", "content-encoding: gzip"))
     assert wire.reply().status == 415
 
 
-def test_what_cannot_be_read_is_answered_400_in_the_media_of_the_request(doors: Doors) -> None:
-    reply = doors.post(b"\xff\xff\xff")
+def test_what_cannot_be_read_is_answered_400_in_the_media_of_the_request(receivers: RunningReceivers) -> None:
+    reply = receivers.post(b"\xff\xff\xff")
     assert (reply.status, reply.headers["content-type"]) == (400, "application/x-protobuf")
     assert Status.FromString(reply.body).code == 3
-    reply = doors.post(b"{", media="application/json")
+    reply = receivers.post(b"{", media="application/json")
     assert (reply.status, reply.headers["content-type"], json.loads(reply.body)["code"]) == (400, "application/json", 3)
 
 
-def test_spans_that_are_wrong_are_told_and_the_others_kept(doors: Doors) -> None:
-    reply = doors.post(export_request(1, trace=0) + SPANS)
+def test_spans_that_are_wrong_are_told_and_the_others_kept(receivers: RunningReceivers) -> None:
+    reply = receivers.post(export_request(1, trace=0) + SPANS)
     assert reply.status == 200
     partial = ExportTraceServiceResponse.FromString(reply.body).partial_success
     assert partial.rejected_spans == 1
     assert partial.error_message
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_ITEMS, "signal") == {("traces",): 3}
-    assert doors.count(semconv.GATEWAY_REJECTED, "signal") == {("traces",): 1}
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_ITEMS, "signal") == {("traces",): 3}
+    assert receivers.count(semconv.GATEWAY_REJECTED, "signal") == {("traces",): 1}
 
 
 @pytest.mark.parametrize("path", ["/v1/traces", "/v1/logs", "/v1/metrics"])
-def test_a_request_without_items_is_fine_and_leaves_nothing_behind(doors: Doors, path: str) -> None:
-    assert doors.post(b"", path).status == 200
-    assert doors.post(b"{}", path, "application/json").status == 200
-    assert doors.entries() == []
+def test_a_request_without_items_is_fine_and_leaves_nothing_behind(receivers: RunningReceivers, path: str) -> None:
+    assert receivers.post(b"", path).status == 200
+    assert receivers.post(b"{}", path, "application/json").status == 200
+    assert receivers.entries() == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_other_methods_are_answered_405_and_told_which_to_use(doors: Doors, method: str) -> None:
+def test_other_methods_are_answered_405_and_told_which_to_use(receivers: RunningReceivers, method: str) -> None:
     for path, allowed in (("/v1/traces", "POST"), ("/v1/logs", "POST")):
-        reply = doors.ask(method, path)
+        reply = receivers.ask(method, path)
         assert (reply.status, reply.headers["allow"]) == (405, allowed)
         assert reply.body == b"" if method == "HEAD" else json.loads(reply.body)["code"] == 12
 
 
-def test_other_paths_are_answered_404_with_a_hint(doors: Doors) -> None:
+def test_other_paths_are_answered_404_with_a_hint(receivers: RunningReceivers) -> None:
     for path in ("/", "/v1/traces/", "/v1", "//v1/traces", "/V1/traces", "/opentelemetry.proto.collector.x/Export"):
-        reply = doors.post(SPANS, path)
+        reply = receivers.post(SPANS, path)
         assert (reply.status, reply.headers["content-type"]) == (404, "application/json")
         assert "/v1/traces" in json.loads(reply.body)["message"]
 
 
-def test_no_page_of_others_is_given_leave(doors: Doors) -> None:
+def test_no_page_of_others_is_given_leave(receivers: RunningReceivers) -> None:
     """A browser sends a preflight request; no response permits the request."""
-    asked = {"origin": "http://localhost:" + str(doors.http.port), "access_control_request_method": "POST"}
+    asked = {"origin": "http://localhost:" + str(receivers.http.port), "access_control_request_method": "POST"}
     for reply in (
-        doors.ask("OPTIONS", "/v1/traces", **asked),
-        doors.post(SPANS, **asked),
-        doors.ask("GET", "/healthz", **asked),
+        receivers.ask("OPTIONS", "/v1/traces", **asked),
+        receivers.post(SPANS, **asked),
+        receivers.ask("GET", "/healthz", **asked),
     ):
         assert not [name for name in reply.headers if name.startswith("access-control")]
-    assert doors.post(SPANS, origin="https://evil.example").status == 403
+    assert receivers.post(SPANS, origin="https://evil.example").status == 403
 
 
-def test_every_answer_has_the_headers_that_keep_browsers_from_guessing(doors: Doors) -> None:
-    for reply in (doors.post(SPANS), doors.post(b"\xff"), doors.ask("GET", "/nowhere"), doors.ask("GET", "/healthz")):
+def test_every_answer_has_the_headers_that_keep_browsers_from_guessing(receivers: RunningReceivers) -> None:
+    for reply in (
+        receivers.post(SPANS),
+        receivers.post(b"\xff"),
+        receivers.ask("GET", "/nowhere"),
+        receivers.ask("GET", "/healthz"),
+    ):
         assert reply.headers["x-content-type-options"] == "nosniff"
         assert reply.headers["cache-control"] == "no-store"
         assert "date" in reply.headers
         assert "server" not in reply.headers
-    assert "frame-ancestors 'none'" in doors.ask("GET", "/healthz").headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in receivers.ask("GET", "/healthz").headers["content-security-policy"]
 
 
 def test_routes_of_others_keep_their_own_headers_and_fail_without_telling(
@@ -171,9 +176,9 @@ def test_routes_of_others_keep_their_own_headers_and_fail_without_telling(
         raise ValueError("a secret")
 
     monkeypatch.delenv("GOLDSPAN_STRICT")
-    doors = open_doors(routes=[Route("/page", page), Route("/broken", broken)])
-    assert doors.ask("GET", "/page").headers["cache-control"] == "max-age=60"
-    reply = doors.ask("GET", "/broken")
+    receivers = open_doors(routes=[Route("/page", page), Route("/broken", broken)])
+    assert receivers.ask("GET", "/page").headers["cache-control"] == "max-age=60"
+    reply = receivers.ask("GET", "/broken")
     assert (reply.status, reply.headers["retry-after"]) == (503, "5")
     assert b"secret" not in reply.body
     assert _guard.failure_counts["answer a request"] == 1
@@ -189,73 +194,73 @@ def test_an_answer_that_had_begun_is_cut_off_where_its_route_fails(
             raise ValueError("a secret")
 
     monkeypatch.delenv("GOLDSPAN_STRICT")
-    doors = open_doors(routes=[Route("/broken", Broken())])
-    wire = doors.wire()
+    receivers = open_doors(routes=[Route("/broken", Broken())])
+    wire = receivers.wire()
     wire.send(head("/broken", method="GET"))
     until(lambda: _guard.failure_counts["answer a request"])
     while wire.socket.recv(100):
         pass
 
 
-def test_probes_say_whether_it_lives_and_whether_it_wants_work(doors: Doors) -> None:
-    assert (doors.ask("GET", "/healthz").status, doors.ask("HEAD", "/readyz").status) == (200, 200)
-    doors.why_not_ready = "the store is locked"
-    reply = doors.ask("GET", "/readyz")
+def test_probes_say_whether_it_lives_and_whether_it_wants_work(receivers: RunningReceivers) -> None:
+    assert (receivers.ask("GET", "/healthz").status, receivers.ask("HEAD", "/readyz").status) == (200, 200)
+    receivers.why_not_ready = "the store is locked"
+    reply = receivers.ask("GET", "/readyz")
     assert (reply.status, reply.body, reply.headers["retry-after"]) == (503, b"the store is locked", "5")
-    assert doors.ask("GET", "/healthz").status == 200
+    assert receivers.ask("GET", "/healthz").status == 200
 
 
-def test_a_name_that_is_not_the_gateways_is_refused(doors: Doors) -> None:
-    assert doors.post(SPANS, host="evil.example").status == 403
-    assert doors.post(SPANS, host="127.0.0.1:99999").status == 200
-    assert doors.ask("GET", "/healthz", host="10.0.0.1").status == 200
+def test_a_name_that_is_not_the_gateways_is_refused(receivers: RunningReceivers) -> None:
+    assert receivers.post(SPANS, host="evil.example").status == 403
+    assert receivers.post(SPANS, host="127.0.0.1:99999").status == 200
+    assert receivers.ask("GET", "/healthz", host="10.0.0.1").status == 200
 
 
 def test_a_token_is_asked_for_in_the_media_of_the_request(open_doors: OpenDoors) -> None:
-    doors = open_doors(authority=Authorizer(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS))
-    reply = doors.post(SPANS)
+    receivers = open_doors(authority=Authorizer(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS))
+    reply = receivers.post(SPANS)
     assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
     assert Status.FromString(reply.body).code == 16
-    assert doors.post(SPANS, authorization="bearer t").status == 200
-    doors.stop()
-    counted = doors.count(semconv.GATEWAY_REQUESTS, "signal", "transport", "status")
+    assert receivers.post(SPANS, authorization="bearer t").status == 200
+    receivers.stop()
+    counted = receivers.count(semconv.GATEWAY_REQUESTS, "signal", "transport", "status")
     assert counted == {("traces", "http", 401): 1, ("traces", "http", 200): 1}
 
 
 # Requests in chunks
 
 
-def test_a_chunked_body_is_read_to_its_end(doors: Doors) -> None:
-    wire = doors.wire()
+def test_a_chunked_body_is_read_to_its_end(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"))
     for at in range(0, len(SPANS), 50):
         piece = SPANS[at : at + 50]
         wire.send(b"%x\r\n%s\r\n" % (len(piece), piece))
     wire.send(b"0\r\n\r\n")
     assert wire.reply().status == 200
-    assert [entry.body for entry in doors.entries()] == [SPANS]
+    assert [entry.body for entry in receivers.entries()] == [SPANS]
 
 
-def test_a_compressed_body_is_inflated_as_it_comes_byte_for_byte(doors: Doors) -> None:
+def test_a_compressed_body_is_inflated_as_it_comes_byte_for_byte(receivers: RunningReceivers) -> None:
     encoded = gzip.compress(SPANS)
-    wire = doors.wire()
+    wire = receivers.wire()
     wire.send(head("/v1/traces", f"content-length: {len(encoded)}", "content-encoding: gzip"))
     wire.send(*(encoded[at : at + 1] for at in range(len(encoded))))
     assert wire.reply().status == 200
-    assert [entry.body for entry in doors.entries()] == [SPANS]
+    assert [entry.body for entry in receivers.entries()] == [SPANS]
 
 
-def test_requests_sent_ahead_are_answered_in_their_order(doors: Doors) -> None:
-    wire = doors.wire()
+def test_requests_sent_ahead_are_answered_in_their_order(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     bodies = [export_request(1, f"span {number}") for number in range(20)]
     wire.send(b"".join([*(whole(body) for body in bodies), whole(b"\xff"), head("/healthz", method="GET", media="")]))
     assert [wire.reply().status for _ in range(22)] == [200] * 20 + [400, 200]
-    assert [entry.body for entry in doors.entries()] == bodies
+    assert [entry.body for entry in receivers.entries()] == bodies
 
 
 def test_who_asks_before_sending_is_told_to_go_on_or_not_to_begin(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
-    wire = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
+    wire = receivers.wire()
     wire.send(head("/v1/traces", f"content-length: {len(SPANS)}", "expect: 100-continue"))
     assert wire.reply().status == 100
     wire.send(SPANS)
@@ -267,57 +272,58 @@ def test_who_asks_before_sending_is_told_to_go_on_or_not_to_begin(open_doors: Op
 
 
 def test_a_body_that_is_too_long_is_refused_before_it_is_sent(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
-    wire = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 1001"))
     assert wire.reply().status == 413
     wire.send(b"x" * 1_001, whole(SPANS))
     assert wire.reply().status == 200
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("max_body_bytes",): 1}
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("max_body_bytes",): 1}
 
 
 def test_a_body_that_does_not_say_how_long_it_is_is_refused_once_it_is_too_long(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
-    wire = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"))
     wire.send(b"259\r\n" + b"x" * 601 + b"\r\n", b"259\r\n" + b"x" * 601 + b"\r\n")
     assert wire.reply().status == 413
 
 
 def test_a_body_that_does_not_come_is_answered_408_and_its_connection_closed(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(body_seconds=0.2))
-    wire = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(body_seconds=0.2))
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 100"), b"x")
     reply = wire.reply()
     assert (reply.status, reply.headers["connection"]) == (408, "close")
     assert wire.is_closed()
-    assert doors.receiver.requests_in_flight == doors.receiver.bytes_in_flight == 0
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
+    assert receivers.receiver.requests_in_flight == receivers.receiver.bytes_in_flight == 0
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
 
 
-def test_a_client_that_goes_away_half_way_leaves_nothing_behind(doors: Doors) -> None:
-    wire = doors.wire()
+def test_a_client_that_goes_away_half_way_leaves_nothing_behind(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 1000"), SPANS)
-    until(lambda: doors.receiver.requests_in_flight == 1)
+    until(lambda: receivers.receiver.requests_in_flight == 1)
     wire.close()
-    until(lambda: doors.receiver.requests_in_flight == 0)
-    assert doors.receiver.bytes_in_flight == 0
-    assert doors.entries() == []
-    assert doors.post(SPANS).status == 200
+    until(lambda: receivers.receiver.requests_in_flight == 0)
+    assert receivers.receiver.bytes_in_flight == 0
+    assert receivers.entries() == []
+    assert receivers.post(SPANS).status == 200
 
 
-def test_a_large_body_is_read_beside_the_loop(doors: Doors) -> None:
+def test_a_large_body_is_read_beside_the_loop(receivers: RunningReceivers) -> None:
     body = export_request(1, "x" * 2_000_000)
     assert (
-        doors.post(gzip.compress(body + export_request(5_000, "a longer name")), content_encoding="gzip").status == 200
+        receivers.post(gzip.compress(body + export_request(5_000, "a longer name")), content_encoding="gzip").status
+        == 200
     )
-    [entry] = doors.entries()
+    [entry] = receivers.entries()
     assert entry.body.startswith(body)
 
 
-def test_a_bomb_is_refused_and_the_next_request_served(doors: Doors) -> None:
+def test_a_bomb_is_refused_and_the_next_request_served(receivers: RunningReceivers) -> None:
     bomb = gzip.compress(b"\0" * 80_000_000)
-    assert doors.post(bomb, content_encoding="gzip").status == 413
-    assert doors.post(SPANS).status == 200
+    assert receivers.post(bomb, content_encoding="gzip").status == 413
+    assert receivers.post(SPANS).status == 200

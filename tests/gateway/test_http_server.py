@@ -33,8 +33,8 @@ from goldspan.gateway.receivers.http_server import (
 from goldspan.gateway.resource_limits import ResourceLimits
 from support.gateway_receivers import (
     LONG_TO_READ,
-    Doors,
     OpenDoors,
+    RunningReceivers,
     Wire,
     export_request,
     head,
@@ -51,30 +51,30 @@ HASTY = ResourceLimits(header_seconds=0.2, keep_alive_seconds=0.3, body_seconds=
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
-def hasty(request: pytest.FixtureRequest, open_doors: OpenDoors) -> Doors:
+def hasty(request: pytest.FixtureRequest, open_doors: OpenDoors) -> RunningReceivers:
     """Receivers with deadlines of some tenths of a second, on each of the two event loops."""
     if request.param == "asyncio":
         return open_doors(limits=HASTY, routes=[LARGE], loop=asyncio.new_event_loop)
     return open_doors(limits=HASTY, routes=[LARGE])
 
 
-def refused(doors: Doors) -> dict[str, int]:
+def refused(receivers: RunningReceivers) -> dict[str, int]:
     """Returns the refusals by limit."""
-    return {limit: number for (limit,), number in doors.count(semconv.GATEWAY_REFUSED, "limit").items()}
+    return {limit: number for (limit,), number in receivers.count(semconv.GATEWAY_REFUSED, "limit").items()}
 
 
 # Deadlines
 
 
 @pytest.mark.parametrize("sent", [b"", b"P", GET[:-2], b"\r\n", GET[:-4] + b"\r\nx-slow: "])
-def test_a_connection_that_does_not_complete_its_headers_is_closed(hasty: Doors, sent: bytes) -> None:
+def test_a_connection_that_does_not_complete_its_headers_is_closed(hasty: RunningReceivers, sent: bytes) -> None:
     wire = hasty.wire()
     wire.send(sent)
     assert wire.is_closed()
     until(lambda: refused(hasty) == {"header_seconds": 1})
 
 
-def test_a_drop_now_and_then_does_not_keep_a_connection_open(hasty: Doors) -> None:
+def test_a_drop_now_and_then_does_not_keep_a_connection_open(hasty: RunningReceivers) -> None:
     wire = hasty.wire()
     stopped = threading.Event()
 
@@ -94,7 +94,7 @@ def test_a_drop_now_and_then_does_not_keep_a_connection_open(hasty: Doors) -> No
 
 
 @pytest.mark.parametrize("sent", [b"P", b"\r\n", GET[:-2]])
-def test_neither_does_a_request_before_it(hasty: Doors, sent: bytes) -> None:
+def test_neither_does_a_request_before_it(hasty: RunningReceivers, sent: bytes) -> None:
     wire = hasty.wire()
     wire.send(GET)
     assert wire.reply().status == 200
@@ -102,7 +102,7 @@ def test_neither_does_a_request_before_it(hasty: Doors, sent: bytes) -> None:
     assert wire.is_closed()
 
 
-def test_an_idle_connection_is_closed_and_no_refusal(hasty: Doors) -> None:
+def test_an_idle_connection_is_closed_and_no_refusal(hasty: RunningReceivers) -> None:
     wire = hasty.wire()
     wire.send(whole(SPANS))
     assert wire.reply().status == 200
@@ -110,7 +110,7 @@ def test_an_idle_connection_is_closed_and_no_refusal(hasty: Doors) -> None:
     assert refused(hasty) == {}
 
 
-def test_what_is_left_of_a_refused_body_is_dropped_only_for_so_long(hasty: Doors) -> None:
+def test_what_is_left_of_a_refused_body_is_dropped_only_for_so_long(hasty: RunningReceivers) -> None:
     wire = hasty.wire()
     wire.send(head("/v1/traces", "content-length: 1000000000"))
     assert wire.reply().status == 413
@@ -119,7 +119,7 @@ def test_what_is_left_of_a_refused_body_is_dropped_only_for_so_long(hasty: Doors
     until(lambda: refused(hasty) == {"max_body_bytes": 1})
 
 
-def test_once_it_is_dropped_the_connection_goes_on_and_may_be_idle(hasty: Doors) -> None:
+def test_once_it_is_dropped_the_connection_goes_on_and_may_be_idle(hasty: RunningReceivers) -> None:
     wire = hasty.wire()
     wire.send(head("/v1/traces", "content-length: 10", media="text/plain"))
     assert wire.reply().status == 415
@@ -129,7 +129,7 @@ def test_once_it_is_dropped_the_connection_goes_on_and_may_be_idle(hasty: Doors)
     assert refused(hasty) == {}
 
 
-def test_once_it_is_dropped_nothing_need_follow(hasty: Doors) -> None:
+def test_once_it_is_dropped_nothing_need_follow(hasty: RunningReceivers) -> None:
     wire = hasty.wire()
     wire.send(head("/v1/traces", "content-length: 10", media="text/plain"))
     assert wire.reply().status == 415
@@ -139,20 +139,20 @@ def test_once_it_is_dropped_nothing_need_follow(hasty: Doors) -> None:
 
 
 def test_a_body_sent_ahead_has_the_time_of_a_body(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(header_seconds=0.2))
-    wire = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(header_seconds=0.2))
+    wire = receivers.wire()
     wire.send(GET + head("/v1/traces", f"content-length: {len(SPANS)}"))
     assert wire.reply().status == 200
-    late = doors.wire()
+    late = receivers.wire()
     assert late.is_closed()  # by then the deadline of the headers has passed
     wire.send(SPANS)
     assert wire.reply().status == 200
 
 
 def test_large_bodies_leave_their_connection_open(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_header_bytes=10_000))
+    receivers = open_doors(limits=ResourceLimits(max_header_bytes=10_000))
     large = export_request(1, "x" * 3_000_000)
-    wire = doors.wire()
+    wire = receivers.wire()
     for _ in range(5):
         wire.send(whole(large))
         reply = wire.reply()
@@ -161,7 +161,7 @@ def test_large_bodies_leave_their_connection_open(open_doors: OpenDoors) -> None
     assert [wire.reply().status for _ in range(3)] == [200] * 3
 
 
-def test_a_client_that_does_not_read_is_not_waited_for(hasty: Doors) -> None:
+def test_a_client_that_does_not_read_is_not_waited_for(hasty: RunningReceivers) -> None:
     wire = hasty.wire()
     wire.send(head("/long", method="GET"))
     until(lambda: hasty.http.open_connections == 1)
@@ -172,16 +172,16 @@ def test_a_client_that_does_not_read_is_not_waited_for(hasty: Doors) -> None:
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: Any) -> None:
     """Each chunk takes longer than the time after which a client that reads nothing is disconnected."""
-    doors = open_doors(limits=ResourceLimits(keep_alive_seconds=1.5), routes=[LARGE], loop=loop)
-    wire = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(keep_alive_seconds=1.5), routes=[LARGE], loop=loop)
+    wire = receivers.wire()
     wire.close()
     wire.socket = socket.socket()
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # both detect soon that the other one closed
-    wire.socket.connect(("127.0.0.1", doors.http.port))
-    until(lambda: doors.http.open_connections == 1)
+    wire.socket.connect(("127.0.0.1", receivers.http.port))
+    until(lambda: receivers.http.open_connections == 1)
     wire.send(GET)
     assert wire.reply().status == 200
-    [connection] = doors.http.state.connections
+    [connection] = receivers.http.state.connections
     connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
     wire.send(head("/long", method="GET"))
     pause = threading.Event()
@@ -190,174 +190,176 @@ def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: A
         pause.wait(0.1)
         received += len(wire.socket.recv(1_000))
     assert 0 < received <= 30_000  # less than one chunk
-    assert doors.http.open_connections == 1
+    assert receivers.http.open_connections == 1
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_but_not_for_ever(open_doors: OpenDoors, loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "MAX_SENDING_SECONDS", 0.3)
-    doors = open_doors(routes=[LARGE], loop=loop)
-    wire = doors.wire()
+    receivers = open_doors(routes=[LARGE], loop=loop)
+    wire = receivers.wire()
     wire.send(head("/long", method="GET"))
-    until(lambda: doors.http.open_connections == 1)
-    until(lambda: doors.http.open_connections == 0)
+    until(lambda: receivers.http.open_connections == 1)
+    until(lambda: receivers.http.open_connections == 0)
 
 
 def test_a_long_answer_is_not_in_memory_twice(open_doors: OpenDoors) -> None:
     """The server passes it to the system in chunks."""
-    doors = open_doors(routes=[LARGE])
-    wires = [doors.wire() for _ in range(5)]
+    receivers = open_doors(routes=[LARGE])
+    wires = [receivers.wire() for _ in range(5)]
     for wire in wires:
         wire.send(head("/long", method="GET"))
-    until(lambda: len(doors.http.state.tasks) == 5)
-    until(lambda: all(each.flow.write_paused for each in doors.http.state.connections))
-    assert all(each.transport.get_write_buffer_size() < 300_000 for each in doors.http.state.connections)
+    until(lambda: len(receivers.http.state.tasks) == 5)
+    until(lambda: all(each.flow.write_paused for each in receivers.http.state.connections))
+    assert all(each.transport.get_write_buffer_size() < 300_000 for each in receivers.http.state.connections)
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_client_that_reads_all_of_it_gets_it(open_doors: OpenDoors, loop: Any) -> None:
-    doors = open_doors(routes=[LARGE], loop=loop)
-    wire = doors.wire()
+    receivers = open_doors(routes=[LARGE], loop=loop)
+    wire = receivers.wire()
     wire.send(head("/long", method="GET"))
     assert len(wire.reply().body) == len(LONG)
 
 
 def test_slow_clients_leave_it_serving(open_doors: OpenDoors) -> None:
-    doors = open_doors()
-    slow = [doors.wire() for _ in range(300)]
+    receivers = open_doors()
+    slow = [receivers.wire() for _ in range(300)]
     for number, wire in enumerate(slow):
         wire.send([b"", b"POST /v1/traces HT", head("/v1/traces", "content-length: 1000"), GET[:-2]][number % 4])
-    assert [doors.post(SPANS).status for _ in range(20)] == [200] * 20
+    assert [receivers.post(SPANS).status for _ in range(20)] == [200] * 20
 
 
 # Sizes
 
 
 def test_headers_that_are_too_long_are_answered_431(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_header_bytes=2_000))
+    receivers = open_doors(limits=ResourceLimits(max_header_bytes=2_000))
     for long in ([f"x-{'y' * 2_000}: 1"], [f"x: {'y' * 2_000}"], [f"x{number}: 1" for number in range(100)]):
-        wire = doors.wire()
+        wire = receivers.wire()
         wire.send(head("/healthz", *long, method="GET"))
         assert wire.reply().status == 431
         assert wire.is_closed()
-    wire = doors.wire()
+    wire = receivers.wire()
     wire.send(head("/" + "x" * 2_000, method="GET"))
     assert wire.reply().status == 431
-    assert refused(doors) == {"max_header_bytes": 4}
+    assert refused(receivers) == {"max_header_bytes": 4}
 
 
 def test_headers_that_have_no_end_are_cut_off(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_header_bytes=10_000))
+    receivers = open_doors(limits=ResourceLimits(max_header_bytes=10_000))
     for start in (b"GET /", b"GET /healthz HTTP/1.1\r\nx: ", b"GET /healthz HTTP/1.1\r\nx"):
-        wire = doors.wire()
+        wire = receivers.wire()
         with pytest.raises(ConnectionError):
             wire.send(start, *[b"y" * 1_000] * 100_000)
-    assert doors.ask("GET", "/healthz").status == 200
+    assert receivers.ask("GET", "/healthz").status == 200
 
 
 def test_what_follows_a_chunked_body_is_bounded_too(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_header_bytes=2_000))
-    wire = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(max_header_bytes=2_000))
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"), b"0\r\n")
     wire.send(b"".join(b"x%d: 1\r\n" % number for number in range(100)))
     assert wire.reply().status == 431
-    assert doors.entries() == []
+    assert receivers.entries() == []
 
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_what_follows_a_chunked_body_is_no_header(open_doors: OpenDoors, at_once: bool) -> None:
-    doors = open_doors(authority=Authorizer(ingest_tokens=("t",)))
+    receivers = open_doors(authority=Authorizer(ingest_tokens=("t",)))
     chunks = b"%x\r\n%s\r\n0\r\n" % (len(SPANS), SPANS)
-    wire = doors.wire()
+    wire = receivers.wire()
     for given, late, status in (("x: y", b"authorization: Bearer t", 401), ("authorization: Bearer t", b"x: y", 200)):
         asked = head("/v1/traces", "transfer-encoding: chunked", given)
         wire.send(*([asked + chunks + late + b"\r\n\r\n"] if at_once else [asked, chunks, late + b"\r\n\r\n"]))
         assert wire.reply().status == status
-    assert len(doors.entries()) == 1
+    assert len(receivers.entries()) == 1
 
 
-def test_only_chunks_are_taken_for_a_body_that_does_not_say_how_long_it_is(doors: Doors) -> None:
+def test_only_chunks_are_taken_for_a_body_that_does_not_say_how_long_it_is(receivers: RunningReceivers) -> None:
     for coding in ("gzip, chunked", "gzip", "identity"):
-        wire = doors.wire()
+        wire = receivers.wire()
         wire.send(head("/v1/traces", f"transfer-encoding: {coding}"), b"0\r\n\r\n")
         assert wire.reply().status in (400, 501)
         assert wire.is_closed()
-    wire = doors.wire()
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "Transfer-Encoding: Chunked"), b"0\r\n\r\n")
     assert wire.reply().status == 200
 
 
-def test_what_is_not_http_is_answered_400_and_closed(doors: Doors) -> None:
+def test_what_is_not_http_is_answered_400_and_closed(receivers: RunningReceivers) -> None:
     for sent in (
         b"\x16\x03\x01\x02\x00",
         b"hello\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         head("/v1/traces", "content-length: -1"),
     ):
-        wire = doors.wire()
+        wire = receivers.wire()
         wire.send(sent)
         assert wire.reply().status == 400
         assert wire.is_closed()
 
 
-def test_a_body_that_says_two_lengths_is_refused(doors: Doors) -> None:
-    wire = doors.wire()
+def test_a_body_that_says_two_lengths_is_refused(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 3", "transfer-encoding: chunked"), b"0\r\n\r\n")
     assert wire.reply().status == 400
     assert wire.is_closed()
 
 
-def test_a_chunk_that_is_none_is_answered_400(doors: Doors) -> None:
-    wire = doors.wire()
+def test_a_chunk_that_is_none_is_answered_400(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"), b"1\r\nx\r\n")
-    until(lambda: doors.receiver.requests_in_flight)
+    until(lambda: receivers.receiver.requests_in_flight)
     wire.send(b"nonsense\r\n")
     assert wire.reply().status == 400
-    until(lambda: not doors.receiver.requests_in_flight)
+    until(lambda: not receivers.receiver.requests_in_flight)
 
 
-def test_what_was_asked_before_nonsense_is_answered_first(doors: Doors) -> None:
-    wire = doors.wire()
+def test_what_was_asked_before_nonsense_is_answered_first(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     wire.send(whole(SPANS) + b"nonsense\r\n\r\n")
     assert wire.reply().status == 200
     assert wire.is_closed()
 
 
-def test_only_so_many_requests_may_be_sent_ahead(doors: Doors) -> None:
-    wire = doors.wire()
+def test_only_so_many_requests_may_be_sent_ahead(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     wire.send(GET * (MAX_PIPELINED_REQUESTS + 50))
     received = b""
     while piece := wire.socket.recv(100_000):
         received += piece
     assert 0 < received.count(b"HTTP/1.1 200") <= MAX_PIPELINED_REQUESTS + 1
-    assert doors.ask("GET", "/healthz").status == 200
+    assert receivers.ask("GET", "/healthz").status == 200
 
 
 @pytest.mark.parametrize("upgrade", ["websocket", "h2c"])
-def test_other_protocols_are_not_spoken_and_requests_answered_as_they_are(doors: Doors, upgrade: str) -> None:
+def test_other_protocols_are_not_spoken_and_requests_answered_as_they_are(
+    receivers: RunningReceivers, upgrade: str
+) -> None:
     """The first request of clients that prefer HTTP/2; they accept a response in HTTP/1.1."""
-    wire = doors.wire()
+    wire = receivers.wire()
     wire.send(whole(SPANS, "/v1/traces", "connection: Upgrade, HTTP2-Settings", f"upgrade: {upgrade}"))
     assert wire.reply().status == 200
-    assert [entry.body for entry in doors.entries()] == [SPANS]
+    assert [entry.body for entry in receivers.entries()] == [SPANS]
     wire.send(GET)
     assert wire.reply().status == 200
 
 
-def test_nor_with_a_body_that_comes_later_or_in_pieces(doors: Doors) -> None:
+def test_nor_with_a_body_that_comes_later_or_in_pieces(receivers: RunningReceivers) -> None:
     asked = ("connection: upgrade", "upgrade: h2c")
-    wire = doors.wire()
+    wire = receivers.wire()
     wire.send(head("/v1/traces", f"content-length: {len(SPANS)}", *asked))
-    until(lambda: doors.receiver.requests_in_flight)
+    until(lambda: receivers.receiver.requests_in_flight)
     wire.send(SPANS)
     assert wire.reply().status == 200
     wire.send(head("/v1/traces", "transfer-encoding: chunked", *asked), b"%x\r\n%s\r\n0\r\n\r\n" % (len(SPANS), SPANS))
     assert wire.reply().status == 200
-    assert [entry.body for entry in doors.entries()] == [SPANS, SPANS]
+    assert [entry.body for entry in receivers.entries()] == [SPANS, SPANS]
 
 
-def test_it_is_no_proxy(doors: Doors) -> None:
-    wire = doors.wire()
+def test_it_is_no_proxy(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     wire.send(b"CONNECT other.example:443 HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert wire.reply().status == 400
     assert wire.is_closed()
@@ -368,41 +370,41 @@ def test_it_is_no_proxy(doors: Doors) -> None:
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_client_that_only_listens_any_longer_gets_its_answers(open_doors: OpenDoors, loop: Any) -> None:
-    doors = open_doors(loop=loop)
-    wire = doors.wire()
+    receivers = open_doors(loop=loop)
+    wire = receivers.wire()
     wire.send(whole(SPANS) + whole(SPANS))
     wire.socket.shutdown(socket.SHUT_WR)
     assert [wire.reply().status, wire.reply().status] == [200, 200]
     assert wire.is_closed()
-    assert len(doors.entries()) == 2
+    assert len(receivers.entries()) == 2
 
 
-def test_half_a_body_is_none(doors: Doors) -> None:
-    wire = doors.wire()
+def test_half_a_body_is_none(receivers: RunningReceivers) -> None:
+    wire = receivers.wire()
     wire.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:-1])
     wire.socket.shutdown(socket.SHUT_WR)
     assert wire.is_closed()
-    assert doors.entries() == []
+    assert receivers.entries() == []
 
 
 # Number of connections
 
 
 def test_beyond_the_cap_connections_are_answered_503_while_all_others_are_waited_for(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_connections=3))
-    busy = [doors.wire() for _ in range(3)]
-    with readers_busy(doors):
+    receivers = open_doors(limits=ResourceLimits(max_connections=3))
+    busy = [receivers.wire() for _ in range(3)]
+    with readers_busy(receivers):
         for wire in busy:
             wire.send(whole(LONG_TO_READ))
-        until(lambda: doors.receiver.bytes_in_flight == 3 * len(LONG_TO_READ))
+        until(lambda: receivers.receiver.bytes_in_flight == 3 * len(LONG_TO_READ))
         for _ in range(150):
-            late = doors.wire()
+            late = receivers.wire()
             reply = late.reply()
             assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (503, "2", "close")
             assert late.is_closed()
-    assert refused(doors) == {"max_connections": 150}
+    assert refused(receivers) == {"max_connections": 150}
     assert [wire.reply().status for wire in busy] == [200] * 3
-    assert _answers(doors)
+    assert _answers(receivers)
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -422,44 +424,44 @@ def test_beyond_the_cap_connections_are_answered_503_while_all_others_are_waited
 def test_at_the_cap_whoever_keeps_the_gateway_waiting_for_longest_makes_room(
     open_doors: OpenDoors, loop: Any, sent: bytes, status: int | None
 ) -> None:
-    doors = open_doors(limits=ResourceLimits(max_connections=3), loop=loop)
+    receivers = open_doors(limits=ResourceLimits(max_connections=3), loop=loop)
     waiting = []
     for number in range(1, 4):
-        waiting.append(doors.wire())
+        waiting.append(receivers.wire())
         waiting[-1].send(sent)
         if status is not None:
             assert waiting[-1].reply().status == status
-        until(lambda number=number: len(doors.http.state.connections) == number)
+        until(lambda number=number: len(receivers.http.state.connections) == number)
     for _ in range(3):
-        assert doors.post(SPANS).status == 200
-        until(lambda: doors.http.open_connections < 3)
+        assert receivers.post(SPANS).status == 200
+        until(lambda: receivers.http.open_connections < 3)
     assert waiting[0].is_closed()
-    assert refused(doors) == {"max_connections": 1}  # so each of the others was accepted
-    assert len(doors.entries()) == 3
+    assert refused(receivers) == {"max_connections": 1}  # so each of the others was accepted
+    assert len(receivers.entries()) == 3
 
 
 def test_who_is_waited_for_is_not_closed_for_others(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_connections=2))
-    busy, idle = doors.wire(), doors.wire()
-    with readers_busy(doors):
+    receivers = open_doors(limits=ResourceLimits(max_connections=2))
+    busy, idle = receivers.wire(), receivers.wire()
+    with readers_busy(receivers):
         busy.send(whole(LONG_TO_READ) + GET + head("/v1/traces", "content-length: 1000"))
-        until(lambda: doors.receiver.bytes_in_flight)
-        assert doors.post(SPANS).status == 200
+        until(lambda: receivers.receiver.bytes_in_flight)
+        assert receivers.post(SPANS).status == 200
         assert idle.is_closed()
     assert [busy.reply().status, busy.reply().status] == [200, 200]
 
 
 def test_many_that_come_at_once_all_find_a_place(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_connections=5))
+    receivers = open_doors(limits=ResourceLimits(max_connections=5))
     for _ in range(300):
-        doors.wire()
-    assert [doors.post(SPANS).status for _ in range(5)] == [200] * 5
-    until(lambda: doors.http.open_connections <= 5)
-    assert len(doors.http._idle_connections) <= 5
+        receivers.wire()
+    assert [receivers.post(SPANS).status for _ in range(5)] == [200] * 5
+    until(lambda: receivers.http.open_connections <= 5)
+    assert len(receivers.http._idle_connections) <= 5
 
 
-def _answers(doors: Doors) -> bool:
-    wire = doors.wire()
+def _answers(receivers: RunningReceivers) -> bool:
+    wire = receivers.wire()
     wire.send(GET)
     try:
         return wire.reply().status == 200
@@ -471,13 +473,13 @@ def _answers(doors: Doors) -> bool:
 def test_thousands_of_idle_connections_leave_it_serving(open_doors: OpenDoors) -> None:
     files = raise_open_file_limit(6_000)
     number = min(2_000, (files - 1_000) // 2)
-    doors = open_doors(limits=ResourceLimits(header_seconds=300))
-    idle = [doors.wire() for _ in range(number - 10)]
+    receivers = open_doors(limits=ResourceLimits(header_seconds=300))
+    idle = [receivers.wire() for _ in range(number - 10)]
     for wire in idle[::2]:
         wire.send(GET)
         assert wire.reply().status == 200
-    assert [doors.post(SPANS).status for _ in range(20)] == [200] * 20
-    assert refused(doors) == {}
+    assert [receivers.post(SPANS).status for _ in range(20)] == [200] * 20
+    assert refused(receivers) == {}
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,12 +498,12 @@ def test_no_more_connections_are_taken_than_files_may_be_open(
     open_doors: OpenDoors, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    doors = open_doors(limits=ResourceLimits(max_connections=files))
-    assert doors.http._max_connections == files - RESERVED_FILES
+    receivers = open_doors(limits=ResourceLimits(max_connections=files))
+    assert receivers.http._max_connections == files - RESERVED_FILES
     assert "ulimit -n" in caplog.text
 
 
-def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(doors: Doors) -> None:
+def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(receivers: RunningReceivers) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     client = socket.socket()
     taken = [os.dup(client.fileno())]
@@ -510,14 +512,14 @@ def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(doors: Doo
         with suppress(OSError):  # until none is left
             while True:
                 taken.append(os.dup(client.fileno()))
-        client.connect(("127.0.0.1", doors.http.port))
+        client.connect(("127.0.0.1", receivers.http.port))
         until(lambda: _guard.failure_counts["accept a connection"])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         client.close()
         for one in taken:
             os.close(one)
-    assert doors.post(SPANS).status == 200
+    assert receivers.post(SPANS).status == 200
 
 
 # Addresses
@@ -537,13 +539,13 @@ def test_port_0_is_one_that_is_free_and_the_same_for_all_addresses_of_a_name() -
 def test_it_listens_on_addresses_of_both_kinds_and_on_names(open_doors: OpenDoors, host: str) -> None:
     if ":" in host and not _has_ipv6():
         pytest.skip("for want of IPv6")
-    doors = open_doors(host=host)
+    receivers = open_doors(host=host)
     asked = "::1" if ":" in host else "127.0.0.1"
-    wire = Wire(doors.http.port, asked)
+    wire = Wire(receivers.http.port, asked)
     wire.send(whole(SPANS))
     assert wire.reply().status == 200
     wire.close()
-    assert doors.http.addresses[0][1] == doors.http.port
+    assert receivers.http.addresses[0][1] == receivers.http.port
 
 
 def _has_ipv6() -> bool:
@@ -574,13 +576,13 @@ def test_an_address_that_is_not_of_this_machine_is_told(host: str) -> None:
 # Shutdown
 
 
-def test_stopping_answers_what_is_under_way_and_takes_no_more(doors: Doors) -> None:
-    idle, busy, port = doors.wire(), doors.wire(), doors.http.port
+def test_stopping_answers_what_is_under_way_and_takes_no_more(receivers: RunningReceivers) -> None:
+    idle, busy, port = receivers.wire(), receivers.wire(), receivers.http.port
     idle.send(GET)
     assert idle.reply().status == 200
     busy.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
-    until(lambda: doors.receiver.requests_in_flight)
-    stopping = threading.Thread(target=doors.stop, args=(20.0,))
+    until(lambda: receivers.receiver.requests_in_flight)
+    stopping = threading.Thread(target=receivers.stop, args=(20.0,))
     stopping.start()
     assert idle.is_closed()
     with pytest.raises(ConnectionError):
@@ -591,12 +593,12 @@ def test_stopping_answers_what_is_under_way_and_takes_no_more(doors: Doors) -> N
     stopping.join()
 
 
-def test_stopping_waits_only_so_long(doors: Doors) -> None:
-    stuck = doors.wire()
+def test_stopping_waits_only_so_long(receivers: RunningReceivers) -> None:
+    stuck = receivers.wire()
     stuck.send(head("/v1/traces", "content-length: 1000"))
-    until(lambda: doors.receiver.requests_in_flight)
-    doors.stop(0.1)
-    assert doors.receiver.requests_in_flight == 0
+    until(lambda: receivers.receiver.requests_in_flight)
+    receivers.stop(0.1)
+    assert receivers.receiver.requests_in_flight == 0
 
 
 # TLS
@@ -605,20 +607,20 @@ def test_stopping_waits_only_so_long(doors: Doors) -> None:
 @pytest.mark.needs("openssl")
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: TlsConfig, loop: Any) -> None:
-    doors = open_doors(tls=certificate, loop=loop)
+    receivers = open_doors(tls=certificate, loop=loop)
     trusting = ssl.create_default_context(cafile=str(certificate.cert_file))
-    wire = Wire(doors.http.port, context=trusting)
+    wire = Wire(receivers.http.port, context=trusting)
     wire.send(whole(SPANS) + GET)
     assert [wire.reply().status, wire.reply().status] == [200, 200]
     wire.close()
     with pytest.raises(ssl.SSLError):
-        Wire(doors.http.port, context=ssl.create_default_context())
-    plain = doors.wire()
+        Wire(receivers.http.port, context=ssl.create_default_context())
+    plain = receivers.wire()
     plain.send(GET)
     while plain.socket.recv(100):
         pass
-    assert len(doors.entries()) == 1
-    until(lambda: doors.http.open_connections == 0)
+    assert len(receivers.entries()) == 1
+    until(lambda: receivers.http.open_connections == 0)
 
 
 @pytest.mark.needs("openssl")
@@ -627,24 +629,24 @@ def test_who_does_not_get_as_far_as_tls_is_counted_and_closed(
     open_doors: OpenDoors, certificate: TlsConfig, loop: Any
 ) -> None:
     limits = ResourceLimits(header_seconds=0.3, max_connections=2)
-    doors = open_doors(tls=certificate, limits=limits, loop=loop)
-    silent = [doors.wire(), doors.wire()]
-    until(lambda: doors.http.open_connections == 2)
-    late = doors.wire()
+    receivers = open_doors(tls=certificate, limits=limits, loop=loop)
+    silent = [receivers.wire(), receivers.wire()]
+    until(lambda: receivers.http.open_connections == 2)
+    late = receivers.wire()
     assert late.is_closed()
-    assert refused(doors) == {"max_connections": 1}
+    assert refused(receivers) == {"max_connections": 1}
     assert all(wire.is_closed() for wire in silent)
-    until(lambda: doors.http.open_connections == 0)
+    until(lambda: receivers.http.open_connections == 0)
 
 
 @pytest.mark.needs("openssl")
 def test_a_half_closed_connection_is_a_closed_one_over_tls(open_doors: OpenDoors, certificate: TlsConfig) -> None:
-    doors = open_doors(tls=certificate)
-    wire = Wire(doors.http.port, context=ssl.create_default_context(cafile=str(certificate.cert_file)))
+    receivers = open_doors(tls=certificate)
+    wire = Wire(receivers.http.port, context=ssl.create_default_context(cafile=str(certificate.cert_file)))
     wire.send(head("/v1/traces", "content-length: 1000"))
-    until(lambda: doors.receiver.requests_in_flight)
+    until(lambda: receivers.receiver.requests_in_flight)
     wire.close()
-    until(lambda: doors.receiver.requests_in_flight == 0)
+    until(lambda: receivers.receiver.requests_in_flight == 0)
 
 
 @pytest.mark.needs("openssl")

@@ -22,8 +22,8 @@ from goldspan.gateway.resource_limits import ResourceLimits
 from support.gateway_receivers import (
     LONG_TO_READ,
     PATIENCE,
-    Doors,
     OpenDoors,
+    RunningReceivers,
     export_request,
     head,
     readers_busy,
@@ -35,102 +35,102 @@ SPANS = export_request(3)
 MIB = 2**20
 
 
-def refused(doors: Doors) -> dict[str, int]:
+def refused(receivers: RunningReceivers) -> dict[str, int]:
     """Returns the refusals by limit, after the receivers are closed."""
-    doors.stop()
-    return {limit: number for (limit,), number in doors.count(semconv.GATEWAY_REFUSED, "limit").items()}
+    receivers.stop()
+    return {limit: number for (limit,), number in receivers.count(semconv.GATEWAY_REFUSED, "limit").items()}
 
 
 def test_only_so_many_requests_are_under_way(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_requests=2))
-    with readers_busy(doors):
-        waiting = [doors.wire(), doors.wire(), doors.wire()]
+    receivers = open_doors(limits=ResourceLimits(max_requests=2))
+    with readers_busy(receivers):
+        waiting = [receivers.wire(), receivers.wire(), receivers.wire()]
         waiting[2].send(head("/v1/traces", f"content-length: {len(SPANS)}"))  # completed after the others
-        until(lambda: doors.receiver.requests_in_flight == 1)
+        until(lambda: receivers.receiver.requests_in_flight == 1)
         for wire in waiting[:2]:
             wire.send(whole(LONG_TO_READ))
-        until(lambda: doors.receiver.bytes_in_flight == 2 * len(LONG_TO_READ))
-        reply = doors.post(SPANS)
+        until(lambda: receivers.receiver.bytes_in_flight == 2 * len(LONG_TO_READ))
+        reply = receivers.post(SPANS)
         assert (reply.status, reply.headers["retry-after"], Status.FromString(reply.body).code) == (429, "1", 8)
         waiting[2].send(SPANS)
         assert waiting[2].reply().status == 429
     assert [wire.reply().status for wire in waiting[:2]] == [200, 200]
-    assert doors.post(SPANS).status == 200
-    assert len(doors.entries()) == 3
-    assert refused(doors) == {"max_requests": 2}
+    assert receivers.post(SPANS).status == 200
+    assert len(receivers.entries()) == 3
+    assert refused(receivers) == {"max_requests": 2}
 
 
 def test_requests_that_are_not_complete_leave_room_for_those_that_are(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_requests=2))
-    slow = [doors.wire() for _ in range(20)]
+    receivers = open_doors(limits=ResourceLimits(max_requests=2))
+    slow = [receivers.wire() for _ in range(20)]
     for wire in slow:
         wire.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
-    until(lambda: doors.receiver.requests_in_flight == 20)
-    assert [doors.post(SPANS).status for _ in range(5)] == [200] * 5
+    until(lambda: receivers.receiver.requests_in_flight == 20)
+    assert [receivers.post(SPANS).status for _ in range(5)] == [200] * 5
     for wire in slow:
         wire.send(SPANS[10:])
         assert wire.reply().status == 200
-    assert refused(doors) == {}
+    assert refused(receivers) == {}
 
 
 def test_bodies_hold_only_so_much_together(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(max_received_bytes=MIB))
-    slow = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(max_received_bytes=MIB))
+    slow = receivers.wire()
     slow.send(head("/v1/traces", f"content-length: {MIB}"), b"x" * (MIB - 1_000))
-    until(lambda: doors.receiver.bytes_in_flight == MIB - 1_000)
-    reply = doors.post(export_request(100))
+    until(lambda: receivers.receiver.bytes_in_flight == MIB - 1_000)
+    reply = receivers.post(export_request(100))
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
-    assert doors.post(gzip.compress(export_request(100)), content_encoding="gzip").status == 429
-    assert doors.post(SPANS).status == 200
+    assert receivers.post(gzip.compress(export_request(100)), content_encoding="gzip").status == 429
+    assert receivers.post(SPANS).status == 200
     slow.close()
-    until(lambda: doors.receiver.bytes_in_flight == 0)
-    assert doors.post(export_request(100)).status == 200
-    assert refused(doors) == {"max_received_bytes": 2}
+    until(lambda: receivers.receiver.bytes_in_flight == 0)
+    assert receivers.post(export_request(100)).status == 200
+    assert refused(receivers) == {"max_received_bytes": 2}
 
 
 def test_bodies_that_do_not_become_complete_make_room_for_others(
     open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receiving, "SLOW_BODY_SECONDS", 0)
-    doors = open_doors(limits=ResourceLimits(max_received_bytes=MIB))
-    longer, shorter = doors.wire(), doors.wire()
+    receivers = open_doors(limits=ResourceLimits(max_received_bytes=MIB))
+    longer, shorter = receivers.wire(), receivers.wire()
     for wire, length in ((shorter, 10_000), (longer, MIB - 11_000)):
-        held = doors.receiver.bytes_in_flight
+        held = receivers.receiver.bytes_in_flight
         wire.send(head("/v1/traces", f"content-length: {len(SPANS) + length}"), b"x" * length)
-        until(lambda held=held, length=length: doors.receiver.bytes_in_flight == held + length)
-    assert doors.post(export_request(100)).status == 200
+        until(lambda held=held, length=length: receivers.receiver.bytes_in_flight == held + length)
+    assert receivers.post(export_request(100)).status == 200
     reply = longer.reply()
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
-    assert doors.receiver.bytes_in_flight == 10_000
+    assert receivers.receiver.bytes_in_flight == 10_000
     shorter.close()
-    until(lambda: doors.receiver.bytes_in_flight == doors.receiver.requests_in_flight == 0)
-    assert refused(doors) == {"max_received_bytes": 1}
+    until(lambda: receivers.receiver.bytes_in_flight == receivers.receiver.requests_in_flight == 0)
+    assert refused(receivers) == {"max_received_bytes": 1}
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_body_that_is_here_when_its_time_is_over_is_taken(open_doors: OpenDoors, loop: Any) -> None:
     """Also if the event loop lags and has not read the data yet."""
-    doors = open_doors(limits=ResourceLimits(body_seconds=0.2), loop=loop)
-    wire = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(body_seconds=0.2), loop=loop)
+    wire = receivers.wire()
     long = export_request(3_000)
     wire.send(head("/v1/traces", f"content-length: {len(long)}"))
-    until(lambda: doors.receiver.requests_in_flight)
+    until(lambda: receivers.receiver.requests_in_flight)
     lagging = threading.Event()
 
     def lag() -> None:
         lagging.set()
         time.sleep(0.5)
 
-    doors.running.call_soon_threadsafe(lag)
+    receivers.running.call_soon_threadsafe(lag)
     lagging.wait()
     wire.send(long)
     assert wire.reply().status == 200
-    assert refused(doors) == {}
+    assert refused(receivers) == {}
 
 
 def test_a_body_that_comes_drop_by_drop_is_not_waited_for_either(open_doors: OpenDoors) -> None:
-    doors = open_doors(limits=ResourceLimits(body_seconds=0.1))
-    wire = doors.wire()
+    receivers = open_doors(limits=ResourceLimits(body_seconds=0.1))
+    wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 1000000"))
     stopped = threading.Event()
 
@@ -146,79 +146,79 @@ def test_a_body_that_comes_drop_by_drop_is_not_waited_for_either(open_doors: Ope
     assert wire.reply().status == 408
     stopped.set()
     dripping.join()
-    assert refused(doors) == {"body_seconds": 1}
+    assert refused(receivers) == {"body_seconds": 1}
 
 
 def test_a_full_journal_is_answered_503_and_nothing_is_acknowledged(open_doors: OpenDoors) -> None:
-    doors = open_doors(journal_bytes=20_000)
-    statuses = [doors.post(export_request(100)).status for _ in range(10)]
+    receivers = open_doors(journal_bytes=20_000)
+    statuses = [receivers.post(export_request(100)).status for _ in range(10)]
     assert sorted(set(statuses)) == [200, 503]
-    reply = doors.post(export_request(100))
+    reply = receivers.post(export_request(100))
     assert (reply.status, reply.headers["retry-after"], Status.FromString(reply.body).code) == (503, "5", 14)
-    assert len(doors.entries()) == statuses.count(200)
-    assert doors.receiver.bytes_in_flight == doors.receiver.requests_in_flight == 0
-    assert refused(doors) == {"max_journal_bytes": statuses.count(503) + 1}
+    assert len(receivers.entries()) == statuses.count(200)
+    assert receivers.receiver.bytes_in_flight == receivers.receiver.requests_in_flight == 0
+    assert refused(receivers) == {"max_journal_bytes": statuses.count(503) + 1}
 
 
 def test_why_nothing_is_taken_is_logged_now_and_then_and_not_for_each_request(
     open_doors: OpenDoors, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receiving, "LOG_INTERVAL_SECONDS", 3_600.0)
-    doors = open_doors(journal_bytes=1_000)
+    receivers = open_doors(journal_bytes=1_000)
     for _ in range(20):
-        assert doors.post(export_request(100)).status == 503
+        assert receivers.post(export_request(100)).status == 503
     (told,) = caplog.messages
     assert "requests are refused" in told
     assert "raise max_journal_bytes" in told
     monkeypatch.setattr(receiving, "LOG_INTERVAL_SECONDS", 0.0)  # they have ended
     for _ in range(2):
-        assert doors.post(export_request(100)).status == 503
+        assert receivers.post(export_request(100)).status == 503
     assert caplog.messages == [told] * 3
 
 
 def test_while_the_disk_is_almost_full_nothing_is_taken_and_it_is_said_why(
     open_doors: OpenDoors, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doors = open_doors()
+    receivers = open_doors()
     with monkeypatch.context() as patched:
-        free = shutil.disk_usage(doors.path.parent).free
+        free = shutil.disk_usage(receivers.path.parent).free
         patched.setattr(journal_file, "_DISK_RESERVE_BYTES", free * 3 // 2)
-        replies = [doors.post(SPANS) for _ in range(5)]
+        replies = [receivers.post(SPANS) for _ in range(5)]
         assert {(reply.status, reply.headers["retry-after"]) for reply in replies} == {(503, "5")}
         (told,) = caplog.messages
         assert "the disk is almost full" in told
-        assert doors.journal.full_reason() == "the disk is almost full"
-        doors.journal.append("logs", "protobuf", SPANS, origin="result").result(PATIENCE)  # a result of scoring
-    assert doors.journal.full_reason() is None
-    assert doors.post(SPANS).status == 200
-    assert [entry.origin for entry in doors.entries()] == ["result", "received"]
-    assert refused(doors) == {"max_journal_bytes": 5}
+        assert receivers.journal.full_reason() == "the disk is almost full"
+        receivers.journal.append("logs", "protobuf", SPANS, origin="result").result(PATIENCE)  # a result of scoring
+    assert receivers.journal.full_reason() is None
+    assert receivers.post(SPANS).status == 200
+    assert [entry.origin for entry in receivers.entries()] == ["result", "received"]
+    assert refused(receivers) == {"max_journal_bytes": 5}
 
 
 def test_a_disk_that_does_not_take_it_is_answered_503_until_it_does(open_doors: OpenDoors, tmp_path: Path) -> None:
-    doors = open_doors()
-    assert doors.post(SPANS).status == 200
-    connection = sqlite3.connect(doors.path, isolation_level=None)
+    receivers = open_doors()
+    assert receivers.post(SPANS).status == 200
+    connection = sqlite3.connect(receivers.path, isolation_level=None)
     connection.execute("ALTER TABLE entries RENAME TO gone")
-    reply = doors.post(SPANS)
+    reply = receivers.post(SPANS)
     assert (reply.status, reply.headers["retry-after"]) == (503, "5")
     assert _guard.failure_counts["write the journal"] == 1
     connection.execute("ALTER TABLE gone RENAME TO entries")
     connection.close()
-    assert doors.post(SPANS).status == 200
-    assert len(doors.entries()) == 2
+    assert receivers.post(SPANS).status == 200
+    assert len(receivers.entries()) == 2
 
 
-def test_while_it_drains_new_requests_are_for_somebody_else(doors: Doors) -> None:
-    slow = doors.wire()
+def test_while_it_drains_new_requests_are_for_somebody_else(receivers: RunningReceivers) -> None:
+    slow = receivers.wire()
     slow.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
-    until(lambda: doors.receiver.requests_in_flight == 1)
-    doors.receiver.drain()
-    reply = doors.post(SPANS)
+    until(lambda: receivers.receiver.requests_in_flight == 1)
+    receivers.receiver.drain()
+    reply = receivers.post(SPANS)
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
     slow.send(SPANS[10:])
     assert slow.reply().status == 200
-    assert len(doors.entries()) == 1
+    assert len(receivers.entries()) == 1
 
 
 def test_a_failure_of_ours_is_counted_and_the_client_keeps_what_it_sent(
@@ -229,19 +229,19 @@ def test_a_failure_of_ours_is_counted_and_the_client_keeps_what_it_sent(
 
     monkeypatch.delenv("GOLDSPAN_STRICT")
     monkeypatch.setattr(receiving, "validate_request", broken)
-    doors = open_doors()
-    reply = doors.post(SPANS)
+    receivers = open_doors()
+    reply = receivers.post(SPANS)
     assert (reply.status, reply.headers["retry-after"]) == (503, "5")
     assert b"secret" not in reply.body
     assert _guard.failure_counts["receive a request"] == 1
 
 
-def test_many_at_once_are_all_acknowledged_and_all_there(doors: Doors) -> None:
+def test_many_at_once_are_all_acknowledged_and_all_there(receivers: RunningReceivers) -> None:
     """Many commits of one transaction wake up the event loop once; each future resolves."""
     statuses: list[int] = []
 
     def send(number: int) -> None:
-        wire = doors.wire()
+        wire = receivers.wire()
         for each in range(30):
             wire.send(whole(export_request(2, f"{number}/{each}")))
             statuses.append(wire.reply().status)
@@ -253,29 +253,29 @@ def test_many_at_once_are_all_acknowledged_and_all_there(doors: Doors) -> None:
         thread.join()
     assert statuses == [200] * 240
     wanted = {export_request(2, f"{number}/{each}") for number in range(8) for each in range(30)}
-    assert {entry.body for entry in doors.entries()} == wanted
-    doors.stop()
-    assert doors.count(semconv.GATEWAY_REQUESTS, "signal", "transport", "status") == {("traces", "http", 200): 240}
-    assert doors.count(semconv.GATEWAY_ITEMS, "signal") == {("traces",): 480}
-    assert doors.count(semconv.GATEWAY_BYTES, "signal") == {("traces",): sum(len(body) for body in wanted)}
+    assert {entry.body for entry in receivers.entries()} == wanted
+    receivers.stop()
+    assert receivers.count(semconv.GATEWAY_REQUESTS, "signal", "transport", "status") == {("traces", "http", 200): 240}
+    assert receivers.count(semconv.GATEWAY_ITEMS, "signal") == {("traces",): 480}
+    assert receivers.count(semconv.GATEWAY_BYTES, "signal") == {("traces",): sum(len(body) for body in wanted)}
 
 
-def test_what_is_counted_can_be_read_soon_after(doors: Doors) -> None:
-    doors.post(SPANS)
-    until(lambda: doors.count(semconv.GATEWAY_ITEMS, "signal") == {("traces",): 3})
+def test_what_is_counted_can_be_read_soon_after(receivers: RunningReceivers) -> None:
+    receivers.post(SPANS)
+    until(lambda: receivers.count(semconv.GATEWAY_ITEMS, "signal") == {("traces",): 3})
 
 
-def test_a_client_that_went_away_before_its_commit_has_sent_what_it_sent(doors: Doors) -> None:
-    wires = [doors.wire() for _ in range(20)]
+def test_a_client_that_went_away_before_its_commit_has_sent_what_it_sent(receivers: RunningReceivers) -> None:
+    wires = [receivers.wire() for _ in range(20)]
     for wire in wires:
         wire.send(whole(SPANS))
         wire.close()
-    until(lambda: len(doors.entries()) == 20)
-    until(lambda: doors.receiver.requests_in_flight == 0)
+    until(lambda: len(receivers.entries()) == 20)
+    until(lambda: receivers.receiver.requests_in_flight == 0)
 
 
 def test_on_the_other_event_loop_it_is_the_same(open_doors: OpenDoors) -> None:
-    doors = open_doors(loop=asyncio.new_event_loop)
-    assert [doors.post(SPANS).status for _ in range(5)] == [200] * 5
-    assert doors.post(gzip.compress(b"\0" * 80 * MIB), content_encoding="gzip").status == 413
-    assert len(doors.entries()) == 5
+    receivers = open_doors(loop=asyncio.new_event_loop)
+    assert [receivers.post(SPANS).status for _ in range(5)] == [200] * 5
+    assert receivers.post(gzip.compress(b"\0" * 80 * MIB), content_encoding="gzip").status == 413
+    assert len(receivers.entries()) == 5

@@ -20,7 +20,7 @@ from goldspan.judge import Assessment, Judge, JudgePrompt
 from goldspan.model import SpanRecord
 from goldspan.store.run_records import run_from_document
 from support.gateway_process import PATIENCE_S, eventually
-from support.gateway_scoring_harness import Line, asking, request
+from support.gateway_scoring_harness import ScoringHarness, asking, request
 from support.span_builders import tool, trace_id
 
 OFFERED = json.dumps([{"type": "function", "name": name} for name in ("search", "book")])
@@ -53,8 +53,8 @@ def asked() -> Asked:
 
 
 @contextmanager
-def lined(folder: Path, asked: Asked, *, judge: Judge | None = None, **options: Any) -> Iterator[Line]:
-    line = Line(folder, judge=judge or asked.judge(), goldens=GOLDENS, results=["events"], **options)
+def lined(folder: Path, asked: Asked, *, judge: Judge | None = None, **options: Any) -> Iterator[ScoringHarness]:
+    line = ScoringHarness(folder, judge=judge or asked.judge(), goldens=GOLDENS, results=["events"], **options)
     try:
         yield line
     finally:
@@ -62,7 +62,7 @@ def lined(folder: Path, asked: Asked, *, judge: Judge | None = None, **options: 
 
 
 @pytest.fixture
-def line(tmp_path: Path, asked: Asked) -> Iterator[Line]:
+def line(tmp_path: Path, asked: Asked) -> Iterator[ScoringHarness]:
     with lined(tmp_path, asked) as made:
         yield made
 
@@ -72,7 +72,7 @@ def trip(number: int = 0, *tools: str) -> list[SpanRecord]:
     return asking(number, *tools, asked="Book a trip", gen_ai__tool__definitions=OFFERED)
 
 
-def revisions(line: Line, number: int = 0) -> list[tuple[int, list[str], float | None]]:
+def revisions(line: ScoringHarness, number: int = 0) -> list[tuple[int, list[str], float | None]]:
     """Returns the number, the tools and the judge's verdict of each revision of a run."""
     return [
         (each.revision, each.document["tools_used"], value_of(each.document, "tool_selection"))
@@ -90,7 +90,7 @@ def score_of(document: Any, metric: str) -> Any:
     return next(score for score in document["scores"] if score["metric"] == metric)
 
 
-def events(line: Line) -> list[dict[str, Any]]:
+def events(line: ScoringHarness) -> list[dict[str, Any]]:
     """Returns the exported events of the judge's metric."""
     found = []
     for entry in line.entries("result"):
@@ -103,7 +103,7 @@ def events(line: Line) -> list[dict[str, Any]]:
     return found
 
 
-def outdated(line: Line) -> int:
+def outdated(line: ScoringHarness) -> int:
     assert line.judge is not None
     return line.judge.usage.outdated
 
@@ -111,7 +111,7 @@ def outdated(line: Line) -> int:
 # --- a verdict --------------------------------------------------------------------------------------------------------
 
 
-def test_a_verdict_is_stored_as_the_next_revision_and_told_to_back_ends(line: Line) -> None:
+def test_a_verdict_is_stored_as_the_next_revision_and_told_to_back_ends(line: ScoringHarness) -> None:
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
     assert revisions(line)[:1] == [(1, ["search"], None)]
@@ -124,7 +124,7 @@ def test_a_verdict_is_stored_as_the_next_revision_and_told_to_back_ends(line: Li
     assert len(events(line)) == 1
 
 
-def test_before_a_verdict_comes_everything_else_stands_already(line: Line, asked: Asked) -> None:
+def test_before_a_verdict_comes_everything_else_stands_already(line: ScoringHarness, asked: Asked) -> None:
     asked.free.clear()
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
@@ -150,7 +150,7 @@ def test_what_the_judge_combines_is_stored_combined(tmp_path: Path, asked: Asked
         assert after["digest"] == before["digest"]
 
 
-def test_words_of_the_model_are_not_stored_with_names_only(line: Line) -> None:
+def test_words_of_the_model_are_not_stored_with_names_only(line: ScoringHarness) -> None:
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
     line.answered()
@@ -168,7 +168,7 @@ def late(root: SpanRecord, name: str) -> bytes:
     return request(tool(name, parent_id=root.span_id, trace_id=root.trace_id))
 
 
-def test_late_spans_after_a_verdict_make_the_next_revision_and_are_judged_again(line: Line) -> None:
+def test_late_spans_after_a_verdict_make_the_next_revision_and_are_judged_again(line: ScoringHarness) -> None:
     root, *calls = trip(0, "search")
     line.post(request(root, *calls))
     line.wait(1.0)
@@ -182,7 +182,7 @@ def test_late_spans_after_a_verdict_make_the_next_revision_and_are_judged_again(
     assert outdated(line) == 0
 
 
-def test_a_verdict_about_what_is_no_longer_so_is_thrown_away(line: Line, asked: Asked) -> None:
+def test_a_verdict_about_what_is_no_longer_so_is_thrown_away(line: ScoringHarness, asked: Asked) -> None:
     asked.free.clear()
     root, *calls = trip(0, "search")
     line.post(request(root, *calls))
@@ -198,7 +198,7 @@ def test_a_verdict_about_what_is_no_longer_so_is_thrown_away(line: Line, asked: 
     assert len(events(line)) == 1
 
 
-def test_a_verdict_that_waits_to_be_stored_when_late_spans_come_is_stored_before_them(line: Line) -> None:
+def test_a_verdict_that_waits_to_be_stored_when_late_spans_come_is_stored_before_them(line: ScoringHarness) -> None:
     root, *calls = trip(0, "search")
     line.post(request(root, *calls))
     line.wait(1.0)
@@ -210,7 +210,7 @@ def test_a_verdict_that_waits_to_be_stored_when_late_spans_come_is_stored_before
     assert revisions(line) == [(1, ["search"], None), (2, ["search"], 0.25), (3, both, None), (4, both, 0.25)]
 
 
-def test_spans_that_come_twice_ask_nobody_and_make_no_revision(line: Line, asked: Asked) -> None:
+def test_spans_that_come_twice_ask_nobody_and_make_no_revision(line: ScoringHarness, asked: Asked) -> None:
     spans = trip(0, "search")
     line.post(request(*spans))
     line.wait(1.0)
@@ -266,7 +266,7 @@ def test_a_question_that_was_under_way_at_a_kill_is_not_asked_again_and_nothing_
 # --- deletions and storage errors ------------------------------------------------------------------------------------
 
 
-def test_a_verdict_about_a_trace_that_was_deleted_brings_nothing_back(line: Line, asked: Asked) -> None:
+def test_a_verdict_about_a_trace_that_was_deleted_brings_nothing_back(line: ScoringHarness, asked: Asked) -> None:
     asked.free.clear()
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
@@ -278,7 +278,7 @@ def test_a_verdict_about_a_trace_that_was_deleted_brings_nothing_back(line: Line
     assert outdated(line) == 1
 
 
-def test_a_verdict_about_a_part_that_was_taken_back_is_thrown_away(line: Line, asked: Asked) -> None:
+def test_a_verdict_about_a_part_that_was_taken_back_is_thrown_away(line: ScoringHarness, asked: Asked) -> None:
     asked.free.clear()
     root, first = trip(0, "search")
     line.post(request(first))
@@ -310,7 +310,7 @@ def test_a_verdict_is_kept_until_the_store_can_be_written(tmp_path: Path, asked:
         assert len(events(line)) == 3
 
 
-def test_a_run_that_was_rescored_meanwhile_keeps_what_was_said_last(line: Line, asked: Asked) -> None:
+def test_a_run_that_was_rescored_meanwhile_keeps_what_was_said_last(line: ScoringHarness, asked: Asked) -> None:
     asked.free.clear()
     line.post(request(*trip(0, "search")))
     line.wait(1.0)

@@ -11,7 +11,7 @@ from goldspan import Goldens
 from goldspan.gateway.openapi import ERROR_DESCRIPTIONS, OPERATIONS
 from goldspan.store import RunFilter, open_store
 from recipes.environments import is_built, python_of
-from support.api_server import DOCUMENT, World, serving
+from support.api_server import DOCUMENT, ApiServer, serving
 from support.evaluation_builders import evaluation
 
 EXAMPLES = 40
@@ -44,7 +44,7 @@ def test_every_refusal_is_described_and_has_the_same_form() -> None:
 
 
 def test_the_document_is_served(tmp_path: Path) -> None:
-    with open_store(tmp_path / "goldspan.db") as store, serving(World(store)) as world:
+    with open_store(tmp_path / "goldspan.db") as store, serving(ApiServer(store)) as world:
         assert world.get("/api/v1/openapi.json") == DOCUMENT
 
 
@@ -52,7 +52,7 @@ def test_the_document_is_served(tmp_path: Path) -> None:
 @pytest.mark.skipif(not is_built("schemathesis"), reason="for want of schemathesis's environment: make recipes")
 def test_whatever_is_made_of_the_document_is_answered_as_it_says(tmp_path: Path) -> None:
     """All checks but one: a schema cannot express which parameters require each other, so valid ones may be refused."""
-    with open_store(tmp_path / "goldspan.db") as store, serving(World(store, Goldens())) as world:
+    with open_store(tmp_path / "goldspan.db") as store, serving(ApiServer(store, Goldens())) as world:
         store.submit_many(evaluation(number) for number in range(1, 400))  # more than the test deletes
         command = [
             *(python_of("schemathesis").with_name("st"), "--no-color", "run"),

@@ -25,7 +25,7 @@ from goldspan.gateway.scoring.trace_buffer import FlushPolicy
 from goldspan.model import Evaluation
 from goldspan.online.pipeline import Pipeline
 from support.gateway_process import PATIENCE_S
-from support.gateway_scoring_harness import Line, asking, json_request, request, shuffled_posts
+from support.gateway_scoring_harness import ScoringHarness, asking, json_request, request, shuffled_posts
 from support.laws import examples
 from support.span_builders import agent, model, span, tool, trace_id
 
@@ -33,25 +33,25 @@ CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "captures").glob(
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Iterator[Line]:
-    made = Line(tmp_path)
+def line(tmp_path: Path) -> Iterator[ScoringHarness]:
+    made = ScoringHarness(tmp_path)
     yield made
     made.close()
 
 
-def only(line: Line) -> Any:
+def only(line: ScoringHarness) -> Any:
     (run,) = line.runs().values()
     return run
 
 
-def count(line: Line, name: str) -> int:
+def count(line: ScoringHarness, name: str) -> int:
     return sum(line.meter.counts(name).values())
 
 
 # --- grouping ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_request_is_scored_once_a_little_after_its_root_came(line: Line) -> None:
+def test_a_request_is_scored_once_a_little_after_its_root_came(line: ScoringHarness) -> None:
     root, *tools = asking(0, "search", "book")
     line.post(request(*tools))
     line.wait(9.0)
@@ -65,7 +65,7 @@ def test_a_request_is_scored_once_a_little_after_its_root_came(line: Line) -> No
     assert line.evaluations() == 1
 
 
-def test_a_request_in_whose_telemetry_no_call_would_show_is_counted(line: Line) -> None:
+def test_a_request_in_whose_telemetry_no_call_would_show_is_counted(line: ScoringHarness) -> None:
     line.post(request(*asking(0)))
     line.post(request(*asking(1, "search")))
     line.wait(10.0)
@@ -73,12 +73,12 @@ def test_a_request_in_whose_telemetry_no_call_would_show_is_counted(line: Line) 
     assert count(line, "goldspan.runs.calls_invisible") == 1
 
 
-def only_invisible(line: Line) -> list[str]:
+def only_invisible(line: ScoringHarness) -> list[str]:
     documents = [run.current.document for run in line.runs().values()]
     return [each["trace_ids"][0] for each in documents if each["health"]["calls_invisible"]]
 
 
-def test_a_request_whose_root_never_comes_is_scored_when_nothing_more_happens(line: Line) -> None:
+def test_a_request_whose_root_never_comes_is_scored_when_nothing_more_happens(line: ScoringHarness) -> None:
     line.post(request(*asking(0, "search", "book")[1:]))
     line.wait(10.0)
     run = only(line)
@@ -86,7 +86,7 @@ def test_a_request_whose_root_never_comes_is_scored_when_nothing_more_happens(li
     assert run.current.document["health"]["missing_root"]
 
 
-def test_a_part_that_was_scored_by_itself_is_taken_back_when_the_whole_is_there(line: Line) -> None:
+def test_a_part_that_was_scored_by_itself_is_taken_back_when_the_whole_is_there(line: ScoringHarness) -> None:
     root, first = asking(0, "search")
     line.post(request(first))
     line.wait(10.0)
@@ -106,7 +106,7 @@ def test_it_comes_to_what_files_come_to(tmp_path: Path, capture: Path) -> None:
         for unit in ("request", "component")
         for run in goldspan.load_runs(path, unit=unit)
     }
-    line = Line(tmp_path, goldens=goldens)
+    line = ScoringHarness(tmp_path, goldens=goldens)
     posts = one_by_one(path.read_bytes())
     random.Random(7).shuffle(posts)
     for post in posts:
@@ -150,7 +150,7 @@ def test_order_posts_workers_and_memory_change_nothing(
     chance = random.Random(seed)
     spans = [each for number, tools in enumerate(requests) for each in asking(number, *tools)]
     with tempfile.TemporaryDirectory() as folder:
-        line = Line(Path(folder), workers=workers, max_bytes=max_bytes)
+        line = ScoringHarness(Path(folder), workers=workers, max_bytes=max_bytes)
         for post in shuffled_posts(spans, chance):
             line.post(post, journal=chance.randrange(workers))
             if chance.random() < 0.3:
@@ -163,7 +163,7 @@ def test_order_posts_workers_and_memory_change_nothing(
     assert evaluations == len(requests)
 
 
-def test_json_and_protobuf_are_one_request(line: Line) -> None:
+def test_json_and_protobuf_are_one_request(line: ScoringHarness) -> None:
     root, first, second = asking(0, "search", "book")
     line.post(json_request(first), media="json")
     line.post(request(root))
@@ -172,7 +172,7 @@ def test_json_and_protobuf_are_one_request(line: Line) -> None:
     assert only(line).current.document["tools_used"] == ["search", "book"]
 
 
-def test_metrics_and_logs_of_no_agent_are_nobodys_work(line: Line) -> None:
+def test_metrics_and_logs_of_no_agent_are_nobodys_work(line: ScoringHarness) -> None:
     line.post(b"\x0a\x00", signal="metrics")
     logs = '{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "GET /"}}]}]}]}'
     line.post(logs.encode(), signal="logs", media="json")
@@ -188,7 +188,7 @@ def event(name: str, time: int, **attributes: str) -> dict[str, Any]:
     return {"timeUnixNano": str(10**18 + time), "body": {"stringValue": f"claude_code.{name}"}, "attributes": pairs}
 
 
-def test_log_events_of_a_session_are_its_request(line: Line) -> None:
+def test_log_events_of_a_session_are_its_request(line: ScoringHarness) -> None:
     for number, record in enumerate(
         (
             event("user_prompt", 0, prompt="Fix it"),
@@ -207,7 +207,7 @@ def test_log_events_of_a_session_are_its_request(line: Line) -> None:
 # --- revisions --------------------------------------------------------------------------------------------------------
 
 
-def test_a_late_call_makes_the_next_revision_with_everything_in_it(line: Line) -> None:
+def test_a_late_call_makes_the_next_revision_with_everything_in_it(line: ScoringHarness) -> None:
     root, first, second = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait(1.0)
@@ -218,7 +218,7 @@ def test_a_late_call_makes_the_next_revision_with_everything_in_it(line: Line) -
     assert line.evaluations() == 2
 
 
-def test_what_comes_again_changes_nothing(line: Line) -> None:
+def test_what_comes_again_changes_nothing(line: ScoringHarness) -> None:
     whole = request(*asking(0, "search"))
     for _ in range(3):
         line.post(whole)
@@ -230,7 +230,7 @@ def test_what_comes_again_changes_nothing(line: Line) -> None:
     assert count(line, semconv.TOO_LATE_SPANS_COUNTER) == 0
 
 
-def test_what_comes_when_its_trace_was_let_go_is_counted_and_takes_nothing_away(line: Line) -> None:
+def test_what_comes_when_its_trace_was_let_go_is_counted_and_takes_nothing_away(line: ScoringHarness) -> None:
     root, first, late = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait(1.0)
@@ -245,7 +245,7 @@ def test_what_comes_when_its_trace_was_let_go_is_counted_and_takes_nothing_away(
     assert count(line, semconv.TOO_LATE_SPANS_COUNTER) == 2
 
 
-def test_another_request_of_a_trace_that_was_let_go_is_scored(line: Line) -> None:
+def test_another_request_of_a_trace_that_was_let_go_is_scored(line: ScoringHarness) -> None:
     server = span("server", trace_id=trace_id(0))
     for number in range(2):
         root = agent("helper", trace_id=trace_id(0), parent_id=server.span_id)
@@ -259,7 +259,7 @@ def test_another_request_of_a_trace_that_was_let_go_is_scored(line: Line) -> Non
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def test_calls_that_lost_their_request_come_back_to_it_by_their_session(line: Line) -> None:
+def test_calls_that_lost_their_request_come_back_to_it_by_their_session(line: ScoringHarness) -> None:
     said = {"gen_ai__conversation__id": "s1"}
     root = agent("helper", trace_id=trace_id(0), start_ns=1_000, end_ns=9_000, **said)
     stray = tool("book", trace_id=trace_id(1), start_ns=2_000, end_ns=3_000, **said)
@@ -271,7 +271,7 @@ def test_calls_that_lost_their_request_come_back_to_it_by_their_session(line: Li
     assert line.tools() == {f"{root.trace_id}:{root.span_id}": ["search", "book"]}
 
 
-def test_turns_of_a_model_in_traces_of_their_own_are_one_request_of_their_session(line: Line) -> None:
+def test_turns_of_a_model_in_traces_of_their_own_are_one_request_of_their_session(line: ScoringHarness) -> None:
     said = {"gen_ai__conversation__id": "s1"}
     asked = [{"role": "user", "content": "Book it"}]
     call = {"type": "tool_call", "name": "book", "arguments": {}, "id": "c1"}
@@ -289,7 +289,7 @@ def test_turns_of_a_model_in_traces_of_their_own_are_one_request_of_their_sessio
     assert only(line).evaluation_count == 1
 
 
-def test_requests_of_one_session_do_not_wait_for_each_other(line: Line) -> None:
+def test_requests_of_one_session_do_not_wait_for_each_other(line: ScoringHarness) -> None:
     for number in range(3):
         line.post(request(*asking(number, "search", gen_ai__conversation__id="s1")))
         line.wait(1.0)
@@ -300,12 +300,12 @@ def test_requests_of_one_session_do_not_wait_for_each_other(line: Line) -> None:
 
 
 def test_what_was_not_scored_when_it_ended_is_scored_when_it_begins_again(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+    line = ScoringHarness(tmp_path)
     root, *tools = asking(0, "search", "book")
     line.post(request(*tools))
     line.wait(2.0)
     line.close()
-    again = Line(tmp_path, now=line.now)
+    again = ScoringHarness(tmp_path, now=line.now)
     again.post(request(root))
     again.wait(1.0)
     assert only(again).current.document["tools_used"] == ["search", "book"]
@@ -315,14 +315,14 @@ def test_what_was_not_scored_when_it_ended_is_scored_when_it_begins_again(tmp_pa
 
 @pytest.mark.parametrize("late", [False, True], ids=["as it was", "with a late call"])
 def test_what_was_scored_when_it_ended_is_scored_once(tmp_path: Path, late: bool) -> None:
-    line = Line(tmp_path)
+    line = ScoringHarness(tmp_path)
     root, first, second = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait(1.0)
     if late:
         line.post(request(second))
     line.close()
-    again = Line(tmp_path, now=line.now)
+    again = ScoringHarness(tmp_path, now=line.now)
     again.wait(1.0)
     run = only(again)
     assert run.evaluation_count == run.current.revision == (2 if late else 1)
@@ -331,7 +331,7 @@ def test_what_was_scored_when_it_ended_is_scored_once(tmp_path: Path, late: bool
 
 
 def test_what_came_too_late_before_it_ended_takes_nothing_away_when_it_begins_again(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+    line = ScoringHarness(tmp_path)
     root, first, late = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait(1.0)
@@ -340,7 +340,7 @@ def test_what_came_too_late_before_it_ended_takes_nothing_away_when_it_begins_ag
     line.post(request(late))
     line.wait()
     line.close()
-    again = Line(tmp_path, now=line.now)
+    again = ScoringHarness(tmp_path, now=line.now)
     again.wait(10.0)
     run = only(again)
     assert (run.evaluation_count, run.current.document["tools_used"]) == (1, ["search"])
@@ -351,19 +351,19 @@ def test_what_came_too_late_before_it_ended_takes_nothing_away_when_it_begins_ag
 def test_one_that_ends_again_and_again_gets_on_all_the_same(tmp_path: Path) -> None:
     now = 0.0
     for number in range(30):
-        line = Line(tmp_path, now=now)
+        line = ScoringHarness(tmp_path, now=now)
         line.post(request(*asking(number, "search")))
         line.wait(3.0)
         now = line.now
         line.close()
-    line = Line(tmp_path, now=now)
+    line = ScoringHarness(tmp_path, now=now)
     line.wait()
     assert line.cursor() >= 8
     assert len(line.runs()) == line.evaluations() == 30
     line.close()
 
 
-def test_what_is_not_read_yet_is_not_taken_for_rest(line: Line) -> None:
+def test_what_is_not_read_yet_is_not_taken_for_rest(line: ScoringHarness) -> None:
     """The consumer does not score a trace while further spans of it, which arrived in time, are unread."""
     root, first, second = asking(0, "search", "book")
     line.post(request(root, first))
@@ -379,7 +379,7 @@ def test_what_is_not_read_yet_is_not_taken_for_rest(line: Line) -> None:
 
 def test_entries_on_both_sides_of_the_cursor_take_nothing_away(tmp_path: Path) -> None:
     """A released trace has entries before and after the first entry of a held trace."""
-    line = Line(tmp_path)
+    line = ScoringHarness(tmp_path)
     root, first = asking(0, "search")
     line.post(request(first))
     line.wait()
@@ -391,7 +391,7 @@ def test_entries_on_both_sides_of_the_cursor_take_nothing_away(tmp_path: Path) -
     line.wait(61.0)
     assert line.cursor() == 1
     line.close()
-    again = Line(tmp_path, now=line.now)
+    again = ScoringHarness(tmp_path, now=line.now)
     again.wait(1.0)
     again.wait(10.0)
     (run,) = (run for run_id, run in again.runs().items() if run_id.startswith(root.trace_id))
@@ -401,14 +401,14 @@ def test_entries_on_both_sides_of_the_cursor_take_nothing_away(tmp_path: Path) -
 
 @pytest.mark.parametrize("sent", ["the root once more", "a late call"])
 def test_what_comes_to_a_stored_run_after_it_began_again_takes_nothing_away(tmp_path: Path, sent: str) -> None:
-    line = Line(tmp_path)
+    line = ScoringHarness(tmp_path)
     root, first, late = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait(1.0)
     line.wait(61.0)
     line.wait()
     line.close()
-    again = Line(tmp_path, now=line.now)
+    again = ScoringHarness(tmp_path, now=line.now)
     again.post(request(root if sent == "the root once more" else late))
     again.wait(1.0)
     again.wait(10.0)
@@ -419,12 +419,12 @@ def test_what_comes_to_a_stored_run_after_it_began_again_takes_nothing_away(tmp_
 
 
 def test_a_part_that_was_scored_before_it_began_again_is_taken_back(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+    line = ScoringHarness(tmp_path)
     root, first = asking(0, "search")
     line.post(request(first))
     line.wait(10.0)
     line.close()
-    again = Line(tmp_path, now=line.now)
+    again = ScoringHarness(tmp_path, now=line.now)
     again.post(request(root))
     again.wait(1.0)
     assert again.tools() == {f"{root.trace_id}:{root.span_id}": ["search"]}
@@ -432,11 +432,11 @@ def test_a_part_that_was_scored_before_it_began_again_is_taken_back(tmp_path: Pa
 
 
 def test_time_in_which_it_was_not_there_is_no_rest(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+    line = ScoringHarness(tmp_path)
     root, first = asking(0, "search")
     line.post(request(first))
     line.close()
-    again = Line(tmp_path, now=line.now + 300.0)
+    again = ScoringHarness(tmp_path, now=line.now + 300.0)
     again.wait(5.0)
     assert again.runs() == {}
     again.post(request(root))
@@ -446,25 +446,25 @@ def test_time_in_which_it_was_not_there_is_no_rest(tmp_path: Path) -> None:
 
 
 def test_other_workers_go_on_where_these_stopped(tmp_path: Path) -> None:
-    line = Line(tmp_path, workers=3)
+    line = ScoringHarness(tmp_path, workers=3)
     for number in range(12):
         line.post(request(*asking(number, "search")), journal=number % 3)
     line.wait(0.5)
     line.close()
-    again = Line(tmp_path, workers=3, now=line.now)
+    again = ScoringHarness(tmp_path, workers=3, now=line.now)
     again.wait(1.0)
     assert len(again.runs()) == again.evaluations() == 12
     again.close()
 
 
-def test_at_an_orderly_end_what_has_its_root_is_scored_at_once(line: Line) -> None:
+def test_at_an_orderly_end_what_has_its_root_is_scored_at_once(line: ScoringHarness) -> None:
     line.post(request(*asking(0, "search")))
     line.post(request(*asking(1, "search")[1:]))
     line.scoring[0].drain()
     assert [run_id.partition(":")[0] for run_id in line.runs()] == [trace_id(0)]
 
 
-def test_entries_are_let_go_only_when_what_is_in_them_was_scored_and_can_change_no_more(line: Line) -> None:
+def test_entries_are_let_go_only_when_what_is_in_them_was_scored_and_can_change_no_more(line: ScoringHarness) -> None:
     keys = [line.post(request(*asking(number, "search"))) for number in range(2)]
     line.wait(0.5)
     assert line.cursor() == 0
@@ -497,7 +497,7 @@ def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_aga
 ) -> None:
     monkeypatch.delenv("GOLDSPAN_STRICT")  # an uncaught error would end the thread
     checkpoint = Checkpoint(220)  # when a part is written
-    line = Line(tmp_path, pipeline=Pipeline(None, sinks=[checkpoint]), workers=workers)
+    line = ScoringHarness(tmp_path, pipeline=Pipeline(None, sinks=[checkpoint]), workers=workers)
     scoring = line.scoring[0]
     line.post(b"".join(request(*asking(number, "search")) for number in range(500)))
     if due:
@@ -514,7 +514,7 @@ def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_aga
     scoring._thread.join(PATIENCE_S)
     assert not scoring._thread.is_alive()
     assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    again = Line(tmp_path, now=line.now, workers=workers)
+    again = ScoringHarness(tmp_path, now=line.now, workers=workers)
     assert 0 < len(again.runs()) < 500
     again.wait(2.0)
     assert len(again.runs()) == again.evaluations() == 500
@@ -525,7 +525,7 @@ def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_aga
 
 
 def test_far_behind_it_scores_no_half_of_a_trace_and_says_how_much_it_left_out(tmp_path: Path) -> None:
-    line = Line(tmp_path, max_backlog_bytes=2_000)
+    line = ScoringHarness(tmp_path, max_backlog_bytes=2_000)
     root, first, second = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait()
@@ -546,7 +546,7 @@ def test_far_behind_it_scores_no_half_of_a_trace_and_says_how_much_it_left_out(t
     line.close()
 
 
-def test_an_entry_that_cannot_be_read_keeps_no_other_back(line: Line) -> None:
+def test_an_entry_that_cannot_be_read_keeps_no_other_back(line: ScoringHarness) -> None:
     line.post(b"\xff\xff\xff")
     line.post(b"{", media="json")
     line.post(request(*asking(0, "search")))
@@ -555,7 +555,7 @@ def test_an_entry_that_cannot_be_read_keeps_no_other_back(line: Line) -> None:
     assert count(line, semconv.GATEWAY_UNREADABLE) == 2
 
 
-def test_a_trace_that_is_to_be_forgotten_is_not_scored(line: Line) -> None:
+def test_a_trace_that_is_to_be_forgotten_is_not_scored(line: ScoringHarness) -> None:
     line.post(request(*asking(0, "search")))
     line.wait()
     line.scoring[0].drop_trace(trace_id(0))
@@ -564,7 +564,7 @@ def test_a_trace_that_is_to_be_forgotten_is_not_scored(line: Line) -> None:
 
 
 def test_a_trace_that_never_rests_is_scored_now_and_then(tmp_path: Path) -> None:
-    line = Line(tmp_path, patience=FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=5.0))
+    line = ScoringHarness(tmp_path, patience=FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=5.0))
     root, *tools = asking(0, *(f"tool {number}" for number in range(20)))
     line.post(request(root))
     for each in tools:
@@ -578,7 +578,7 @@ def test_a_trace_that_never_rests_is_scored_now_and_then(tmp_path: Path) -> None
 
 
 def test_a_trace_that_never_rests_does_not_fill_the_journal(tmp_path: Path) -> None:
-    line = Line(tmp_path, max_backlog_bytes=5_000)
+    line = ScoringHarness(tmp_path, max_backlog_bytes=5_000)
     root, *tools = asking(0, *(f"tool {number}" for number in range(40)))
     line.post(request(root))
     for number, each in enumerate(tools):
@@ -592,7 +592,7 @@ def test_a_trace_that_never_rests_does_not_fill_the_journal(tmp_path: Path) -> N
     line.close()
 
 
-def test_a_log_of_nobody_knows_whose_service_stops_nothing(line: Line) -> None:
+def test_a_log_of_nobody_knows_whose_service_stops_nothing(line: ScoringHarness) -> None:
     service = {"key": "service.name", "value": {"arrayValue": {"values": [{"stringValue": "a"}]}}}
     record = event("user_prompt", 0, prompt="Fix it")
     logs = {"resourceLogs": [{"resource": {"attributes": [service]}, "scopeLogs": [{"logRecords": [record]}]}]}
@@ -603,7 +603,7 @@ def test_a_log_of_nobody_knows_whose_service_stops_nothing(line: Line) -> None:
 
 
 def test_sessions_of_logs_are_whole_whichever_worker_they_come_to(tmp_path: Path) -> None:
-    line = Line(tmp_path, workers=3)
+    line = ScoringHarness(tmp_path, workers=3)
     for session in range(12):
         for place, record in enumerate(
             (event("user_prompt", 0, prompt="Fix it"), event("tool_result", 9, tool_name="Read"))
@@ -618,7 +618,7 @@ def test_sessions_of_logs_are_whole_whichever_worker_they_come_to(tmp_path: Path
 
 @pytest.mark.e2e
 def test_calls_of_a_session_that_never_rests_are_scored_now_and_then(tmp_path: Path) -> None:
-    line = Line(tmp_path, max_spans_per_group=50)
+    line = ScoringHarness(tmp_path, max_spans_per_group=50)
     for number in range(60):
         said = {"gen_ai__conversation__id": "s1", "trace_id": trace_id(number)}
         line.post(request(model(asked=[{"role": "user", "content": f"{number}"}], **said), service="shop"))
@@ -631,7 +631,7 @@ def test_calls_of_a_session_that_never_rests_are_scored_now_and_then(tmp_path: P
 
 
 def test_late_spans_of_many_traces_in_one_entry_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = Line(tmp_path)
+    line = ScoringHarness(tmp_path)
     requests = [asking(number, "search", "book") for number in range(200)]
     line.post(request(*(each for spans in requests for each in spans[:2])))
     line.wait(1.0)
@@ -649,7 +649,7 @@ def test_late_spans_of_many_traces_in_one_entry_are_read_once(tmp_path: Path, mo
 
 @pytest.mark.parametrize("question", ["has_trace", "current_revision"])
 def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(
-    line: Line, monkeypatch: pytest.MonkeyPatch, question: str
+    line: ScoringHarness, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     answers, failures = getattr(line.store, question), [True]
@@ -677,7 +677,7 @@ def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(
 
 
 def test_results_are_in_the_journal_before_their_evaluation_is_stored(tmp_path: Path) -> None:
-    line = Line(tmp_path, results=["events"], consumers=["forward/x"])
+    line = ScoringHarness(tmp_path, results=["events"], consumers=["forward/x"])
     line.post(request(*asking(0, "search")))
     line.wait(1.0)
     (entry,) = line.entries("result")

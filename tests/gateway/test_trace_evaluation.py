@@ -18,7 +18,7 @@ from goldspan.model import ComponentSelector, Evaluation, Run, RunUnit, SpanReco
 from goldspan.online.pipeline import Pipeline
 from goldspan.store import sqlite as store_module
 from support.gateway_process import PATIENCE_S
-from support.gateway_scoring_harness import Line, asking, request
+from support.gateway_scoring_harness import ScoringHarness, asking, request
 from support.span_builders import agent, in_trace, inside, span, tool, trace_id
 
 EVENTS: dict[str, Any] = {"results": ["events"], "consumers": ["forward/x"]}
@@ -28,8 +28,8 @@ PINNED = 9
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Iterator[Line]:
-    made = Line(tmp_path)
+def line(tmp_path: Path) -> Iterator[ScoringHarness]:
+    made = ScoringHarness(tmp_path)
     yield made
     made.close()
 
@@ -57,12 +57,12 @@ class Failing:
         raise StoreError("busy")
 
 
-def pin(line: Line) -> None:
+def pin(line: ScoringHarness) -> None:
     line.post(request(*asking(PINNED, "pin")[1:]))
     line.wait()
 
 
-def stored(line: Line) -> dict[str, tuple[str, int, int, list[str]]]:
+def stored(line: ScoringHarness) -> dict[str, tuple[str, int, int, list[str]]]:
     """Returns the unit, the revision, the number of evaluations and the tools of each stored run."""
     return {
         run_id: (
@@ -106,21 +106,21 @@ def conversing() -> Pipeline:
 
 
 def test_a_conversation_is_still_there_when_its_request_is_read_again_after_a_restart(tmp_path: Path) -> None:
-    line = Line(tmp_path, pipeline=conversing())
+    line = ScoringHarness(tmp_path, pipeline=conversing())
     pin(line)
     line.post(request(*asking(0, "search", **SAID), service="shop"))
     line.wait(1.0)
     before = stored(line)
     assert sorted(unit for unit, *_ in before.values()) == ["conversation", "request"]
     line.close()
-    again = Line(tmp_path, pipeline=conversing(), now=line.now)
+    again = ScoringHarness(tmp_path, pipeline=conversing(), now=line.now)
     again.wait(2.0)
     assert stored(again) == before
     again.close()
 
 
 def test_a_conversation_is_still_there_when_a_span_of_its_request_came_too_late(tmp_path: Path) -> None:
-    line = Line(tmp_path, pipeline=conversing())
+    line = ScoringHarness(tmp_path, pipeline=conversing())
     line.post(request(*asking(0, **SAID), service="shop"))
     line.wait(1.0)
     before = stored(line)
@@ -135,20 +135,20 @@ def test_a_conversation_is_still_there_when_a_span_of_its_request_came_too_late(
 
 @pytest.mark.parametrize("units", [["request"], ["component"]])
 def test_what_is_scored_no_longer_after_a_restart_stays_as_it_was(tmp_path: Path, units: list[RunUnit]) -> None:
-    line = Line(tmp_path)
+    line = ScoringHarness(tmp_path)
     line.post(request(*delegating()))
     line.wait(1.0)
     before = stored(line)
     assert sorted(unit for unit, *_ in before.values()) == ["component", "request"]
     line.close()
-    again = Line(tmp_path, pipeline=Pipeline(None, units=units), now=line.now)
+    again = ScoringHarness(tmp_path, pipeline=Pipeline(None, units=units), now=line.now)
     again.wait(2.0)
     assert stored(again) == before
     again.close()
 
 
 def test_runs_that_could_not_be_found_with_a_late_span_stay_as_they_were(
-    line: Line, monkeypatch: pytest.MonkeyPatch
+    line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, first, late, later = asking(0, "search", "book", "pay")
     line.post(request(root, first))
@@ -171,7 +171,7 @@ def _raises(*_: object) -> Any:
 
 
 def test_a_span_that_is_a_request_and_a_component_is_both_in_the_store(tmp_path: Path) -> None:
-    line = Line(tmp_path, goldens=Goldens(components=[ComponentSelector("desk", span="invoke_agent helper")]))
+    line = ScoringHarness(tmp_path, goldens=Goldens(components=[ComponentSelector("desk", span="invoke_agent helper")]))
     root, first, late = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait(1.0)
@@ -189,7 +189,9 @@ def test_a_span_that_is_a_request_and_a_component_is_both_in_the_store(tmp_path:
     line.close()
 
 
-def test_an_agent_that_was_scored_by_itself_is_a_component_as_soon_as_the_one_around_it_has_come(line: Line) -> None:
+def test_an_agent_that_was_scored_by_itself_is_a_component_as_soon_as_the_one_around_it_has_come(
+    line: ScoringHarness,
+) -> None:
     boss, expert, call = delegating()
     line.post(request(expert, call))
     line.wait(10.0)
@@ -201,7 +203,7 @@ def test_an_agent_that_was_scored_by_itself_is_a_component_as_soon_as_the_one_ar
 
 
 def test_an_agent_that_is_read_again_without_the_one_around_it_is_no_request_now(tmp_path: Path) -> None:
-    line = Line(tmp_path, **EVENTS)
+    line = ScoringHarness(tmp_path, **EVENTS)
     boss, expert, call = delegating()
     line.post(request(boss))
     line.wait()
@@ -215,7 +217,7 @@ def test_an_agent_that_is_read_again_without_the_one_around_it_is_no_request_now
     assert line.cursor() == 1
     last = line.journals[0].last_key
     line.close()
-    again = Line(tmp_path, **EVENTS, now=line.now)
+    again = ScoringHarness(tmp_path, **EVENTS, now=line.now)
     again.wait(1.0)
     again.wait(11.0)
     assert stored(again) == before
@@ -223,7 +225,7 @@ def test_an_agent_that_is_read_again_without_the_one_around_it_is_no_request_now
     again.close()
 
 
-def test_an_agent_that_comes_when_the_one_around_it_was_let_go_is_no_request(line: Line) -> None:
+def test_an_agent_that_comes_when_the_one_around_it_was_let_go_is_no_request(line: ScoringHarness) -> None:
     boss, expert, call = delegating()
     line.post(request(boss))
     line.wait(1.0)
@@ -241,7 +243,7 @@ def test_an_agent_that_comes_when_the_one_around_it_was_let_go_is_no_request(lin
 @pytest.mark.parametrize("enrich", [True, False], ids=["held", "not held"])
 def test_the_half_of_a_joined_request_that_is_read_again_is_no_request_by_itself(tmp_path: Path, enrich: bool) -> None:
     how = {"enrich": enrich, "consumers": ["forward/x"]}
-    line = Line(tmp_path, **how)
+    line = ScoringHarness(tmp_path, **how)
     whole, stray = of_session()
     line.post(request(*whole, service="shop"))
     line.wait(1.0)
@@ -255,7 +257,7 @@ def test_the_half_of_a_joined_request_that_is_read_again_is_no_request_by_itself
     line.wait()
     assert 0 < line.cursor() < line.journals[0].last_key
     line.close()
-    again = Line(tmp_path, **how, now=line.now)
+    again = ScoringHarness(tmp_path, **how, now=line.now)
     for passing in (1.0, 10.0, 10.0):
         again.wait(passing)
     assert stored(again) == before
@@ -263,7 +265,7 @@ def test_the_half_of_a_joined_request_that_is_read_again_is_no_request_by_itself
 
 
 def test_of_the_requests_of_a_session_as_many_are_joined_as_fit(tmp_path: Path) -> None:
-    line = Line(tmp_path, max_spans_per_group=5)
+    line = ScoringHarness(tmp_path, max_spans_per_group=5)
     roots = []
     for number in range(3):
         root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(number), **SAID)
@@ -285,7 +287,7 @@ def test_of_the_requests_of_a_session_as_many_are_joined_as_fit(tmp_path: Path) 
 
 
 def test_a_session_of_logs_of_which_something_was_shed_is_not_scored_in_part(tmp_path: Path) -> None:
-    line = Line(tmp_path, max_backlog_bytes=1_000)
+    line = ScoringHarness(tmp_path, max_backlog_bytes=1_000)
     for number, (name, told) in enumerate(
         (
             ("user_prompt", {"prompt": "Fix it"}),
@@ -318,7 +320,9 @@ def _log_of_session(number: int, name: str, told: dict[str, str]) -> bytes:
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_trace_that_cannot_be_judged_keeps_no_other_back(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_that_cannot_be_judged_keeps_no_other_back(
+    line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     look = trace_evaluation.visible_runs
 
     def fails_for_one(records: Sequence[SpanRecord], runs: Sequence[Run]) -> VisibleRuns:
@@ -334,7 +338,9 @@ def test_a_trace_that_cannot_be_judged_keeps_no_other_back(line: Line, monkeypat
     assert line.cursor() == line.journals[0].last_key
 
 
-def test_an_evaluation_that_cannot_be_written_keeps_no_other_back(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_that_cannot_be_written_keeps_no_other_back(
+    line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = line.store.submit_many
 
     def fails_for_one(evaluations: Sequence[Evaluation]) -> None:
@@ -353,7 +359,7 @@ def test_an_evaluation_that_cannot_be_written_keeps_no_other_back(line: Line, mo
 
 
 def test_a_store_that_is_busy_for_long_is_said_once(
-    line: Line, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    line: ScoringHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     busy = Failing(monkeypatch, line.store, "submit_many", 5)
     line.post(request(*asking(0, "search")))
@@ -366,7 +372,7 @@ def test_a_store_that_is_busy_for_long_is_said_once(
 def test_a_conversation_whose_store_was_busy_for_a_moment_gets_its_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(tmp_path, pipeline=conversing())
+    line = ScoringHarness(tmp_path, pipeline=conversing())
     busy = Failing(monkeypatch, line.store, "current_revision")
     line.post(request(*asking(0, "search", **SAID), service="shop"))
     line.wait(1.0)
@@ -384,7 +390,7 @@ def test_what_makes_way_while_the_store_is_busy_is_scored_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group that prevents pruning is evaluated early, unless the evaluation fails."""
-    line = Line(tmp_path, max_backlog_bytes=2_000)
+    line = ScoringHarness(tmp_path, max_backlog_bytes=2_000)
     busy = Failing(monkeypatch, line.store, "has_trace")
     line.post(request(*asking(0, "search")[1:]))
     line.wait()
@@ -404,7 +410,7 @@ def test_what_makes_way_while_the_store_is_busy_is_scored_later(
 def test_a_store_that_fails_while_it_ends_is_asked_no_more_than_a_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(tmp_path, patience=FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=1.0))
+    line = ScoringHarness(tmp_path, patience=FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=1.0))
     for number in range(3):
         line.post(request(*asking(number, "search")))
     line.wait()
@@ -416,7 +422,7 @@ def test_a_store_that_fails_while_it_ends_is_asked_no_more_than_a_few_times(
     assert scoring.stop(PATIENCE_S)
     assert 0 < busy.failures < 10
     line.close()
-    again = Line(tmp_path, now=line.now)
+    again = ScoringHarness(tmp_path, now=line.now)
     again.wait(2.0)
     assert len(again.runs()) == again.evaluations() == 3
     again.close()
@@ -429,7 +435,7 @@ def test_more_runs_of_a_trace_than_the_store_tells_at_once_are_all_known_after_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "MAX_PAGE_SIZE", 10)
-    line = Line(tmp_path, **EVENTS)
+    line = ScoringHarness(tmp_path, **EVENTS)
     pin(line)
     server = span("server", **in_trace(0))
     roots = [agent("helper", **inside(server)) for _ in range(35)]
@@ -438,7 +444,7 @@ def test_more_runs_of_a_trace_than_the_store_tells_at_once_are_all_known_after_a
     assert len(line.runs()) == 35
     last = line.journals[0].last_key
     line.close()
-    again = Line(tmp_path, **EVENTS, now=line.now)
+    again = ScoringHarness(tmp_path, **EVENTS, now=line.now)
     again.wait(2.0)
     assert again.evaluations() == 35
     assert [entry.key for entry in again.entries("result") if entry.key > last] == []
@@ -453,7 +459,7 @@ def test_a_scored_trace_without_its_root_does_not_keep_the_journal_for_longer_wi
 ) -> None:
     now, first, last = 0.0, 0, 0
     for number in range(4):
-        line = Line(tmp_path, now=now)
+        line = ScoringHarness(tmp_path, now=now)
         if number == 0:
             pin(line)
             first = line.journals[0].last_key

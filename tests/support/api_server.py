@@ -24,7 +24,7 @@ DOCUMENT = json.loads(json.dumps(openapi_document()))
 
 
 @dataclass
-class World:
+class ApiServer:
     """A store, the current goldens, and the traces that the API dropped."""
 
     store: SqliteStore
@@ -63,7 +63,7 @@ class World:
 
 
 @contextmanager
-def serving(world: World) -> Iterator[World]:
+def serving(world: ApiServer) -> Iterator[ApiServer]:
     """Serve the API of a store on a free port until the block ends."""
     listening = socket.create_server(("127.0.0.1", 0))
     app = Starlette(routes=api_routes(world.store, evaluate=world.judge, drop_pending_trace=world.forgotten.append))

@@ -96,11 +96,11 @@ class BackEnd:
                 self.taken.append(request)
         return answer
 
-    def come(self) -> None:
+    def start(self) -> None:
         """Listen, on the same port as before."""
         raise NotImplementedError
 
-    def go(self) -> None:
+    def stop(self) -> None:
         """Stop listening, and close all connections."""
         raise NotImplementedError
 
@@ -179,7 +179,7 @@ class HttpBackEnd(BackEnd):
         self.connections = 0
         self._server: _Server | None = None
 
-    def come(self) -> None:
+    def start(self) -> None:
         self._listen()
 
     def _listen(self, context: ssl.SSLContext | None = None) -> None:
@@ -188,7 +188,7 @@ class HttpBackEnd(BackEnd):
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
 
-    def go(self) -> None:
+    def stop(self) -> None:
         if self._server is None:
             return
         self._server.shutdown()
@@ -214,7 +214,7 @@ class TlsHttpBackEnd(HttpBackEnd):
         self._context.load_verify_locations(certificates / "ca.pem")
         self._context.verify_mode = ssl.CERT_REQUIRED
 
-    def come(self) -> None:
+    def start(self) -> None:
         self._listen(self._context)
 
 
@@ -227,7 +227,7 @@ class GrpcBackEnd(BackEnd):
         super().__init__()
         self._server: Any = None
 
-    def come(self) -> None:
+    def start(self) -> None:
         self._pool = futures.ThreadPoolExecutor(8)
         self._server = grpc.server(self._pool, options=[("grpc.max_receive_message_length", -1)])
         self._server.add_generic_rpc_handlers((_Exports(self),))
@@ -237,7 +237,7 @@ class GrpcBackEnd(BackEnd):
     def _bind(self, address: str) -> int:
         return self._server.add_insecure_port(address)
 
-    def go(self) -> None:
+    def stop(self) -> None:
         if self._server is None:
             return
         self._server.stop(None).wait()
@@ -290,11 +290,11 @@ def trailing(answer: Answer) -> Iterator[tuple[str, bytes]]:
 @contextmanager
 def running(backend: BackEnd) -> Iterator[BackEnd]:
     """Run a back end until the block ends."""
-    backend.come()
+    backend.start()
     try:
         yield backend
     finally:
-        backend.go()
+        backend.stop()
 
 
 class Gate:

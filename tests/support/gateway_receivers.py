@@ -117,7 +117,7 @@ def whole(body: bytes, path: str = "/v1/traces", *lines: str, **options: str) ->
 
 
 @dataclass
-class Doors:
+class RunningReceivers:
     """The HTTP and gRPC receivers of a worker, with its journal."""
 
     path: Path
@@ -138,9 +138,9 @@ class Doors:
         self.failure: BaseException | None = None
         self._started = threading.Event()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="doors")
+        self._thread = threading.Thread(target=self._run, name="receivers")
 
-    def start(self) -> Doors:
+    def start(self) -> RunningReceivers:
         self._thread.start()
         self._started.wait(PATIENCE)
         if self.failure is not None:
@@ -233,15 +233,15 @@ LONG_TO_READ = export_request(1, "x" * 600_000)
 
 
 @contextmanager
-def readers_busy(doors: Doors) -> Iterator[None]:
+def readers_busy(receivers: RunningReceivers) -> Iterator[None]:
     """Keep all threads that validate large requests busy until the block ends."""
     done = threading.Event()
     for _ in range(2):
-        doors.receiver._validators.submit(done.wait)
+        receivers.receiver._validators.submit(done.wait)
     try:
         yield
     finally:
         done.set()
 
 
-OpenDoors = Callable[..., Doors]
+OpenDoors = Callable[..., RunningReceivers]

@@ -80,7 +80,7 @@ def asking(number: int = 0, *tools: str, **more: Any) -> list[SpanRecord]:
     return [root, *(tool(name, parent_id=root.span_id, trace_id=root.trace_id) for name in tools)]
 
 
-class Line:
+class ScoringHarness:
     """The scoring of one or several workers with their journals, all in this process."""
 
     def __init__(self, folder: Path, *, pipeline: Pipeline | None = None, workers: int = 1, **options: Any) -> None:

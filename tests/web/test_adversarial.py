@@ -32,7 +32,7 @@ from goldspan.web.pages import PageResponse, Pages
 from goldspan.web.run_list import QueryPairs
 from support.browser import Visit, Visiting
 from support.gateway_process import PATIENCE_S, eventually
-from support.gateway_receivers import Doors
+from support.gateway_receivers import RunningReceivers
 from support.page_server import served
 
 READ = "a-token-to-read-with"
@@ -103,24 +103,26 @@ def test_markdown_mentions_nobody_and_refers_to_nothing(text: str) -> None:
 
 
 @pytest.fixture
-def guarded(store: SqliteStore, tmp_path: Path) -> Iterator[Doors]:
+def guarded(store: SqliteStore, tmp_path: Path) -> Iterator[RunningReceivers]:
     authority = Authorizer(("in-token",), (READ,), allowed_hosts=LOOPBACK_HOSTS)
-    doors = Doors(
+    receivers = RunningReceivers(
         tmp_path / "journal.db",
         authority=authority,
         routes=http_routes.page_routes(site_of(store), is_ending=lambda: True),
     ).start()
-    yield doors
-    doors.stop()
+    yield receivers
+    receivers.stop()
 
 
-def session_in(doors: Doors) -> str:
-    reply = doors.post(urlencode({"token": READ}).encode(), "/enter", FORM)
+def session_in(receivers: RunningReceivers) -> str:
+    reply = receivers.post(urlencode({"token": READ}).encode(), "/enter", FORM)
     return reply.headers["set-cookie"].partition(";")[0]
 
 
 @pytest.mark.parametrize("run_id", ["a?b", "a#b", "100%", "%2F", "a/b", "ü", "a b", "line\nbreak"])
-def test_whoever_wanted_to_see_a_run_sees_it_whatever_its_id(guarded: Doors, store: SqliteStore, run_id: str) -> None:
+def test_whoever_wanted_to_see_a_run_sees_it_whatever_its_id(
+    guarded: RunningReceivers, store: SqliteStore, run_id: str
+) -> None:
     submit(store, Run(run_id, input="wanted"))
     asked = guarded.ask("GET", f"/runs/{quote(run_id, safe='')}?revision=1", accept=HTML).body.decode()
     wanted = html.unescape(re.findall(r'name="wanted" value="([^"]*)"', asked)[0])
@@ -129,13 +131,13 @@ def test_whoever_wanted_to_see_a_run_sees_it_whatever_its_id(guarded: Doors, sto
     assert (opened.status, b"wanted" in opened.body) == (200, True)
 
 
-def test_however_long_an_address_is_somebody_gets_in(guarded: Doors) -> None:
+def test_however_long_an_address_is_somebody_gets_in(guarded: RunningReceivers) -> None:
     asked = guarded.ask("GET", f"/?text={'%C3%BC' * 1500}", accept=HTML).body.decode()
     wanted = html.unescape(re.findall(r'name="wanted" value="([^"]*)"', asked)[0])
     assert guarded.post(urlencode({"token": READ, "wanted": wanted}).encode(), "/enter", FORM).status == 303
 
 
-def test_a_cookie_of_the_same_name_from_elsewhere_keeps_nobody_out(guarded: Doors) -> None:
+def test_a_cookie_of_the_same_name_from_elsewhere_keeps_nobody_out(guarded: RunningReceivers) -> None:
     session = session_in(guarded)
     for sent in (
         f"{SESSION_COOKIE}=other; {session}",
