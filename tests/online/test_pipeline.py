@@ -367,7 +367,7 @@ def test_a_sink_that_stumbles_over_goldens_is_counted_and_gets_evaluations_all_t
     kept = Stumbling()
     Pipeline(GOLDENS, sinks=[kept]).evaluate_and_submit(RUN)
     assert len(kept.evaluations) == 1
-    assert _guard.failure_counts == {"tell Stumbling of goldens": 1}
+    assert _guard.failure_counts == {"pass goldens to Stumbling": 1}
 
 
 def test_threads_that_find_new_goldens_at_once_take_them_up_once(tmp_path: Path) -> None:

@@ -57,10 +57,10 @@ def test_every_counter_says_what_it_means_and_what_to_do(loss: object) -> None:
     DropCounters(meter.provider).add(name)
     metric = meter.metrics()[name]
     assert re.fullmatch(r"\{[a-z]+\}", metric.unit)
-    meaning, advice = re.fullmatch(r"(.+?)\. (Should be (?:near )?zero: .+|As it was asked for: .+)\.",
+    meaning, advice = re.fullmatch(r"(.+?)\. (Should be (?:near )?zero: .+|This is intended: .+)\.",
                                    metric.description).groups()  # type: ignore[union-attr]  # fmt: skip
     assert re.match(r"[A-Z][a-z]+ ", meaning)
-    assert re.search(r"\b(let|look|lower|raise|run) ", advice)
+    assert re.search(r"\b(check|configure|end|lower|raise|run|see) ", advice)
 
 
 @pytest.mark.parametrize("name", [*(loss.name for loss in DROP_COUNTERS), semconv.ERRORS_COUNTER])

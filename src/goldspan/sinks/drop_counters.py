@@ -24,94 +24,94 @@ DROP_COUNTERS = (
     DropCounterSpec(
         semconv.LATE_SPANS_COUNTER,
         "{span}",
-        "Spans that ended after their run was scored; where the run is still remembered it is scored again with them. "
-        "Should be near zero: let the agent's span end after its tools have.",
+        "Spans that ended after their run was scored. If the run is still in memory, it is scored again with them. "
+        "Should be near zero: end the agent's span after its tools.",
     ),
     DropCounterSpec(
         semconv.TOO_LATE_SPANS_COUNTER,
         "{span}",
-        "Spans that ended when their run was no longer remembered, or whose start nobody saw; they change no score. "
-        "Should be zero: raise GOLDSPAN_LATE above the time by which they are late, or end the agent's span later.",
+        "Spans that ended when their run was no longer in memory, or whose start was not received. They change "
+        "no score. Should be zero: raise GOLDSPAN_LATE above the delay of the spans, or end the agent's span later.",
     ),
     DropCounterSpec(
         semconv.DUPLICATE_SPANS_COUNTER,
         "{span}",
-        "Spans that came a second time and were ignored. "
-        "Should be zero: look for a processor that is added twice, or an exporter that sends again what had arrived.",
+        "Spans that were received a second time and ignored. "
+        "Should be zero: check for a processor that is added twice, or an exporter that repeats successful exports.",
     ),
     DropCounterSpec(
         semconv.UNSCORED_SPANS_COUNTER,
         "{span}",
-        "Spans of traces of which not all could be taken in: the queue before the scoring was full, or a trace had "
-        "more spans than `max_spans_per_trace`. They were exported all the same. Should be zero: lower the rate of "
-        "runs that are scored, measure fewer metrics, or raise that limit.",
+        "Spans of traces that are not scored, because the scoring queue was full or a trace had more spans "
+        "than `max_spans_per_trace`. The spans are exported. Should be zero: lower the sampling rate, compute fewer "
+        "metrics, or raise that limit.",
     ),
     DropCounterSpec(
         semconv.EVICTED_COUNTER,
         "{trace}",
-        "Traces scored as they were because too much was in flight, and let go. Should be zero: "
-        "raise GOLDSPAN_MAX_TRACES or GOLDSPAN_MAX_SPANS, or look for spans that are never ended.",
+        "Traces that were scored early and removed from memory, because too many were in flight. Should be zero: "
+        "raise GOLDSPAN_MAX_TRACES or GOLDSPAN_MAX_SPANS, or check for spans that never end.",
     ),
     DropCounterSpec(
         semconv.UNENDED_RUNS_COUNTER,
         "{run}",
-        "Runs scored with what was there because nothing of them had ended for too long, or they took too long in all. "
-        "Should be near zero: look for spans that are never ended, or raise the deadlines above your longest request.",
+        "Runs that were scored incomplete, because none of their spans had ended for too long or the run took too "
+        "long. Should be near zero: check for spans that never end, or raise the deadlines above your longest request.",
     ),
     DropCounterSpec(
         semconv.SAMPLED_OUT_COUNTER,
         "{run}",
         "Runs that the sampling rules left unscored. "
-        "As it was asked for: raise the rate, or change the rules, to score more of them.",
+        "This is intended: raise the rate, or change the rules, to score more runs.",
     ),
     DropCounterSpec(
         semconv.OVER_BUDGET_COUNTER,
         "{evaluation}",
-        "Evaluations that took longer than their time budget, and lack the metrics for which none was left. "
-        "Should be near zero: raise the budget, or leave out the slow metrics.",
+        "Evaluations that exceeded their time budget and therefore lack metrics. "
+        "Should be near zero: raise the budget, or remove slow metrics.",
     ),
     DropCounterSpec(
         semconv.INVISIBLE_RUNS_COUNTER,
         "{run}",
-        "Runs without a tool call in whose telemetry none would show: whether they called tools is not known. "
-        "Should be zero: let the instrumentation record what models say (the log of 'goldspan' names its switch), or "
-        "put @goldspan.trace on the functions of the tools.",
+        "Runs without a tool call whose telemetry would not show one: it is unknown whether they called tools. "
+        "Should be zero: configure the instrumentation to record messages (the log of 'goldspan' names the setting), "
+        "or put @goldspan.trace on the functions of the tools.",
     ),
     DropCounterSpec(
         semconv.RELOAD_FAILURES_COUNTER,
         "{failure}",
-        "Changed golden files that could not be read; the goldens from before stay in force. Should be zero: "
-        "run `goldspan goldens check` on the files, the log of 'goldspan' says what is wrong with them.",
+        "Changed golden files that could not be read; the previous goldens stay in effect. Should be zero: "
+        "run `goldspan goldens check` on the files; the log of 'goldspan' contains the error.",
     ),
     DropCounterSpec(
         semconv.SINK_DROPPED_COUNTER,
         "{evaluation}",
-        "Evaluations that a sink never got because its queue was full, or because it had been shut down. "
-        "Should be zero: look why the sink is slow, take evaluations in batches (submit_many), or raise max_queue.",
+        "Evaluations that a sink did not receive, because its queue was full or it was shut down. "
+        "Should be zero: check why the sink is slow, accept evaluations in batches (submit_many), or raise max_queue.",
     ),
     DropCounterSpec(
         semconv.JUDGE_DROPPED_COUNTER,
         "{run}",
-        "Runs that were to be judged by a model and are not, because too many waited or the process ended. "
+        "Runs that were selected for the judge and not judged, because its queue was full or the process ended. "
         "Should be near zero: lower GOLDSPAN_JUDGE_SAMPLE, or raise GOLDSPAN_JUDGE_CONCURRENCY.",
     ),
     DropCounterSpec(
         semconv.JUDGE_FAILED_COUNTER,
         "{run}",
-        "Runs that the judge's model failed to judge, whatever was tried; their other scores stand. "
-        "Should be near zero: look at `error.type`, and at the errors of the scores, which say more.",
+        "Runs that the judge's model failed to judge after all retries; their other scores are unchanged. "
+        "Should be near zero: see `error.type`, and the errors of the scores for details.",
     ),
     DropCounterSpec(
         semconv.JUDGE_OVER_BUDGET_COUNTER,
         "{run}",
-        "Runs that no model was asked about because the judge's budget of the last 24 hours was spent. "
-        "As it was asked for: raise the budget, or lower GOLDSPAN_JUDGE_SAMPLE so that it lasts.",
+        "Runs that were not judged because the judge's budget of the last 24 hours was spent. "
+        "This is intended: raise the budget, or lower GOLDSPAN_JUDGE_SAMPLE.",
     ),
     DropCounterSpec(
         semconv.JUDGE_OUTDATED_COUNTER,
         "{run}",
-        "Verdicts of a model that were thrown away because the run had changed or was deleted meanwhile. "
-        "Should be near zero: let the agent's span end after its tools have, or raise the grace period.",
+        "Verdicts of the judge that were dropped because the run had changed or was deleted in the meantime. "
+        "Should be near zero: end the agent's span after its tools, or raise the grace period.",
     ),
 )
 """All counters of dropped data."""
@@ -132,8 +132,8 @@ class DropCounters:
             semconv.ERRORS_COUNTER,
             [_observe_failures],
             unit="{failure}",
-            description="Failures inside goldspan that the application did not notice. Should be zero: "
-            "the log of 'goldspan' has the first of each kind with its traceback; please report it.",
+            description="Failures inside goldspan that were hidden from the application. Should be zero: "
+            "the log of 'goldspan' contains the first of each kind with its traceback; please report it.",
         )
 
     def add(self, name: str, count: int = 1, labels: Mapping[str, str] | None = None) -> None:

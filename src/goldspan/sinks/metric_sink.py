@@ -102,29 +102,29 @@ class MetricSink:
         self._scores = meter.create_histogram(
             semconv.SCORE_HISTOGRAM,
             unit="1",
-            description="Scores of runs, by metric, as they were first scored.",
+            description="Scores of runs by metric, from the first evaluation of each run.",
             explicit_bucket_boundaries_advisory=SCORE_BUCKETS,
         )
         self._evaluations = meter.create_counter(
             semconv.EVALUATIONS_COUNTER,
             unit="{evaluation}",
-            description="Runs judged, by what came out when they were first scored.",
+            description="Evaluated runs by verdict, from the first evaluation of each run.",
         )
         self._revisions = meter.create_counter(
             semconv.REVISIONS_COUNTER,
             unit="{evaluation}",
-            description="Runs judged again because spans came late, by what came out then; in no other metric.",
+            description="Runs evaluated again because of late spans, by the new verdict. No other metric counts them.",
         )
         self._tools = meter.create_counter(
             semconv.TOOLS_COUNTER,
             unit="{call}",
-            description="Tools of runs with a golden that were expected, missing, unexpected or forbidden, "
-            "and calls of any run that failed, as the runs were first scored.",
+            description="Expected, missing, unexpected and forbidden tools of runs with a golden, "
+            "and failed calls of all runs, from the first evaluation of each run.",
         )
         self._health = meter.create_counter(
             semconv.HEALTH_COUNTER,
             unit="{run}",
-            description="Runs whose telemetry lacks something or was put together by guess, by what is the matter.",
+            description="Runs with incomplete or inferred telemetry, by problem.",
         )
 
     def adopt(self, goldens: Goldens) -> None:

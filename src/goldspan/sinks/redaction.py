@@ -54,20 +54,20 @@ def apply_redaction(evaluation: Evaluation, redact: Redact | None) -> Evaluation
     if redact is None:
         return evaluation
     try:
-        left: object = redact(evaluation)
+        redacted: object = redact(evaluation)
     except Exception as error:  # noqa: BLE001 - it is not our code
-        told = RuntimeError(f"the redaction raised {type(error).__name__}").with_traceback(error.__traceback__)
-        _guard.report_error(_REDACTION_GUARD, told)
+        failure = RuntimeError(f"the redaction raised {type(error).__name__}").with_traceback(error.__traceback__)
+        _guard.report_error(_REDACTION_GUARD, failure)
         return None
-    if left is None or isinstance(left, Evaluation):
-        return left
+    if redacted is None or isinstance(redacted, Evaluation):
+        return redacted
     _guard.report_error(
-        _REDACTION_GUARD, TypeError(f"the redaction returned {type(left).__name__}, which is no Evaluation")
+        _REDACTION_GUARD, TypeError(f"the redaction returned {type(redacted).__name__} instead of an Evaluation")
     )
     return None
 
 
-_REDACTION_GUARD = "redact an evaluation, which goes nowhere"
+_REDACTION_GUARD = "redact an evaluation, which is dropped"
 
 
 class ArgumentFilter:
@@ -97,27 +97,27 @@ class ArgumentFilter:
             self._allowed[tool] = self._allowed.get(tool, _NO_PATHS) | paths
         self._results = results
         self._texts = texts
-        self._golden_of = lru_cache(maxsize=1024)(self._redact_golden)  # they stay the same from run to run
+        self._golden_of = lru_cache(maxsize=1024)(self._redact_golden)  # runs share goldens
 
     def __call__(self, evaluation: Evaluation) -> Evaluation:
         """Returns a copy of an evaluation without the hidden values."""
         run = self._redact_run(evaluation.run)
         golden = evaluation.golden and self._golden_of(evaluation.golden)
         match = evaluation.match and replace(evaluation.match, golden=self._golden_of(evaluation.match.golden))
-        seen = evaluation.comparison
-        row = partial(self._redact_row, before=seen.run, after=run)
-        rows = tuple(map(row, seen.rows))
-        by_others = tuple([(row(due), row(made)) for due, made in seen.wrong_agent_pairs])
+        comparison = evaluation.comparison
+        row = partial(self._redact_row, before=comparison.run, after=run)
+        rows = tuple(map(row, comparison.rows))
+        by_others = tuple([(row(due), row(made)) for due, made in comparison.wrong_agent_pairs])
         copy = replace(
             evaluation,
             run=run,
             golden=golden,
             match=match,
-            comparison=Comparison(golden, rows, run, seen.approximation_reason, by_others),
+            comparison=Comparison(golden, rows, run, comparison.approximation_reason, by_others),
             scores=tuple(map(_redact_score, evaluation.scores)),
         )
-        # Of what is left and of the verdict: two runs that differ only in what is hidden may be judged differently, and
-        # a hash of what is hidden would let it be guessed.
+        # The digest covers the visible values and the verdict: runs that differ only in hidden values can have
+        # different verdicts, and a hash of hidden values would allow guessing them.
         vars(copy)["digest"] = content_digest([copy.digest, copy.scores, list(map(_verdict, rows))])
         return copy
 
@@ -223,12 +223,13 @@ def _parse_allow_list(allow: object) -> Iterator[tuple[str, _AllowedPaths]]:
     """Yields the allowed paths by tool."""
     if not isinstance(allow, Mapping):
         raise ConfigurationError(
-            f'allow is arguments by tool, {{"book": ["city"]}}, or {{"*": ["city"]}} for all tools, not {allow!r}'
+            f'allow must map tools to argument names, {{"book": ["city"]}}, or {{"*": ["city"]}} for all tools, '
+            f"not {allow!r}"
         )
-    for name, told in allow.items():
-        paths = list(told) if isinstance(told, Iterable) and not isinstance(told, str) else [told]
+    for name, value in allow.items():
+        paths = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
         if not all(isinstance(each, str) for each in (name, *paths)):
-            raise ConfigurationError(f"what is allowed of {name!r} is a list of names of arguments, not {told!r}")
+            raise ConfigurationError(f"allow[{name!r}] must be a list of argument names, not {value!r}")
         yield name, frozenset(paths)
 
 
@@ -255,8 +256,7 @@ def _nested_paths(key: str, allowed: _AllowedPaths) -> _AllowedPaths:
 
 def _redact_difference(difference: Difference, allowed: _AllowedPaths) -> Difference:
     """Returns a difference unchanged if its path is allowed or below an allowed path."""
-    place = difference.key.partition("[")[0]
-    steps = place.split(".")
+    steps = difference.key.partition("[")[0].split(".")
     paths = [".".join(steps[: count + 1]) for count in range(len(steps))]
     if ALL_ARGUMENTS in allowed or not allowed.isdisjoint(paths):
         return difference

@@ -36,7 +36,7 @@ def adopt(sinks: Iterable[Any], goldens: Goldens) -> None:
     for sink in sinks:
         adopt_one = getattr(sink, "adopt", None)
         if adopt_one is not None:
-            with suppress_errors(f"tell {type(sink).__name__} of goldens"):
+            with suppress_errors(f"pass goldens to {type(sink).__name__}"):
                 adopt_one(goldens)
 
 
