@@ -62,13 +62,13 @@ def total_in(answer: PageResponse) -> str:
 # --- texts that a form sends back -------------------------------------------------------------------------------------
 
 
-def test_what_is_shown_by_its_number_means_itself_when_it_comes_back() -> None:
+def test_unescaping_restores_escaped_invisible_characters_and_nothing_else() -> None:
     assert unescape_invisible(escape_invisible(HIDDEN)) == HIDDEN
     for text in ("⟨U+0041⟩", "⟨U+110000⟩", "⟨U+FFFFFF⟩", "⟨U+20⟩", "⟨u+202e⟩"):
         assert unescape_invisible(text) == text
 
 
-def test_a_form_hands_a_name_with_hidden_characters_back_as_it_was(store: SqliteStore) -> None:
+def test_a_name_with_invisible_characters_survives_a_round_trip_through_the_form(store: SqliteStore) -> None:
     submit(store, Run("hidden", input="asked", agent=HIDDEN))
     site = site_of(store)
     (in_form,) = re.findall(r'name="agent" value="([^"]*)"', site.live([("agent", HIDDEN)]).body)
@@ -79,7 +79,7 @@ def test_a_form_hands_a_name_with_hidden_characters_back_as_it_was(store: Sqlite
         assert site.goldens([("agent", told), ("find", told)]).status == 200
 
 
-def test_half_a_draft_is_never_given_for_a_golden(store: SqliteStore) -> None:
+def test_a_draft_golden_that_is_too_long_is_omitted_instead_of_truncated(store: SqliteStore) -> None:
     calls = tuple(ToolCall(f"tool_number_{number}_{'x' * 60}", arguments={"a": 1}) for number in range(500))
     submit(store, Run("many", input="many", tool_calls=calls))
     submit(store, Run("few", input="few", tool_calls=calls[:3]))
@@ -92,7 +92,7 @@ def test_half_a_draft_is_never_given_for_a_golden(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("text", ["@octocat", "ask @org/team now", "#123", "org/repo#1", "(@a)", "a@b.example"])
-def test_markdown_mentions_nobody_and_refers_to_nothing(text: str) -> None:
+def test_rendered_markdown_contains_no_mentions_and_no_issue_references(text: str) -> None:
     """GitHub searches the rendered Markdown for mentions, after backslashes and entities are resolved."""
     written = render_markdown([(TextSpan(text),)])
     assert not re.search(r"[@#](\\|&[^;]*;)*[A-Za-z0-9]", written)
@@ -120,7 +120,7 @@ def session_in(receivers: RunningReceivers) -> str:
 
 
 @pytest.mark.parametrize("run_id", ["a?b", "a#b", "100%", "%2F", "a/b", "ü", "a b", "line\nbreak"])
-def test_whoever_wanted_to_see_a_run_sees_it_whatever_its_id(
+def test_a_login_redirects_to_the_requested_run_whatever_its_id_contains(
     guarded: RunningReceivers, store: SqliteStore, run_id: str
 ) -> None:
     submit(store, Run(run_id, input="wanted"))
@@ -131,13 +131,13 @@ def test_whoever_wanted_to_see_a_run_sees_it_whatever_its_id(
     assert (opened.status, b"wanted" in opened.body) == (200, True)
 
 
-def test_however_long_an_address_is_somebody_gets_in(guarded: RunningReceivers) -> None:
+def test_a_login_succeeds_however_long_the_requested_address_is(guarded: RunningReceivers) -> None:
     asked = guarded.ask("GET", f"/?text={'%C3%BC' * 1500}", accept=HTML).body.decode()
     wanted = html.unescape(re.findall(r'name="wanted" value="([^"]*)"', asked)[0])
     assert guarded.post(urlencode({"token": READ, "wanted": wanted}).encode(), "/enter", FORM).status == 303
 
 
-def test_a_cookie_of_the_same_name_from_elsewhere_keeps_nobody_out(guarded: RunningReceivers) -> None:
+def test_a_login_holds_if_another_cookie_has_the_same_name(guarded: RunningReceivers) -> None:
     session = session_in(guarded)
     for sent in (
         f"{SESSION_COOKIE}=other; {session}",
@@ -152,7 +152,7 @@ def test_a_cookie_of_the_same_name_from_elsewhere_keeps_nobody_out(guarded: Runn
 
 
 @pytest.mark.parametrize("held", [0, 2])
-def test_a_place_of_another_store_is_told_what_this_one_has(store: SqliteStore, held: int) -> None:
+def test_a_stream_position_of_another_store_gets_the_newest_sequence_number(store: SqliteStore, held: int) -> None:
     """A gateway may restart with an empty folder: clients of the previous one still receive events."""
     for number in range(held):
         submit(store, Run(f"run-{number}"))
@@ -163,7 +163,7 @@ def test_a_place_of_another_store_is_told_what_this_one_has(store: SqliteStore, 
         )
 
 
-class Held(Pages):
+class BlockingPages(Pages):
     """Pages whose searches block until they are released."""
 
     begun: list[str]
@@ -177,8 +177,8 @@ class Held(Pages):
         return super().live(query)
 
 
-def test_searches_that_nobody_waits_for_any_more_are_not_made(store: SqliteStore) -> None:
-    site = Held(store, goldens=lambda: None, is_live=True)
+def test_a_queued_search_is_dropped_when_its_client_disconnects(store: SqliteStore) -> None:
+    site = BlockingPages(store, goldens=lambda: None, is_live=True)
     site.begun, site.let_go = [], Event()
     with served(site) as address, ExitStack() as opened:
         at = urlsplit(address)
@@ -201,7 +201,7 @@ def test_searches_that_nobody_waits_for_any_more_are_not_made(store: SqliteStore
     assert [text for text in site.begun if text.startswith("left")] == []
 
 
-def test_a_store_of_an_older_version_is_brought_up_to_date_by_what_is_said(tmp_path: Path) -> None:
+def test_the_command_in_the_error_message_upgrades_an_older_store(tmp_path: Path) -> None:
     old = tmp_path / "old.db"
     with closing(sqlite3.connect(old)) as other:
         other.executescript((Path(__file__).parents[1] / "store" / "version-1.sql").read_text(encoding="utf-8"))
@@ -218,7 +218,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date_by_what_is_said(tmp_p
 # --- in a browser -----------------------------------------------------------------------------------------------------
 
 
-class Slow(Pages):
+class SlowPages(Pages):
     """Pages that delay the responses that a test selects."""
 
     def __init__(self, store: SqliteStore) -> None:
@@ -240,15 +240,15 @@ class Slow(Pages):
 
 
 @pytest.fixture
-def slow(store: SqliteStore) -> Slow:
+def slow(store: SqliteStore) -> SlowPages:
     for number in range(12):
         health = Health(arguments_absent=1, content_off=True) if number < 3 else Health()
         submit(store, Run(f"run-{number}", input=f"asked {number}", start_ns=10**18 + number * 10**9, health=health))
-    return Slow(store)
+    return SlowPages(store)
 
 
 @pytest.fixture
-def visit(visiting: Visiting, slow: Slow) -> Iterator[Visit]:
+def visit(visiting: Visiting, slow: SlowPages) -> Iterator[Visit]:
     with served(slow) as address:
         visit = visiting(address)
         visit.open()
@@ -257,26 +257,28 @@ def visit(visiting: Visiting, slow: Slow) -> Iterator[Visit]:
         visit.leave()
 
 
-def shows(visit: Visit, text: str) -> None:
+def expect_listed(visit: Visit, text: str) -> None:
     expect(visit.page.get_by_role("region", name="Runs").get_by_text(text, exact=True)).to_be_visible()
 
 
 @pytest.mark.e2e
 @pytest.mark.needs("chromium")
-def test_what_comes_while_a_list_is_on_its_way_is_not_lost(visit: Visit, slow: Slow, store: SqliteStore) -> None:
+def test_a_run_that_arrives_while_the_list_is_loading_is_shown(
+    visit: Visit, slow: SlowPages, store: SqliteStore
+) -> None:
     slow.seconds = {"live": 2.5}
     slow.asked.clear()
     submit(store, Run("first", input="first one"))
     eventually(lambda: "live" in slow.asked, "no list was asked for")
     submit(store, Run("second", input="second one"))
-    shows(visit, "first one")
+    expect_listed(visit, "first one")
     slow.seconds = {}
-    shows(visit, "second one")
+    expect_listed(visit, "second one")
 
 
 @pytest.mark.e2e
 @pytest.mark.needs("chromium")
-def test_a_chart_that_took_long_does_not_take_the_place_of_a_newer_one(visit: Visit, slow: Slow) -> None:
+def test_a_late_chart_response_does_not_replace_a_newer_chart(visit: Visit, slow: SlowPages) -> None:
     chart = visit.page.locator("#chart")
     expect(chart).to_have_attribute("aria-label", re.compile("12 not evaluated"))
     slow.seconds = {"trend asked 1": 2.0}
@@ -291,30 +293,30 @@ def test_a_chart_that_took_long_does_not_take_the_place_of_a_newer_one(visit: Vi
 
 @pytest.mark.e2e
 @pytest.mark.needs("chromium")
-def test_what_somebody_opened_stays_open_while_the_list_changes(visit: Visit, store: SqliteStore) -> None:
+def test_an_opened_notice_stays_open_when_the_list_is_updated(visit: Visit, store: SqliteStore) -> None:
     notice = visit.page.locator("details.notice")
     notice.locator("summary").click()
     submit(store, Run("another", input="another one"))
-    shows(visit, "another one")
+    expect_listed(visit, "another one")
     assert notice.evaluate("each => each.open") is True
 
 
 @pytest.mark.e2e
 @pytest.mark.needs("chromium")
-def test_only_what_somebody_looks_for_is_announced(visit: Visit, store: SqliteStore) -> None:
+def test_list_updates_are_not_announced_while_a_search_field_has_focus(visit: Visit, store: SqliteStore) -> None:
     """While a search field has focus, only the number of its results is announced, not each update."""
     visit.page.get_by_label("Text in the request").fill("asked")
     expect(visit.page.get_by_role("status")).to_have_text("12 runs")
     for number in range(2):
         submit(store, Run(f"more-{number}", input=f"asked more {number}"))
-        shows(visit, f"asked more {number}")
+        expect_listed(visit, f"asked more {number}")
     expect(visit.page.get_by_role("status")).to_have_text("12 runs")
 
 
 @pytest.mark.e2e
 @pytest.mark.needs("chromium")
-def test_a_list_that_could_not_be_had_is_asked_for_again(
-    visit: Visit, store: SqliteStore, slow: Slow, monkeypatch: pytest.MonkeyPatch
+def test_the_page_retries_a_list_that_could_not_be_loaded(
+    visit: Visit, store: SqliteStore, slow: SlowPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> None:
         raise StoreError("it is locked")
@@ -323,6 +325,6 @@ def test_a_list_that_could_not_be_had_is_asked_for_again(
         patched.setattr(store, "page_with_counts", refused)
         submit(store, Run("late", input="late one"))
         expect(visit.page.get_by_text("the list could not be loaded").first).to_be_visible()
-    shows(visit, "late one")
+    expect_listed(visit, "late one")
     expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
     visit.forgive("status of 503")

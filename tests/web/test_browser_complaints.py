@@ -46,7 +46,7 @@ def address() -> Iterator[str]:
 
 
 @pytest.mark.e2e
-def test_everything_that_is_wrong_is_heard(visiting: Visiting, address: str) -> None:
+def test_a_visit_reports_every_problem_of_a_page(visiting: Visiting, address: str) -> None:
     visit = visiting(address, viewport=PHONE)
     visit.open()
     visit.page.wait_for_load_state("load")

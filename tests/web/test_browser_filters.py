@@ -15,7 +15,7 @@ from support.page_server import run_id, store_in, viewing
 pytestmark = pytest.mark.needs("chromium")
 
 TURNS = 12
-"""So often every kind of run is stored: more than one page of them."""
+"""How often each kind of run is stored; the runs fill more than one page."""
 TYPED = [
     ("Text in the request", "LAST order", {"text": "LAST order"}, 2 * TURNS),
     ("Golden", "trip/lisbon", {"golden": "trip/lisbon"}, TURNS),
@@ -61,13 +61,13 @@ def open_more(page: Page) -> None:
     page.get_by_role("search").get_by_text("More filters", exact=True).click()
 
 
-def said(url: str) -> dict[str, str]:
+def query_of(url: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(url).query))
 
 
-def expect_said(page: Page, query: dict[str, str]) -> None:
+def expect_query(page: Page, query: dict[str, str]) -> None:
     """Wait until the address has these parameters."""
-    page.wait_for_url(lambda url: said(url) == query)
+    page.wait_for_url(lambda url: query_of(url) == query)
 
 
 def expect_runs(page: Page, number: int) -> None:
@@ -79,11 +79,13 @@ def expect_runs(page: Page, number: int) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("name", "text", "query", "number"), [*TYPED, *MORE])
-def test_what_is_typed_narrows_the_list(visit: Visit, name: str, text: str, query: dict[str, str], number: int) -> None:
+def test_a_typed_filter_narrows_the_list(
+    visit: Visit, name: str, text: str, query: dict[str, str], number: int
+) -> None:
     if (name, text, query, number) in MORE:
         open_more(visit.page)
     field(visit.page, name).press_sequentially(text)
-    expect_said(visit.page, query)
+    expect_query(visit.page, query)
     expect_runs(visit.page, number)
     expect(field(visit.page, name)).to_be_focused()
     expect(field(visit.page, name)).to_have_value(text)
@@ -92,15 +94,15 @@ def test_what_is_typed_narrows_the_list(visit: Visit, name: str, text: str, quer
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("name", "word", "query", "number"), CHOSEN)
-def test_what_is_chosen_narrows_the_list(
+def test_a_selected_filter_narrows_the_list(
     visit: Visit, name: str, word: str, query: dict[str, str], number: int
 ) -> None:
     field(visit.page, name).select_option(word)
-    expect_said(visit.page, query)
+    expect_query(visit.page, query)
     expect_runs(visit.page, number)
 
 
-def test_filters_narrow_one_another(visit: Visit) -> None:
+def test_several_filters_are_combined(visit: Visit) -> None:
     field(visit.page, "Tool").fill("book trip")
     field(visit.page, "Role of the tool").select_option("missing")
     expect_runs(visit.page, TURNS - 1)  # one of the runs called the tool
@@ -112,11 +114,11 @@ def test_filters_narrow_one_another(visit: Visit) -> None:
     field(visit.page, "is below").fill("0.7")
     expect_runs(visit.page, TURNS - 1)
     expected = {"tool": "book trip", "tool_role": "missing", "verdict": "fail", "metric": "tool_recall", "below": "0.7"}
-    expect_said(visit.page, expected)
+    expect_query(visit.page, expected)
 
 
 @pytest.mark.e2e
-def test_filters_outlive_reloading_and_are_taken_away_one_by_one(visit: Visit) -> None:
+def test_filters_survive_a_reload_and_are_removed_one_by_one(visit: Visit) -> None:
     field(visit.page, "Agent").fill("travel")
     field(visit.page, "Verdict").select_option("failed")
     expect_runs(visit.page, TURNS)
@@ -129,11 +131,11 @@ def test_filters_outlive_reloading_and_are_taken_away_one_by_one(visit: Visit) -
     expect(field(visit.page, "Agent")).to_have_value("")
     visit.page.get_by_role("link", name="Clear").click()
     expect_runs(visit.page, 6 * TURNS)
-    expect_said(visit.page, {})
+    expect_query(visit.page, {})
 
 
 @pytest.mark.e2e
-def test_back_and_forward_lead_through_what_was_looked_for(visit: Visit) -> None:
+def test_back_and_forward_restore_the_filters(visit: Visit) -> None:
     field(visit.page, "Agent").fill("travel")
     expect_runs(visit.page, TURNS)
     field(visit.page, "Verdict").select_option("passed")
@@ -151,7 +153,7 @@ def test_back_and_forward_lead_through_what_was_looked_for(visit: Visit) -> None
 
 
 @pytest.mark.e2e
-def test_after_going_back_the_page_is_as_alive_as_before(visit: Visit) -> None:
+def test_after_going_back_the_controls_of_the_page_still_work(visit: Visit) -> None:
     field(visit.page, "Agent").fill("travel")
     expect_runs(visit.page, TURNS)
     visit.page.go_back()
@@ -167,7 +169,9 @@ def test_after_going_back_the_page_is_as_alive_as_before(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_an_address_shows_everybody_the_same(visit: Visit, visiting: Visiting, address: str) -> None:
+def test_an_address_shows_the_same_list_in_another_browser_and_without_scripts(
+    visit: Visit, visiting: Visiting, address: str
+) -> None:
     open_more(visit.page)
     field(visit.page, "Service").fill("billing")
     field(visit.page, "Verdict").select_option("not evaluated")
@@ -182,7 +186,7 @@ def test_an_address_shows_everybody_the_same(visit: Visit, visiting: Visiting, a
 
 
 @pytest.mark.e2e
-def test_without_scripts_the_form_is_sent(visiting: Visiting, address: str) -> None:
+def test_the_filter_form_works_without_scripts(visiting: Visiting, address: str) -> None:
     visit = visiting(address, java_script_enabled=False)
     visit.open()
     field(visit.page, "Agent").fill("travel")
@@ -190,11 +194,11 @@ def test_without_scripts_the_form_is_sent(visiting: Visiting, address: str) -> N
     visit.page.get_by_role("button", name="Find").click()
     expect_runs(visit.page, TURNS)
     visit.page.get_by_role("link", name="Remove the filter verdict").click()
-    expect_said(visit.page, {"agent": "travel"})
+    expect_query(visit.page, {"agent": "travel"})
 
 
 @pytest.mark.e2e
-def test_enter_looks_at_once_and_does_not_leave_the_page(visit: Visit) -> None:
+def test_enter_applies_the_filter_without_leaving_the_page(visit: Visit) -> None:
     visit.page.evaluate("window.still = true")
     field(visit.page, "Text in the request").fill("song")
     field(visit.page, "Text in the request").press("Enter")
@@ -203,7 +207,7 @@ def test_enter_looks_at_once_and_does_not_leave_the_page(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_names_are_suggested(visit: Visit) -> None:
+def test_filter_fields_suggest_the_stored_names(visit: Visit) -> None:
     for name, expected in (("Golden", "trip/lisbon"), ("Agent", "travel"), ("Tool", "find_account")):
         box = field(visit.page, name)
         box.focus()
@@ -212,7 +216,7 @@ def test_names_are_suggested(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_what_means_nothing_is_told_and_can_be_put_right(visit: Visit) -> None:
+def test_an_invalid_filter_is_reported_and_can_be_corrected(visit: Visit) -> None:
     field(visit.page, "Since").fill("yesterdayish")
     expect(visit.page.get_by_role("alert")).to_contain_text("since must be a time")
     visit.forgive("status of 400")
@@ -223,13 +227,13 @@ def test_what_means_nothing_is_told_and_can_be_put_right(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_how_many_are_found_is_said_to_those_who_do_not_see_it(visit: Visit) -> None:
+def test_the_number_of_results_is_announced_to_screen_readers(visit: Visit) -> None:
     field(visit.page, "Agent").fill("travel")
     expect(visit.page.get_by_role("status")).to_have_text(f"{TURNS} runs")
 
 
 @pytest.mark.e2e
-def test_pages_follow_one_another(visit: Visit) -> None:
+def test_the_list_of_runs_is_paged(visit: Visit) -> None:
     newest = visit.names()
     visit.page.get_by_role("link", name="Older").click()
     region = visit.page.get_by_role("region", name="Runs", exact=True)
@@ -242,16 +246,16 @@ def test_pages_follow_one_another(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_a_run_leads_to_others_like_it(visit: Visit) -> None:
+def test_a_run_links_to_the_other_runs_of_its_session(visit: Visit) -> None:
     visit.open(f"/runs/{run_id(3)}")
     about = visit.page.get_by_role("region", name="About the run")
     about.get_by_role("link", name="session-1").click()
     expect_runs(visit.page, TURNS)
-    expect_said(visit.page, {"session_id": "session-1"})
+    expect_query(visit.page, {"session_id": "session-1"})
 
 
 @pytest.mark.e2e
-def test_goldens_are_found_and_sorted(visit: Visit, tmp_path: Path) -> None:
+def test_the_golden_table_can_be_searched_and_sorted(visit: Visit, tmp_path: Path) -> None:
     visit.open("/goldens")
     listed = visit.page.get_by_role("region", name="Goldens by pass rate").get_by_role("rowheader")
     expect(listed).to_have_count(4)

@@ -39,7 +39,7 @@ TEXTS = {
 _STRANGERS = "img, iframe, object, embed, base, meta[http-equiv], style, body script, [onload], [onerror], [onclick]"
 
 
-def known_by(text: str, number: int) -> str:
+def id_with(text: str, number: int) -> str:
     """An id that contains the text, as far as an address can contain it."""
     return f"{text} {number}".encode("utf-8", "replace").decode()
 
@@ -56,7 +56,7 @@ def hostile_runs(text: str, number: int) -> Iterator[tuple[Run, Golden | None]]:
         agent=text,
     )
     told = {"session_id": text, "agent": text, "service": text, "component": text, "environment": text, "output": text}
-    name = known_by(text, number)
+    name = id_with(text, number)
     golden = Golden(name, text, tools=(ExpectedTool(text, {text: "other", "n": text}),))
     calls = (call, ToolCall(f"{text} other", arguments=text))
     when = 1_767_225_600_000_000_000 + number * 10**9
@@ -81,9 +81,9 @@ def test_a_hostile_text_is_shown_as_text(visiting: Visiting, address: str, text:
     number = list(TEXTS.values()).index(text)
     addressed = text.encode("utf-8", "replace").decode()
     shown = {
-        run_address(known_by(text, number)): text,
-        run_address(f"{known_by(text, number)} without"): text,
-        golden_address(known_by(text, number)): text,
+        run_address(id_with(text, number)): text,
+        run_address(f"{id_with(text, number)} without"): text,
+        golden_address(id_with(text, number)): text,
         list_address(text=text, agent=text): addressed,
     }
     visit = visiting(address)
@@ -100,7 +100,7 @@ def test_a_hostile_text_is_shown_as_text(visiting: Visiting, address: str, text:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("path", ["/", "/goldens", "/uncovered"])
-def test_all_of_them_together_are_shown_as_text(visiting: Visiting, address: str, path: str) -> None:
+def test_all_hostile_texts_together_are_shown_as_text(visiting: Visiting, address: str, path: str) -> None:
     visit = visiting(address, viewport=PHONE)
     visit.open(path)
     visit.page.wait_for_load_state("load")
@@ -129,7 +129,7 @@ def test_hostile_names_are_suggested_as_text(visiting: Visiting, address: str) -
 
 
 @pytest.mark.e2e
-def test_hostile_texts_are_looked_for_as_text(visiting: Visiting, address: str) -> None:
+def test_a_search_treats_hostile_texts_as_text(visiting: Visiting, address: str) -> None:
     visit = visiting(address)
     visit.open()
     for text in ("<img src=x onerror=alert(1)>", "javascript:alert(6)", TEXTS["htmx"], TEXTS["an attribute"]):

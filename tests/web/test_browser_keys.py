@@ -58,7 +58,7 @@ def focused(page: Page) -> str:
 
 
 @pytest.mark.e2e
-def test_tab_comes_by_everything_in_the_order_in_which_it_is_read(visit: Visit) -> None:
+def test_tab_focuses_the_elements_of_the_run_list_in_reading_order(visit: Visit) -> None:
     found = stops(visit.page, "Keys ?")
     expected = [
         *("Skip to the content", "goldspan", "Runs", "Goldens", "Without a golden", "Pause", "Text in the request"),
@@ -71,7 +71,7 @@ def test_tab_comes_by_everything_in_the_order_in_which_it_is_read(visit: Visit) 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("path", ["/goldens", "/goldens/refund", "/uncovered", f"/runs/{run_id(3)}"])
-def test_in_every_view_it_is_seen_where_one_is(visit: Visit, path: str) -> None:
+def test_every_view_shows_which_element_has_focus(visit: Visit, path: str) -> None:
     visit.open(path)
     assert stops(visit.page, "Keys ?")[:2] == ["Skip to the content", "goldspan"]
 
@@ -86,7 +86,7 @@ def test_the_first_link_skips_to_the_content(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_runs_are_walked_through_and_opened(visit: Visit) -> None:
+def test_j_and_k_move_between_runs_and_enter_opens_one(visit: Visit) -> None:
     links = visit.page.get_by_role("region", name="Runs").locator("a[href^='/runs/']")
     visit.page.keyboard.press("j")
     expect(links.nth(0)).to_be_focused()
@@ -106,13 +106,13 @@ def test_runs_are_walked_through_and_opened(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_from_nowhere_k_goes_to_the_last(visit: Visit) -> None:
+def test_k_focuses_the_last_run_if_none_has_focus(visit: Visit) -> None:
     visit.page.keyboard.press("k")
     expect(visit.page.get_by_role("region", name="Runs").locator("a[href^='/runs/']").last).to_be_focused()
 
 
 @pytest.mark.e2e
-def test_a_slash_searches_and_escape_leaves_the_field(visit: Visit) -> None:
+def test_slash_focuses_the_search_field_and_escape_leaves_it(visit: Visit) -> None:
     visit.page.keyboard.press("/")
     text = visit.page.get_by_role("searchbox", name="Text in the request")
     expect(text).to_be_focused()
@@ -125,7 +125,7 @@ def test_a_slash_searches_and_escape_leaves_the_field(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_p_pauses_and_goes_on(visit: Visit) -> None:
+def test_p_pauses_and_resumes_the_list(visit: Visit) -> None:
     visit.page.keyboard.press("p")
     expect(visit.page.get_by_role("button", name="Resume")).to_have_attribute("aria-pressed", "true")
     expect(visit.page.get_by_role("status")).to_have_text("Paused: the list does not change.")
@@ -135,7 +135,7 @@ def test_p_pauses_and_goes_on(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_two_keys_lead_to_each_view(visit: Visit) -> None:
+def test_two_key_sequences_open_each_view(visit: Visit) -> None:
     for key, path in (("g", "/goldens"), ("u", "/uncovered"), ("l", "/")):
         visit.page.keyboard.press("g")
         visit.page.keyboard.press(key)
@@ -144,7 +144,7 @@ def test_two_keys_lead_to_each_view(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_one_of_the_two_keys_leads_nowhere(visit: Visit) -> None:
+def test_incomplete_key_sequences_do_nothing(visit: Visit) -> None:
     for keys in ("u", "gxu", "lu"):
         for key in keys:
             visit.page.keyboard.press(key)
@@ -155,7 +155,7 @@ def test_one_of_the_two_keys_leads_nowhere(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_the_list_of_keys_opens_and_closes(visit: Visit) -> None:
+def test_the_dialog_of_keys_opens_and_closes_and_restores_focus(visit: Visit) -> None:
     visit.page.keyboard.press("j")
     before = focused(visit.page)
     visit.page.keyboard.press("?")
@@ -176,7 +176,7 @@ def test_the_list_of_keys_opens_and_closes(visit: Visit) -> None:
 
 
 @pytest.mark.e2e
-def test_keys_without_a_list_do_nothing(visit: Visit) -> None:
+def test_list_keys_do_nothing_in_a_view_without_a_run_list(visit: Visit) -> None:
     visit.open("/uncovered")
     for key in "pjk/":
         visit.page.keyboard.press(key)

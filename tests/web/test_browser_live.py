@@ -81,7 +81,7 @@ def run_with(visit: Visit, text: str) -> Locator:
 
 
 @pytest.mark.e2e
-def test_a_request_appears_as_soon_as_it_is_scored(visit: Visit, gateway: Gateway) -> None:
+def test_an_exported_request_appears_in_the_list_without_a_reload(visit: Visit, gateway: Gateway) -> None:
     with sending(gateway) as send:
         for number in range(5):
             began = send(f"Where is order A{number}?")
@@ -95,7 +95,7 @@ def test_a_request_appears_as_soon_as_it_is_scored(visit: Visit, gateway: Gatewa
 
 
 @pytest.mark.e2e
-def test_a_pause_holds_the_list_and_going_on_brings_the_rest(visit: Visit, gateway: Gateway) -> None:
+def test_the_list_is_frozen_while_paused_and_catches_up_when_resumed(visit: Visit, gateway: Gateway) -> None:
     visit.page.get_by_role("button", name="Pause").click()
     before = visit.names()
     with sending(gateway) as send:
@@ -110,7 +110,7 @@ def test_a_pause_holds_the_list_and_going_on_brings_the_rest(visit: Visit, gatew
 
 
 @pytest.mark.e2e
-def test_only_what_is_looked_for_appears(visit: Visit, gateway: Gateway) -> None:
+def test_only_new_runs_that_match_the_filters_appear(visit: Visit, gateway: Gateway) -> None:
     visit.page.get_by_role("search").get_by_label("Agent").fill("billing")
     visit.page.wait_for_url("**/?agent=billing")
     with sending(gateway) as send:
@@ -122,7 +122,7 @@ def test_only_what_is_looked_for_appears(visit: Visit, gateway: Gateway) -> None
 
 
 @pytest.mark.e2e
-def test_what_appears_leaves_focus_and_place_where_they_are(visit: Visit, gateway: Gateway) -> None:
+def test_new_runs_change_neither_focus_nor_scroll_position(visit: Visit, gateway: Gateway) -> None:
     with sending(gateway) as send:
         for number in range(12):
             send(f"order S{number}")
@@ -142,7 +142,7 @@ def test_what_appears_leaves_focus_and_place_where_they_are(visit: Visit, gatewa
 
 
 @pytest.mark.e2e
-def test_what_appears_leaves_alone_what_is_being_typed(visit: Visit, gateway: Gateway) -> None:
+def test_new_runs_do_not_disturb_a_field_that_the_user_types_in(visit: Visit, gateway: Gateway) -> None:
     since = visit.page.get_by_role("search").get_by_label("Since")
     since.focus()
     with sending(gateway) as send:
@@ -157,7 +157,7 @@ def test_what_appears_leaves_alone_what_is_being_typed(visit: Visit, gateway: Ga
 
 
 @pytest.mark.e2e
-def test_a_list_that_was_empty_fills(visiting: Visiting, tmp_path: Path) -> None:
+def test_the_first_runs_replace_the_empty_list(visiting: Visiting, tmp_path: Path) -> None:
     with (
         open_store(tmp_path / "goldspan.db") as store,
         served(Pages(store, goldens=lambda: None, is_live=True)) as address,
@@ -187,7 +187,7 @@ def test_a_hostile_request_is_shown_as_text(visit: Visit, gateway: Gateway) -> N
 
 
 @pytest.mark.e2e
-def test_a_gateway_that_comes_back_is_heard_again(visiting: Visiting, tmp_path: Path) -> None:
+def test_the_page_reconnects_to_a_restarted_gateway(visiting: Visiting, tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     gateway = Gateway(tmp_path, ("--goldens", "goldens.yaml", "--grace", "0.1", "--idle", "1"))
     try:
@@ -209,9 +209,7 @@ def test_a_gateway_that_comes_back_is_heard_again(visiting: Visiting, tmp_path: 
 
 
 @pytest.mark.e2e
-def test_a_stream_that_is_refused_is_asked_for_again(
-    visiting: Visiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_retries_a_refused_stream(visiting: Visiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Browsers do not reconnect a stream after an error response."""
     monkeypatch.setattr(http_routes, "MAX_STREAMS", 0)
     with (
@@ -230,7 +228,7 @@ def test_a_stream_that_is_refused_is_asked_for_again(
 
 
 @pytest.mark.e2e
-def test_a_store_that_cannot_answer_leaves_the_list_and_says_so(visiting: Visiting, tmp_path: Path) -> None:
+def test_the_page_keeps_the_list_and_reports_a_store_failure(visiting: Visiting, tmp_path: Path) -> None:
     path = tmp_path / "goldspan.db"
     with open_store(path) as store, open_store(path) as closed:
         store.submit(evaluate(Run("run", input="asked"), Goldens([])))
@@ -259,19 +257,19 @@ def test_a_store_that_cannot_answer_leaves_the_list_and_says_so(visiting: Visiti
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "goldens.yaml").write_text(GOLDENS)
-    tokens(folder, TOKEN)
+    write_token_files(folder, TOKEN)
     options = ("--goldens", "goldens.yaml", "--grace", "0.1", "--idle", "1")
     with serving(folder, *options, "--token-file", "ingest", "--read-token-file", "read") as gateway:
         yield gateway
 
 
-def tokens(folder: Path, token: str) -> None:
+def write_token_files(folder: Path, token: str) -> None:
     for name, text in (("ingest", "a-token-to-send-with"), ("read", token)):
         (folder / name).write_text(f"{text}\n")
         (folder / name).chmod(0o600)
 
 
-def hand_in(visit: Visit, token: str) -> None:
+def submit_token(visit: Visit, token: str) -> None:
     visit.page.get_by_label("Read token").fill(token)
     visit.page.get_by_role("button", name="Log in").click()
 
@@ -280,9 +278,7 @@ def hand_in(visit: Visit, token: str) -> None:
 @pytest.mark.parametrize(
     "how", [{"color_scheme": "light"}, {"color_scheme": "dark", "viewport": {"width": 390, "height": 700}}]
 )
-def test_the_page_that_asks_for_a_token_is_there_for_everybody(
-    visiting: Visiting, guarded: Gateway, how: dict[str, object]
-) -> None:
+def test_the_login_page_is_accessible(visiting: Visiting, guarded: Gateway, how: dict[str, object]) -> None:
     visit = visiting(guarded.address, **how)
     assert visit.open("/goldens").status == 401
     visit.forgive("status of 401")
@@ -294,12 +290,12 @@ def test_the_page_that_asks_for_a_token_is_there_for_everybody(
 
 
 @pytest.mark.e2e
-def test_whoever_has_a_token_gets_in_and_leaves(visiting: Visiting, guarded: Gateway) -> None:
+def test_a_user_logs_in_with_a_read_token_and_logs_out(visiting: Visiting, guarded: Gateway) -> None:
     visit = visiting(guarded.address)
     visit.open("/?agent=support")
-    hand_in(visit, "a guess")
+    submit_token(visit, "a guess")
     expect(visit.page.get_by_role("alert")).to_contain_text("not, or no longer, a token that may read")
-    hand_in(visit, TOKEN)
+    submit_token(visit, TOKEN)
     visit.page.wait_for_url("**/?agent=support")
     expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
     with sending(guarded, Authorization="Bearer a-token-to-send-with") as send:
@@ -312,20 +308,20 @@ def test_whoever_has_a_token_gets_in_and_leaves(visiting: Visiting, guarded: Gat
 
 
 @pytest.mark.e2e
-def test_the_page_asks_anew_once_a_token_is_none_any_more(visiting: Visiting, tmp_path: Path) -> None:
-    tokens(tmp_path, TOKEN)
+def test_the_page_shows_the_login_form_again_after_its_token_is_replaced(visiting: Visiting, tmp_path: Path) -> None:
+    write_token_files(tmp_path, TOKEN)
     gateway = Gateway(tmp_path, ("--token-file", "ingest", "--read-token-file", "read"))
     try:
         gateway.start()
         visit = visiting(gateway.address)
         visit.open()
-        hand_in(visit, TOKEN)
+        submit_token(visit, TOKEN)
         expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
         assert gateway.stop() == 0
-        tokens(tmp_path, "another-token-to-read-with")
+        write_token_files(tmp_path, "another-token-to-read-with")
         gateway.start()
         expect(visit.page.get_by_role("heading", name="A token is needed")).to_be_visible()
-        hand_in(visit, "another-token-to-read-with")
+        submit_token(visit, "another-token-to-read-with")
         expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
         visit.forgive("status of 401")
         visit.overlook("net::ERR_")

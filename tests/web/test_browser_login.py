@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
         yield store
 
 
-def doors_with(authority: Authorizer, store: SqliteStore, folder: Path) -> RunningReceivers:
+def receivers_with(authority: Authorizer, store: SqliteStore, folder: Path) -> RunningReceivers:
     site = Pages(store, goldens=lambda: Goldens([]), is_live=True, can_leave=True)
     routes = [
         *api.api_routes(
@@ -49,12 +49,12 @@ def doors_with(authority: Authorizer, store: SqliteStore, folder: Path) -> Runni
 @pytest.fixture(scope="module")
 def guarded(store: SqliteStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningReceivers]:
     authority = Authorizer((INGEST,), (READ, "second"), allowed_hosts=LOOPBACK_HOSTS)
-    receivers = doors_with(authority, store, tmp_path_factory.mktemp("guarded"))
+    receivers = receivers_with(authority, store, tmp_path_factory.mktemp("guarded"))
     yield receivers
     receivers.stop()
 
 
-def enter(receivers: RunningReceivers, token: str = READ, wanted: str = "/", **headers: str) -> Reply:
+def log_in(receivers: RunningReceivers, token: str = READ, wanted: str = "/", **headers: str) -> Reply:
     return receivers.post(urlencode({"token": token, "wanted": wanted}).encode(), "/enter", FORM, **headers)
 
 
@@ -64,14 +64,16 @@ def cookie_of(reply: Reply) -> str:
 
 @pytest.fixture(scope="module")
 def cookie(guarded: RunningReceivers) -> str:
-    return f"{SESSION_COOKIE}={cookie_of(enter(guarded))}"
+    return f"{SESSION_COOKIE}={cookie_of(log_in(guarded))}"
 
 
 # --- the form ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_people_are_asked_for_a_token_and_programs_told(guarded: RunningReceivers, path: str) -> None:
+def test_a_request_without_a_token_gets_the_login_form_in_a_browser_and_json_in_a_program(
+    guarded: RunningReceivers, path: str
+) -> None:
     person, program = guarded.ask("GET", path, accept=HTML), guarded.ask("GET", path, accept="*/*")
     assert person.status == program.status == 401
     assert person.headers["www-authenticate"] == program.headers["www-authenticate"] == "Bearer"
@@ -83,7 +85,7 @@ def test_people_are_asked_for_a_token_and_programs_told(guarded: RunningReceiver
     assert person.headers["cache-control"] == "no-store"
 
 
-def test_what_was_wanted_is_kept_for_afterwards(guarded: RunningReceivers) -> None:
+def test_the_login_form_contains_the_escaped_address_that_was_requested(guarded: RunningReceivers) -> None:
     body = guarded.ask("GET", '/?agent="><script>x', accept=HTML).body.decode()
     assert "<script>x" not in body
     asked = guarded.ask("GET", "/?agent=a&verdict=fail", accept=HTML).body.decode()
@@ -91,12 +93,12 @@ def test_what_was_wanted_is_kept_for_afterwards(guarded: RunningReceivers) -> No
 
 
 @pytest.mark.parametrize("path", ["/api/v1/runs", "/metrics", "/v1/traces", "/api/v1/openapi.json"])
-def test_programs_are_never_asked_by_a_form(guarded: RunningReceivers, path: str) -> None:
+def test_api_and_ingest_paths_never_return_the_login_form(guarded: RunningReceivers, path: str) -> None:
     reply = guarded.ask("GET", path, accept=HTML)
     assert (reply.status, reply.headers["content-type"]) == (401, "application/json")
 
 
-def test_files_of_the_page_are_there_for_whoever_is_asked(guarded: RunningReceivers) -> None:
+def test_assets_are_served_without_a_token_but_not_to_other_hosts_or_origins(guarded: RunningReceivers) -> None:
     for path in ("/assets/page.css", "/assets/icon.svg", "/favicon.ico"):
         assert guarded.ask("GET", path).status == 200
     assert guarded.ask("GET", "/assets/nothing").status == 404
@@ -104,11 +106,11 @@ def test_files_of_the_page_are_there_for_whoever_is_asked(guarded: RunningReceiv
     assert guarded.ask("GET", "/assets/page.css", origin="https://evil.example").status == 403
 
 
-def test_where_no_token_is_asked_for_nobody_has_to_enter(store: SqliteStore, tmp_path: Path) -> None:
-    receivers = doors_with(Authorizer(allowed_hosts=LOOPBACK_HOSTS), store, tmp_path)
+def test_without_read_tokens_pages_need_no_login(store: SqliteStore, tmp_path: Path) -> None:
+    receivers = receivers_with(Authorizer(allowed_hosts=LOOPBACK_HOSTS), store, tmp_path)
     try:
         assert receivers.ask("GET", "/", accept=HTML).status == 200
-        assert enter(receivers).status == 401  # there is no login form
+        assert log_in(receivers).status == 401  # there is no login form
     finally:
         receivers.stop()
 
@@ -117,8 +119,8 @@ def test_where_no_token_is_asked_for_nobody_has_to_enter(store: SqliteStore, tmp
 
 
 @pytest.mark.parametrize("token", [READ, "second", f"  {READ}\r\n"])
-def test_a_token_opens_every_page(guarded: RunningReceivers, token: str) -> None:
-    reply = enter(guarded, token, "/?agent=a")
+def test_a_login_with_a_read_token_gives_access_to_every_page(guarded: RunningReceivers, token: str) -> None:
+    reply = log_in(guarded, token, "/?agent=a")
     assert (reply.status, reply.headers["location"]) == (303, "/?agent=a")
     for path in PAGES:
         opened = guarded.ask(
@@ -127,8 +129,8 @@ def test_a_token_opens_every_page(guarded: RunningReceivers, token: str) -> None
         assert opened.status in (200, 404)
 
 
-def test_the_cookie_is_for_nobody_but_the_browser(guarded: RunningReceivers) -> None:
-    reply = enter(guarded)
+def test_the_session_cookie_is_http_only_same_site_lax_and_expires_within_a_month(guarded: RunningReceivers) -> None:
+    reply = log_in(guarded)
     morsel = SimpleCookie(reply.headers["set-cookie"])[SESSION_COOKIE]
     assert morsel["httponly"] is True
     assert (morsel["samesite"].lower(), morsel["path"], morsel["domain"]) == ("lax", "/", "")
@@ -139,14 +141,14 @@ def test_the_cookie_is_for_nobody_but_the_browser(guarded: RunningReceivers) -> 
 
 
 @pytest.mark.needs("openssl")
-def test_over_tls_the_cookie_never_leaves_it(store: SqliteStore, tmp_path: Path) -> None:
+def test_the_session_cookie_is_secure_over_tls(store: SqliteStore, tmp_path: Path) -> None:
     reply = _entered_over_tls(store, tmp_path)
     assert SimpleCookie(reply.headers["set-cookie"])[SESSION_COOKIE]["secure"] is True
 
 
 @pytest.mark.parametrize("token", ["", "guess", INGEST, READ.upper(), f"{READ} {READ}", "\x00"])
-def test_what_may_not_read_opens_nothing(guarded: RunningReceivers, token: str) -> None:
-    reply = enter(guarded, token, "/goldens")
+def test_a_login_with_a_token_that_does_not_permit_reading_is_refused(guarded: RunningReceivers, token: str) -> None:
+    reply = log_in(guarded, token, "/goldens")
     assert reply.status == 401
     assert "set-cookie" not in reply.headers
     assert b"This token does not permit reading" in reply.body
@@ -173,31 +175,31 @@ def test_what_may_not_read_opens_nothing(guarded: RunningReceivers, token: str) 
         "/\u202egnp",
     ],
 )
-def test_nobody_is_led_elsewhere(guarded: RunningReceivers, wanted: str) -> None:
-    reply = enter(guarded, wanted=wanted)
+def test_a_login_never_redirects_to_another_site(guarded: RunningReceivers, wanted: str) -> None:
+    reply = log_in(guarded, wanted=wanted)
     assert (reply.status, reply.headers["location"]) == (303, "/")
-    refused = enter(guarded, "guess", wanted)
+    refused = log_in(guarded, "guess", wanted)
     assert b'name="wanted" value="/"' in refused.body
 
 
 @pytest.mark.parametrize("wanted", ["/runs/a%2Fb", "/?text=%C3%BC&agent=a", "/goldens/x//y"])
-def test_whoever_wanted_to_see_something_sees_it(guarded: RunningReceivers, wanted: str) -> None:
-    assert enter(guarded, wanted=wanted).headers["location"] == wanted
+def test_a_login_redirects_to_the_requested_address(guarded: RunningReceivers, wanted: str) -> None:
+    assert log_in(guarded, wanted=wanted).headers["location"] == wanted
 
 
-def test_a_form_without_a_token_or_that_is_none_is_refused(guarded: RunningReceivers) -> None:
+def test_a_login_form_without_a_token_or_with_a_malformed_body_is_refused(guarded: RunningReceivers) -> None:
     for body in (b"", b"wanted=/", b"token", b"\xff\xfe=%ff", b'{"token": "x"}', b"&&&=&"):
         assert guarded.post(body, "/enter", FORM).status == 401
 
 
-def test_a_form_that_is_too_long_is_not_read(guarded: RunningReceivers) -> None:
+def test_a_login_form_that_is_too_long_is_rejected_unread(guarded: RunningReceivers) -> None:
     reply = guarded.post(b"token=" + b"x" * 100_000, "/enter", FORM)
     assert (reply.status, reply.headers["connection"]) == (413, "close")
     assert guarded.post(b"token=" + b"x" * 8_000, "/enter", FORM).status == 401
 
 
 @pytest.mark.parametrize("path", ["/enter", "/leave"])
-def test_pages_of_others_hand_nothing_in(guarded: RunningReceivers, path: str) -> None:
+def test_forms_of_other_origins_and_hosts_are_refused(guarded: RunningReceivers, path: str) -> None:
     body = urlencode({"token": READ}).encode()
     for origin in ("https://evil.example", "null", "http://localhost:1"):
         reply = guarded.post(body, path, FORM, origin=origin)
@@ -212,18 +214,20 @@ def test_pages_of_others_hand_nothing_in(guarded: RunningReceivers, path: str) -
 
 
 @pytest.mark.parametrize("path", ["/api/v1/runs", "/api/v1/openapi.json", "/metrics"])
-def test_the_cookie_is_worth_nothing_to_programs(guarded: RunningReceivers, cookie: str, path: str) -> None:
+def test_the_session_cookie_does_not_authorize_api_and_ingest_requests(
+    guarded: RunningReceivers, cookie: str, path: str
+) -> None:
     assert guarded.ask("GET", path, cookie=cookie).status == 401
     assert guarded.ask("DELETE", "/api/v1/runs/1", cookie=cookie).status == 401
     assert guarded.post(b"", "/v1/traces", cookie=cookie).status == 401
 
 
-def test_the_cookie_is_no_token_and_the_token_no_cookie(guarded: RunningReceivers, cookie: str) -> None:
+def test_a_session_is_not_accepted_as_a_token_nor_a_token_as_a_session(guarded: RunningReceivers, cookie: str) -> None:
     session = cookie.partition("=")[2]
     assert READ not in session
     assert guarded.ask("GET", "/", authorization=f"Bearer {session}").status == 401
     assert guarded.ask("GET", "/", cookie=f"{SESSION_COOKIE}=second").status == 401
-    assert enter(guarded, session).status == 401
+    assert log_in(guarded, session).status == 401
 
 
 @pytest.mark.parametrize(
@@ -239,36 +243,36 @@ def test_the_cookie_is_no_token_and_the_token_no_cookie(guarded: RunningReceiver
         "\xff=\xfe",
     ],
 )
-def test_a_cookie_that_is_none_opens_nothing(guarded: RunningReceivers, sent: str) -> None:
+def test_a_malformed_session_cookie_is_refused(guarded: RunningReceivers, sent: str) -> None:
     assert guarded.ask("GET", "/", cookie=sent, accept=HTML).status == 401
 
 
-def test_a_cookie_beside_a_wrong_token_opens_nothing(guarded: RunningReceivers, cookie: str) -> None:
+def test_a_wrong_token_is_refused_even_with_a_valid_session_cookie(guarded: RunningReceivers, cookie: str) -> None:
     assert guarded.ask("GET", "/", cookie=cookie, authorization="Bearer guess").status == 401
     assert guarded.ask("GET", "/", cookie=cookie, authorization=f"Bearer {INGEST}").status == 403
 
 
-def test_pages_of_others_see_nothing_with_it(guarded: RunningReceivers, cookie: str) -> None:
+def test_the_session_cookie_is_refused_from_other_origins_and_hosts(guarded: RunningReceivers, cookie: str) -> None:
     assert guarded.ask("GET", "/", cookie=cookie, origin="https://evil.example").status == 403
     assert guarded.ask("GET", "/", cookie=cookie, host="evil.example").status == 403
 
 
-def test_a_token_in_a_header_needs_no_cookie(guarded: RunningReceivers) -> None:
+def test_a_bearer_token_needs_no_session_cookie(guarded: RunningReceivers) -> None:
     assert guarded.ask("GET", "/", authorization="Bearer second").status == 200
     assert guarded.ask("GET", "/", authorization=f"Bearer {INGEST}", accept=HTML).status == 403
 
 
-def test_a_cookie_is_gone_with_its_token(store: SqliteStore, cookie: str, tmp_path: Path) -> None:
-    changed = doors_with(Authorizer((INGEST,), ("second", "third")), store, tmp_path)
+def test_a_session_ends_when_its_token_is_removed(store: SqliteStore, cookie: str, tmp_path: Path) -> None:
+    changed = receivers_with(Authorizer((INGEST,), ("second", "third")), store, tmp_path)
     try:
         assert changed.ask("GET", "/", cookie=cookie, accept=HTML).status == 401
-        kept = cookie_of(enter(changed, "second"))
+        kept = cookie_of(log_in(changed, "second"))
         assert changed.ask("GET", "/", cookie=f"{SESSION_COOKIE}={kept}").status == 200
     finally:
         changed.stop()
 
 
-def test_who_leaves_is_asked_again(guarded: RunningReceivers, cookie: str) -> None:
+def test_a_logout_deletes_the_session_cookie(guarded: RunningReceivers, cookie: str) -> None:
     reply = guarded.post(b"", "/leave", FORM, cookie=cookie)
     assert (reply.status, reply.headers["location"]) == (303, "/")
     gone = SimpleCookie(reply.headers["set-cookie"])[SESSION_COOKIE]
@@ -306,7 +310,7 @@ def _entered_over_tls(store: SqliteStore, folder: Path) -> Reply:
         receivers.stop()
 
 
-def test_a_browser_that_goes_astray_is_shown_a_page_and_a_program_an_answer(guarded: RunningReceivers) -> None:
+def test_an_unknown_path_returns_html_to_a_browser_and_json_to_a_program(guarded: RunningReceivers) -> None:
     known = {"authorization": "Bearer second", "accept": HTML}
     nowhere = guarded.ask("GET", "/nowhere", **known)
     assert (nowhere.status, nowhere.headers["content-type"]) == (404, "text/html; charset=utf-8")

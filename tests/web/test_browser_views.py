@@ -17,7 +17,7 @@ from support.page_server import run_id, served, store_in, viewing
 pytestmark = pytest.mark.needs("chromium")
 
 MOST_BYTES = 300_000
-"""What any view may weigh, with all that it loads, as it is before any compression."""
+"""The maximum size of a view with everything that it loads, before compression."""
 FAULTS = {"/nowhere": 404, "/runs/nobody": 404, "/goldens/nobody": 404, "/?below=much&metric=tool_recall": 400,
           "/goldens?sort=sideways": 400}  # fmt: skip
 VIEWS = {
@@ -61,7 +61,7 @@ def opened(visit: Visit, path: str) -> Visit:
 
 
 @pytest.mark.e2e
-def test_a_view_renders_and_is_light(visiting: Visiting, address: str, path: str) -> None:
+def test_each_view_renders_within_its_size_limit(visiting: Visiting, address: str, path: str) -> None:
     visit = opened(visiting(address), path)
     assert visit.responses[0].status == 200
     expect(visit.page.get_by_role("main").get_by_role("heading").first).to_be_visible()
@@ -69,7 +69,9 @@ def test_a_view_renders_and_is_light(visiting: Visiting, address: str, path: str
 
 
 @pytest.mark.e2e
-def test_a_view_has_no_grave_findings_in_light_and_dark(visiting: Visiting, address: str, path: str) -> None:
+def test_each_view_has_no_serious_accessibility_findings_in_light_and_dark(
+    visiting: Visiting, address: str, path: str
+) -> None:
     visit = opened(visiting(address, color_scheme="light"), path)
     assert visit.grave_findings() == []
     assert visit.too_wide() == []
@@ -79,7 +81,7 @@ def test_a_view_has_no_grave_findings_in_light_and_dark(visiting: Visiting, addr
 
 
 @pytest.mark.e2e
-def test_a_view_fits_on_a_phone(visiting: Visiting, address: str, path: str) -> None:
+def test_each_view_fits_a_phone_screen(visiting: Visiting, address: str, path: str) -> None:
     visit = opened(visiting(address, viewport=PHONE, has_touch=True, is_mobile=True), path)
     assert visit.grave_findings() == []
     assert visit.too_wide() == []
@@ -87,7 +89,9 @@ def test_a_view_fits_on_a_phone(visiting: Visiting, address: str, path: str) -> 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("path", "status"), FAULTS.items())
-def test_what_is_not_there_is_a_page_as_well(visiting: Visiting, address: str, path: str, status: int) -> None:
+def test_error_pages_are_accessible_and_fit_a_phone_screen(
+    visiting: Visiting, address: str, path: str, status: int
+) -> None:
     for how in ({"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": PHONE}):
         visit = visiting(address, **how)
         assert visit.open(path).status == status
@@ -99,7 +103,7 @@ def test_what_is_not_there_is_a_page_as_well(visiting: Visiting, address: str, p
 
 
 @pytest.mark.e2e
-def test_a_store_that_cannot_answer_says_so(visiting: Visiting, tmp_path: Path) -> None:
+def test_a_closed_store_yields_an_accessible_503_page(visiting: Visiting, tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
         site = Pages(store, goldens=lambda: None, is_live=False)
     with served(site) as address:
@@ -113,7 +117,9 @@ def test_a_store_that_cannot_answer_says_so(visiting: Visiting, tmp_path: Path) 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("is_live", [True, False])
-def test_an_empty_store_tells_how_it_is_filled(visiting: Visiting, tmp_path: Path, is_live: bool) -> None:
+def test_the_views_of_an_empty_store_explain_how_to_send_the_first_request(
+    visiting: Visiting, tmp_path: Path, is_live: bool
+) -> None:
     with (
         open_store(tmp_path / "goldspan.db") as store,
         served(Pages(store, goldens=lambda: None, is_live=is_live)) as address,
@@ -130,7 +136,7 @@ def test_an_empty_store_tells_how_it_is_filled(visiting: Visiting, tmp_path: Pat
 
 
 @pytest.mark.e2e
-def test_times_are_in_the_zone_of_whoever_looks(visiting: Visiting, address: str) -> None:
+def test_times_are_shown_in_the_time_zone_of_the_browser(visiting: Visiting, address: str) -> None:
     told = {}
     for zone in ("Asia/Tokyo", "America/New_York"):
         visit = opened(visiting(address, timezone_id=zone, locale="en-GB"), f"/runs/{run_id(1)}")
@@ -141,7 +147,7 @@ def test_times_are_in_the_zone_of_whoever_looks(visiting: Visiting, address: str
     expect(told["America/New_York"]).to_have_text("31 Dec 2025, 19:00:01")
 
 
-def test_a_chart_is_drawn_and_told(visiting: Visiting, address: str) -> None:
+def test_the_trend_chart_is_drawn_and_has_a_text_alternative(visiting: Visiting, address: str) -> None:
     visit = opened(visiting(address), "/")
     chart = visit.page.get_by_role("img", name="Runs over time by verdict: 60 passed, 60 failed, 60 not evaluated")
     expect(chart.locator("canvas")).to_be_visible()
@@ -153,7 +159,7 @@ def test_a_chart_is_drawn_and_told(visiting: Visiting, address: str) -> None:
 
 
 @pytest.mark.e2e
-def test_a_draft_is_copied(visiting: Visiting, address: str) -> None:
+def test_the_copy_button_copies_the_draft_golden(visiting: Visiting, address: str) -> None:
     visit = visiting(address)
     visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
     opened(visit, f"/runs/{run_id(4)}")
@@ -168,7 +174,7 @@ def test_a_draft_is_copied(visiting: Visiting, address: str) -> None:
 
 
 @pytest.mark.e2e
-def test_where_there_is_no_clipboard_the_draft_is_marked(visiting: Visiting, address: str) -> None:
+def test_without_a_clipboard_the_copy_button_selects_the_draft_golden(visiting: Visiting, address: str) -> None:
     visit = visiting(address)
     visit.context.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     opened(visit, f"/runs/{run_id(4)}")
@@ -179,7 +185,7 @@ def test_where_there_is_no_clipboard_the_draft_is_marked(visiting: Visiting, add
 
 
 @pytest.mark.e2e
-def test_nothing_moves_for_those_who_do_not_want_it(visiting: Visiting, address: str) -> None:
+def test_nothing_is_animated_when_the_user_prefers_reduced_motion(visiting: Visiting, address: str) -> None:
     visit = opened(visiting(address, reduced_motion="reduce"), "/")
     moving = "[...document.querySelectorAll('*')].filter((each) => getComputedStyle(each).animationName !== 'none')"
     assert visit.page.evaluate(f"document.querySelector('.run').classList.add('fresh'), {moving}.length") == 0
@@ -187,7 +193,7 @@ def test_nothing_moves_for_those_who_do_not_want_it(visiting: Visiting, address:
 
 
 @pytest.mark.e2e
-def test_without_scripts_every_view_is_there(visiting: Visiting, address: str, path: str) -> None:
+def test_every_view_works_without_scripts(visiting: Visiting, address: str, path: str) -> None:
     visit = visiting(address, java_script_enabled=False)
     assert visit.open(path).status == 200
     expect(visit.page.get_by_role("main").get_by_role("heading").first).to_be_visible()
@@ -203,4 +209,4 @@ _INKED = """(() => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   return data.filter((value, at) => at % 4 === 3 && value > 0).length;
 })()"""
-"""How many points of the chart are not empty."""
+"""The number of chart pixels that are not transparent."""

@@ -17,7 +17,7 @@ _WRITTEN = st.text(st.characters(exclude_categories=("Cs",)), min_size=1)
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_nothing_is_hidden_in_what_is_shown(text: str) -> None:
+def test_escaped_text_contains_no_invisible_or_direction_characters(text: str) -> None:
     shown = display_text.escape_invisible(text)
     hidden = [each for each in shown if unicodedata.category(each) in _NOTHING_TO_SEE and each not in "\t\n"]
     assert hidden == []
@@ -26,15 +26,15 @@ def test_nothing_is_hidden_in_what_is_shown(text: str) -> None:
 
 
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
-def test_what_can_be_seen_is_left_as_it_is(text: str) -> None:
+def test_visible_characters_are_not_escaped(text: str) -> None:
     assert display_text.escape_invisible(text) == text
 
 
-def test_lines_and_joined_emoji_stay_as_they_are() -> None:
+def test_line_breaks_and_joined_emoji_are_not_escaped() -> None:
     assert display_text.escape_invisible("a\n\tb 👩\u200d🚀") == "a\n\tb 👩\u200d🚀"
 
 
-def test_tags_and_joiners_that_hide_text_are_told() -> None:
+def test_tags_and_joiners_that_hide_text_are_escaped() -> None:
     assert display_text.escape_invisible("\u200b\ufeff\U000e0041") == "⟨U+200B⟩⟨U+FEFF⟩⟨U+E0041⟩"
 
 
@@ -56,12 +56,12 @@ def test_tags_and_joiners_that_hide_text_are_told() -> None:
         (3_725 * _S, "62 min 5 s"),
     ],
 )
-def test_how_long_something_took(nanoseconds: int | None, told: str) -> None:
+def test_a_duration_is_shown_in_the_suitable_unit(nanoseconds: int | None, told: str) -> None:
     assert display_text.duration(nanoseconds) == told
 
 
 @given(st.integers(0, 10**15))
-def test_no_time_is_told_in_powers_of_ten(nanoseconds: int) -> None:
+def test_a_duration_never_uses_scientific_notation(nanoseconds: int) -> None:
     assert "e" not in display_text.duration(nanoseconds)
 
 
@@ -76,7 +76,7 @@ def test_no_time_is_told_in_powers_of_ten(nanoseconds: int) -> None:
         (0.5, "50.0 %"),
     ],
 )
-def test_only_all_is_all_and_only_nothing_is_nothing(share: float | None, told: str) -> None:
+def test_a_percentage_is_rounded_to_0_or_100_only_if_it_is_exact(share: float | None, told: str) -> None:
     assert display_text.percent(share) == told
 
 
@@ -88,21 +88,21 @@ def test_a_score_has_four_digits_at_most(value: float | None, told: str) -> None
     assert display_text.number(value) == told
 
 
-def test_counts_have_their_word_and_thin_spaces() -> None:
+def test_counts_have_a_unit_and_thin_space_separators() -> None:
     assert display_text.plural(0, "run") == "0 runs"
     assert display_text.plural(1, "run") == "1 run"
     assert display_text.plural(1_234_567, "run") == "1\u202f234\u202f567 runs"
     assert display_text.grouped(999) == "999"
 
 
-def test_times_are_for_scripts_and_for_people() -> None:
+def test_times_are_formatted_as_iso_8601_and_as_readable_utc() -> None:
     moment = 1_767_225_600_123_456_789
     assert display_text.instant(moment) == "2026-01-01T00:00:00.123Z"
     assert display_text.instant_utc(moment) == "2026-01-01 00:00:00 UTC"
 
 
 @given(_WRITTEN)
-def test_an_address_leads_to_the_id_that_it_was_made_of(name: str) -> None:
+def test_an_address_decodes_to_its_id_and_contains_no_special_characters(name: str) -> None:
     for address, before in (
         (display_text.run_address(name), "/runs/"),
         (display_text.golden_address(name), "/goldens/"),
@@ -113,7 +113,7 @@ def test_an_address_leads_to_the_id_that_it_was_made_of(name: str) -> None:
         assert urlsplit(address)[:2] == ("", "")
 
 
-def test_addresses_may_say_more() -> None:
+def test_addresses_may_contain_a_revision_and_filters() -> None:
     assert display_text.run_address("a:1", 2) == "/runs/a:1?revision=2"
     assert display_text.run_address("\ud800") == "/runs/%3F"
     assert display_text.list_address() == display_text.list_address(text="", agent=None) == "/"
@@ -122,5 +122,5 @@ def test_addresses_may_say_more() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(("text", "agent", "tool")), _WRITTEN))
-def test_the_address_of_a_list_says_its_filters(filters: dict[str, str]) -> None:
+def test_the_address_of_a_list_contains_its_filters(filters: dict[str, str]) -> None:
     assert dict(parse_qsl(urlsplit(display_text.list_address(**filters)).query)) == filters

@@ -35,7 +35,7 @@ STATUS = Golden("status", input="Where is my parcel?", tools=(ExpectedTool("trac
 IDLE = Golden("idle", input="Never asked", tools=())
 HOSTILE = Golden("<b>&\u202e'\"/?#%", tools=(ExpectedTool("<i>"),), threshold=1)
 QUIET = Golden("quiet", tools=(ExpectedTool("track"),), thresholds={"unknown_tools": 1})
-"""Of runs that do not tell which tools were offered, nobody can say whether they keep it."""
+"""Its threshold cannot be evaluated, because its runs do not state which tools were offered."""
 SHARED: dict[str, Any] = {"version": "0", "is_live": False, "keeps_values": "", "can_leave": False}
 
 
@@ -81,14 +81,14 @@ def page(store: SqliteStore, goldens: Goldens | None = None, *query: tuple[str, 
 # --- rates and states -------------------------------------------------------------------------------------------------
 
 
-def test_a_rate_is_of_what_was_judged_and_not_known_of_nothing() -> None:
+def test_a_pass_rate_covers_evaluated_runs_and_is_none_without_any() -> None:
     rate = pass_rate(VerdictCounts(passed=8, failed=2, not_evaluated=5))
     assert (rate.share, (rate.low, rate.high)) == (0.8, wilson_interval(8, 10))
     unknown = pass_rate(VerdictCounts(not_evaluated=3))
     assert (unknown.share, unknown.low, unknown.high) == (None, None, None)
 
 
-def test_each_golden_stands_as_its_runs_came_out_worst_first(store: SqliteStore) -> None:
+def test_goldens_are_listed_with_the_state_of_their_runs_worst_first(store: SqliteStore) -> None:
     add(store, REFUND, "find_order refund", day=20, times=3)
     add(store, REFUND, "find_order cancel", day=20, times=3)
     add(store, STATUS, "track", day=1)
@@ -111,26 +111,26 @@ def test_each_golden_stands_as_its_runs_came_out_worst_first(store: SqliteStore)
     assert [state for state, _, _ in board.states] == ["failing", "stale", "never matched", "gone", "not evaluated"]
 
 
-def test_few_failures_among_many_passes_are_no_failing_golden(store: SqliteStore) -> None:
+def test_one_failure_among_many_passes_does_not_make_a_golden_failing(store: SqliteStore) -> None:
     add(store, STATUS, "track", times=99)
     add(store, STATUS, "")
     assert states(golden_table(store, in_use(STATUS), RunFilter())) == {"status": "fine"}
 
 
-def test_where_the_goldens_in_use_are_not_known_none_is_gone_and_none_was_never_matched(store: SqliteStore) -> None:
+def test_without_the_goldens_in_use_no_golden_is_gone_or_never_matched(store: SqliteStore) -> None:
     add(store, STATUS, "track")
     board = golden_table(store, None, RunFilter())
     assert (states(board), board.goldens_known) == ({"status": "fine"}, False)
     assert "--goldens goldens.yaml" in page(store)
 
 
-def test_what_runs_say_themselves_is_expected_is_in_no_file_and_not_gone(store: SqliteStore) -> None:
+def test_expectations_that_runs_state_themselves_are_never_gone(store: SqliteStore) -> None:
     store.submit(evaluate(Run("r", tool_calls=(ToolCall("a"),), expected_tools=("a",)), Goldens([IDLE])))
     row = golden_table(store, in_use(IDLE), RunFilter()).rows[-1]
     assert (row.state, row.request) == ("fine", "expectations that the runs themselves state")
 
 
-def test_of_some_runs_nobody_can_say_that_a_golden_was_never_matched(store: SqliteStore) -> None:
+def test_with_a_filter_no_golden_is_reported_as_never_matched(store: SqliteStore) -> None:
     add(store, REFUND, "find_order", agent="support")
     add(store, STATUS, "track", agent="post")
     board = golden_table(store, in_use(REFUND, STATUS, IDLE), RunFilter(agent="post"))
@@ -141,7 +141,7 @@ def test_of_some_runs_nobody_can_say_that_a_golden_was_never_matched(store: Sqli
 # --- views ------------------------------------------------------------------------------------------------------------
 
 
-def test_thousands_of_goldens_are_found_page_by_page_and_by_text(store: SqliteStore) -> None:
+def test_the_golden_table_is_paged_and_searchable_with_thousands_of_goldens(store: SqliteStore) -> None:
     add(store, REFUND, "find_order refund")
     many = Goldens([REFUND, *(Golden(f"g{number:05}", input=f"Question {number}") for number in range(10_000))])
     board = golden_table(store, many, RunFilter(), TableView(page=3))
@@ -164,7 +164,7 @@ def test_thousands_of_goldens_are_found_page_by_page_and_by_text(store: SqliteSt
     ("sort", "order"),
     [("worst", "bca"), ("name", "abc"), ("runs", "cba"), ("rate", "bca"), ("newest", "acb")],
 )
-def test_goldens_come_in_the_order_that_is_asked_for(store: SqliteStore, sort: Any, order: str) -> None:
+def test_the_golden_table_is_sorted_in_the_selected_order(store: SqliteStore, sort: Any, order: str) -> None:
     golden = {name: Golden(name, tools=(ExpectedTool("t"),)) for name in "abc"}
     add(store, golden["a"], "t", day=9)
     add(store, golden["b"], "", day=1, times=4)
@@ -174,7 +174,7 @@ def test_goldens_come_in_the_order_that_is_asked_for(store: SqliteStore, sort: A
     assert "".join(row.golden_id for row in board.rows) == order
 
 
-def test_a_look_is_read_from_an_address_and_written_into_one() -> None:
+def test_a_table_view_survives_a_round_trip_through_an_address() -> None:
     look, rest = parse_table_view(
         [("find", " refund "), ("sort", "rate"), ("page", "2"), ("agent", "a&b"), ("state", "")]
     )
@@ -188,7 +188,7 @@ def test_a_look_is_read_from_an_address_and_written_into_one() -> None:
 @pytest.mark.parametrize(
     ("name", "text"), [("sort", "sideways"), ("state", "asleep"), ("page", "0"), ("page", "-1"), ("page", "²")]
 )
-def test_a_look_that_means_nothing_is_refused(name: str, text: str) -> None:
+def test_an_invalid_table_view_is_refused(name: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} must be"):
         parse_table_view([(name, text)])
 
@@ -196,7 +196,7 @@ def test_a_look_that_means_nothing_is_refused(name: str, text: str) -> None:
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
-def test_tools_are_told_of_runs_with_a_golden_only(store: SqliteStore) -> None:
+def test_tool_counts_cover_only_runs_with_a_golden(store: SqliteStore) -> None:
     add(store, REFUND, "find_order cancel", times=2)
     add(store, None, "search")
     tools = golden_table(store, None, RunFilter()).tools
@@ -206,7 +206,7 @@ def test_tools_are_told_of_runs_with_a_golden_only(store: SqliteStore) -> None:
     assert 'href="/?covered=true&amp;tool=refund&amp;tool_role=missing"' in page(store)
 
 
-def test_of_very_many_tools_those_with_most_trouble_are_shown(store: SqliteStore) -> None:
+def test_the_tool_table_is_bounded_and_counts_the_omitted_tools(store: SqliteStore) -> None:
     add(store, REFUND, " ".join(f"tool{number}" for number in range(MAX_TOOLS + 7)))
     tools = golden_table(store, None, RunFilter()).tools
     assert (len(tools.tools), tools.omitted) == (MAX_TOOLS, 9)
@@ -216,7 +216,7 @@ def test_of_very_many_tools_those_with_most_trouble_are_shown(store: SqliteStore
 # --- one golden -------------------------------------------------------------------------------------------------------
 
 
-def test_a_golden_shows_its_rate_its_last_failures_how_it_was_found_and_what_it_says(store: SqliteStore) -> None:
+def test_a_golden_shows_its_pass_rate_last_failures_match_kinds_and_definition(store: SqliteStore) -> None:
     add(store, REFUND, "find_order refund", times=5)
     add(store, REFUND, "find_order cancel", day=1, times=12)
     standing = golden_status(store, in_use(REFUND), "refund")
@@ -228,7 +228,7 @@ def test_a_golden_shows_its_rate_its_last_failures_how_it_was_found_and_what_it_
     assert [(each.expected, each.called) for each in standing.tools.substitutions] == [("refund", "cancel")]
 
 
-def test_what_is_amiss_with_the_capture_of_failures_stands_above_them(store: SqliteStore) -> None:
+def test_the_view_of_a_golden_shows_capture_hints_of_its_failed_runs(store: SqliteStore) -> None:
     store.submit_many(evaluate(Run(name, health=Health(missing_root=True)), REFUND) for name in ("a", "b"))
     standing = golden_status(store, None, "refund")
     assert standing is not None
@@ -236,7 +236,7 @@ def test_what_is_amiss_with_the_capture_of_failures_stands_above_them(store: Sql
     assert "span is missing" in render("golden.html", view="goldens", status=standing, **SHARED)
 
 
-def test_a_golden_is_stale_by_what_other_goldens_had(store: SqliteStore) -> None:
+def test_a_golden_is_stale_when_other_goldens_have_much_newer_runs(store: SqliteStore) -> None:
     add(store, STATUS, "track")
     alone = golden_status(store, None, "status")
     add(store, REFUND, "find_order refund", day=8)
@@ -246,7 +246,7 @@ def test_a_golden_is_stale_by_what_other_goldens_had(store: SqliteStore) -> None
     assert (alone.row.state, beside.row.state, beside.definition) == ("fine", "stale", None)
 
 
-def test_a_golden_that_no_run_met_says_how_it_would_be_found(store: SqliteStore) -> None:
+def test_the_view_of_a_golden_without_runs_shows_its_definition(store: SqliteStore) -> None:
     standing = golden_status(store, in_use(IDLE), "idle")
     assert standing is not None
     assert (standing.row.state, standing.failures, standing.sampled_runs) == ("never matched", (), 0)
@@ -255,12 +255,12 @@ def test_a_golden_that_no_run_met_says_how_it_would_be_found(store: SqliteStore)
     assert "tools: []" in shown
 
 
-def test_of_a_golden_that_nobody_knows_there_is_nothing_to_show(store: SqliteStore) -> None:
+def test_an_unknown_golden_has_no_status(store: SqliteStore) -> None:
     assert golden_status(store, None, "nobody") is None
     assert golden_status(store, in_use(IDLE), "nobody") is None
 
 
-def test_a_golden_that_cannot_be_written_down_is_shown_without_that(store: SqliteStore) -> None:
+def test_a_golden_that_cannot_be_serialized_is_shown_without_its_definition(store: SqliteStore) -> None:
     odd = Golden("odd", tools=(ExpectedTool("t", {"x": object()}),))
     standing = golden_status(store, in_use(odd), "odd")
     assert standing is not None
@@ -268,7 +268,7 @@ def test_a_golden_that_cannot_be_written_down_is_shown_without_that(store: Sqlit
     assert "No golden file contains this golden." in render("golden.html", view="goldens", status=standing, **SHARED)
 
 
-def test_of_a_golden_without_end_the_beginning_is_shown(store: SqliteStore) -> None:
+def test_a_very_long_golden_definition_is_truncated(store: SqliteStore) -> None:
     long = Golden("long", tools=tuple(ExpectedTool(f"tool_number_{number}") for number in range(5000)))
     standing = golden_status(store, in_use(long), "long")
     assert standing is not None
@@ -281,7 +281,7 @@ def test_of_a_golden_without_end_the_beginning_is_shown(store: SqliteStore) -> N
 # --- rendering --------------------------------------------------------------------------------------------------------
 
 
-def test_hostile_names_are_text_and_lead_where_they_should(store: SqliteStore) -> None:
+def test_a_golden_with_a_hostile_id_is_shown_as_text_and_linked_correctly(store: SqliteStore) -> None:
     add(store, HOSTILE, "<i>")
     add(store, HOSTILE, "<u>")
     board = page(store)
@@ -297,7 +297,7 @@ def test_hostile_names_are_text_and_lead_where_they_should(store: SqliteStore) -
 
 
 @pytest.mark.parametrize("is_live", [True, False])
-def test_without_goldens_the_page_tells_how_to_write_one(store: SqliteStore, is_live: bool) -> None:
+def test_without_goldens_the_page_explains_how_to_write_one(store: SqliteStore, is_live: bool) -> None:
     site = Pages(store, goldens=lambda: None, is_live=is_live)
     empty = site.goldens(()).body
     assert "No goldens yet" in empty
@@ -306,7 +306,7 @@ def test_without_goldens_the_page_tells_how_to_write_one(store: SqliteStore, is_
     assert "1 run is stored without a golden" in site.goldens(()).body
 
 
-def test_a_filter_that_means_no_golden_says_so_and_shows_the_way_back(store: SqliteStore) -> None:
+def test_filters_that_match_no_golden_are_reported_and_stay_in_the_form(store: SqliteStore) -> None:
     add(store, STATUS, "track")
     shown = page(store, None, ("find", "nothing"))
     assert "No golden matches these filters." in shown
@@ -316,14 +316,14 @@ def test_a_filter_that_means_no_golden_says_so_and_shows_the_way_back(store: Sql
     assert '<input type="hidden" name="sort" value="name">' in narrowed
 
 
-def test_numbers_that_are_not_known_are_not_shown_as_zero(store: SqliteStore) -> None:
+def test_an_unknown_pass_rate_is_not_shown_as_zero(store: SqliteStore) -> None:
     add(store, QUIET, "track")
     shown = page(store)
     assert "not known" in shown
     assert "0 %" not in shown
 
 
-def test_a_rule_in_a_golden_is_shown_as_it_is_written(store: SqliteStore) -> None:
+def test_a_value_matcher_is_shown_in_golden_file_syntax(store: SqliteStore) -> None:
     golden = Golden("g", tools=(ExpectedTool("t", {"a": Regex("x+")}),), order="exact")
     standing = golden_status(store, in_use(golden), "g")
     assert standing is not None

@@ -74,7 +74,7 @@ def address(store: SqliteStore, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @contextmanager
-def asking(address: str, path: str, method: str = "GET", **headers: str) -> Iterator[http.client.HTTPResponse]:
+def open_request(address: str, path: str, method: str = "GET", **headers: str) -> Iterator[http.client.HTTPResponse]:
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=PATIENCE_S)
     try:
         connection.request(method, path, headers=headers)
@@ -84,7 +84,7 @@ def asking(address: str, path: str, method: str = "GET", **headers: str) -> Iter
 
 
 def ask(address: str, path: str, method: str = "GET", **headers: str) -> Reply:
-    with asking(address, path, method, **headers) as answer:
+    with open_request(address, path, method, **headers) as answer:
         named = {name.lower(): value for name, value in answer.getheaders()}
         return Reply(answer.status, named, answer.read().decode())
 
@@ -99,7 +99,7 @@ def assert_safe(reply: Reply) -> None:
 
 
 @pytest.mark.parametrize("path", VIEWS)
-def test_a_view_is_kept_by_nobody_and_runs_nothing_of_others(address: str, path: str) -> None:
+def test_views_are_not_cached_and_contain_no_inline_scripts_or_styles(address: str, path: str) -> None:
     reply = ask(address, path)
     assert reply.status == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
@@ -110,7 +110,7 @@ def test_a_view_is_kept_by_nobody_and_runs_nothing_of_others(address: str, path:
     assert " onclick=" not in reply.text
 
 
-def test_the_policy_allows_nothing_but_what_is_served_here() -> None:
+def test_the_content_security_policy_allows_only_the_own_origin() -> None:
     rules = dict(rule.strip().split(" ", 1) for rule in CONTENT_SECURITY_POLICY.split(";"))
     assert rules["default-src"] == rules["base-uri"] == rules["frame-ancestors"] == "'none'"
     assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == rules["form-action"] == "'self'"
@@ -121,7 +121,7 @@ def test_the_policy_allows_nothing_but_what_is_served_here() -> None:
 @pytest.mark.parametrize(
     "path", [*VIEWS, "/trend", "/suggestions/agent", "/assets/page.css", "/favicon.ico", "/nowhere"]
 )
-def test_head_is_answered_without_a_body(address: str, path: str) -> None:
+def test_a_head_request_returns_the_headers_without_a_body(address: str, path: str) -> None:
     whole, head = ask(address, path), ask(address, path, "HEAD")
     assert (head.status, head.text) == (whole.status, "")
     assert head.headers["content-type"] == whole.headers["content-type"]
@@ -130,14 +130,14 @@ def test_head_is_answered_without_a_body(address: str, path: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/", "/runs/1", "/goldens", "/uncovered", "/news", "/assets/page.css"])
-def test_nothing_but_looking_is_allowed(address: str, method: str, path: str) -> None:
+def test_only_get_and_head_are_allowed(address: str, method: str, path: str) -> None:
     reply = ask(address, path, method)
     assert reply.status == 405
     assert {*reply.headers["allow"].split(", ")} == {"GET", "HEAD"}
 
 
 @pytest.mark.parametrize("name", HOSTILE_IDS)
-def test_an_id_may_be_anything(address: str, store: SqliteStore, name: str) -> None:
+def test_run_and_golden_ids_may_contain_any_characters(address: str, store: SqliteStore, name: str) -> None:
     assert store.run(name) is not None
     for path in (run_address(name), golden_address(name)):
         reply = ask(address, path)
@@ -166,7 +166,7 @@ def test_an_id_may_be_anything(address: str, store: SqliteStore, name: str) -> N
         "/" + quote("ü" * 500),
     ],
 )
-def test_what_is_not_there_is_a_page_that_says_so(address: str, path: str) -> None:
+def test_an_unknown_path_or_id_returns_a_404_page(address: str, path: str) -> None:
     reply = ask(address, path)
     assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert "Page not found" in reply.text
@@ -190,14 +190,14 @@ def test_what_is_not_there_is_a_page_that_says_so(address: str, path: str) -> No
         "/trend?below=much&metric=tool_f1",
     ],
 )
-def test_what_means_nothing_is_told(address: str, path: str) -> None:
+def test_an_invalid_query_returns_400(address: str, path: str) -> None:
     reply = ask(address, path)
     assert reply.status == 400
     assert "<b>" not in reply.text
     assert_safe(reply)
 
 
-def test_a_store_that_cannot_answer_is_told(tmp_path: Path) -> None:
+def test_a_closed_store_returns_503(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as closed:
         site = Pages(closed, goldens=lambda: None, is_live=True)
     with served(site) as address:
@@ -209,7 +209,7 @@ def test_a_store_that_cannot_answer_is_told(tmp_path: Path) -> None:
             assert_safe(reply)
 
 
-def test_many_views_at_once_are_all_answered(address: str) -> None:
+def test_concurrent_requests_are_all_answered(address: str) -> None:
     with ThreadPoolExecutor(16) as pool:
         replies = list(pool.map(lambda _: ask(address, "/"), range(32)))
     assert {reply.status for reply in replies} == {200}
@@ -218,7 +218,7 @@ def test_many_views_at_once_are_all_answered(address: str) -> None:
 # --- data of views ----------------------------------------------------------------------------------------------------
 
 
-def test_a_trend_is_columns_of_one_length(address: str) -> None:
+def test_the_trend_consists_of_columns_of_equal_length(address: str) -> None:
     reply = ask(address, "/trend?agent=support")
     columns = json.loads(reply.text)
     assert reply.headers["content-type"] == "application/json"
@@ -235,7 +235,7 @@ def test_a_trend_is_columns_of_one_length(address: str) -> None:
     [("golden", "trip/lisbon"), ("agent", "travel"), ("service", "billing"), ("environment", "test"),
      ("tool", "book_trip"), ("metric", "tool_recall")],
 )  # fmt: skip
-def test_names_are_suggested(address: str, field: str, expected: str) -> None:
+def test_suggestions_contain_the_stored_names(address: str, field: str, expected: str) -> None:
     reply = ask(address, f"/suggestions/{field}")
     assert reply.status == 200
     assert f'<option value="{expected}"></option>' in reply.text
@@ -246,7 +246,7 @@ def test_names_are_suggested(address: str, field: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["htmx.js", "uplot.js", "uplot.css", "page.css", "page.js", "charts.js", "icon.svg"])
-def test_a_file_is_kept_for_good_under_the_address_of_its_version(address: str, name: str) -> None:
+def test_an_asset_is_cached_only_under_the_address_of_its_version(address: str, name: str) -> None:
     found = load_asset(name)
     assert found is not None
     current = ask(address, f"/assets/{name}?v={found.version}")
@@ -258,7 +258,7 @@ def test_a_file_is_kept_for_good_under_the_address_of_its_version(address: str, 
         assert ask(address, f"/assets/{name}{other}").headers["cache-control"] == "no-cache"
 
 
-def test_browsers_that_ask_for_an_icon_by_themselves_get_it(address: str) -> None:
+def test_the_favicon_is_served(address: str) -> None:
     reply = ask(address, "/favicon.ico")
     assert (reply.status, reply.headers["content-type"]) == (200, "image/svg+xml")
     assert_safe(reply)
@@ -280,11 +280,11 @@ def events(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
             said = {}
 
 
-def test_whoever_listens_hears_that_there_is_something_new_and_not_what(tmp_path: Path) -> None:
+def test_the_stream_sends_sequence_numbers_of_new_runs_without_their_content(tmp_path: Path) -> None:
     with (
         open_store(tmp_path / "goldspan.db") as store,
         served(Pages(store, goldens=lambda: None, is_live=True)) as address,
-        asking(address, "/news?after=0") as answer,
+        open_request(address, "/news?after=0") as answer,
     ):
         assert answer.status == 200
         assert answer.getheader("content-type", "").startswith("text/event-stream")
@@ -297,63 +297,65 @@ def test_whoever_listens_hears_that_there_is_something_new_and_not_what(tmp_path
 
 
 @pytest.mark.parametrize("how", ["header", "query"])
-def test_a_stream_goes_on_where_it_broke_off(address: str, store: SqliteStore, how: str) -> None:
+def test_a_stream_resumes_after_the_given_sequence_number(address: str, store: SqliteStore, how: str) -> None:
     newest = store.last_sequence_number()
     said = {"Last-Event-ID": "1"} if how == "header" else {}
-    with asking(address, "/news?after=1" if how == "query" else f"/news?after={newest}", **said) as answer:
+    with open_request(address, "/news?after=1" if how == "query" else f"/news?after={newest}", **said) as answer:
         assert next(events(answer))["data"] == str(newest)
 
 
 @pytest.mark.parametrize("after", ["", "?after=", "?after=-1", "?after=x", "?after=%D9%A1", f"?after={10**30}"])
-def test_without_a_place_only_what_is_new_is_told(tmp_path: Path, after: str) -> None:
+def test_a_stream_without_a_valid_position_reports_only_new_runs(tmp_path: Path, after: str) -> None:
     with (
         open_store(tmp_path / "goldspan.db") as store,
         served(Pages(store, goldens=lambda: None, is_live=True)) as address,
     ):
         store.submit(evaluate(Run("old"), Goldens([])))
         before = store.last_sequence_number()
-        with asking(address, f"/news{after}") as answer:
+        with open_request(address, f"/news{after}") as answer:
             assert answer.readline() == b"retry: 1000\n"
             store.submit(evaluate(Run("new"), Goldens([])))
             assert int(next(events(answer))["data"]) > before
 
 
-def test_a_store_that_cannot_be_read_now_ends_no_stream(tmp_path: Path) -> None:
+def test_a_stream_stays_open_if_the_store_cannot_be_read(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as closed:
         site = Pages(closed, goldens=lambda: None, is_live=True)
-    with served(site) as address, asking(address, "/news") as answer:
+    with served(site) as address, open_request(address, "/news") as answer:
         assert answer.status == 200
         assert answer.readline() == b"retry: 1000\n"
 
 
-def test_more_than_so_many_listeners_are_told_to_come_back(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_beyond_the_limit_are_refused_with_retry_after(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_routes, "MAX_STREAMS", 2)
     with served(Pages(store, goldens=lambda: None, is_live=True)) as address:
-        with asking(address, "/news") as first, asking(address, "/news") as second:
+        with open_request(address, "/news") as first, open_request(address, "/news") as second:
             assert first.readline() == second.readline() == b"retry: 1000\n"
             refused = ask(address, "/news")
             assert (refused.status, refused.headers["retry-after"]) == (503, "30")
             assert_safe(refused)
-        eventually(lambda: listens(address), "who has left still takes a place")
+        eventually(lambda: stream_is_accepted(address), "who has left still takes a place")
 
 
-def listens(address: str) -> bool:
-    with asking(address, "/news") as answer:
+def stream_is_accepted(address: str) -> bool:
+    with open_request(address, "/news") as answer:
         return answer.status == 200
 
 
-def test_who_only_asks_for_the_head_of_a_stream_takes_no_place(
+def test_a_head_request_for_the_stream_does_not_count_as_a_stream(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_routes, "MAX_STREAMS", 1)
     with served(Pages(store, goldens=lambda: None, is_live=True)) as address:
         for _ in range(3):
-            with asking(address, "/news", "HEAD") as head:
+            with open_request(address, "/news", "HEAD") as head:
                 assert head.status in (200, 503)
-        eventually(lambda: listens(address), "a head takes a place")
+        eventually(lambda: stream_is_accepted(address), "a head takes a place")
 
 
-def test_open_streams_do_not_keep_a_server_from_ending(store: SqliteStore) -> None:
+def test_open_streams_do_not_delay_the_shutdown_of_the_server(store: SqliteStore) -> None:
     with served(Pages(store, goldens=lambda: None, is_live=True)) as address:
         host, port = urlsplit(address).netloc.split(":")
         with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as listener:
@@ -373,7 +375,7 @@ def _drain(listener: socket.socket) -> None:
         pass
 
 
-def heard_of(newest: Iterator[int], *, looks: int, every: float = 0.0) -> list[bytes]:
+def stream_events(newest: Iterator[int], *, looks: int, every: float = 0.0) -> list[bytes]:
     """What the stream sends while the store has these sequence numbers, one per query."""
     left = iter(range(looks))
 
@@ -386,18 +388,18 @@ def heard_of(newest: Iterator[int], *, looks: int, every: float = 0.0) -> list[b
     return asyncio.run(listen())
 
 
-def test_each_place_is_told_once() -> None:
-    assert heard_of(iter([0, 3, 3, 3, 7, 5]), looks=6) == [
+def test_each_sequence_number_is_sent_once() -> None:
+    assert stream_events(iter([0, 3, 3, 3, 7, 5]), looks=6) == [
         b"retry: 1000\n\n",
         b"event: arrived\nid: 3\ndata: 3\n\n",
         b"event: arrived\nid: 7\ndata: 7\n\n",
     ]
 
 
-def test_a_quiet_stream_shows_that_it_lives_and_no_stream_lasts_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_stream_sends_keepalives_and_ends_after_its_maximum_duration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_routes, "_KEEPALIVE_S", 0.02)
     monkeypatch.setattr(http_routes, "_MAX_STREAM_S", 0.1)
     began = time.monotonic()
-    said = heard_of(iter(lambda: 0, 1), looks=10_000, every=0.01)
+    said = stream_events(iter(lambda: 0, 1), looks=10_000, every=0.01)
     assert 2 <= said.count(b": nothing new\n\n") <= 5
     assert time.monotonic() - began < PATIENCE_S

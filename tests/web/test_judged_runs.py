@@ -36,17 +36,17 @@ JUDGEMENT = Judgement(
 NASTY = "<script>alert(1)</script> \u202eturned\u202c </blockquote><h1>The judge passed it"
 
 
-def judged(**changes: Any) -> Evaluation:
+def judged_evaluation(**changes: Any) -> Evaluation:
     score = Score("tool_selection", 1.0, reason="tiny-judge rates it 1.", judgement=replace(JUDGEMENT, **changes))
     return with_tool_selection(evaluate(RUN, Goldens([Golden("g", "Book a trip")])), score)
 
 
-def shown(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True, in_report: bool = False) -> str:
+def visible_text(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True, in_report: bool = False) -> str:
     """The text of the run that a person sees, without escapes."""
-    return text_of(written(folder, evaluation, keep_arguments=keep_arguments, in_report=in_report))
+    return text_of(rendered_page(folder, evaluation, keep_arguments=keep_arguments, in_report=in_report))
 
 
-def written(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True, in_report: bool = False) -> str:
+def rendered_page(folder: Path, evaluation: Evaluation, *, keep_arguments: bool = True, in_report: bool = False) -> str:
     """The run's page, or a report with its details."""
     with open_store(folder / "goldspan.db", keep_arguments=keep_arguments) as store:
         store.submit(evaluation)
@@ -63,8 +63,8 @@ def text_of(page: str) -> str:
 
 
 @pytest.mark.parametrize("in_report", [False, True])
-def test_it_is_told_how_a_model_was_asked_what_it_said_and_what_that_took(tmp_path: Path, in_report: bool) -> None:
-    seen = shown(tmp_path, judged(), in_report=in_report)
+def test_a_judged_run_shows_model_settings_votes_cost_and_answer(tmp_path: Path, in_report: bool) -> None:
+    seen = visible_text(tmp_path, judged_evaluation(), in_report=in_report)
     for told in (
         "How tool_selection was judged",
         "Model tiny-judge",
@@ -88,23 +88,25 @@ def test_it_is_told_how_a_model_was_asked_what_it_said_and_what_that_took(tmp_pa
         ({"words": None}, "Model tiny-judge", "may quote any part"),
     ],
 )
-def test_what_is_not_known_is_not_made_up(tmp_path: Path, changes: Any, told: str, untold: str) -> None:
-    seen = shown(tmp_path, judged(**changes))
+def test_unknown_fields_of_a_judgement_are_omitted_or_shown_as_unknown(
+    tmp_path: Path, changes: Any, told: str, untold: str
+) -> None:
+    seen = visible_text(tmp_path, judged_evaluation(**changes))
     assert told in seen
     assert untold not in seen
 
 
-def test_words_are_shown_where_values_are_kept_and_nowhere_else(tmp_path: Path) -> None:
-    seen = shown(tmp_path, judged(), keep_arguments=False)
+def test_the_model_answer_is_shown_only_if_the_store_keeps_values(tmp_path: Path) -> None:
+    seen = visible_text(tmp_path, judged_evaluation(), keep_arguments=False)
     assert "Model tiny-judge" in seen
     assert "may quote any part" not in seen
     assert "never booked" not in seen
 
 
 @pytest.mark.parametrize("in_report", [False, True])
-def test_whatever_the_model_says_stays_text(tmp_path: Path, in_report: bool) -> None:
-    evaluation = judged(words=NASTY, better_tool=NASTY, model=NASTY)
-    page = written(tmp_path, evaluation, in_report=in_report)
+def test_a_hostile_model_answer_is_shown_as_text(tmp_path: Path, in_report: bool) -> None:
+    evaluation = judged_evaluation(words=NASTY, better_tool=NASTY, model=NASTY)
+    page = rendered_page(tmp_path, evaluation, in_report=in_report)
     assert "<script>alert" not in page
     assert "\u202e" not in page
     assert page.count("<h1") == 1
@@ -112,13 +114,15 @@ def test_whatever_the_model_says_stays_text(tmp_path: Path, in_report: bool) -> 
 
 
 @pytest.mark.parametrize("keep_arguments", [True, False])
-def test_a_judge_that_failed_is_told_with_its_error(tmp_path: Path, keep_arguments: bool) -> None:
-    failed = with_tool_selection(judged(), failed_score("Timeout: no answer within 30 s"))
-    seen = shown(tmp_path, failed, keep_arguments=keep_arguments)
+def test_a_failed_judge_is_shown_with_its_error(tmp_path: Path, keep_arguments: bool) -> None:
+    failed = with_tool_selection(judged_evaluation(), failed_score("Timeout: no answer within 30 s"))
+    seen = visible_text(tmp_path, failed, keep_arguments=keep_arguments)
     assert ("error: Timeout: no answer within 30 s" if keep_arguments else "error: Timeout") in seen
     assert "was judged" not in seen
 
 
-def test_a_run_that_nobody_was_asked_about_says_why(tmp_path: Path) -> None:
-    seen = shown(tmp_path, with_tool_selection(judged(), not_evaluated_score("the request was not captured")))
+def test_a_run_that_was_not_judged_shows_the_reason(tmp_path: Path) -> None:
+    seen = visible_text(
+        tmp_path, with_tool_selection(judged_evaluation(), not_evaluated_score("the request was not captured"))
+    )
     assert "tool_selection ( the request was not captured )" in seen

@@ -12,7 +12,7 @@ BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "page.py"
 
 
 @pytest.mark.e2e
-def test_every_view_is_timed_and_weighed_beside_its_budget() -> None:
+def test_the_benchmark_compares_time_and_size_of_every_view_with_its_budget() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARK, "--runs", "300", "--rounds", "1"], capture_output=True, text=True, check=True
     )

@@ -26,18 +26,18 @@ def details(store: SqliteStore, run_id: str, revision: int | None = None) -> Run
     return run_details(run, store.evaluations(run_id), revision)
 
 
-def known(store: SqliteStore, run_id: str, revision: int | None = None) -> RunDetails:
+def existing_details(store: SqliteStore, run_id: str, revision: int | None = None) -> RunDetails:
     found = details(store, run_id, revision)
     assert found is not None
     return found
 
 
-def test_a_run_is_told_by_its_newest_evaluation(store: SqliteStore, tmp_path: Path) -> None:
+def test_run_details_show_the_newest_revision_unless_another_is_selected(store: SqliteStore, tmp_path: Path) -> None:
     goldens, _ = goldens_in(tmp_path)
     run = trip_run(0)
     store.submit(evaluation(run, goldens))
     store.submit(replace(evaluation(replace(run, tool_calls=run.tool_calls[:3]), goldens), revision=2))
-    newest, first = known(store, run.run_id), known(store, run.run_id, 1)
+    newest, first = existing_details(store, run.run_id), existing_details(store, run.run_id, 1)
     assert (newest.evaluation.revision, newest.is_current) == (2, True)
     assert (first.evaluation.revision, first.is_current) == (1, False)
     assert "forbidden" in [mark.meaning for mark in first.legend]
@@ -50,19 +50,19 @@ def test_a_run_is_told_by_its_newest_evaluation(store: SqliteStore, tmp_path: Pa
     assert details(store, run.run_id, 3) is None
 
 
-def test_what_changed_from_one_revision_to_the_next_is_told(store: SqliteStore) -> None:
+def test_each_revision_lists_what_changed_since_the_previous_one(store: SqliteStore) -> None:
     run = Run("r", tool_calls=(ToolCall("pay"),))
     golden = Golden("g", tools=(ExpectedTool("pay"),))
     store.submit(evaluate(run, Goldens([])))
     store.submit(replace(evaluate(run, golden), revision=2))
     store.submit(replace(evaluate(run, golden), revision=3))
-    third, second, first = known(store, "r").revisions
+    third, second, first = existing_details(store, "r").revisions
     assert {"verdict", "golden", "scores"} <= {*second.changed}
     assert (third.changed, first.changed) == ((), ())
     assert (first.mark.meaning, second.mark.meaning) == ("not evaluated", "passed")
 
 
-def test_values_are_shown_where_they_are_kept(store: SqliteStore) -> None:
+def test_arguments_results_and_errors_are_shown_if_the_store_keeps_them(store: SqliteStore) -> None:
     calls = (
         ToolCall("pay", raw_name="Pay", server="bank", arguments={"sum": 1}, result="done"),
         ToolCall("look", raw_arguments="{cut", result={"a": "ü"}),
@@ -70,7 +70,7 @@ def test_values_are_shown_where_they_are_kept(store: SqliteStore) -> None:
         ToolCall("silent"),
     )
     store.submit(evaluate(Run("r", tool_calls=calls), Goldens([])))
-    shown = known(store, "r")
+    shown = existing_details(store, "r")
     assert shown.values_kept
     assert [call.number for call in shown.calls] == [1, 2, 3]
     pay, look, fail = shown.calls
@@ -80,27 +80,27 @@ def test_values_are_shown_where_they_are_kept(store: SqliteStore) -> None:
     assert (fail.arguments, fail.result, fail.error) == ("{}", None, "ValueError: no")
 
 
-def test_what_is_not_kept_is_not_shown(tmp_path: Path) -> None:
+def test_calls_are_not_shown_if_the_store_does_not_keep_values(tmp_path: Path) -> None:
     with open_store(tmp_path / "names.db") as names_only:
         calls = (ToolCall("pay", arguments={"sum": 1}, result="done"),)
         names_only.submit(evaluate(Run("r", tool_calls=calls), Goldens([])))
-        shown = known(names_only, "r")
+        shown = existing_details(names_only, "r")
     assert (shown.calls, shown.values_kept) == ((), False)
 
 
 def test_long_values_and_many_rows_are_bounded(store: SqliteStore) -> None:
     calls = tuple(ToolCall(f"tool-{at}", arguments={"text": "x" * 100_000}) for at in range(600))
     store.submit(evaluate(Run("r", tool_calls=calls), Goldens([])))
-    shown = known(store, "r")
+    shown = existing_details(store, "r")
     assert len(shown.rows) + shown.omitted == len(shown.timeline.bars) + shown.timeline.omitted == 600
     assert 100 <= len(shown.rows) <= 500
     assert sum(len(call.arguments or "") for call in shown.calls) < 200_000
     assert all((call.arguments or "").endswith("more characters)") for call in shown.calls)
 
 
-def test_scores_are_parted_by_whether_they_are_known(store: SqliteStore) -> None:
+def test_scores_with_and_without_a_value_are_listed_separately(store: SqliteStore) -> None:
     store.submit(evaluate(Run("r", tool_calls=(ToolCall("pay"),)), Golden("g", tools=(ExpectedTool("pay"),))))
-    shown = known(store, "r")
+    shown = existing_details(store, "r")
     measured = {score["metric"] for score in shown.valued_scores}
     unmeasured = {metric for _, metrics in shown.unavailable_metrics for metric in metrics}
     assert "tool_recall" in measured
@@ -109,10 +109,10 @@ def test_scores_are_parted_by_whether_they_are_known(store: SqliteStore) -> None
     assert len(measured) + len(unmeasured) == len(shown.document["scores"])
 
 
-def test_the_health_of_its_capture_is_of_one_run(store: SqliteStore, tmp_path: Path) -> None:
+def test_capture_hints_of_a_run_count_one_run_each(store: SqliteStore, tmp_path: Path) -> None:
     goldens, _ = goldens_in(tmp_path)
     run = trip_run(0)
     store.submit(evaluation(replace(run, health=replace(run.health, missing_root=True, orphan_spans=2)), goldens))
-    shown = known(store, run.run_id)
+    shown = existing_details(store, run.run_id)
     assert shown.hints
     assert [number for _, number in shown.health] == [1] * len(shown.hints)

@@ -19,7 +19,7 @@ def call(name: str = "search", begin: int | None = None, end: int | None = None,
     return {"name": name, **{key: value for key, value in times.items() if value is not None}, **more}
 
 
-def test_bars_are_where_the_calls_were() -> None:
+def test_bars_are_placed_at_the_times_of_their_calls() -> None:
     line = call_timeline(document(call("a", 0, 500), call("b", 500, 1000), start_ns=0, end_ns=2000))
     assert [(bar.left, bar.width) for bar in line.bars] == [(0, 250), (250, 250)]
     assert [(bar.number, bar.name, bar.start_offset_ns, bar.duration_ns) for bar in line.bars] == [
@@ -29,24 +29,24 @@ def test_bars_are_where_the_calls_were() -> None:
     assert (line.duration_ns, line.has_times, line.omitted) == (2000, True, 0)
 
 
-def test_without_times_nothing_is_claimed() -> None:
+def test_calls_without_times_have_bars_without_position_and_duration() -> None:
     line = call_timeline(document(call("a"), call("b")))
     assert [(bar.left, bar.start_offset_ns, bar.duration_ns) for bar in line.bars] == [(None, None, None)] * 2
     assert (line.duration_ns, line.has_times) == (None, False)
 
 
-def test_a_call_that_did_not_end_has_a_beginning() -> None:
+def test_a_call_without_an_end_has_a_position_and_no_duration() -> None:
     line = call_timeline(document(call("a", 100), call("b", end=300), start_ns=0, end_ns=1000))
     first, second = line.bars
     assert (first.left, first.start_offset_ns, first.duration_ns) == (100, 100, None)
     assert (second.left, second.duration_ns) == (None, None)
 
 
-def test_a_run_that_knows_no_times_is_as_long_as_its_calls() -> None:
+def test_a_run_without_times_lasts_from_its_first_to_its_last_call() -> None:
     assert call_timeline(document(call("a", 100, 200), call("b", 150, 400))).duration_ns == 300
 
 
-def test_a_moment_is_still_seen() -> None:
+def test_a_call_without_duration_has_a_visible_bar() -> None:
     (bar,) = call_timeline(document(call("a", 10**9, 10**9), start_ns=0, end_ns=10**9)).bars
     assert bar.width > 0
     assert bar.left is not None
@@ -55,12 +55,12 @@ def test_a_moment_is_still_seen() -> None:
     assert (alone.left, alone.duration_ns) == (0, 0)
 
 
-def test_calls_at_the_same_time_tell_of_each_other() -> None:
+def test_concurrent_calls_refer_to_each_other() -> None:
     line = call_timeline(document(call("a", 0, 10, concurrent_with=[1]), call("b", 5, 15, concurrent_with=[0])))
     assert [(bar.depth, bar.overlaps) for bar in line.bars] == [(0, (2,)), (0, (1,))]
 
 
-def test_what_an_agent_does_is_inside_of_its_call() -> None:
+def test_calls_of_an_agent_are_nested_in_the_call_of_the_agent() -> None:
     line = call_timeline(
         document(
             call("ask", 0, 100, kind="agent", agent="main", concurrent_with=[1, 2]),
@@ -77,7 +77,7 @@ def test_what_an_agent_does_is_inside_of_its_call() -> None:
     ]
 
 
-def test_tools_of_one_agent_are_beside_and_not_inside_of_one_another() -> None:
+def test_concurrent_tool_calls_of_one_agent_are_not_nested() -> None:
     line = call_timeline(
         document(
             call("long", 0, 100, agent="a", concurrent_with=[1]), call("short", 20, 30, agent="a", concurrent_with=[0])
@@ -86,14 +86,14 @@ def test_tools_of_one_agent_are_beside_and_not_inside_of_one_another() -> None:
     assert [(bar.depth, bar.overlaps) for bar in line.bars] == [(0, (2,)), (0, (1,))]
 
 
-def test_what_lasted_as_long_or_has_no_times_is_inside_of_nothing() -> None:
+def test_calls_of_equal_duration_or_without_times_are_not_nested() -> None:
     same = [call("a", 0, 10, kind="agent", concurrent_with=[1]), call("b", 0, 10, kind="agent", concurrent_with=[0])]
     unknown = [call("a", kind="agent", concurrent_with=[1]), call("b", 0, 10, concurrent_with=[0])]
     for calls in (same, unknown):
         assert [(bar.depth, bar.overlaps) for bar in call_timeline(document(*calls)).bars] == [(0, (2,)), (0, (1,))]
 
 
-def test_levels_and_bars_are_bounded() -> None:
+def test_the_timeline_limits_its_depth_and_its_number_of_bars() -> None:
     many = 2 * MAX_DEPTH
     nested = [
         call(f"c{at}", at, 100 - at, kind="agent", concurrent_with=[other for other in range(many) if other != at])
@@ -105,13 +105,13 @@ def test_levels_and_bars_are_bounded() -> None:
     assert all(bar.overlaps == () for bar in line.bars)
 
 
-def test_what_failed_and_what_was_only_asked_for_is_told() -> None:
+def test_failed_calls_and_requested_calls_are_marked() -> None:
     failed, asked = call_timeline(document(call("a", error="TimeoutError"), call("b", evidence="requested"))).bars
     assert (failed.failed, failed.requested_only) == (True, False)
     assert (asked.failed, asked.requested_only) == (False, True)
 
 
-def test_a_run_without_calls_has_an_empty_line() -> None:
+def test_a_run_without_calls_has_an_empty_timeline() -> None:
     line = call_timeline(document(start_ns=1, end_ns=5))
     assert (line.bars, line.duration_ns, line.agents, line.has_times) == ((), 4, (), False)
 
@@ -128,7 +128,7 @@ _calls = st.builds(
 
 
 @given(st.lists(_calls, max_size=8), _moments, _moments)
-def test_every_bar_is_on_the_line(calls: list[dict[str, Any]], begin: int | None, end: int | None) -> None:
+def test_every_bar_lies_within_the_timeline(calls: list[dict[str, Any]], begin: int | None, end: int | None) -> None:
     for bar in call_timeline(document(*calls, start_ns=begin, end_ns=end)).bars:
         if bar.left is not None:
             assert bar.left >= 0

@@ -24,7 +24,7 @@ def entry(tmp_path: Path, evaluated: Evaluation) -> RunEntry:
     return run_entry(stored(tmp_path, evaluated))
 
 
-def test_a_run_is_shown_with_its_verdict_and_its_rows(tmp_path: Path) -> None:
+def test_an_entry_shows_the_verdict_golden_and_comparison_rows_of_its_run(tmp_path: Path) -> None:
     goldens, _ = goldens_in(tmp_path)
     shown = entry(tmp_path, evaluation(trip_run(0), goldens))
     assert (shown.mark.meaning, shown.name, shown.request) == ("failed", "trip/lisbon", "Plan a trip to Lisbon")
@@ -38,7 +38,7 @@ def test_a_run_is_shown_with_its_verdict_and_its_rows(tmp_path: Path) -> None:
     assert "failed" in failed.notes
 
 
-def test_a_run_without_a_golden_goes_by_what_it_says_of_itself(tmp_path: Path) -> None:
+def test_a_run_without_a_golden_is_named_by_its_component_agent_service_or_id(tmp_path: Path) -> None:
     told = {"component": "plan", "agent": "travel", "service": "shop"}
     for name in ("plan", "travel", "shop", "nobody's"):
         run = Run(f"run of {name}" if told else name, **told)  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ def test_a_run_without_a_golden_goes_by_what_it_says_of_itself(tmp_path: Path) -
         told = dict(list(told.items())[1:])
 
 
-def test_how_a_golden_was_found_is_told_in_words(tmp_path: Path) -> None:
+def test_an_entry_describes_how_the_golden_was_matched(tmp_path: Path) -> None:
     goldens = Goldens([Golden("g", "Book a room in Paris, please", tools=(ExpectedTool("book"),))])
     by_id = entry(tmp_path, evaluation(Run("id", golden_id="g", input="whatever"), goldens))
     assert (by_id.golden_id, by_id.matched_by) == ("g", "its id")
@@ -55,13 +55,13 @@ def test_how_a_golden_was_found_is_told_in_words(tmp_path: Path) -> None:
     assert (own.golden_id, own.matched_by) == (None, "the expectations of the run itself")
 
 
-def test_near_text_is_told_with_how_near_it_is(tmp_path: Path) -> None:
+def test_a_match_by_near_text_shows_the_similarity(tmp_path: Path) -> None:
     goldens = Goldens([Golden("g", "Find a hotel in Paris and book the cheapest one.", tools=(ExpectedTool("book"),))])
     run = Run("near", input="Find me a hotel in Paris and book the cheapest one")
     assert (entry(tmp_path, evaluation(run, goldens)).matched_by or "").startswith("near text (0.")
 
 
-def test_the_same_run_has_the_same_anchor_and_another_has_another(tmp_path: Path) -> None:
+def test_the_anchor_of_an_entry_depends_only_on_the_run_id(tmp_path: Path) -> None:
     ids = ["a", "b", "a\n<b> '\"", "\ud800"]
     anchors = [entry(tmp_path, evaluation(Run(run_id))).anchor for run_id in ids]
     assert len({*anchors}) == len(ids)
@@ -69,14 +69,14 @@ def test_the_same_run_has_the_same_anchor_and_another_has_another(tmp_path: Path
     assert anchors[0] == entry(tmp_path, evaluation(Run("a", input="more"))).anchor
 
 
-def test_long_names_are_cut_off(tmp_path: Path) -> None:
+def test_long_names_are_truncated(tmp_path: Path) -> None:
     long = "n" * 5_000
     run = Run(long, input=long, agent=long, tool_calls=(ToolCall(long),))
     shown = entry(tmp_path, evaluation(run, Goldens([Golden("g", long, tools=(ExpectedTool(long),))])))
     assert max(len(shown.name), len(shown.request), *(len(line.called or "") for line in shown.rows)) <= 80
 
 
-def test_differences_are_shown_where_values_are_kept(tmp_path: Path) -> None:
+def test_differing_values_are_shown_only_if_the_store_keeps_values(tmp_path: Path) -> None:
     golden = Golden("g", tools=(ExpectedTool("pay", {"sum": 1}),))
     evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"sum": 2}),)), golden)
     for keeps in (True, False):
@@ -89,7 +89,7 @@ def test_differences_are_shown_where_values_are_kept(tmp_path: Path) -> None:
         assert [(each.path, each.expected, each.called) for each in line.differences] == expected
 
 
-def test_what_would_have_accepted_a_value_is_kept_and_shown_and_older_stores_have_none(tmp_path: Path) -> None:
+def test_a_difference_has_a_hint_only_if_another_matcher_accepts_the_value(tmp_path: Path) -> None:
     golden = Golden("g", tools=(ExpectedTool("pay", {"to": "Bank", "sum": 1}),))
     evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"to": "bank", "sum": 2}),)), golden)
     document = stored(tmp_path, evaluated).current.document
@@ -101,7 +101,7 @@ def test_what_would_have_accepted_a_value_is_kept_and_shown_and_older_stores_hav
     ]
 
 
-def test_differences_of_the_first_stores_are_notes(tmp_path: Path) -> None:
+def test_differences_that_the_first_version_stored_as_text_are_shown_as_notes(tmp_path: Path) -> None:
     golden = Golden("g", tools=(ExpectedTool("pay", {"sum": 1}),))
     evaluated = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"sum": 2}),)), golden)
     document = dict(stored(tmp_path, evaluated).current.document)
@@ -111,7 +111,7 @@ def test_differences_of_the_first_stores_are_notes(tmp_path: Path) -> None:
     assert line.notes == ("sum: expected 1, called with 2",)
 
 
-def test_what_is_amiss_with_the_capture_is_told(tmp_path: Path) -> None:
+def test_an_entry_lists_capture_hints(tmp_path: Path) -> None:
     lacking = Run("r", conventions=("genai",), tool_calls=(ToolCall("pay"),))
     shown = entry(tmp_path, evaluation(lacking))
     assert all(isinstance(hint, Hint) for hint in shown.hints)

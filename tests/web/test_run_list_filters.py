@@ -15,19 +15,19 @@ def read(**said: str) -> RunFilters:
     return parse_filters(said.items())
 
 
-def test_nothing_said_means_every_run() -> None:
+def test_an_empty_query_selects_every_run() -> None:
     filters = read()
     assert (filters.run_filter, filters.cursor, filters.active, filters.has_advanced) == (RunFilter(), None, [], False)
     assert filters.address() == "/"
 
 
-def test_what_is_left_empty_in_a_form_is_not_said() -> None:
+def test_empty_form_fields_are_ignored() -> None:
     filters = read(text="", agent="  ", verdict="", below="", tool_role="")
     assert filters.run_filter == RunFilter()
     assert filters.values == {}
 
 
-def test_what_is_said_is_meant_and_shown() -> None:
+def test_query_parameters_become_filters_that_the_page_shows() -> None:
     filters = read(text=" refund ", verdict="fail", tool="pay", tool_role="missing", metric="tool_f1", below="0.5")
     expected = RunFilter(text="refund", verdict="fail", tool="pay", tool_role="missing", metric="tool_f1", below=0.5)
     assert filters.run_filter == expected
@@ -43,12 +43,12 @@ def test_what_is_said_is_meant_and_shown() -> None:
     ]
 
 
-def test_half_a_filter_waits_for_its_other_half() -> None:
+def test_a_filter_that_lacks_its_second_parameter_has_no_effect() -> None:
     assert read(below="0.5", tool_role="missing").run_filter == RunFilter()
     assert read(below="much").run_filter == RunFilter()
 
 
-def test_each_filter_can_be_taken_away_with_what_needs_it() -> None:
+def test_the_remove_link_of_a_filter_also_removes_the_filters_that_depend_on_it() -> None:
     filters = read(verdict="fail", tool="pay", tool_role="missing", metric="tool_f1", below="0.5")
     left = {name: {key for key, _ in parse_qsl(urlsplit(address).query)} for name, _, address in filters.active}
     assert left == {
@@ -60,13 +60,13 @@ def test_each_filter_can_be_taken_away_with_what_needs_it() -> None:
     }
 
 
-def test_an_address_says_the_same_again() -> None:
+def test_filters_survive_a_round_trip_through_an_address() -> None:
     filters = read(text="a&b=c ü%", agent="<x>", since="2026-01-01", covered="false")
     assert dict(parse_qsl(urlsplit(filters.address()).query)) == dict(filters.values)
     assert parse_filters(parse_qsl(urlsplit(filters.address()).query)) == filters
 
 
-def test_the_place_in_a_list_is_no_filter() -> None:
+def test_the_cursor_is_not_a_filter() -> None:
     filters = read(verdict="fail", cursor="1767225600000000000-131")
     assert filters.cursor == "1767225600000000000-131"
     assert filters.address() == "/?verdict=fail"
@@ -75,7 +75,7 @@ def test_the_place_in_a_list_is_no_filter() -> None:
 
 
 @pytest.mark.parametrize("name", ["metric", "service", "environment", "unit", "session_id", "trace_id", "until"])
-def test_what_is_seldom_looked_for_opens_the_rest_of_the_form(name: str) -> None:
+def test_a_rarely_used_filter_opens_the_advanced_part_of_the_form(name: str) -> None:
     texts = {"unit": "request", "trace_id": "a" * 32, "until": "1h"}
     assert read(**{name: texts.get(name, "x")}).has_advanced
     assert not read(text="x", verdict="pass", agent="a", since="1h").has_advanced
@@ -95,7 +95,7 @@ def test_what_is_seldom_looked_for_opens_the_rest_of_the_form(name: str) -> None
         [("unit", "day")],
     ],
 )
-def test_what_means_nothing_is_refused_and_can_be_put_right(pairs: list[tuple[str, str]]) -> None:
+def test_an_invalid_filter_is_refused_and_its_text_stays_in_the_form(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(ConfigurationError):
         parse_filters(pairs)
     written = unparsed_filters(pairs)

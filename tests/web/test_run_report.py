@@ -32,23 +32,23 @@ from web.test_browser_hostile import TEXTS, hostile_runs
 ABOUT = ReportHeader("Nightly", BEGAN_NS, ("traces.jsonl",))
 STRANGERS = "img, iframe, object, embed, base, script, form, input, meta[http-equiv=refresh], [onload], [onerror]"
 
-Written = Callable[[Report], Path]
+WriteReport = Callable[[Report], Path]
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Written:
+def write_report(tmp_path: Path) -> WriteReport:
     """Writes a report to a file."""
 
-    def written_(made: Report) -> Path:
+    def write(made: Report) -> Path:
         file = tmp_path / "report.html"
         file.write_text(render_html(made), encoding="utf-8")
         return file
 
-    return written_
+    return write
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def full_report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """A report over every kind of run."""
     file, goldens = store_in(tmp_path_factory.mktemp("report"), times=4)
     with open_store(file, read_only=True) as store:
@@ -63,10 +63,10 @@ def opened(visiting: Visiting, file: Path, **how: object) -> Visit:
 
 @pytest.mark.needs("chromium")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_whole_without_a_script_and_asks_for_nothing(
-    visiting: Visiting, written: Written, usual: Report, scheme: str
+def test_the_report_is_complete_without_scripts_and_sends_no_requests(
+    visiting: Visiting, write_report: WriteReport, full_report: Report, scheme: str
 ) -> None:
-    file = written(usual)
+    file = write_report(full_report)
     visit = opened(visiting, file, java_script_enabled=False, color_scheme=scheme)
     asked: list[str] = []
     visit.page.on("request", lambda request: asked.append(request.url))
@@ -90,8 +90,10 @@ def test_it_is_whole_without_a_script_and_asks_for_nothing(
 
 @pytest.mark.e2e
 @pytest.mark.needs("chromium")
-def test_it_is_for_everybody_and_fits_a_phone(visiting: Visiting, written: Written, usual: Report) -> None:
-    visit = opened(visiting, written(usual), viewport=PHONE)
+def test_the_report_is_accessible_and_fits_a_phone_screen(
+    visiting: Visiting, write_report: WriteReport, full_report: Report
+) -> None:
+    visit = opened(visiting, write_report(full_report), viewport=PHONE)
     assert visit.too_wide() == []
     assert visit.grave_findings() == []
     for scheme in ("dark", "light"):
@@ -101,8 +103,10 @@ def test_it_is_for_everybody_and_fits_a_phone(visiting: Visiting, written: Writt
 
 @pytest.mark.e2e
 @pytest.mark.needs("chromium")
-def test_its_policy_lets_nothing_else_run(visiting: Visiting, written: Written, usual: Report) -> None:
-    file = written(usual)
+def test_the_content_security_policy_of_the_report_blocks_added_scripts_and_styles(
+    visiting: Visiting, write_report: WriteReport, full_report: Report
+) -> None:
+    file = write_report(full_report)
     html = file.read_text(encoding="utf-8")
     more = "<script>document.title = 'run'</script><style>main { color: red }</style>"
     file.write_text(html.replace("</main>", f"{more}</main>"), encoding="utf-8")
@@ -113,14 +117,14 @@ def test_its_policy_lets_nothing_else_run(visiting: Visiting, written: Written, 
 
 @pytest.mark.e2e
 @pytest.mark.needs("chromium")
-def test_hostile_texts_are_shown_as_text(visiting: Visiting, written: Written, tmp_path: Path) -> None:
+def test_the_report_shows_hostile_texts_as_text(visiting: Visiting, write_report: WriteReport, tmp_path: Path) -> None:
     made = [each for number, text in enumerate(TEXTS.values()) for each in hostile_runs(text, number)]
     goldens = Goldens([golden for _, golden in made if golden is not None])
     with open_store(tmp_path / "goldspan.db", keep_arguments=True) as store:
         store.submit_many(evaluate(run, golden) for run, golden in made)
         hostile = ReportHeader("<script>alert('title')</script>", 0, ("</title><b>",), (("text", "<i>"),))
         found = build_report(store, hostile, goldens=goldens, max_detailed=len(TEXTS))
-    visit = opened(visiting, written(found))
+    visit = opened(visiting, write_report(found))
     page = visit.page
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     assert page.locator(STRANGERS).count() == 0
@@ -133,8 +137,8 @@ def test_hostile_texts_are_shown_as_text(visiting: Visiting, written: Written, t
     assert page.title().startswith("<script>alert('title')</script>")
 
 
-def test_nothing_in_it_leads_elsewhere_and_every_id_is_of_one_thing(usual: Report) -> None:
-    html = render_html(usual)
+def test_the_report_links_only_to_itself_and_its_ids_are_unique(full_report: Report) -> None:
+    html = render_html(full_report)
     assert {each for each in re.findall(r'(?:href|src|action)="([^"]*)"', html) if each[0] != "#"} == {
         re.findall(r'rel="icon" href="([^"]*)"', html)[0]
     }
@@ -144,29 +148,30 @@ def test_nothing_in_it_leads_elsewhere_and_every_id_is_of_one_thing(usual: Repor
     assert referred - set(ids) == set()
 
 
-def test_its_policy_names_the_style_that_stands_in_it(usual: Report) -> None:
-    html = render_html(usual)
+def test_the_content_security_policy_of_the_report_has_the_hash_of_its_style(full_report: Report) -> None:
+    html = render_html(full_report)
     (style,) = re.findall("<style>(.*?)</style>", html, flags=re.DOTALL)
     digest = b64encode(sha256(style.encode()).digest()).decode()
     assert f"style-src &#39;sha256-{digest}&#39;" in html
 
 
-def test_it_gathers_what_there_is_to_say(usual: Report) -> None:
-    assert (usual.rate.counts.passed, usual.rate.counts.failed, usual.rate.counts.not_evaluated) == (8, 8, 8)
-    assert usual.mean("passed") == 0.5
-    recall = next(each for each in usual.metrics if each.metric == "tool_recall")
-    assert (recall.runs, recall.mean) == (16, usual.mean("tool_recall"))
-    assert usual.mean("call_budget") is None
-    assert usual.mean("no_such_metric") is None
-    assert usual.unmatched_goldens == ("nobody-asks",)
-    assert usual.unmatched.total == 8
-    assert {runs for _, runs in usual.health} == {4}
-    assert [details.run.time_ns for details in usual.failed] == sorted(
-        (details.run.time_ns for details in usual.failed), reverse=True
+def test_the_report_contains_counts_means_unmatched_goldens_and_capture_hints(full_report: Report) -> None:
+    counts = full_report.rate.counts
+    assert (counts.passed, counts.failed, counts.not_evaluated) == (8, 8, 8)
+    assert full_report.mean("passed") == 0.5
+    recall = next(each for each in full_report.metrics if each.metric == "tool_recall")
+    assert (recall.runs, recall.mean) == (16, full_report.mean("tool_recall"))
+    assert full_report.mean("call_budget") is None
+    assert full_report.mean("no_such_metric") is None
+    assert full_report.unmatched_goldens == ("nobody-asks",)
+    assert full_report.unmatched.total == 8
+    assert {runs for _, runs in full_report.health} == {4}
+    assert [details.run.time_ns for details in full_report.failed] == sorted(
+        (details.run.time_ns for details in full_report.failed), reverse=True
     )
 
 
-def test_what_is_not_shown_in_full_has_a_line_and_the_rest_is_counted(
+def test_failed_runs_beyond_the_detailed_ones_are_listed_and_the_rest_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_report, "MAX_LISTED", 3)
@@ -182,18 +187,20 @@ def test_what_is_not_shown_in_full_has_a_line_and_the_rest_is_counted(
     assert "13 more runs." in html
 
 
-def test_runs_that_are_too_much_for_one_file_have_a_line(usual: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_runs_beyond_the_size_limit_are_listed_without_details(
+    full_report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(html_report, "MAX_DETAILS_LENGTH", 40_000)
-    html = render_html(usual)
+    html = render_html(full_report)
     shown = html.count('<article class="detailed"')
     assert 0 < shown < 8
     lines = html.partition('aria-label="Failed runs"')[2].partition("</table>")[0]
     assert lines.count('<th scope="row">') == 8 - shown
     monkeypatch.setattr(html_report, "MAX_DETAILS_LENGTH", 0)
-    assert "<h3>List of failed runs</h3>" in render_html(usual)
+    assert "<h3>List of failed runs</h3>" in render_html(full_report)
 
 
-def test_a_store_without_runs_and_filters_without_any_are_said_to_be_so(tmp_path: Path) -> None:
+def test_the_report_states_that_no_run_exists_or_matches_the_filters(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
         assert "The input has no run." in render_html(build_report(store, ABOUT))
         narrowed = replace(ABOUT, filters=(("agent", "<nobody>"),))
@@ -205,7 +212,7 @@ def test_a_store_without_runs_and_filters_without_any_are_said_to_be_so(tmp_path
         )
 
 
-def test_without_values_none_is_in_it(tmp_path: Path) -> None:
+def test_a_report_over_a_store_without_values_contains_names_only(tmp_path: Path) -> None:
     file, goldens = store_in(tmp_path, keep_arguments=False)
     with open_store(file, read_only=True) as store:
         found = build_report(store, ABOUT, goldens=load_goldens(goldens))
@@ -221,8 +228,8 @@ def test_without_values_none_is_in_it(tmp_path: Path) -> None:
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_summary_says_first_how_it_came_out_and_then_what_failed(usual: Report) -> None:
-    text = render_markdown_report(usual)
+def test_the_summary_states_the_counts_then_failed_runs_then_capture_problems(full_report: Report) -> None:
+    text = render_markdown_report(full_report)
     assert text.startswith(
         "## Nightly\n\n24 runs: 8 passed, 8 failed, 8 not evaluated. Pass rate 50.0 % (95 %: 28.0 % to 72.0 %).\n"
     )
@@ -237,7 +244,7 @@ def test_a_summary_says_first_how_it_came_out_and_then_what_failed(usual: Report
     assert re.search(r"\| .*no content recorded.* \| 4 of 24 \|", text)
 
 
-def test_the_first_failed_runs_are_seen_and_the_others_folded_away(tmp_path: Path) -> None:
+def test_the_summary_folds_all_but_the_first_ten_failed_runs(tmp_path: Path) -> None:
     text = render_markdown_report(_many(tmp_path, 14))
     before, fold, after = text.partition("<details><summary>4 more failed runs in full</summary>\n\n")
     assert fold
@@ -246,7 +253,7 @@ def test_the_first_failed_runs_are_seen_and_the_others_folded_away(tmp_path: Pat
 
 @pytest.mark.parametrize("number", [100, 400])
 @pytest.mark.parametrize("input_text", ["Book it", "Ж" * 3000, "`|<>*\\" * 500, "\x00\u202e" * 1000])
-def test_a_summary_is_no_longer_than_github_takes(tmp_path: Path, number: int, input_text: str) -> None:
+def test_the_summary_stays_within_the_size_limit_of_github(tmp_path: Path, number: int, input_text: str) -> None:
     made = _many(tmp_path, number, input_text=input_text, in_full=number // 2, names=40)
     text = render_markdown_report(made)
     assert MAX_SUMMARY_BYTES // 3 < len(text.encode()) <= MAX_SUMMARY_BYTES
@@ -256,7 +263,7 @@ def test_a_summary_is_no_longer_than_github_takes(tmp_path: Path, number: int, i
     assert text.count("<details>") == text.count("</details>") == 1
 
 
-def test_hostile_texts_stay_in_their_cells(tmp_path: Path) -> None:
+def test_hostile_texts_stay_inside_their_markdown_table_cells(tmp_path: Path) -> None:
     made = [each for number, text in enumerate(TEXTS.values()) for each in hostile_runs(text, number)]
     with open_store(tmp_path / "goldspan.db", keep_arguments=True) as store:
         store.submit_many(evaluate(run, golden) for run, golden in made)
@@ -269,7 +276,7 @@ def test_hostile_texts_stay_in_their_cells(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_many_goldens_that_no_run_met_are_counted(tmp_path: Path) -> None:
+def test_the_summary_lists_fifty_unmatched_goldens_and_counts_the_rest(tmp_path: Path) -> None:
     goldens = Goldens([Golden(f"golden {number}", f"ask {number}") for number in range(60)])
     with open_store(tmp_path / "goldspan.db") as store:
         text = render_markdown_report(build_report(store, ABOUT, goldens=goldens))

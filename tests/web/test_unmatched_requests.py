@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
         yield opened
 
 
-def asked(number: int, text: str | None, calls: str = "", **told: Any) -> Evaluation:
+def evaluated_request(number: int, text: str | None, calls: str = "", **told: Any) -> Evaluation:
     made = tuple(ToolCall(name, arguments={"n": number}) for name in calls.split())
     return evaluate(Run(f"run-{number}", input=text, tool_calls=made, start_ns=number + 1, **told), NONE)
 
@@ -61,11 +61,11 @@ def page(store: SqliteStore, *, is_live: bool = False) -> str:
         (None, ""),
     ],
 )
-def test_what_varies_in_a_request_is_left_out(text: str | None, left: str) -> None:
+def test_masking_replaces_the_variable_parts_of_a_request(text: str | None, left: str) -> None:
     assert mask_variables(text) == left
 
 
-def test_texts_that_differ_in_a_word_or_two_are_one_group() -> None:
+def test_texts_that_differ_in_one_or_two_words_form_one_group() -> None:
     texts = [
         "Book a hotel in Paris for 3 nights",
         "Cancel my subscription",
@@ -77,7 +77,7 @@ def test_texts_that_differ_in_a_word_or_two_are_one_group() -> None:
     assert sorted(group_similar(texts)) == [[0, 2, 3], [1, 4], [5]]
 
 
-def test_texts_that_ask_for_other_things_stay_apart() -> None:
+def test_texts_with_different_requests_form_separate_groups() -> None:
     assert len(group_similar(["cancel my order 7", "cancel my flight 7", "refund my order 7", None, "", "?!"])) == 4
 
 
@@ -97,7 +97,7 @@ def test_groups_do_not_depend_on_the_order_of_the_texts(texts: list[str | None],
     assert sorted(at for group in group_similar(texts) for at in group) == list(range(len(texts)))
 
 
-def test_long_texts_are_told_apart_by_their_end() -> None:
+def test_long_texts_with_different_ends_form_separate_groups() -> None:
     preamble = "You are given these documents. " * 40
     asked_ = [
         f"{preamble}{question}" for question in ("What does it cost?" * 6, "Who wrote it, and when, and why so?" * 4)
@@ -108,15 +108,18 @@ def test_long_texts_are_told_apart_by_their_end() -> None:
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_tells_how_many_what_they_ask_and_what_most_of_them_called(store: SqliteStore) -> None:
+def test_a_group_shows_its_count_typical_request_and_most_frequent_tool_sequence(store: SqliteStore) -> None:
     covered = evaluate(Run("covered", tool_calls=(ToolCall("x"),)), Golden("g", tools=(ExpectedTool("x"),)))
-    component = asked(90, "Part of order 1", unit="component", component="retriever")
+    component = evaluated_request(90, "Part of order 1", unit="component", component="retriever")
     store.submit_many(
         [
-            *(asked(number, f"Cancel order {number}", "find cancel", agent="support") for number in range(6)),
-            asked(6, "Cancel order 6", "find", service="shop"),
-            asked(7, "Hello there", "greet"),
-            asked(8, None),
+            *(
+                evaluated_request(number, f"Cancel order {number}", "find cancel", agent="support")
+                for number in range(6)
+            ),
+            evaluated_request(6, "Cancel order 6", "find", service="shop"),
+            evaluated_request(7, "Hello there", "greet"),
+            evaluated_request(8, None),
             covered,
             component,
         ]
@@ -139,28 +142,34 @@ def test_a_group_tells_how_many_what_they_ask_and_what_most_of_them_called(store
     assert [(group.count, group.typical) for group in others] == [(1, None), (1, "Hello there")]
 
 
-def test_only_runs_that_are_meant_are_looked_at(store: SqliteStore) -> None:
-    store.submit_many([asked(1, "Hello", agent="a"), asked(2, "Hello", agent="b"), asked(3, "Bye", unit="component")])
+def test_only_runs_that_match_the_filter_are_grouped(store: SqliteStore) -> None:
+    store.submit_many(
+        [
+            evaluated_request(1, "Hello", agent="a"),
+            evaluated_request(2, "Hello", agent="b"),
+            evaluated_request(3, "Bye", unit="component"),
+        ]
+    )
     found = unmatched_requests(store, RunFilter(agent="b"))
     assert (found.total, [each.run_id for each in found.groups[0].examples]) == (1, ["run-2"])
     assert [group.typical for group in unmatched_requests(store, RunFilter(unit="component")).groups] == ["Bye"]
 
 
-def test_only_the_newest_are_looked_at_and_the_page_says_so(
+def test_only_the_newest_requests_are_grouped_and_the_page_states_the_limit(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view, "MAX_REQUESTS", 10)
-    store.submit_many(asked(number, f"{'abcdefghijklmnopqrstuvwxyz'[number]} " * 9) for number in range(26))
+    store.submit_many(evaluated_request(number, f"{'abcdefghijklmnopqrstuvwxyz'[number]} " * 9) for number in range(26))
     found = unmatched_requests(store)
     assert (found.total, found.grouped, len(found.groups)) == (26, 10, 10)
     assert {group.typical and group.typical[0] for group in found.groups} == set("qrstuvwxyz")
     assert "The newest 10 are grouped" in page(store)
 
 
-def test_small_groups_beyond_the_largest_are_counted(store: SqliteStore) -> None:
+def test_groups_beyond_the_largest_are_counted_and_not_shown(store: SqliteStore) -> None:
     chance = random.Random(3)
     texts = ["".join(chance.choices("abcdefghij", k=30)) for _ in range(50)]
-    store.submit_many(asked(number, text) for number, text in enumerate([*texts, "Same", "Same"]))
+    store.submit_many(evaluated_request(number, text) for number, text in enumerate([*texts, "Same", "Same"]))
     found = unmatched_requests(store)
     assert (len(found.groups), found.omitted_groups, found.omitted_requests) == (40, 11, 11)
     assert (found.groups[0].count, found.groups[0].sequences) == (2, 1)
@@ -169,8 +178,8 @@ def test_small_groups_beyond_the_largest_are_counted(store: SqliteStore) -> None
     assert len(shown.encode()) < 300_000
 
 
-def test_a_long_sequence_is_told_in_brief_and_its_draft_stands_at_the_run(store: SqliteStore) -> None:
-    store.submit(asked(1, "Do it all", " ".join(f"tool_number_{number}" for number in range(500))))
+def test_a_group_with_a_long_tool_sequence_is_abbreviated_and_links_to_the_run(store: SqliteStore) -> None:
+    store.submit(evaluated_request(1, "Do it all", " ".join(f"tool_number_{number}" for number in range(500))))
     (group,) = unmatched_requests(store).groups
     assert (len(group.tools), group.omitted_tools, group.draft) == (12, 488, None)
     assert "see the run" in page(store)
@@ -179,7 +188,7 @@ def test_a_long_sequence_is_told_in_brief_and_its_draft_stands_at_the_run(store:
 # --- drafts of stored runs --------------------------------------------------------------------------------------------
 
 
-def test_a_draft_states_arguments_where_they_are_kept() -> None:
+def test_a_draft_golden_with_arguments_exists_only_if_the_store_keeps_values() -> None:
     run = Run("r", input="Hi", tool_calls=(ToolCall("a", arguments={"x": 1}), ToolCall("b", arguments=[1])))
     kept = draft_stored_run(document(run))
     assert kept.text.endswith("tools: [a, b]\n")
@@ -189,11 +198,11 @@ def test_a_draft_states_arguments_where_they_are_kept() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[1, 2], {"x": "y" * 30_000}])
-def test_arguments_that_cannot_be_stated_or_are_too_many_make_no_second_draft(arguments: Any) -> None:
+def test_arguments_that_are_not_an_object_or_too_long_yield_no_draft_with_arguments(arguments: Any) -> None:
     assert draft_stored_run(document(Run("r", tool_calls=(ToolCall("a", arguments=arguments),)))).with_arguments is None
 
 
-def test_a_draft_of_an_input_that_was_cut_off_finds_the_whole_one(tmp_path: Path) -> None:
+def test_a_draft_golden_of_a_truncated_input_matches_the_complete_input(tmp_path: Path) -> None:
     whole = "Tell me everything about " + "it " * 2000
     path = tmp_path / "draft.yaml"
     path.write_text(draft_stored_run(document(Run("r", input=whole))).text)
@@ -206,7 +215,7 @@ hostile = st.text(max_size=12) | st.sampled_from(
 
 
 @given(hostile, st.lists(st.tuples(hostile.filter(bool), st.dictionaries(hostile, hostile, max_size=2)), max_size=3))
-def test_a_draft_is_shown_as_it_is_and_holds_for_its_run(
+def test_a_draft_golden_needs_no_escaping_and_its_run_passes_it(
     tmp_path_factory: pytest.TempPathFactory, text: str, calls: Sequence[tuple[str, dict[str, str]]]
 ) -> None:
     made = tuple(ToolCall(name, arguments=arguments) for name, arguments in calls)
@@ -223,7 +232,7 @@ def test_a_draft_is_shown_as_it_is_and_holds_for_its_run(
 # --- rendering --------------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_store_and_one_in_which_all_is_covered_say_what_is_next(store: SqliteStore) -> None:
+def test_the_page_distinguishes_an_empty_store_from_one_without_unmatched_requests(store: SqliteStore) -> None:
     assert "Nothing is stored yet" in page(store)
     assert "See how to send the first one" in page(store, is_live=True)
     store.submit(evaluate(Run("r"), Golden("g")))
@@ -231,7 +240,7 @@ def test_an_empty_store_and_one_in_which_all_is_covered_say_what_is_next(store: 
 
 
 def test_hostile_requests_are_shown_as_text(store: SqliteStore) -> None:
-    store.submit(asked(1, "<script>alert(1)</script>\u202e", "<i>", agent="<u>", service="<s>"))
+    store.submit(evaluated_request(1, "<script>alert(1)</script>\u202e", "<i>", agent="<u>", service="<s>"))
     shown = page(store)
     for tag in ("<script>alert", "<i>", "<u>", "<s>", "\u202e"):
         assert tag not in shown
@@ -239,19 +248,25 @@ def test_hostile_requests_are_shown_as_text(store: SqliteStore) -> None:
     assert "\\u202E" in shown
 
 
-def test_what_is_amiss_with_the_capture_is_told_with_what_to_do(store: SqliteStore) -> None:
-    store.submit_many([asked(1, None, health=Health(content_off=True)), asked(2, None), asked(3, "Hi")])
+def test_requests_without_text_show_capture_hints(store: SqliteStore) -> None:
+    store.submit_many(
+        [
+            evaluated_request(1, None, health=Health(content_off=True)),
+            evaluated_request(2, None),
+            evaluated_request(3, "Hi"),
+        ]
+    )
     found = unmatched_requests(store)
     assert found.health == []
-    store.submit(asked(4, None, health=Health(content_off=True)))
+    store.submit(evaluated_request(4, None, health=Health(content_off=True)))
     assert [(hint.summary, groups_) for hint, groups_ in unmatched_requests(store).health] == [
         ("no content recorded", 1)
     ]
     assert "no content recorded" in page(store)
 
 
-def test_requests_of_which_nobody_knows_what_they_ask_say_how_a_golden_is_found(store: SqliteStore) -> None:
-    store.submit(asked(1, None, "search"))
+def test_requests_without_text_show_how_to_match_a_golden_by_id(store: SqliteStore) -> None:
+    store.submit(evaluated_request(1, None, "search"))
     shown = page(store)
     assert "The requests were not captured" in shown
     assert "goldspan.golden.id" in shown

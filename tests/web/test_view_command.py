@@ -61,14 +61,14 @@ def ask(view: View, path: str = "/", host: str | None = None, method: str = "GET
         connection.close()
 
 
-def view_said(folder: Path, *arguments: object) -> tuple[int, str]:
+def run_failing_view(folder: Path, *arguments: object) -> tuple[int, str]:
     """The exit status and output of a command that cannot start to serve."""
     command = [sys.executable, "-m", "goldspan", "view", *map(str, arguments), "--no-open"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return done.returncode, done.stderr
 
 
-def test_it_says_where_the_page_is_and_serves_it(view: View) -> None:
+def test_view_prints_the_address_of_the_page_and_serves_it(view: View) -> None:
     assert view.address in view.said
     assert re.search(r"goldspan\.db is shown at http://127\.0\.0\.1:\d+/ +\(Ctrl-C ends it\)", view.said)
     status, body = ask(view)
@@ -79,31 +79,31 @@ def test_it_says_where_the_page_is_and_serves_it(view: View) -> None:
 
 
 @pytest.mark.e2e
-def test_a_folder_stands_for_the_store_in_it(folder: Path) -> None:
+def test_view_accepts_the_folder_that_contains_the_store(folder: Path) -> None:
     with viewing(folder, folder) as other:
         assert ask(other, "/goldens/refund")[0] == 200
         assert ask(other, "/goldens/nobody-asks")[0] == 404  # the page does not know the goldens in use
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:4319", "[::1]:4319"])
-def test_names_of_this_machine_are_let_in(view: View, host: str) -> None:
+def test_requests_with_a_loopback_host_are_accepted(view: View, host: str) -> None:
     assert ask(view, host=host)[0] == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io:4319", "10.0.0.1", ""])
-def test_a_name_that_was_bound_to_this_machine_is_not(view: View, host: str) -> None:
+def test_requests_with_any_other_host_are_refused(view: View, host: str) -> None:
     for path in ("/", "/news", "/assets/page.css", "/nowhere"):
         status, body = ask(view, path, host)
         assert status == 400
         assert "refund" not in body
 
 
-def test_what_is_not_there_is_a_page(view: View) -> None:
+def test_an_unknown_path_returns_an_error_page(view: View) -> None:
     status, body = ask(view, "/nowhere")
     assert (status, "This page does not exist." in body) == (404, True)
 
 
-def test_only_this_machine_reaches_it(view: View) -> None:
+def test_view_listens_only_on_the_loopback_address(view: View) -> None:
     port = int(urlsplit(view.address).port or 0)
     with socket.socket() as other:
         other.settimeout(PATIENCE_S)
@@ -112,9 +112,9 @@ def test_only_this_machine_reaches_it(view: View) -> None:
 
 
 @pytest.mark.e2e
-def test_a_port_that_is_taken_is_told(folder: Path, view: View) -> None:
+def test_a_port_that_is_in_use_is_reported(folder: Path, view: View) -> None:
     port = urlsplit(view.address).port
-    status, said = view_said(folder, folder, "--port", port)
+    status, said = run_failing_view(folder, folder, "--port", port)
     assert status == 2
     assert re.search(rf"port {port} cannot be used \(.*in use.*\); select another one", " ".join(said.split()))
     assert "Traceback" not in said
@@ -122,29 +122,29 @@ def test_a_port_that_is_taken_is_told(folder: Path, view: View) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", ["nothing.db", "empty-folder"])
-def test_a_store_that_is_not_there_is_told(tmp_path: Path, name: str) -> None:
+def test_a_missing_store_is_reported_and_not_created(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty-folder").mkdir()
-    status, said = view_said(tmp_path, tmp_path / name)
+    status, said = run_failing_view(tmp_path, tmp_path / name)
     assert (status, "no such store" in " ".join(said.split())) == (2, True)
     assert not (tmp_path / "nothing.db").exists()
 
 
-def test_a_file_that_is_no_store_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_reported(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("not a store, but long enough to be read as one\n" * 200)
-    status, said = view_said(tmp_path, tmp_path / "notes.db")
+    status, said = run_failing_view(tmp_path, tmp_path / "notes.db")
     assert status == 2
     assert "Traceback" not in said
 
 
 @pytest.mark.e2e
-def test_a_golden_file_that_cannot_be_read_is_told(folder: Path, tmp_path: Path) -> None:
+def test_an_invalid_golden_file_is_reported(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text("goldens: 7")
-    status, said = view_said(tmp_path, folder, "--goldens", tmp_path / "goldens.yaml")
+    status, said = run_failing_view(tmp_path, folder, "--goldens", tmp_path / "goldens.yaml")
     assert (status, "goldens.yaml" in said, "Traceback" in said) == (2, True, False)
 
 
 @pytest.mark.e2e
-def test_it_follows_what_another_process_writes(tmp_path: Path) -> None:
+def test_view_shows_runs_that_another_process_stores(tmp_path: Path) -> None:
     store_in(tmp_path)
     with viewing(tmp_path, tmp_path) as other, open_store(tmp_path / "goldspan.db") as store:
         assert "told meanwhile" not in ask(other)[1]
@@ -154,7 +154,7 @@ def test_it_follows_what_another_process_writes(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_when_it_is_told_to_though_somebody_listens(folder: Path, number: int) -> None:
+def test_view_ends_on_a_signal_while_a_stream_is_open(folder: Path, number: int) -> None:
     with viewing(folder, folder) as other:
         port = int(urlsplit(other.address).port or 0)
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as listener:
@@ -166,7 +166,7 @@ def test_it_ends_when_it_is_told_to_though_somebody_listens(folder: Path, number
 
 
 @pytest.mark.e2e
-def test_the_browser_is_opened_where_that_is_wanted(folder: Path, tmp_path: Path) -> None:
+def test_view_opens_the_browser_with_the_open_option(folder: Path, tmp_path: Path) -> None:
     opened = tmp_path / "opened"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
@@ -185,7 +185,7 @@ def test_the_browser_is_opened_where_that_is_wanted(folder: Path, tmp_path: Path
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("package", ["jinja2", "starlette", "uvicorn"])
-def test_without_its_extra_it_says_which_one_is_needed(folder: Path, package: str) -> None:
+def test_view_without_its_extra_names_the_extra_to_install(folder: Path, package: str) -> None:
     code = _WITHOUT.format(package=package, folder=str(folder))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, "pip install 'goldspan[web]'" in " ".join(done.stderr.split())) == (2, True)
