@@ -39,21 +39,21 @@ def only_the_first(request, number):
     return opinion(0.5) if data(request)["request"] == "0" else hang()
 
 
-def ours():
+def judge_threads():
     """The threads that belong to a judge."""
     return [each for each in threading.enumerate() if each.name.startswith(("goldspan judge", "goldspan-worker"))]
 
 
 @pytest.fixture(autouse=True)
 def _every_thread_ends():
-    before = ours()  # used by tests in which a judge answers late or never
+    before = judge_threads()  # used by tests in which a judge answers late or never
     yield
     gc.collect()
-    eventually(lambda: not {*ours()} - {*before}, lambda: f"still there: {ours()}")
+    eventually(lambda: not {*judge_threads()} - {*before}, lambda: f"still there: {judge_threads()}")
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 16])
-def test_they_come_in_their_order_and_never_more_are_asked_about_at_once(concurrency):
+def test_evaluations_are_returned_in_order_within_the_concurrency_limit(concurrency):
     with serving(by_request) as model, judging(model, concurrency=concurrency) as judge:
         left = [each.score("tool_selection").value for each in judge_evaluations(runs(60), judge)]
     assert left == [number / 1000 for number in range(60)]
@@ -67,7 +67,7 @@ def test_they_come_in_their_order_and_never_more_are_asked_about_at_once(concurr
 @given(
     st.lists(st.sampled_from([opinion(0.5), opinion(2), failure(400), failure(503)]), max_size=25), st.integers(1, 6)
 )
-def test_whatever_comes_back_every_evaluation_is_handed_on_and_counted(replies, concurrency):
+def test_every_evaluation_is_returned_and_counted_whatever_the_endpoint_replies(replies, concurrency):
     def behaviour(request, number):
         return replies[int(data(request)["request"])]
 
@@ -83,7 +83,7 @@ def test_whatever_comes_back_every_evaluation_is_handed_on_and_counted(replies, 
     assert model.most_at_once <= concurrency
 
 
-def test_they_are_handed_on_as_they_come_and_not_all_are_taken_beforehand():
+def test_evaluations_are_returned_before_the_input_is_exhausted():
     taken = []
 
     def endless():
@@ -99,7 +99,7 @@ def test_they_are_handed_on_as_they_come_and_not_all_are_taken_beforehand():
     assert len(taken) <= 10 + 4 * 3
 
 
-def test_closed_early_it_cancels_what_is_under_way():
+def test_closing_the_iterator_cancels_pending_requests():
     with serving(only_the_first) as model, judging(model, concurrency=4) as judge:
         left = judge_evaluations(runs(50), judge)
         next(left)
@@ -112,13 +112,13 @@ def test_closed_early_it_cancels_what_is_under_way():
     assert (judge.usage.requests, judge.usage.judged, judge.usage.failed) == (5, 1, 0)
 
 
-def test_nothing_to_judge_is_nothing():
+def test_no_evaluations_yield_no_requests():
     with serving([opinion(0.5)]) as model, judging(model) as judge:
         assert list(judge_evaluations([], judge)) == []
     assert model.requests == []
 
 
-def test_what_goes_wrong_in_the_evaluations_themselves_is_raised():
+def test_an_error_of_the_input_iterator_is_raised():
     def broken():
         yield evaluation()
         raise LookupError("no more")
@@ -140,7 +140,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_interrupted_it_ends_soon_and_without_a_word():
+def test_an_interrupted_program_ends_promptly_and_without_output():
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONWARNINGS": "error"}
     with serving(only_the_first) as model:
         command = [sys.executable, "-c", INTERRUPTED, model.url]
@@ -154,13 +154,13 @@ def test_interrupted_it_ends_soon_and_without_a_word():
 
 
 @pytest.mark.e2e
-def test_memory_does_not_grow_with_their_number():
+def test_memory_does_not_grow_with_the_number_of_evaluations():
     def large():
         for number in range(300):
             yield evaluation(input=str(number), output="x" * 100_000)
 
     with serving([opinion(0.5)]) as model, judging(model, concurrency=2) as judge:
-        model.requests = _Nothing()
+        model.requests = _DiscardingList()
         tracemalloc.start()
         for _ in judge_evaluations(large(), judge):
             pass
@@ -170,7 +170,7 @@ def test_memory_does_not_grow_with_their_number():
     assert peak < 12 << 20
 
 
-class _Nothing(list):
+class _DiscardingList(list):
     """A list that discards its items, so that the model's memory is not measured."""
 
     def append(self, item):
@@ -183,7 +183,7 @@ class _Nothing(list):
 # --- the thread -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_asked_of_a_thread_that_was_stopped_is_cancelled():
+def test_an_evaluation_submitted_to_a_stopped_judge_thread_is_cancelled():
     with serving([opinion(0.5)]) as model, judging(model) as judge:
         thread = JudgeThread(judge)
         assert thread.submit(evaluation()).result(30).score("tool_selection").value == 0.5
@@ -195,7 +195,7 @@ def test_what_is_asked_of_a_thread_that_was_stopped_is_cancelled():
 
 
 @pytest.mark.e2e
-def test_stopping_leaves_nobody_waiting_whoever_asks_meanwhile():
+def test_stopping_a_judge_thread_completes_concurrent_submissions():
     with serving([opinion(0.5)]) as model, judging(model) as judge:
         for _ in range(20):
             thread = JudgeThread(judge)
@@ -216,7 +216,7 @@ def test_stopping_leaves_nobody_waiting_whoever_asks_meanwhile():
             eventually(lambda asked=asked: all(each.done() for each in asked), "somebody waits for ever")
 
 
-def test_an_error_in_the_machinery_itself_is_a_score(monkeypatch):
+def test_an_internal_error_is_an_error_in_the_score(monkeypatch):
     def broken(judge, question, number):
         raise ZeroDivisionError("no key")
 

@@ -14,7 +14,7 @@ from support.model_endpoint import after, drip, failure, gzip_bomb, hang, huge, 
 
 MANY = 300 << 20
 BUFFERS = 24 << 20
-"""Bytes that may be on their way, in buffers of the system, when a connection is closed."""
+"""Bytes that system buffers may hold when a connection is closed."""
 
 
 def timed_out(reply, **options):
@@ -54,25 +54,25 @@ class EndlessHeaders:
 @pytest.mark.parametrize(
     "reply", [hang(), drip(opinion(1.0), pause=0.05), drip(failure(500), pause=0.05), DrippingHeaders()]
 )
-def test_what_does_not_come_in_time_is_not_waited_for(reply):
+def test_a_reply_that_exceeds_the_timeout_is_abandoned(reply):
     seconds, model = timed_out(reply)
     assert 1.4 <= seconds < 15
     assert model.sent_bytes < 1000
 
 
-def test_all_attempts_and_votes_together_have_that_time():
+def test_the_timeout_covers_all_attempts_and_votes_together():
     seconds, model = timed_out(after(0.6, failure(500)), retries=100, votes=9)
     assert seconds < 15
     assert 2 <= len(model.requests) <= 4
 
 
-def test_votes_for_which_no_time_is_left_are_not_asked_for():
+def test_no_further_vote_is_requested_after_the_timeout():
     with serving([opinion(1.0), hang()]) as model, judging(model, votes=3, timeout=2) as judge:
         assert score(judge).error == "Timeout: no answer within 2 s"
     assert len(model.requests) == judge.usage.requests == 2
 
 
-def test_headers_without_end_are_not_read():
+def test_endless_headers_are_abandoned():
     with serving([EndlessHeaders()]) as model, judging(model, retries=0, timeout=20) as judge:
         assert score(judge).error.startswith("Unreachable: ")
 
@@ -86,20 +86,20 @@ def test_headers_without_end_are_not_read():
         (401, "EndpointRefused: the endpoint answered 401", 1),
     ],
 )
-def test_of_a_huge_answer_only_the_beginning_is_read(chunked, status, error, requests):
+def test_only_the_beginning_of_a_huge_answer_is_read(chunked, status, error, requests):
     with serving([huge(MANY, status, chunked=chunked)]) as model, judging(model, retries=1) as judge:
         assert score(judge).error == error
     assert judge.usage.requests == requests
     assert model.sent_bytes < BUFFERS * requests
 
 
-def test_an_answer_that_is_just_short_enough_is_read():
+def test_an_answer_at_the_size_limit_is_read():
     with serving([huge(1 << 20)]) as model, judging(model, retries=0) as judge:
         assert score(judge).error == "MalformedAnswer: the model's answer is not JSON"
 
 
 @pytest.mark.e2e
-def test_packed_answers_are_not_unpacked():
+def test_compressed_answers_are_not_decompressed():
     with serving([gzip_bomb(MANY)]) as model, judging(model, retries=0) as judge:
         assert score(judge).error == "MalformedAnswer: the model's answer is compressed, which was not requested"
     assert judge.usage.failed == 1
@@ -118,12 +118,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, len(errors), 
 
 
 ENDLESS = {"huge": lambda: huge(MANY, 500, chunked=True), "packed": lambda: gzip_bomb(MANY), "headers": EndlessHeaders}
-"""Made by the test: to pack a bomb takes a second, which collecting the tests shall not."""
+"""Created by the test, because compressing a bomb takes a second, which would slow down collection."""
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("make_reply", ENDLESS.values(), ids=ENDLESS)
-def test_memory_stays_small_whatever_is_sent(make_reply):
+def test_memory_is_bounded_with_endless_replies(make_reply):
     with serving([make_reply()]) as model:
         command = [sys.executable, "-c", PROGRAM, model.url]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=_path())
@@ -138,7 +138,7 @@ def _path():
 
 
 @pytest.mark.e2e
-def test_a_slow_answer_holds_up_only_one_place():
+def test_a_slow_answer_occupies_only_one_concurrency_slot():
     def behaviour(request, number):
         return hang() if '"request": "0"' in request.body["messages"][1]["content"] else opinion(0.5)
 

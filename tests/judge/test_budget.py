@@ -24,28 +24,28 @@ RUNS = [evaluation(input=f"{number:04}") for number in range(40)]
 OVER = "OverBudget: the judge's budget of the last 24 hours is spent"
 
 
-def most(model, **options):
+def reserved_tokens(model, **options):
     """The tokens that are reserved for one of those runs."""
     with judging(model, **options) as judge:
         score(judge, RUNS[0])
         return judge.cache.spending_last_day().tokens
 
 
-def test_what_a_question_may_cost_at_most_is_set_aside_before_it_is_asked():
+def test_the_maximum_cost_of_a_request_is_reserved_before_it_is_sent():
     with serving([hang(0.1)]) as model:
-        aside = most(model, retries=0)
+        aside = reserved_tokens(model, retries=0)
         sent = sum(len(message["content"].encode()) for message in model.requests[0].body["messages"])
     assert sent + 1000 < aside < sent + 1000 + 500
 
 
 @given(st.text(st.characters(codec=None), max_size=300))
-def test_a_question_has_no_more_tokens_than_bytes(text):
+def test_the_token_estimate_of_a_prompt_is_at_least_its_size_in_bytes(text):
     question = JudgePrompt(text, ())
     assert _max_input_tokens(question) >= len(text.encode("utf-8", "replace"))
 
 
 @pytest.mark.parametrize("concurrency", [1, 16])
-def test_the_budget_of_tokens_is_never_passed(concurrency):
+def test_the_token_budget_is_never_exceeded(concurrency):
     with serving([after(0.01, opinion(0.5, prompt_tokens=1500, completion_tokens=500))]) as model:
         budget = Budget(tokens=30_000)
         with judging(model, concurrency=concurrency, budget=budget) as judge:
@@ -58,7 +58,7 @@ def test_the_budget_of_tokens_is_never_passed(concurrency):
     assert judge.usage.failed == 0
 
 
-def test_the_budget_of_money_is_never_passed():
+def test_the_cost_budget_is_never_exceeded():
     reply = after(0.01, opinion(0.5, prompt_tokens=1000, completion_tokens=500))
     options = {"budget": Budget(cost=0.1), "prices": Prices(2, 10)}
     with serving([reply]) as model, judging(model, concurrency=8, **options) as judge:
@@ -69,13 +69,13 @@ def test_the_budget_of_money_is_never_passed():
     assert judge.usage.over_budget == 40 - judge.usage.judged > 0
 
 
-def test_a_budget_of_nothing_asks_nothing():
+def test_a_budget_of_zero_sends_no_requests():
     with serving([opinion(0.5)]) as model, judging(model, budget=Budget(tokens=0)) as judge:
         assert score(judge).error == OVER
     assert (len(model.requests), judge.usage.over_budget) == (0, 1)
 
 
-def test_what_is_known_costs_nothing_and_needs_no_budget(tmp_path):
+def test_a_cached_assessment_needs_no_budget(tmp_path):
     with serving([opinion(0.5)]) as model:
         for budget in (Budget(), Budget(tokens=0)):
             with judging(model, budget=budget, cache=tmp_path / "judge.db") as judge:
@@ -93,7 +93,7 @@ def test_what_is_known_costs_nothing_and_needs_no_budget(tmp_path):
         (opinion(0.5), 30, False),
     ],
 )
-def test_what_may_have_cost_something_stays_set_aside(reply, timeout, kept):
+def test_a_reservation_is_kept_only_if_the_cost_is_unknown(reply, timeout, kept):
     with serving([reply]) as model, judging(model, retries=0, timeout=timeout) as judge:
         score(judge)
         spent = judge.cache.spending_last_day().tokens
@@ -101,14 +101,14 @@ def test_what_may_have_cost_something_stays_set_aside(reply, timeout, kept):
         assert kept or spent == judge.usage.input_tokens + judge.usage.output_tokens
 
 
-def test_members_of_ones_own_that_allow_longer_answers_are_allowed_for():
+def test_the_reservation_includes_a_token_limit_set_with_extra():
     with serving([hang(0.1)]) as model:
-        usual = most(model, retries=0)
+        usual = reserved_tokens(model, retries=0)
         extra = {"max_tokens": None, "max_completion_tokens": 9000}
-        assert most(endpoint(model, extra=extra), retries=0) == usual + 8000
+        assert reserved_tokens(endpoint(model, extra=extra), retries=0) == usual + 8000
 
 
-def test_several_judges_share_the_budget_of_a_file(tmp_path):
+def test_judges_with_the_same_cache_file_share_the_budget(tmp_path):
     with serving([opinion(0.5, prompt_tokens=1500, completion_tokens=500)]) as model:
         options = {"budget": Budget(tokens=20_000), "cache": tmp_path / "judge.db"}
         with judging(model, **options) as one, judging(model, **options) as other, ThreadPoolExecutor(2) as pool:
@@ -124,7 +124,7 @@ def test_several_judges_share_the_budget_of_a_file(tmp_path):
 # --- the cache file ---------------------------------------------------------------------------------------------------
 
 
-def test_what_was_spent_counts_for_24_hours():
+def test_spending_counts_for_24_hours():
     now = [1_000_000.0]
     with_clock = JudgeCache(clock=lambda: now[0])
     budget = Budget(tokens=100)
@@ -142,7 +142,7 @@ def test_what_was_spent_counts_for_24_hours():
     assert with_clock.spending_last_day() == Spending()
 
 
-def test_what_is_put_right_later_does_not_make_room_twice():
+def test_adjusting_an_expired_reservation_does_not_enlarge_the_budget():
     now = [1_000_000.0]
     kept = JudgeCache(clock=lambda: now[0])
     minute = kept.reserve(100, 1.0)
@@ -152,7 +152,7 @@ def test_what_is_put_right_later_does_not_make_room_twice():
     assert kept.reserve(10, 0.0, Budget(tokens=9).allows) is None
 
 
-def test_small_amounts_add_up_to_the_budget():
+def test_fractional_costs_add_up_to_the_budget():
     kept = JudgeCache()
     assert [kept.reserve(1, 0.1, Budget(cost=0.3).allows) is not None for _ in range(4)] == [True, True, True, False]
 
@@ -162,7 +162,7 @@ amounts = st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 3 * S
 
 @examples(0.6)
 @given(st.lists(amounts, max_size=30), st.integers(0, 200))
-def test_within_no_24_hours_more_is_spent_than_allowed(attempts, tokens):
+def test_no_24_hours_exceed_the_budget(attempts, tokens):
     now = [1_000_000.0]
     kept = JudgeCache(clock=lambda: now[0])
     took = []
@@ -193,7 +193,7 @@ print(sum(kept.reserve(7, 0.25, allows) is not None for _ in range(60)))
 
 
 @pytest.mark.e2e
-def test_threads_and_processes_never_pass_it_together(tmp_path):
+def test_threads_and_processes_together_never_exceed_the_budget(tmp_path):
     kept = JudgeCache(tmp_path / "judge.db")
     command = [sys.executable, "-c", SPENDING, str(tmp_path / "judge.db")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -210,7 +210,7 @@ def test_threads_and_processes_never_pass_it_together(tmp_path):
     kept.close()
 
 
-def test_many_may_open_a_new_file_at_once(tmp_path):
+def test_threads_may_create_one_cache_file_concurrently(tmp_path):
     for number in range(10):
         with ThreadPoolExecutor(8) as pool:
             kept = [JudgeCache(tmp_path / f"{number}.db") for _ in range(8)]
@@ -222,7 +222,7 @@ def test_many_may_open_a_new_file_at_once(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_child_opens_the_file_anew(tmp_path):
+def test_a_forked_child_reopens_the_cache_file(tmp_path):
     kept = JudgeCache(tmp_path / "judge.db")
     kept.put("a", OPINION, "m")
     held = threading.Event()

@@ -28,7 +28,7 @@ RUNS = [evaluation(input=str(number)) for number in range(5)]
 OPINION = Assessment(0.5, "Because.", "faq")
 
 
-def test_what_was_answered_is_not_asked_again(tmp_path):
+def test_a_cached_assessment_is_not_requested_again(tmp_path):
     with serving([opinion(0.5, "T2", "Because.")]) as model:
         for times in range(3):
             with judging(model, cache=tmp_path / "judge.db", prices=Prices(1, 10)) as judge:
@@ -49,7 +49,7 @@ def test_what_was_answered_is_not_asked_again(tmp_path):
         assert len(model.requests) == 5
 
 
-def test_without_a_file_answers_last_as_long_as_the_judge():
+def test_without_a_file_assessments_are_cached_per_judge():
     with serving([opinion(0.5)]) as model:
         for _ in range(2):
             with judging(model) as judge:
@@ -69,7 +69,7 @@ print(*scores, judge.usage.requests, judge.usage.cached)
 """
 
 
-def elsewhere(model, file):
+def output_of_other_process(model, file):
     """The output of another process about the same runs."""
     command = [sys.executable, "-c", PROGRAM, model.url, file]
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}
@@ -77,10 +77,10 @@ def elsewhere(model, file):
 
 
 @pytest.mark.e2e
-def test_another_process_knows_the_answers(tmp_path):
+def test_the_cache_file_is_shared_between_processes(tmp_path):
     with serving([opinion(0.5)]) as model:
-        assert elsewhere(model, tmp_path / "judge.db") == ["0.5"] * 5 + ["5", "0"]
-        assert elsewhere(model, tmp_path / "judge.db") == ["0.5"] * 5 + ["0", "5"]
+        assert output_of_other_process(model, tmp_path / "judge.db") == ["0.5"] * 5 + ["5", "0"]
+        assert output_of_other_process(model, tmp_path / "judge.db") == ["0.5"] * 5 + ["0", "5"]
         with judging(model, cache=tmp_path / "judge.db") as judge:
             list(judge_evaluations(RUNS, judge))
         assert (judge.usage.requests, judge.usage.cached) == (0, 5)
@@ -93,7 +93,7 @@ def test_another_process_knows_the_answers(tmp_path):
         *({"show": "names"}, {"model": "another"}),
     ],
 )
-def test_a_question_that_is_asked_otherwise_is_another(tmp_path, other):
+def test_a_request_with_other_options_is_cached_separately(tmp_path, other):
     of = evaluation(tool_calls=(replace(evaluation().run.tool_calls[0], arguments={"a": 1}),))
     with serving([opinion(0.5)]) as model:
         for options in ({}, other, {}, other):
@@ -111,14 +111,14 @@ def test_a_question_that_is_asked_otherwise_is_another(tmp_path, other):
         {"available_tools": (ToolDefinition("faq"), ToolDefinition("search"))},
     ],
 )
-def test_another_run_is_another_question(said):
+def test_a_run_with_another_prompt_is_cached_separately(said):
     with serving([opinion(0.5)]) as model, judging(model, concurrency=1) as judge:
         list(judge_evaluations([evaluation(), evaluation(**said), evaluation(), evaluation(session_id="t")], judge))
     assert (judge.usage.requests, judge.usage.cached) == (2, 2)
 
 
 @pytest.mark.parametrize("options", [{"extra": {"top_p": 1}}, {"answer_form": "text"}])
-def test_an_endpoint_that_is_asked_otherwise_is_another(tmp_path, options):
+def test_an_endpoint_with_another_url_model_or_options_is_cached_separately(tmp_path, options):
     with serving([opinion(0.5)]) as model, serving([opinion(0.7)]) as other:
         for ask in (
             endpoint(model),
@@ -134,7 +134,7 @@ def test_an_endpoint_that_is_asked_otherwise_is_another(tmp_path, options):
     assert judge.usage.requests == 0
 
 
-def test_each_vote_is_kept(tmp_path):
+def test_each_vote_is_cached(tmp_path):
     replies = [opinion(0.2), opinion(0.4), opinion(0.9), opinion(1.0)]
     for seed in (0, None):
         with serving(replies) as model:
@@ -147,20 +147,20 @@ def test_each_vote_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("reply", [content("{"), failure(400), opinion(2)])
-def test_what_is_no_opinion_is_not_kept(reply):
+def test_failed_requests_are_not_cached(reply):
     with serving([reply, opinion(0.5)]) as model, judging(model, retries=0) as judge:
         assert [score(judge).value, score(judge).value, score(judge).value] == [None, 0.5, 0.5]
     assert (judge.usage.requests, judge.usage.judged, judge.usage.cached, judge.usage.failed) == (2, 2, 1, 1)
 
 
-def test_of_a_question_nothing_but_a_hash_is_kept(tmp_path):
+def test_the_cache_contains_only_a_hash_of_the_prompt(tmp_path):
     with serving([opinion(0.5)]) as model, judging(model, cache=tmp_path / "judge.db") as judge:
         score(judge, evaluation(input="a secret request", output="a secret answer"))
     assert all(b"secret" not in file.read_bytes() for file in tmp_path.iterdir())
     assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
 
 
-def test_files_beside_it_are_as_closed(tmp_path):
+def test_the_cache_files_are_readable_by_the_owner_only(tmp_path):
     kept = JudgeCache(tmp_path / "judge.db")
     kept.put("a", OPINION, "m")
     files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
@@ -169,7 +169,7 @@ def test_files_beside_it_are_as_closed(tmp_path):
 
 
 @pytest.mark.parametrize(("file", "bound"), [("judge.db", "MAX_ENTRIES"), (None, "MAX_ENTRIES_IN_MEMORY")])
-def test_answers_that_were_given_first_go_first(file, bound, tmp_path, monkeypatch):
+def test_the_oldest_assessments_are_evicted_first(file, bound, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, bound, 100)
     monkeypatch.setattr(ledger, "_EVICT_EVERY", 10)
     kept = JudgeCache(file and tmp_path / file)
@@ -223,7 +223,7 @@ def cut_off(file):
         ),
     ],
 )
-def test_a_file_of_something_else_is_said_at_once_and_not_touched(tmp_path, make, why):
+def test_an_unusable_cache_file_is_refused_immediately_and_not_changed(tmp_path, make, why):
     file = tmp_path / "judge.db"
     make(file)
     before = file.read_bytes() if file.is_file() else None
@@ -233,14 +233,14 @@ def test_a_file_of_something_else_is_said_at_once_and_not_touched(tmp_path, make
     assert (file.read_bytes() if file.is_file() else None) == before
 
 
-def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):
+def test_a_missing_cache_folder_is_refused_immediately(tmp_path):
     with pytest.raises(ConfigurationError, match="No such file or directory"):
         Judge(ModelEndpoint("tiny"), cache=tmp_path / "not there" / "judge.db")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
-def as_nobody():
+def unprivileged_folder():
     """A world-readable folder, with an unprivileged effective user."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
@@ -251,8 +251,8 @@ def as_nobody():
     shutil.rmtree(folder)
 
 
-def test_where_nothing_may_be_written_is_said_at_once(as_nobody):
-    folder, become = as_nobody
+def test_a_read_only_cache_location_is_refused_immediately(unprivileged_folder):
+    folder, become = unprivileged_folder
     (folder / "old.db").touch(0o444)
     become()
     for name in ("new.db", "old.db"):
@@ -260,7 +260,7 @@ def test_where_nothing_may_be_written_is_said_at_once(as_nobody):
             Judge(ModelEndpoint("tiny"), cache=folder / name)
 
 
-def test_a_file_that_somebody_holds_makes_errors_and_is_used_again_afterwards(tmp_path, monkeypatch):
+def test_a_locked_cache_file_is_an_error_until_it_is_unlocked(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, "_LOCK_TIMEOUT_S", 0.1)
     with serving([opinion(0.5)]) as model, judging(model, cache=tmp_path / "judge.db") as judge:
         with closing(sqlite3.connect(tmp_path / "judge.db", isolation_level=None)) as other:
@@ -275,7 +275,7 @@ def test_a_file_that_somebody_holds_makes_errors_and_is_used_again_afterwards(tm
     assert (judge.usage.failed, judge.usage.judged, judge.usage.requests) == (1, 1, 1)
 
 
-def test_a_file_that_is_damaged_later_makes_errors(tmp_path):
+def test_a_cache_file_that_is_damaged_while_in_use_is_an_error_in_the_score(tmp_path):
     file = tmp_path / "judge.db"
     with serving([opinion(0.5)]) as model, judging(model, cache=file) as judge:
         judge.cache.close()
@@ -285,7 +285,7 @@ def test_a_file_that_is_damaged_later_makes_errors(tmp_path):
     assert judge.usage.failed == 1
 
 
-def test_a_transaction_that_could_not_end_is_not_in_the_way_of_the_next(tmp_path):
+def test_a_failed_transaction_does_not_block_the_next_one(tmp_path):
     kept = JudgeCache(tmp_path / "judge.db")
 
     def fail(spent):
@@ -299,9 +299,9 @@ def test_a_transaction_that_could_not_end_is_not_in_the_way_of_the_next(tmp_path
 
 
 @pytest.mark.e2e
-def test_processes_may_open_a_new_file_at_once(tmp_path):
+def test_processes_may_create_one_cache_file_concurrently(tmp_path):
     with serving([opinion(0.5)]) as model, ThreadPoolExecutor(4) as pool:
-        told = list(pool.map(lambda _: elsewhere(model, tmp_path / "judge.db"), range(4)))
+        told = list(pool.map(lambda _: output_of_other_process(model, tmp_path / "judge.db"), range(4)))
         assert all(each[:5] == ["0.5"] * 5 for each in told)
         assert sum(int(each[5]) for each in told) == len(model.requests)
         assert all(int(each[5]) + int(each[6]) == 5 for each in told)

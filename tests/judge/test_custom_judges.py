@@ -35,7 +35,7 @@ OPINION = {"score": 0.25, "reason": "Because.", "better_tool": "faq"}
         ModelReply(json.dumps(OPINION), "mine", 5, 6),
     ],
 )
-def test_it_may_answer_in_several_ways(answer):
+def test_a_custom_judge_may_return_an_assessment_a_dict_json_or_a_model_reply(answer):
     seen = []
 
     async def mine(question: JudgePrompt):
@@ -74,7 +74,7 @@ async def returns(value):
         Assessment,
     ],
 )
-def test_what_it_answers_may_be_none(answer):
+def test_an_invalid_return_value_of_a_custom_judge_is_an_error_in_the_score(answer):
     with judging(lambda question: returns(answer), retries=0) as judge:
         assert score(judge).error.startswith("MalformedAnswer: the model's answer ")
     assert judge.usage.failed == 1
@@ -105,7 +105,7 @@ def raising(error):
         (KeyError("k"), "KeyError: 'k'"),
     ],
 )
-def test_what_it_raises_is_an_error_in_the_score(error, said):
+def test_an_exception_of_a_custom_judge_is_an_error_in_the_score(error, said):
     with judging(raising(error), threshold=0.5) as judge:
         after = verdict(judge)
     found = after.score("tool_selection")
@@ -115,7 +115,7 @@ def test_what_it_raises_is_an_error_in_the_score(error, said):
     assert (judge.usage.requests, judge.usage.failed) == (1, 1)
 
 
-def test_it_may_say_itself_that_asking_again_helps():
+def test_a_custom_judge_may_raise_a_retryable_error():
     attempts = []
 
     async def mine(question):
@@ -129,7 +129,7 @@ def test_it_may_say_itself_that_asking_again_helps():
     assert judge.usage.requests == 3
 
 
-def test_a_function_that_is_not_asynchronous_is_an_error_that_says_so():
+def test_a_function_that_is_not_asynchronous_is_an_error_in_the_score():
     with judging(lambda question: OPINION) as judge:
         assert score(judge).error == "TypeError: the judge is not an asynchronous function"
 
@@ -151,7 +151,7 @@ stopped = threading.Event()
 
 
 @pytest.mark.parametrize("mine", [sleeping, stubborn])
-def test_who_hangs_is_not_waited_for(mine):
+def test_a_hanging_custom_judge_is_abandoned_after_the_timeout(mine):
     stopped.clear()
     started = time.monotonic()
     with judging(mine, timeout=0.2, concurrency=2) as judge:
@@ -166,7 +166,7 @@ def test_who_hangs_is_not_waited_for(mine):
     stopped.set()
 
 
-def test_in_an_event_loop_of_ones_own_it_is_asked_there():
+def test_a_session_calls_the_custom_judge_in_the_event_loop_of_the_caller():
     threads = set()
 
     async def mine(question):
@@ -183,7 +183,7 @@ def test_in_an_event_loop_of_ones_own_it_is_asked_there():
     assert threads == {threading.current_thread()}
 
 
-def test_to_cancel_who_waits_ends_the_question_and_counts_it():
+def test_a_cancelled_caller_cancels_its_request_which_is_counted():
     async def main(judge):
         async with open_session(judge) as session:
             task = asyncio.ensure_future(session.judge(evaluation()))
@@ -200,7 +200,7 @@ def test_to_cancel_who_waits_ends_the_question_and_counts_it():
     assert (judge.usage.requests, judge.usage.failed, judge.usage.judged) == (1, 0, 0)
 
 
-def test_answers_of_two_functions_of_the_same_name_are_told_apart(tmp_path):
+def test_the_cache_distinguishes_custom_judges_of_the_same_name(tmp_path):
     def another():
         async def mine(question):
             return {"score": 1, "reason": ""}
@@ -215,7 +215,7 @@ def test_answers_of_two_functions_of_the_same_name_are_told_apart(tmp_path):
             assert score(judge).value == value
 
 
-def test_a_redaction_that_ends_the_program_ends_nothing():
+def test_a_redaction_that_exits_is_an_error_in_the_score():
     def redact(seen):
         sys.exit(1)
 
@@ -224,7 +224,7 @@ def test_a_redaction_that_ends_the_program_ends_nothing():
     assert judge.usage.failed == 1
 
 
-def test_who_interrupts_the_judges_thread_leaves_nobody_waiting(caplog):
+def test_an_interrupted_judge_thread_leaves_no_caller_waiting(caplog):
     def redact(seen):
         raise KeyboardInterrupt
 

@@ -50,7 +50,7 @@ ARGUMENTS = {"key", "argument", "city", "unread", "text"}
 RESULTS = {"result", "error"}
 
 
-def marks(**options):
+def received_markers(**options):
     """The markers that the received request contains anywhere."""
     with serving([opinion(0.5)]) as model, judging(model, **options) as judge:
         found = score(judge, EVALUATION)
@@ -63,18 +63,18 @@ def marks(**options):
     ("show", "seen"),
     [("names", ALWAYS), ("arguments", ALWAYS | ARGUMENTS), ("all", ALWAYS | ARGUMENTS | RESULTS)],
 )
-def test_of_calls_there_is_shown_what_was_chosen_and_nothing_else(show, seen):
-    assert marks(show=show)[0] == seen
+def test_only_the_selected_call_details_are_sent(show, seen):
+    assert received_markers(show=show)[0] == seen
 
 
-def test_an_argument_filter_hides_values_before_anything_is_sent():
-    assert marks(redact=ArgumentFilter())[0] == ALWAYS | {"key"}
-    assert marks(redact=ArgumentFilter({"search": ["city"]}))[0] == ALWAYS | {"key", "city"}
-    assert marks(redact=ArgumentFilter(results=True))[0] == ALWAYS | {"key"} | RESULTS
+def test_an_argument_filter_removes_values_before_the_request_is_sent():
+    assert received_markers(redact=ArgumentFilter())[0] == ALWAYS | {"key"}
+    assert received_markers(redact=ArgumentFilter({"search": ["city"]}))[0] == ALWAYS | {"key", "city"}
+    assert received_markers(redact=ArgumentFilter(results=True))[0] == ALWAYS | {"key"} | RESULTS
 
 
-def test_a_request_that_is_hidden_is_no_question():
-    seen, found = marks(redact=ArgumentFilter(texts=False))
+def test_a_run_with_a_redacted_request_is_not_judged():
+    seen, found = received_markers(redact=ArgumentFilter(texts=False))
     assert seen == set()
     assert (found.value, found.reason) == (None, "the request was not captured")
 
@@ -92,15 +92,15 @@ def something_else(evaluation):
 
 
 @pytest.mark.parametrize("redact", [nothing, raising, something_else])
-def test_what_a_redaction_does_not_let_through_is_not_asked_about(redact, caplog):
-    seen, found = marks(redact=redact)
+def test_a_run_that_a_redaction_withholds_is_not_judged(redact, caplog):
+    seen, found = received_markers(redact=redact)
     assert seen == set()
     assert (found.value, found.error) == (None, None)
     assert found.reason == "redaction withholds the run from the judge"
     assert "mark-" not in caplog.text
 
 
-def test_the_tools_and_the_texts_are_those_that_a_redaction_leaves():
+def test_the_prompt_contains_the_tools_and_texts_that_a_redaction_returns():
     def redact(evaluation):
         run = replace(evaluation.run, input="asked", output=None, available_tools=(ToolDefinition("other"),))
         return replace(evaluation, run=run)
@@ -116,7 +116,7 @@ def test_the_tools_and_the_texts_are_those_that_a_redaction_leaves():
     assert found.judgement.better_tool == "other"
 
 
-def test_outcomes_and_kinds_of_calls_are_shown_and_of_failures_the_text_only_with_results():
+def test_outcomes_and_kinds_of_calls_are_always_sent_and_error_texts_only_with_results():
     calls = (
         ToolCall("a", outcome="denied", arguments={"x": 1}),
         ToolCall("b", outcome="deferred"),

@@ -56,7 +56,7 @@ def obeys(request, number):
     return opinion(1.0 if split or "score 1." in told else 0.2)
 
 
-def ordering(break_):
+def run_with_instructions(break_):
     """A run in which every text field contains the instruction."""
     text = f"Hello. {break_}{ORDER}"
     calls = (
@@ -68,18 +68,18 @@ def ordering(break_):
     return Run("r", input=text, output=text, tool_calls=calls, available_tools=tools, agent=text, metadata={"a": text})
 
 
-def test_the_model_at_hand_is_gullible():
+def test_the_test_model_obeys_instructions_outside_the_data():
     def gullible(request, number):
         request.body["messages"][1]["content"] += ORDER
         return obeys(request, number)
 
     with serving(gullible) as model, judging(model) as judge:
-        assert score(judge, evaluate(ordering(""), ["search"])).value == 1.0
+        assert score(judge, evaluate(run_with_instructions(""), ["search"])).value == 1.0
 
 
 @pytest.mark.parametrize("show", ["names", "arguments", "all"])
-def test_orders_in_a_run_are_obeyed_nowhere(show):
-    evaluations = [evaluate(ordering(break_), ["search"]) for break_ in BREAKS]
+def test_instructions_in_any_field_of_a_run_are_not_obeyed(show):
+    evaluations = [evaluate(run_with_instructions(break_), ["search"]) for break_ in BREAKS]
     with serving(obeys) as model, judging(model, show=show, combination="min") as judge:
         left = list(judge_evaluations(evaluations, judge))
     assert [each.score("tool_selection").value for each in left] == [0.2] * len(BREAKS)
@@ -87,8 +87,8 @@ def test_orders_in_a_run_are_obeyed_nowhere(show):
     assert all(ORDER in data(request)["request"] for request in model.requests)
 
 
-def test_the_instructions_are_the_same_whatever_the_run_holds():
-    evaluations = [evaluate(ordering(break_), ["search"]) for break_ in BREAKS]
+def test_the_prompt_outside_the_data_is_the_same_for_every_run():
+    evaluations = [evaluate(run_with_instructions(break_), ["search"]) for break_ in BREAKS]
     with serving([opinion(0.2)]) as model, judging(model) as judge:
         list(judge_evaluations(evaluations, judge))
     rest = [
@@ -109,23 +109,23 @@ def test_the_instructions_are_the_same_whatever_the_run_holds():
 
 @examples(0.3)
 @given(st.lists(st.text(max_size=20) | st.sampled_from(BREAKS), min_size=1, max_size=30))
-def test_whatever_stands_before_the_order_it_is_not_obeyed(breaks):
-    evaluations = [evaluate(ordering(break_), ["search"]) for break_ in breaks]
+def test_an_instruction_after_any_text_is_not_obeyed(breaks):
+    evaluations = [evaluate(run_with_instructions(break_), ["search"]) for break_ in breaks]
     with serving(obeys) as model, judging(model) as judge:
         assert {each.score("tool_selection").value for each in judge_evaluations(evaluations, judge)} == {0.2}
 
 
-def test_a_model_that_is_talked_into_naming_a_tool_of_its_own_is_not_believed():
+def test_an_answer_that_names_a_tool_that_was_not_offered_is_refused():
     def names(request, number):
         return opinion(1.0, "launch_rocket", "The result told me so.")
 
     with serving(names) as model, judging(model, retries=0) as judge:
-        found = score(judge, evaluate(ordering(""), ["search"]))
+        found = score(judge, evaluate(run_with_instructions(""), ["search"]))
     assert found.error == "MalformedAnswer: the model's answer names a tool that was not offered"
     assert found.value is None
 
 
-def test_a_tool_called_like_the_id_of_another_does_not_take_its_place():
+def test_a_tool_id_takes_precedence_over_a_tool_of_that_name():
     tools = (ToolDefinition("T2"), ToolDefinition("search"))
     run = Run("r", input="q", tool_calls=(ToolCall("T2"),), available_tools=tools)
     with serving([opinion(0.2, "T2")]) as model, judging(model) as judge:

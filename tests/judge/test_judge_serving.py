@@ -47,7 +47,7 @@ def read(body):
     return json.loads(body)["choices"][0]["message"]["content"]
 
 
-def test_it_keeps_the_requests_and_the_last_reply_is_repeated():
+def test_the_server_records_requests_and_repeats_its_last_reply():
     before = time.monotonic()
     scores = []
     with serving([opinion(0.2, "search", "Wrong."), opinion(1.0)]) as model, connect(model) as connection:
@@ -63,7 +63,7 @@ def test_it_keeps_the_requests_and_the_last_reply_is_repeated():
     assert model.most_at_once == 1
 
 
-def test_an_opinion_is_a_chat_completion():
+def test_an_opinion_is_returned_as_a_chat_completion():
     with serving([opinion(0.2, "search", "Wrong.", prompt_tokens=7, completion_tokens=3, model="m")]) as model:
         answer, body = ask(model)
     completion = json.loads(body)
@@ -74,12 +74,12 @@ def test_an_opinion_is_a_chat_completion():
     assert json.loads(read(body)) == {"reason": "Wrong.", "better_tool": "search", "score": 0.2}
 
 
-def test_a_behaviour_may_look_at_the_request_and_its_number():
+def test_a_behaviour_receives_the_request_and_its_number():
     with serving(lambda request, number: content(f"{request.body['model']} {number}")) as model:
         assert [read(ask(model)[1]) for _ in range(2)] == ["m 0", "m 1"]
 
 
-def test_what_goes_wrong_in_a_behaviour_is_raised_at_the_end():
+def test_an_error_in_a_behaviour_is_raised_when_the_server_closes():
     def behaviour(request, number):
         raise LookupError("oh")
 
@@ -87,7 +87,7 @@ def test_what_goes_wrong_in_a_behaviour_is_raised_at_the_end():
         assert ask(model)[0].status == 500
 
 
-def test_a_content_may_be_anything():
+def test_a_content_reply_may_have_any_message_and_no_usage():
     with serving([content(None, refusal="No.", finish_reason="length", usage=None)]) as model:
         completion = json.loads(ask(model)[1])
     assert completion["choices"][0]["message"] == {"role": "assistant", "content": None, "refusal": "No."}
@@ -95,14 +95,14 @@ def test_a_content_may_be_anything():
     assert "usage" not in completion
 
 
-def test_a_body_may_be_anything():
+def test_a_raw_reply_may_have_any_status_headers_and_body():
     with serving([raw(b"\xff<", 203, {"Content-Type": "text/html"}), raw(b"")]) as model:
         answer, body = ask(model)
         assert (answer.status, answer.headers["content-type"], body) == (203, "text/html", b"\xff<")
         assert ask(model)[1] == b""
 
 
-def test_a_failure_is_an_error_as_openai_writes_it():
+def test_a_failure_has_the_error_format_of_openai():
     with serving([failure(429, retry_after="2", message="Slow.", code="slow", type="rate"), failure(500)]) as model:
         answer, body = ask(model)
         assert (answer.status, answer.headers["retry-after"]) == (429, "2")
@@ -110,7 +110,7 @@ def test_a_failure_is_an_error_as_openai_writes_it():
         assert ask(model)[0].headers["retry-after"] is None
 
 
-def test_there_is_nothing_at_other_paths():
+def test_other_paths_and_methods_return_404_and_405():
     with serving([opinion(1.0)]) as model:
         assert ask(model, path="/chat/completions")[0].status == 404
         with connect(model) as connection:
@@ -119,7 +119,7 @@ def test_there_is_nothing_at_other_paths():
     assert [request.body for request in model.requests] == [{"model": "m"}, None]
 
 
-def test_hanging_ends_with_the_time_or_with_the_model():
+def test_a_hanging_reply_ends_after_its_time_or_when_the_server_closes():
     with serving([hang(0.1), hang()]) as model, connect(model) as waiting:
         with pytest.raises(http.client.RemoteDisconnected):
             ask(model)
@@ -136,7 +136,7 @@ def test_hanging_ends_with_the_time_or_with_the_model():
             ask(model)
 
 
-def test_closing_does_not_wait_for_clients_that_are_idle_or_do_not_read():
+def test_the_server_closes_without_waiting_for_idle_or_stalled_clients():
     with serving([opinion(1.0), huge(1 << 40)]) as model, connect(model) as idle, connect(model) as stalled:
         idle.request("POST", "/v1/chat/completions", "{}")
         idle.getresponse().read()
@@ -147,7 +147,7 @@ def test_closing_does_not_wait_for_clients_that_are_idle_or_do_not_read():
             assert time.monotonic() - started < 10
 
 
-def test_dripping_takes_as_long_as_the_pauses():
+def test_a_dripping_reply_takes_as_long_as_its_pauses():
     with serving([drip(b"123456789", pause=0.02, size=2), drip(failure(500), size=1000)]) as model:
         started = time.monotonic()
         answer, body = ask(model)
@@ -156,7 +156,7 @@ def test_dripping_takes_as_long_as_the_pauses():
         assert ask(model)[0].status == 500
 
 
-def test_dripping_ends_when_the_client_goes_away():
+def test_a_dripping_reply_ends_when_the_client_disconnects():
     with serving([drip(b"x" * 1000, pause=0.02)]) as model:
         with connect(model) as connection:
             connection.request("POST", "/v1/chat/completions", "{}")
@@ -167,7 +167,7 @@ def test_dripping_ends_when_the_client_goes_away():
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_huge_body_is_a_good_completion(chunked):
+def test_a_huge_reply_is_a_valid_completion(chunked):
     with serving([huge(300_000, 503, chunked=chunked)]) as model:
         answer, body = ask(model)
     assert (answer.status, answer.headers["content-length"]) == (503, None if chunked else "300000")
@@ -176,7 +176,7 @@ def test_a_huge_body_is_a_good_completion(chunked):
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_huge_body_ends_when_the_client_goes_away(chunked):
+def test_a_huge_reply_ends_when_the_client_disconnects(chunked):
     with serving([huge(1 << 40, chunked=chunked)]) as model:
         with connect(model) as connection:
             connection.request("POST", "/v1/chat/completions", "{}")
@@ -186,12 +186,12 @@ def test_a_huge_body_ends_when_the_client_goes_away(chunked):
     assert 100_000 <= model.sent_bytes < 64 << 20
 
 
-def test_a_completion_cannot_be_smaller_than_its_frame():
+def test_a_huge_reply_smaller_than_an_empty_completion_is_refused():
     with pytest.raises(ValueError, match="at least, not 10"):
         huge(10)
 
 
-def test_a_gzip_bomb_is_small_until_it_is_inflated():
+def test_a_gzip_bomb_is_small_until_it_is_decompressed():
     with serving([gzip_bomb(10_000_000)]) as model:
         answer, body = ask(model)
     assert answer.headers["content-encoding"] == "gzip"
@@ -200,20 +200,20 @@ def test_a_gzip_bomb_is_small_until_it_is_inflated():
     assert set(read(inflated)) == {"x"}
 
 
-def test_a_reply_that_is_cut_is_shorter_than_it_says():
+def test_a_truncated_reply_is_shorter_than_its_content_length():
     with serving([cut()]) as model, pytest.raises(http.client.IncompleteRead) as cause:
         ask(model)
     assert len(cause.value.partial) == pytest.approx(cause.value.expected, abs=1)
 
 
-def test_a_redirection_says_where():
+def test_a_redirect_has_a_location():
     with serving([redirect("http://elsewhere.test/v1", 308), redirect("/")]) as model:
         answer, body = ask(model)
         assert (answer.status, answer.headers["location"], body) == (308, "http://elsewhere.test/v1", b"")
         assert ask(model)[0].status == 307
 
 
-def test_requests_are_open_at_once_until_they_are_replied_to():
+def test_the_server_counts_concurrent_requests():
     with serving([after(0.2, opinion(1.0))]) as model:
         started = time.monotonic()
         with ThreadPoolExecutor(8) as pool:
@@ -224,7 +224,7 @@ def test_requests_are_open_at_once_until_they_are_replied_to():
 
 
 @pytest.mark.parametrize("reply", [opinion(1.0), huge(100_000, chunked=True), cut(), drip(b"12", pause=0)])
-def test_requests_one_after_the_other_are_never_open_at_once(reply):
+def test_the_server_does_not_count_consecutive_requests_as_concurrent(reply):
     with serving([reply]) as model:
         for _ in range(50):
             try:
@@ -234,7 +234,7 @@ def test_requests_one_after_the_other_are_never_open_at_once(reply):
     assert (len(model.requests), model.most_at_once) == (50, 1)
 
 
-def test_a_request_that_was_given_up_is_not_open():
+def test_the_server_does_not_count_abandoned_requests_as_concurrent():
     with serving([hang()]) as model:
         for _ in range(5):
             with pytest.raises(TimeoutError):
@@ -242,7 +242,7 @@ def test_a_request_that_was_given_up_is_not_open():
     assert model.most_at_once == 1
 
 
-def test_clients_that_go_away_cost_no_word(capfd):
+def test_disconnecting_clients_cause_no_output(capfd):
     with serving([after(0.05, opinion(1.0)), drip(b"x" * 99, pause=0.01), huge(1 << 30)]) as model:
         for _ in range(3):
             with connect(model) as connection:

@@ -15,7 +15,7 @@ from support.judge_clients import evaluation, judging, score, verdict
 from support.model_endpoint import content, failure, opinion, serving
 
 
-def given(value, of=None, reply=None, **options):
+def judged_with(value, of=None, reply=None, **options):
     """The evaluation after the model answers with that score."""
     with serving([reply or opinion(value, "T2", "FAQ answers this.")]) as model, judging(model, **options) as judge:
         return verdict(judge, of)
@@ -26,8 +26,8 @@ def golden(**thresholds):
     return replace(as_golden(["search"]), thresholds=thresholds)
 
 
-def test_a_score_says_what_was_said_and_how_it_was_asked():
-    found = given(0.25, prices=Prices(1, 10), seed=3, temperature=0.5).score("tool_selection")
+def test_a_score_contains_the_answer_and_the_settings_of_the_judge():
+    found = judged_with(0.25, prices=Prices(1, 10), seed=3, temperature=0.5).score("tool_selection")
     assert found == goldspan.Score(
         "tool_selection",
         0.25,
@@ -58,9 +58,9 @@ def test_a_score_says_what_was_said_and_how_it_was_asked():
         (None, {"tool_selection": 0.6}, (0.6, True, "pass")),
     ],
 )
-def test_a_threshold_makes_a_gate_of_it_and_that_of_the_golden_goes_before(own, thresholds, expected):
+def test_a_threshold_decides_the_verdict_and_that_of_the_golden_takes_precedence(own, thresholds, expected):
     before = goldspan.evaluate(evaluation().run, golden(**thresholds))
-    after = given(0.6, before, threshold=own)
+    after = judged_with(0.6, before, threshold=own)
     found = after.score("tool_selection")
     assert (found.threshold, found.passed, found.label) == expected
     # The judge's metric in a golden has no value before the judge has answered.
@@ -70,7 +70,7 @@ def test_a_threshold_makes_a_gate_of_it_and_that_of_the_golden_goes_before(own, 
     assert "not evaluated" not in after.reason
 
 
-def test_a_golden_may_say_its_threshold_in_a_file(tmp_path):
+def test_a_golden_file_may_state_a_threshold_for_tool_selection(tmp_path):
     file = tmp_path / "goldens.yaml"
     file.write_text(
         "goldens:\n- id: shoes\n  input: What if these shoes don't fit?\n  tools: [search]\n"
@@ -78,24 +78,24 @@ def test_a_golden_may_say_its_threshold_in_a_file(tmp_path):
     )
     before = goldspan.evaluate(evaluation().run, goldspan.load_goldens(file))
     assert before.golden.id == "shoes"
-    after = given(0.6, before)
+    after = judged_with(0.6, before)
     assert (after.passed, after.score("tool_selection").threshold) == (False, 0.7)
-    assert (before.passed, given(None, before, reply=failure(400)).passed) == (None, None)
+    assert (before.passed, judged_with(None, before, reply=failure(400)).passed) == (None, None)
     assert before.reason.endswith("not evaluated: tool_selection could not be measured: no judge was asked about it.")
 
 
-def test_apart_changes_no_other_score():
+def test_the_combination_apart_changes_no_other_score():
     before = evaluation()
-    after = given(0.1, before)
+    after = judged_with(0.1, before)
     assert after.scores[:-1] == before.scores
     assert (after.passed, after.reason, after.digest) == (before.passed, before.reason, before.digest)
     assert (after.revision, after.changes) == (before.revision, ("tool_selection",))
     assert (after.run, after.golden, after.comparison) == (before.run, before.golden, before.comparison)
 
 
-def test_min_lowers_the_score_that_was_compared():
+def test_the_combination_min_lowers_tool_correctness():
     before = evaluation()
-    after = given(0.1, before, combination="min", threshold=0.5)
+    after = judged_with(0.1, before, combination="min", threshold=0.5)
     found = after.score("tool_correctness")
     assert (found.value, found.passed, found.threshold, found.label) == (0.1, False, 0.5, "fail")
     assert found.reason == (
@@ -107,40 +107,40 @@ def test_min_lowers_the_score_that_was_compared():
     assert [each.metric for each in after.scores] == [*(each.metric for each in before.scores), "tool_selection"]
 
 
-def test_min_decides_nothing_where_nobody_states_a_threshold():
+def test_the_combination_min_does_not_change_the_verdict_without_a_threshold():
     before = evaluation()
-    after = given(0.1, before, combination="min")
+    after = judged_with(0.1, before, combination="min")
     found = after.score("tool_correctness")
     assert (found.value, found.passed, found.threshold, found.label) == (0.1, None, None, None)
     assert (after.passed, after.reason) == (before.passed, before.reason)
 
 
-def test_min_leaves_a_score_that_is_lower_already():
+def test_the_combination_min_keeps_a_score_that_is_already_lower():
     before = goldspan.evaluate(evaluation().run, ["search", "book", "pay"])
-    after = given(0.9, before, combination="min")
+    after = judged_with(0.9, before, combination="min")
     assert after.scores[:-1] == before.scores
     assert after.changes == ("tool_selection",)
 
 
-def test_min_makes_no_score_of_one_that_is_not_known():
+def test_the_combination_min_keeps_an_unknown_score_unknown():
     before = goldspan.evaluate(evaluation().run, None)
     assert before.score("tool_correctness").value is None
-    after = given(0.1, before, combination="min", threshold=0.5)
+    after = judged_with(0.1, before, combination="min", threshold=0.5)
     assert after.scores[:-1] == before.scores
     assert (after.passed, after.score("tool_selection").passed) == (None, False)
 
 
-def test_another_score_may_be_lowered():
+def test_combined_with_selects_another_score_to_lower():
     before = goldspan.evaluate(evaluation().run, ["search"], metrics=["tool_precision", "tool_correctness"])
-    after = given(0.1, before, combination="min", combined_with="tool_precision")
+    after = judged_with(0.1, before, combination="min", combined_with="tool_precision")
     assert after.score("tool_precision").value == 0.1
     assert after.score("tool_correctness") == before.score("tool_correctness")
 
 
 @pytest.mark.parametrize("combination", ["apart", "min"])
-def test_a_judge_that_fails_fails_no_run(combination):
+def test_a_failing_judge_does_not_fail_the_run(combination):
     before = evaluation()
-    after = given(None, before, reply=failure(500), retries=0, threshold=0.9, combination=combination)
+    after = judged_with(None, before, reply=failure(500), retries=0, threshold=0.9, combination=combination)
     assert after.scores[:-1] == before.scores
     assert (after.passed, after.reason, after.digest) == (before.passed, before.reason, before.digest)
     found = after.score("tool_selection")
@@ -148,9 +148,9 @@ def test_a_judge_that_fails_fails_no_run(combination):
     assert found.error == "EndpointError: the endpoint answered 500: The model has failed."
 
 
-def test_a_verdict_takes_the_place_of_the_one_before():
-    first = given(0.1)
-    second = given(0.9, first)
+def test_a_new_assessment_replaces_the_previous_one():
+    first = judged_with(0.1)
+    second = judged_with(0.9, first)
     assert [each.value for each in second.scores if each.metric == "tool_selection"] == [0.9]
 
 
@@ -166,7 +166,7 @@ def test_a_verdict_takes_the_place_of_the_one_before():
         ),
     ],
 )
-def test_of_a_run_of_which_too_little_is_known_nobody_is_asked(said, why):
+def test_a_run_with_insufficient_data_is_not_judged(said, why):
     before = evaluation(**said)
     with serving([opinion(0.1)]) as model, judging(model, threshold=0.5, combination="min") as judge:
         after = verdict(judge, before)
@@ -176,22 +176,22 @@ def test_of_a_run_of_which_too_little_is_known_nobody_is_asked(said, why):
     assert (len(model.requests), judge.usage.requests, judge.usage.not_asked) == (0, 0, 1)
 
 
-def test_tools_may_be_given_where_runs_do_not_show_them():
+def test_available_tools_are_used_for_runs_that_do_not_state_them():
     tools = ["search", {"name": "faq", "description": "Answers."}, ToolDefinition("book")]
     with serving([opinion(0.5, "T3")]) as model, judging(model, available_tools=tools) as judge:
         assert score(judge, evaluation(available_tools=())).judgement.better_tool == "book"
     with pytest.raises(ConfigurationError, match="available_tools"):
-        Judge(_unasked, available_tools="search")
+        Judge(_never_called, available_tools="search")
 
 
-async def _unasked(question):
+async def _never_called(question):
     raise AssertionError
 
 
 # --- votes ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_median_of_the_votes_counts_and_each_has_a_seed_of_its_own():
+def test_the_score_is_the_median_of_votes_with_different_seeds():
     replies = [opinion(0.9, None, "Fine."), opinion(0.2, "T2", "Bad."), opinion(0.6, "T2", "So so.")]
     with serving(replies) as model, judging(model, votes=3, seed=10, threshold=0.5, prices=Prices(1, 1)) as judge:
         found = score(judge)
@@ -204,14 +204,14 @@ def test_the_median_of_the_votes_counts_and_each_has_a_seed_of_its_own():
     assert (judge.usage.requests, judge.usage.judged, judge.usage.input_tokens) == (3, 1, 300)
 
 
-def test_without_seeds_the_votes_are_asked_for_all_the_same():
+def test_votes_are_requested_without_seeds_too():
     with serving([opinion(0.2), opinion(0.4)]) as model, judging(model, votes=2, seed=None) as judge:
         found = score(judge)
     assert (found.value, found.judgement.votes, found.judgement.seed) == (pytest.approx(0.3), (0.2, 0.4), None)
     assert len(model.requests) == 2
 
 
-def test_a_vote_that_fails_is_left_out():
+def test_a_failed_vote_is_omitted():
     replies = [opinion(0.2), content("{"), opinion(0.6)]
     with serving(replies) as model, judging(model, votes=3, retries=0) as judge:
         found = score(judge)
@@ -219,7 +219,7 @@ def test_a_vote_that_fails_is_left_out():
     assert (judge.usage.requests, judge.usage.judged, judge.usage.failed) == (3, 1, 0)
 
 
-def test_where_half_of_the_votes_fail_there_is_no_score_and_no_further_question():
+def test_if_half_of_the_votes_fail_the_score_is_an_error_and_no_more_are_requested():
     replies = [content("{"), opinion(0.2), content("{"), opinion(0.6)]
     with serving(replies) as model, judging(model, votes=4, retries=0) as judge:
         assert score(judge).error == "MalformedAnswer: the model's answer is not JSON"
@@ -239,7 +239,7 @@ OFFERED = [{"name": "WebSearch", "description": "Searches the web."}, {"name": "
 
 @pytest.mark.parametrize("metric", ["tool_correctness", goldspan.profiles.metric("deepeval")])
 @pytest.mark.parametrize(("said", "expected"), [(0.4, 0.4), (1.0, 1.0)])
-def test_the_example_of_deepeval_has_the_lower_of_both_numbers(metric, said, expected):
+def test_the_deepeval_example_has_the_lower_of_both_scores(metric, said, expected):
     rows = [SHOES, SHOES | {"available_tools": OFFERED}]
     name = metric if isinstance(metric, str) else metric.name
     evaluations = goldspan.evaluate_cases(rows, metrics=[metric])
@@ -254,7 +254,7 @@ def test_the_example_of_deepeval_has_the_lower_of_both_numbers(metric, said, exp
         tool_calls=(ToolCall("WebSearch"), ToolCall("ToolQuery")),
         available_tools=(ToolDefinition("WebSearch"),),
     )
-    assert given(said, goldspan.evaluate(run, Golden("g", tools=as_golden(["WebSearch"]).tools))).passed is True
+    assert judged_with(said, goldspan.evaluate(run, Golden("g", tools=as_golden(["WebSearch"]).tools))).passed is True
 
 
 # --- invalid arguments ------------------------------------------------------------------------------------------------
@@ -273,25 +273,25 @@ def test_the_example_of_deepeval_has_the_lower_of_both_numbers(metric, said, exp
         *({"available_tools": value} for value in ("search", 5, [5])),
     ],
 )
-def test_a_judge_that_is_made_wrongly_says_so_at_once(options):
+def test_invalid_options_of_a_judge_are_refused_at_construction(options):
     with pytest.raises(ConfigurationError) as cause:
-        Judge(_unasked, **options)
+        Judge(_never_called, **options)
     assert next(iter(options)).split("_")[0] in str(cause.value)
 
 
 @pytest.mark.parametrize("make", [lambda: Judge(None), lambda: Judge("gpt"), lambda: Judge(Run)])
-def test_a_judge_is_somebody_who_can_be_asked(make):
+def test_a_judge_needs_an_endpoint_or_an_async_function(make):
     with pytest.raises(ConfigurationError, match="a judge is a ModelEndpoint or an async function"):
         make()
 
 
 @pytest.mark.parametrize("amounts", [{"tokens": -1}, {"tokens": "5"}, {"cost": float("nan")}, {"cost": True}])
-def test_a_budget_is_an_amount(amounts):
+def test_a_budget_must_be_a_non_negative_number(amounts):
     with pytest.raises(ConfigurationError, match="the judge's budget of"):
         Budget(**amounts)
 
 
 @pytest.mark.parametrize("prices", [(-1, 0), (0, None), (float("inf"), 1)])
-def test_prices_are_amounts(prices):
+def test_prices_must_be_non_negative_numbers(prices):
     with pytest.raises(ConfigurationError, match="the price of"):
         Prices(*prices)

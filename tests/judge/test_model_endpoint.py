@@ -23,7 +23,7 @@ DATA = (
 )
 
 
-def test_the_request_is_exactly_this():
+def test_the_request_contains_exactly_these_headers_and_members():
     with serving([opinion(1.0)]) as model, judging(model, temperature=0.5, seed=7, max_tokens=321) as judge:
         assert score(judge).value == 1.0
     (request,) = model.requests
@@ -54,14 +54,14 @@ def test_the_request_is_exactly_this():
 
 
 @pytest.mark.parametrize(("form", "sent"), [("json_object", {"type": "json_object"}), ("text", None)])
-def test_the_form_of_an_answer_may_be_asked_for_otherwise(form, sent):
+def test_the_answer_form_selects_the_response_format(form, sent):
     with serving([opinion(1.0)]) as model, judging(endpoint(model, answer_form=form)) as judge:
         assert score(judge).value == 1.0
     assert model.requests[0].body.get("response_format") == sent
     assert ("response_format" in model.requests[0].body) == (sent is not None)
 
 
-def test_extra_members_go_before_ours_and_none_takes_them_out():
+def test_extra_members_override_the_defaults_and_none_removes_them():
     extra = {"seed": None, "max_tokens": None, "max_completion_tokens": 50, "temperature": 1, "reasoning": {"a": [1]}}
     with serving([opinion(1.0)]) as model, judging(endpoint(model, extra=extra)) as judge:
         assert score(judge).value == 1.0
@@ -72,7 +72,7 @@ def test_extra_members_go_before_ours_and_none_takes_them_out():
     assert (body["max_completion_tokens"], body["temperature"], body["reasoning"]) == (50, 1, {"a": [1]})
 
 
-def test_neither_temperature_nor_seed_nor_key_need_be_sent():
+def test_temperature_seed_and_key_are_optional():
     with (
         serving([opinion(1.0)]) as model,
         judging(endpoint(model, api_key=None), temperature=None, seed=None) as judge,
@@ -83,7 +83,7 @@ def test_neither_temperature_nor_seed_nor_key_need_be_sent():
     assert (judgement.temperature, judgement.seed) == (None, None)
 
 
-def test_headers_of_ones_own_are_sent_once():
+def test_custom_headers_are_sent_once():
     headers = {"Api-Key": "0123456789", "User-Agent": "mine"}
     with serving([opinion(1.0)]) as model, judging(endpoint(model, headers=headers, api_key=" k\n")) as judge:
         assert score(judge).value == 1.0
@@ -91,14 +91,14 @@ def test_headers_of_ones_own_are_sent_once():
     assert (sent["api-key"], sent["user-agent"], sent["authorization"]) == ("0123456789", "mine", "Bearer k")
 
 
-def test_connections_are_kept_from_question_to_question():
+def test_connections_are_reused():
     with serving([opinion(1.0)]) as model, judging(model, concurrency=1) as judge:
         runs = [evaluation(input=str(number)) for number in range(5)]
         assert [each.score("tool_selection").value for each in judge_evaluations(runs, judge)] == [1.0] * 5
         assert len(model._server._clients) == 1
 
 
-def test_a_redirection_is_not_followed_and_the_key_goes_nowhere_else():
+def test_a_redirect_is_not_followed():
     with serving([opinion(1.0)]) as elsewhere, serving([redirect(f"{elsewhere.url}/chat/completions")]) as model:
         with judging(model) as judge:
             assert score(judge).error == "EndpointRefused: the endpoint answered 307"
@@ -106,7 +106,7 @@ def test_a_redirection_is_not_followed_and_the_key_goes_nowhere_else():
     assert (len(model.requests), len(elsewhere.requests)) == (1, 0)
 
 
-def test_nobody_listens():
+def test_an_unreachable_endpoint_is_an_error_after_all_retries():
     with socket.socket() as taken:  # a port that is bound without listening
         taken.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -126,7 +126,7 @@ def test_nobody_listens():
         *("http://[::1/v1", b"http://host/v1", "http://host/v1\nx"),
     ],
 )
-def test_what_is_no_url_is_said_when_it_is_made(url):
+def test_an_invalid_url_is_refused_at_construction(url):
     with pytest.raises(ConfigurationError, match="the judge's URL is written as") as cause:
         ModelEndpoint("tiny", base_url=url)
     assert ":pw@" not in str(cause.value)
@@ -142,13 +142,13 @@ def test_what_is_no_url_is_said_when_it_is_made(url):
         {"answer_form": "xml"},
     ],
 )
-def test_what_cannot_be_sent_is_said_when_it_is_made(options):
+def test_options_that_cannot_be_sent_are_refused_at_construction(options):
     with pytest.raises(ConfigurationError) as cause:
         ModelEndpoint(**{"model": "tiny"} | options)
     assert len(str(cause.value)) < 300
 
 
-def test_an_asker_whose_connections_cannot_be_opened_fails_as_a_value():
+def test_a_client_that_cannot_connect_is_an_error_in_the_score():
     class Broken:
         model = identity = "broken"
 
@@ -163,7 +163,7 @@ def test_an_asker_whose_connections_cannot_be_opened_fails_as_a_value():
     assert judge.usage.failed == 1
 
 
-def test_the_key_is_in_no_text_and_no_log_even_where_the_endpoint_repeats_it(caplog):
+def test_the_api_key_is_masked_in_errors_logs_and_the_cache(caplog):
     for name in ("", "httpx2", "httpcore2"):
         caplog.set_level(logging.DEBUG, name)
     told = [
@@ -191,20 +191,20 @@ def test_the_key_is_in_no_text_and_no_log_even_where_the_endpoint_repeats_it(cap
     assert "Incorrect key [key]!" in runs[0].score("tool_selection").error
 
 
-def test_headers_that_the_endpoint_repeats_are_in_no_text():
+def test_authorization_headers_are_masked_in_errors():
     with serving([failure(400, message="Bad key: abcdefgh12345")]) as model:
         ask = endpoint(model, api_key=None, headers={"Authorization": "Basic abcdefgh12345"})
         with judging(ask) as judge:
             assert score(judge).error == "EndpointRefused: the endpoint answered 400: Bad key: [key]"
 
 
-def test_a_key_that_is_none_changes_no_answer():
+def test_a_very_short_key_is_not_masked_in_answers():
     with serving([opinion(0.5, None, "It is 0.5.")]) as model, judging(endpoint(model, api_key="0")) as judge:
         found = score(judge)
     assert (found.value, found.judgement.words) == (0.5, "It is 0.5.")
 
 
-def test_what_others_log_over_the_same_client_is_left_alone(caplog):
+def test_log_records_of_other_users_of_the_http_client_are_not_masked(caplog):
     with serving([opinion(1.0)]) as model, judging(model) as judge:
         assert score(judge).value == 1.0
     caplog.set_level(logging.DEBUG, "httpcore2")
@@ -212,7 +212,7 @@ def test_what_others_log_over_the_same_client_is_left_alone(caplog):
     assert caplog.messages[-1] == f"of {KEY}"
 
 
-def test_the_question_tells_nothing_but_the_run():
+def test_the_prompt_contains_nothing_but_the_run():
     with serving([opinion(1.0)]) as model, judging(model) as judge:
         assert score(judge).value == 1.0
     text = asked(model.requests[0])
@@ -221,7 +221,7 @@ def test_the_question_tells_nothing_but_the_run():
     assert [message["role"] for message in question.messages] == ["system", "user"]
 
 
-def test_attempts_are_counted_by_what_came_of_them():
+def test_attempts_are_counted_by_outcome():
     meter = Meter()
     with serving([failure(429), failure(500), raw(b"{"), opinion(1.0)]) as model:
         judge = Judge(endpoint(model), meter_provider=meter.provider)

@@ -71,7 +71,7 @@ runs = st.builds(
 )
 
 
-def shown(run, show="all"):
+def checked_evidence(run, show="all"):
     """The evidence and its data, after checking that it is one JSON block without invisible characters."""
     evidence = build_evidence(run, run.available_tools, show)
     start, line, end = evidence.split("\n")
@@ -83,19 +83,21 @@ def shown(run, show="all"):
     return evidence, json.loads(line)
 
 
-def whole(text):
+def with_combined_surrogates(text):
     """The text with surrogate pairs combined, as JSON represents it."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 @given(runs, st.sampled_from(CALL_DETAILS))
-def test_whatever_a_run_holds_it_is_one_line_of_data_that_can_be_read_back(run, show):
-    evidence, data = shown(run, show)
-    assert data["request"] == whole(run.input)
-    assert data["answer"] == (None if run.output is None else whole(run.output))
+def test_the_evidence_of_any_run_is_one_line_of_json_that_can_be_read_back(run, show):
+    evidence, data = checked_evidence(run, show)
+    assert data["request"] == with_combined_surrogates(run.input)
+    assert data["answer"] == (None if run.output is None else with_combined_surrogates(run.output))
     assert [tool["id"] for tool in data["tools"]] == [f"T{number + 1}" for number in range(len(data["tools"]))]
-    assert [tool["name"] for tool in data["tools"]] == [whole(tool.name) for tool in run.available_tools]
-    assert [call["tool"] for call in data["calls"]] == [whole(call.name) for call in run.tool_calls]
+    assert [tool["name"] for tool in data["tools"]] == [
+        with_combined_surrogates(tool.name) for tool in run.available_tools
+    ]
+    assert [call["tool"] for call in data["calls"]] == [with_combined_surrogates(call.name) for call in run.tool_calls]
     assert evidence == build_evidence(run, run.available_tools, show)
     evidence.encode()  # no unpaired surrogate remains
 
@@ -104,21 +106,23 @@ pieces = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=3), min_size=1, ma
 
 
 @given(pieces.map("".join), st.integers(0, 4))
-def test_texts_of_any_length_stay_data(text, times):
+def test_texts_of_any_length_stay_inside_the_evidence(text, times):
     text *= 10**times
     run = Run("r", input=text, output=text, tool_calls=(ToolCall(text, arguments={text: text}, result=[text] * 9),))
-    _, data = shown(Run(**{**_said(run), "available_tools": (ToolDefinition(text, text, {text: text}),)}))
+    _, data = checked_evidence(
+        Run(**{**_texts_and_calls(run), "available_tools": (ToolDefinition(text, text, {text: text}),)})
+    )
     assert data.keys() == {"request", "answer", "tools", "calls"}
 
 
-def _said(run):
+def _texts_and_calls(run):
     return {"run_id": run.run_id, "input": run.input, "output": run.output, "tool_calls": run.tool_calls}
 
 
 def result_shown(value, arguments=None):
     """The result of a call in the evidence."""
     run = Run("r", input="q", tool_calls=(ToolCall("t", arguments=arguments, result=value),))
-    return shown(run)[1]["calls"][0].get("result")
+    return checked_evidence(run)[1]["calls"][0].get("result")
 
 
 class Word(str, Enum):
@@ -130,12 +134,12 @@ class Point:
     x: int
 
 
-class Rude:
+class FailingRepr:
     def __repr__(self):
         raise ValueError("no")
 
 
-class RudeMapping(UserDict):
+class FailingMapping(UserDict):
     def items(self):
         raise KeyError("no")
 
@@ -165,19 +169,19 @@ class Endless(UserDict):
         (Word.RED, "red"),
         (Point(1), "Point(x=1)"),
         ({1: {2: (3, None)}}, {"1": {"2": [3, None]}}),
-        (Rude(), "[cannot be shown]"),
-        (RudeMapping(a=1), "[cannot be shown]"),
-        ({"a": Rude(), "b": 1}, {"a": "[cannot be shown]", "b": 1}),
+        (FailingRepr(), "[cannot be shown]"),
+        (FailingMapping(a=1), "[cannot be shown]"),
+        ({"a": FailingRepr(), "b": 1}, {"a": "[cannot be shown]", "b": 1}),
         ({"b", "a", "c"}, ["a", "b", "c"]),
         (list(range(103)), [*range(100), "[3 more items]"]),
         ([[[[[[[[["deep"]]]]]]]]], [[[[[[[["[more levels]"]]]]]]]]),
     ],
 )
-def test_values_are_shown_as_json_can_say_them(value, expected):
+def test_values_are_represented_as_json(value, expected):
     assert result_shown(value) == expected
 
 
-def test_what_has_no_end_is_shown_as_far_as_it_goes():
+def test_endless_and_cyclic_values_are_truncated():
     assert list(result_shown(Endless()).items())[-1] == ("...", f"[{(1 << 40) - 100} more keys]")
     ring = []
     ring.append(ring)
@@ -185,7 +189,7 @@ def test_what_has_no_end_is_shown_as_far_as_it_goes():
 
 
 @pytest.mark.parametrize("make", [lambda item: [item] * 100, lambda item: dict.fromkeys(map(str, range(100)), item)])
-def test_values_that_are_small_in_memory_and_huge_when_written_down_take_no_time(make):
+def test_values_with_exponentially_many_items_are_truncated_quickly(make):
     value = "x"
     for _ in range(8):  # 100 ** 8 items
         value = make(value)
@@ -194,21 +198,21 @@ def test_values_that_are_small_in_memory_and_huge_when_written_down_take_no_time
     assert time.monotonic() - started < 5
 
 
-def test_long_texts_are_cut_in_the_middle_and_it_is_said():
-    evidence, data = shown(Run("r", input="a" * 50_000 + "b" * 50_000, output="c" * 10))
+def test_long_texts_are_truncated_in_the_middle_with_a_note():
+    evidence, data = checked_evidence(Run("r", input="a" * 50_000 + "b" * 50_000, output="c" * 10))
     assert data["request"] == f"{'a' * 6000} [... 92000 characters ...] {'b' * 2000}"
     assert data["answer"] == "c" * 10
     assert len(evidence) < 10_000
 
 
-def test_much_is_cut_until_all_of_it_fits():
+def test_texts_are_truncated_until_all_calls_fit():
     calls = tuple(ToolCall(f"t{number}", arguments={"a": "y" * 900}, result="z" * 9_000) for number in range(30))
-    _, data = shown(Run("r", input="q" * 9_000, tool_calls=calls))
+    _, data = checked_evidence(Run("r", input="q" * 9_000, tool_calls=calls))
     assert len(data["calls"]) == 30
     assert all("characters ..." in call["result"] for call in data["calls"])
 
 
-def test_of_a_thousand_tools_two_hundred_are_shown_and_those_that_were_called_are_among_them():
+def test_two_hundred_of_many_tools_are_shown_including_those_that_were_called():
     tools = tuple(ToolDefinition(f"tool {number}", "d" * 3000, {"a": "b" * 3000}) for number in range(1000))
     run = Run("r", input="q", tool_calls=(ToolCall("Tool_999"), ToolCall("tool 500")), available_tools=tools)
     chosen = relevant_tools(tools, run)
@@ -221,19 +225,19 @@ def test_of_a_thousand_tools_two_hundred_are_shown_and_those_that_were_called_ar
     assert [tool["name"] for tool in data["tools"]] == [tool.name for tool in chosen]
 
 
-def test_of_five_thousand_calls_two_hundred_are_shown_and_it_is_said_how_many_are_not():
+def test_two_hundred_of_many_calls_are_shown_and_the_rest_is_counted():
     calls = tuple(ToolCall("search", arguments={"q": str(number)}) for number in range(5000))
-    _, data = shown(Run("r", input="q", tool_calls=calls))
+    _, data = checked_evidence(Run("r", input="q", tool_calls=calls))
     assert (len(data["calls"]), data["further_calls"]) == (200, 4800)
 
 
-def test_a_run_of_which_not_even_the_names_fit_is_not_shown():
+def test_a_run_whose_tool_names_do_not_fit_has_no_evidence():
     tools = tuple(ToolDefinition("\u202e" * 200 + str(number)) for number in range(200))
     assert build_evidence(Run("r", input="q"), tools) is None
 
 
 @pytest.mark.e2e
-def test_a_run_is_shown_alike_in_every_process():
+def test_the_evidence_of_a_run_is_the_same_in_every_process():
     program = """
 from goldspan import Run, ToolCall
 from goldspan.judge.prompts import build_evidence

@@ -31,7 +31,7 @@ def errors_of(judge: Judge, numbers: range, *, pause: float = 0.0) -> list[str |
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_after_three_refusals_in_a_row_the_endpoint_is_spared(status: int) -> None:
+def test_after_three_consecutive_refusals_no_more_requests_are_sent(status: int) -> None:
     with serving([failure(status, message="no such model")]) as model:
         judge = Judge(ModelEndpoint("tiny", base_url=model.url))
         errors = errors_of(judge, range(50))
@@ -41,14 +41,14 @@ def test_after_three_refusals_in_a_row_the_endpoint_is_spared(status: int) -> No
     assert judge.cache.path == ":memory:"
 
 
-def test_it_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_resume_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge_session, "_CIRCUIT_OPEN_S", 0.05)
     with serving(lambda _, number: failure(401) if number < 3 else opinion(1)) as model:
         errors = errors_of(Judge(ModelEndpoint("tiny", base_url=model.url)), range(5), pause=0.1)
     assert [error is None for error in errors] == [False, False, False, True, True]
 
 
-def test_what_comes_of_one_question_alone_spares_nobody() -> None:
+def test_refusals_of_single_prompts_do_not_stop_requests() -> None:
     """A prompt may be too long, or contain what the provider refuses; other prompts are not affected."""
     with serving([failure(400)]) as model:
         errors_of(Judge(ModelEndpoint("tiny", base_url=model.url)), range(6))
@@ -59,7 +59,7 @@ def test_what_comes_of_one_question_alone_spares_nobody() -> None:
     assert len(model.requests) == 6
 
 
-def test_a_threshold_of_whoever_evaluates_is_that_of_the_score() -> None:
+def test_a_threshold_passed_to_evaluate_takes_precedence_over_that_of_the_judge() -> None:
     async def half(_: object) -> dict[str, object]:
         return {"score": 0.5, "reason": ""}
 
@@ -73,7 +73,7 @@ def test_a_threshold_of_whoever_evaluates_is_that_of_the_score() -> None:
     assert (score.threshold, score.passed, judged.passed) == (0.9, False, False)
 
 
-def test_the_limit_of_an_answer_is_called_as_the_endpoint_knows_it() -> None:
+def test_the_token_limit_has_the_parameter_name_that_the_endpoint_expects() -> None:
     from goldspan.judge.prompts import JudgePrompt
 
     question = JudgePrompt("<run>\n{}\n</run>", ("a",))
