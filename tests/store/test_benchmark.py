@@ -12,7 +12,7 @@ BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "store.py"
 
 
 @pytest.mark.e2e
-def test_every_question_is_timed_beside_the_budget() -> None:
+def test_the_benchmark_compares_the_time_of_every_query_with_its_budget() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARK, "--runs", "600", "--rounds", "1"], capture_output=True, text=True, check=True
     )

@@ -77,15 +77,15 @@ print(store.count().total)
 """
 
 
-def _of(run_id: str) -> Run:
+def _run_with_id(run_id: str) -> Run:
     return replace(RUN, run_id=run_id)
 
 
-def test_threads_write_and_read_at_once(store: SqliteStore) -> None:
+def test_threads_write_and_read_concurrently(store: SqliteStore) -> None:
     def use(thread: int) -> int:
         seen = 0
         for number in range(25):
-            store.submit(replace(EVALUATION, run=_of(f"{thread}-{number}")))
+            store.submit(replace(EVALUATION, run=_run_with_id(f"{thread}-{number}")))
             seen = store.count(RunFilter(tool="search")).total
             assert store.run(f"{thread}-{number}") is not None
         return seen
@@ -95,7 +95,7 @@ def test_threads_write_and_read_at_once(store: SqliteStore) -> None:
     assert max(seen) == store.count().total == 200
 
 
-def test_processes_create_and_write_one_store_together(path: Path) -> None:
+def test_processes_create_and_write_one_store_concurrently(path: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, path, name]) for name in ("a", "b")]
     assert [writer.wait() for writer in writers] == [0, 0]
     with open_store(path, read_only=True) as store:
@@ -104,7 +104,7 @@ def test_processes_create_and_write_one_store_together(path: Path) -> None:
         store.check()
 
 
-def test_a_process_that_forks_while_threads_are_writing_loses_nothing(path: Path) -> None:
+def test_a_fork_while_threads_are_writing_loses_no_runs(path: Path) -> None:
     """The writers are the parent, a thread of it, and its children."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING, path],
@@ -113,26 +113,26 @@ def test_a_process_that_forks_while_threads_are_writing_loses_nothing(path: Path
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_fork_does_not_wait_for_ever_for_what_is_under_way(path: Path) -> None:
+def test_a_fork_waits_for_open_connections_only_until_the_timeout(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", BUSY, path], capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["0", "0"], "")
 
 
-def test_a_query_that_is_under_way_when_the_store_is_closed_is_answered(path: Path) -> None:
+def test_a_query_in_progress_completes_after_the_store_is_closed(path: Path) -> None:
     store = open_store(path)
     with store._connections.reader() as connection:
         store.close()
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
 
 
-def test_a_reader_sees_what_another_connection_writes(path: Path) -> None:
+def test_a_reader_sees_the_writes_of_another_connection(path: Path) -> None:
     with open_store(path) as writing, open_store(path, read_only=True) as reading:
         for number in range(3):
-            writing.submit(replace(EVALUATION, run=_of(str(number))))
+            writing.submit(replace(EVALUATION, run=_run_with_id(str(number))))
             assert reading.count().total == number + 1
 
 
-def test_a_store_of_one_folder_is_found_after_the_program_went_to_another(
+def test_a_store_opened_by_a_relative_path_survives_a_change_of_directory(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent)

@@ -39,7 +39,7 @@ def test_a_store_error_is_a_goldspan_error() -> None:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_file_that_is_no_database(path: Path, read_only: bool) -> None:
+def test_a_file_that_is_not_a_database_is_refused(path: Path, read_only: bool) -> None:
     path.write_bytes(b"run,verdict\n" * 500)
     with pytest.raises(StoreError, match=r"goldspan\.db: it is not an SQLite database; name another file"):
         open_store(path, read_only=read_only)
@@ -47,27 +47,27 @@ def test_a_file_that_is_no_database(path: Path, read_only: bool) -> None:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_the_database_of_another_program(path: Path, read_only: bool) -> None:
+def test_the_database_of_another_program_is_refused(path: Path, read_only: bool) -> None:
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE bookmarks (url TEXT)")
     with pytest.raises(StoreError, match="the database of another program"):
         open_store(path, read_only=read_only)
 
 
-def test_a_folder_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be opened"):
         open_store(tmp_path)
     with pytest.raises(StoreError, match="cannot be opened: the folder does not exist"):
         open_store(tmp_path / "no" / "goldspan.db")
 
 
-def test_a_file_that_is_not_there_is_not_made_to_be_read(path: Path) -> None:
+def test_a_missing_file_opened_read_only_is_refused_and_not_created(path: Path) -> None:
     with pytest.raises(StoreError, match=r"goldspan\.db: the file does not exist"):
         open_store(path, read_only=True)
     assert not path.exists()
 
 
-def test_damaged_pages_are_told_where_they_are_read_and_when_all_are_looked_at(path: Path) -> None:
+def test_damaged_pages_are_reported_by_queries_and_by_check(path: Path) -> None:
     filled(path, 300)
     content = bytearray(path.read_bytes())
     content[8192:-4096] = b"\xa5" * (len(content) - 8192 - 4096)
@@ -81,7 +81,7 @@ def test_damaged_pages_are_told_where_they_are_read_and_when_all_are_looked_at(p
         store.submit(EVALUATION)
 
 
-def test_a_damage_that_no_query_meets_is_found_by_looking_at_all(path: Path) -> None:
+def test_damage_that_no_query_reads_is_reported_by_check(path: Path) -> None:
     filled(path)
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA writable_schema = ON")
@@ -93,13 +93,13 @@ def test_a_damage_that_no_query_meets_is_found_by_looking_at_all(path: Path) -> 
             store.check()
 
 
-def test_a_whole_store_has_nothing_to_complain_of(path: Path) -> None:
+def test_check_accepts_an_intact_store(path: Path) -> None:
     filled(path)
     with open_store(path, read_only=True) as store:
         store.check()
 
 
-def test_a_store_that_another_program_keeps_locked(path: Path) -> None:
+def test_a_locked_store_refuses_writes_and_answers_reads(path: Path) -> None:
     filled(path)
     with open_store(path, timeout=0.05) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -113,7 +113,7 @@ def test_a_store_that_another_program_keeps_locked(path: Path) -> None:
         assert store.count().total == 2
 
 
-def test_a_new_store_that_another_program_keeps_locked(path: Path) -> None:
+def test_a_locked_new_store_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="another process holds a lock on it"):
@@ -122,7 +122,7 @@ def test_a_new_store_that_another_program_keeps_locked(path: Path) -> None:
     filled(path)
 
 
-def test_a_full_disk_costs_what_did_not_fit_and_nothing_that_was_there(path: Path) -> None:
+def test_a_full_disk_rejects_the_new_runs_and_keeps_the_stored_ones(path: Path) -> None:
     with open_store(path) as store:
         store.submit(EVALUATION)
         with store._connections.writer() as connection:
@@ -138,7 +138,7 @@ def test_a_full_disk_costs_what_did_not_fit_and_nothing_that_was_there(path: Pat
         assert store.count().total == 101
 
 
-def test_a_store_of_a_newer_goldspan_is_not_touched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_of_a_newer_version_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as later:
         later.setattr(migrations, "STORE_FORMAT", LATER)
         filled(path)
@@ -147,9 +147,7 @@ def test_a_store_of_a_newer_goldspan_is_not_touched(path: Path, monkeypatch: pyt
             open_store(path, read_only=read_only)
 
 
-def test_a_store_of_an_older_goldspan_is_brought_up_to_date_with_all_that_is_in_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_of_an_older_version_is_migrated_with_all_its_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path, 3)
     monkeypatch.setattr(migrations, "STORE_FORMAT", LATER)
     with pytest.raises(StoreError, match=r"an older goldspan wrote it \(version 3, this one reads 4\); open it once"):
@@ -161,7 +159,7 @@ def test_a_store_of_an_older_goldspan_is_brought_up_to_date_with_all_that_is_in_
         assert other.execute("SELECT later FROM runs").fetchall() == [(None,)] * 4
 
 
-def test_a_step_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_leaves_the_file_unchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path)
     with monkeypatch.context() as later:
         later.setattr(migrations, "STORE_FORMAT", FAILING)
@@ -171,7 +169,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: py
         assert store.count().total == 1
 
 
-def test_what_was_opened_to_be_read_is_not_written(path: Path) -> None:
+def test_a_store_opened_read_only_refuses_writes(path: Path) -> None:
     filled(path)
     with open_store(path, read_only=True) as store:
         for write in (lambda: store.submit(EVALUATION), lambda: store.delete_trace("t"), store.prune):
@@ -179,7 +177,7 @@ def test_what_was_opened_to_be_read_is_not_written(path: Path) -> None:
                 write()
 
 
-def test_a_closed_store_says_so(path: Path) -> None:
+def test_a_closed_store_reports_that_it_is_closed(path: Path) -> None:
     store = open_store(path)
     store.close()
     store.close()
@@ -188,13 +186,13 @@ def test_a_closed_store_says_so(path: Path) -> None:
             use()
 
 
-def test_nobody_but_the_owner_may_read_a_new_store(path: Path) -> None:
+def test_a_new_store_is_readable_by_its_owner_only(path: Path) -> None:
     filled(path)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.fixture
-def everybodys_folder() -> Iterator[Path]:
+def world_readable_folder() -> Iterator[Path]:
     """Returns a folder that another user can access, unlike those of pytest."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -204,41 +202,41 @@ def everybodys_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("copied", [pytest.param(True, id="copied"), pytest.param(False, id="with its log")])
-def test_in_a_folder_that_cannot_be_written_a_store_is_read_and_a_writer_is_told(
-    everybodys_folder: Path, copied: bool
+def test_a_store_in_a_read_only_folder_can_be_read_and_refuses_to_be_written(
+    world_readable_folder: Path, copied: bool
 ) -> None:
-    path = everybodys_folder / "goldspan.db"
+    path = world_readable_folder / "goldspan.db"
     filled(path)
     writing = None if copied else open_store(path)
     if writing is not None:
         writing.submit(replace(EVALUATION, run=replace(RUN, run_id="other")))
-    for file in everybodys_folder.iterdir():
+    for file in world_readable_folder.iterdir():
         file.chmod(0o444)
-    everybodys_folder.chmod(0o555)
-    said = _as_nobody(path)
+    world_readable_folder.chmod(0o555)
+    said = _use_as_unprivileged_user(path)
     if writing is not None:
-        everybodys_folder.chmod(0o755)
+        world_readable_folder.chmod(0o755)
         writing.close()
     assert said[0] == ("1 runs" if copied else "2 runs")
     assert said[1].startswith(f"{path}: it cannot be written: file or folder is read-only")
 
 
-def test_where_nothing_can_be_written_a_log_that_was_not_closed_is_not_passed_over(everybodys_folder: Path) -> None:
-    path = everybodys_folder / "copy.db"
-    with open_store(everybodys_folder / "goldspan.db") as store:
+def test_a_copied_write_ahead_log_in_a_read_only_folder_is_not_ignored(world_readable_folder: Path) -> None:
+    path = world_readable_folder / "copy.db"
+    with open_store(world_readable_folder / "goldspan.db") as store:
         store.submit(EVALUATION)
         for end in ("", "-wal"):
             copy = path.with_name(f"{path.name}{end}")
             copy.write_bytes(store.path.with_name(f"{store.path.name}{end}").read_bytes())
             copy.chmod(0o444)
-        everybodys_folder.chmod(0o555)
+        world_readable_folder.chmod(0o555)
         with pytest.raises(subprocess.CalledProcessError) as failed:
-            _as_nobody(path)
-        everybodys_folder.chmod(0o755)
+            _use_as_unprivileged_user(path)
+        world_readable_folder.chmod(0o755)
     assert f"StoreError: {path}: it cannot be opened" in failed.value.stderr
 
 
-def _as_nobody(path: Path) -> list[str]:
+def _use_as_unprivileged_user(path: Path) -> list[str]:
     """Use a store as a user who may only read it; the superuser becomes another user for this."""
     code = f"""
 import os

@@ -24,7 +24,7 @@ def stored(store: SqliteStore) -> set[str]:
     return {run.run_id for run in store.iter_runs()}
 
 
-def test_late_revisions_of_a_deleted_trace_are_left_out_and_the_rest_is_stored(store: SqliteStore) -> None:
+def test_late_evaluations_of_a_deleted_trace_are_dropped_and_others_are_stored(store: SqliteStore) -> None:
     store.submit_many([EVALUATION, JOINED])
     assert store.delete_trace("t") == 2
     store.submit_many([replace(EVALUATION, revision=2), OTHER, JOINED])
@@ -32,13 +32,13 @@ def test_late_revisions_of_a_deleted_trace_are_left_out_and_the_rest_is_stored(s
     assert stored(store) == {"u:s"}
 
 
-def test_a_trace_that_is_not_stored_yet_can_be_deleted_beforehand(store: SqliteStore) -> None:
+def test_a_trace_can_be_deleted_before_it_is_stored(store: SqliteStore) -> None:
     assert store.delete_trace("t") == 0
     store.submit_many([EVALUATION, OTHER])
     assert stored(store) == {"u:s"}
 
 
-def test_a_deletion_is_remembered_for_a_day_by_every_store_on_that_file(path: Path, clock: Any) -> None:
+def test_every_store_on_the_same_file_remembers_a_deletion_for_a_day(path: Path, clock: Any) -> None:
     with open_store(path, clock=clock) as one, open_store(path, clock=clock) as other:
         one.delete_trace("t")
         clock.now_ns += DAY
@@ -49,7 +49,7 @@ def test_a_deletion_is_remembered_for_a_day_by_every_store_on_that_file(path: Pa
         assert stored(other) == {"t:s"}
 
 
-def test_a_deletion_counts_from_the_last_time_that_it_was_asked_for(store: SqliteStore, clock: Any) -> None:
+def test_a_repeated_deletion_is_remembered_from_the_last_time(store: SqliteStore, clock: Any) -> None:
     store.delete_trace("t")
     clock.now_ns += DAY
     store.delete_trace("t")
@@ -58,7 +58,7 @@ def test_a_deletion_counts_from_the_last_time_that_it_was_asked_for(store: Sqlit
     assert stored(store) == set()
 
 
-def test_how_long_is_a_setting_and_what_is_forgotten_leaves_the_file(path: Path, clock: Any) -> None:
+def test_deletion_memory_sets_how_long_a_deletion_stays_in_the_file(path: Path, clock: Any) -> None:
     with open_store(path, retention=Retention(deletion_memory=timedelta(minutes=1)), clock=clock) as store:
         store.delete_trace("t")
         clock.now_ns += 61 * 10**9
@@ -68,7 +68,7 @@ def test_how_long_is_a_setting_and_what_is_forgotten_leaves_the_file(path: Path,
             assert other.execute("SELECT * FROM deletions").fetchall() == []
 
 
-def test_a_store_of_the_version_before_keeps_what_is_in_it_and_learns_to_remember_deletions(path: Path) -> None:
+def test_a_migrated_store_keeps_its_runs_and_remembers_deletions(path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
         other.executescript(OLD.read_text(encoding="utf-8"))
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"

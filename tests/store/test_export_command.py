@@ -21,7 +21,7 @@ GOLDEN = Golden("refund", threshold=1, tools=(ExpectedTool("find_order"), Expect
 HOUR = 3600 * 10**9
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     """The output of a command and its exit status."""
 
     status: int
@@ -29,17 +29,17 @@ class Said(NamedTuple):
     err: str
 
 
-Goldspan = Callable[..., Said]
+Goldspan = Callable[..., CommandOutput]
 
 
 @pytest.fixture
 def goldspan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Goldspan:
     """Run a command in this process."""
 
-    def command(*arguments: object) -> Said:
+    def command(*arguments: object) -> CommandOutput:
         monkeypatch.setattr(sys, "argv", ["goldspan", *map(str, arguments)])
         status = run()
-        return Said(status, *capsys.readouterr())
+        return CommandOutput(status, *capsys.readouterr())
 
     return command
 
@@ -70,7 +70,7 @@ def ids(path: Path) -> list[str]:
         return [row["run_id"] for row in csv.DictReader(file)]
 
 
-def test_all_runs_are_written_and_it_says_how_many(goldspan: Goldspan, filled: Path, tmp_path: Path) -> None:
+def test_export_writes_all_runs_and_prints_their_number(goldspan: Goldspan, filled: Path, tmp_path: Path) -> None:
     said = goldspan("export", filled, tmp_path / "runs.csv")
     assert (said.status, said.out) == (0, "")
     assert said.err == f"4 runs written to {tmp_path / 'runs.csv'}\n"
@@ -101,20 +101,20 @@ def test_all_runs_are_written_and_it_says_how_many(goldspan: Goldspan, filled: P
         (["--since", "2026-01-31T08:00:00+02:00", "--agent", "travel"], ["run-3", "run-1"]),
     ],
 )
-def test_options_narrow_it_down(
+def test_options_select_the_exported_runs(
     goldspan: Goldspan, filled: Path, tmp_path: Path, options: list[str], wanted: list[str]
 ) -> None:
     said = goldspan("export", filled, tmp_path / "runs.csv", *options)
     assert (said.status, ids(tmp_path / "runs.csv")) == (0, wanted)
 
 
-def test_json_lines_hold_the_current_evaluation(goldspan: Goldspan, filled: Path, tmp_path: Path) -> None:
+def test_json_lines_contain_the_current_evaluation(goldspan: Goldspan, filled: Path, tmp_path: Path) -> None:
     goldspan("export", filled, tmp_path / "runs.jsonl", "--trace", "trace-3")
     (line,) = (tmp_path / "runs.jsonl").read_text().splitlines()
     assert (json.loads(line)["run_id"], json.loads(line)["revision"]) == ("run-3", 2)
 
 
-def test_a_file_that_is_there_needs_force(goldspan: Goldspan, filled: Path, tmp_path: Path) -> None:
+def test_an_existing_file_is_overwritten_only_with_force(goldspan: Goldspan, filled: Path, tmp_path: Path) -> None:
     target = tmp_path / "runs.csv"
     target.write_text("mine")
     said = goldspan("export", filled, target)
@@ -133,7 +133,7 @@ def test_a_file_that_is_there_needs_force(goldspan: Goldspan, filled: Path, tmp_
         (["--verdict", "bad"], "'bad' is not one of 'pass', 'fail'"),
     ],
 )
-def test_wrong_use_ends_with_2(
+def test_invalid_options_exit_with_status_2(
     goldspan: Goldspan, filled: Path, tmp_path: Path, options: list[str], sentence: str
 ) -> None:
     said = goldspan("export", filled, tmp_path / "runs.csv", *options)
@@ -142,7 +142,7 @@ def test_wrong_use_ends_with_2(
     assert not (tmp_path / "runs.csv").exists()
 
 
-def test_a_store_that_is_none_and_a_format_that_is_none_end_with_2(
+def test_a_missing_store_and_an_unknown_format_exit_with_status_2(
     goldspan: Goldspan, filled: Path, tmp_path: Path
 ) -> None:
     said = goldspan("export", tmp_path / "no.db", tmp_path / "runs.csv")
@@ -152,7 +152,7 @@ def test_a_store_that_is_none_and_a_format_that_is_none_end_with_2(
     assert not (tmp_path / "no.db").exists()
 
 
-def test_a_place_that_cannot_be_written_is_named_by_the_name_that_was_given(
+def test_an_error_for_an_unwritable_target_names_the_given_path(
     goldspan: Goldspan, filled: Path, tmp_path: Path
 ) -> None:
     for target in (tmp_path / "no" / "runs.csv", filled / "runs.csv"):
@@ -162,7 +162,7 @@ def test_a_place_that_cannot_be_written_is_named_by_the_name_that_was_given(
         assert ".part" not in said.err
 
 
-def test_help_has_examples(goldspan: Goldspan) -> None:
+def test_the_help_text_has_examples(goldspan: Goldspan) -> None:
     said = goldspan("export", "--help")
     assert said.status == 0
     assert "goldspan export goldspan-data failed.parquet --verdict fail --since 7d" in " ".join(said.out.split())

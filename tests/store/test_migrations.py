@@ -16,7 +16,7 @@ from goldspan.store.run_records import run_from_document
 HERE = Path(__file__).parent
 
 
-def restored(path: Path, version: int) -> None:
+def create_store_of_version(path: Path, version: int) -> None:
     with closing(sqlite3.connect(path)) as other:
         other.executescript((HERE / f"version-{version}.sql").read_text(encoding="utf-8"))
 
@@ -24,11 +24,11 @@ def restored(path: Path, version: int) -> None:
 @pytest.fixture
 def old(path: Path) -> Path:
     """Creates a store of version 2."""
-    restored(path, 2)
+    create_store_of_version(path, 2)
     return path
 
 
-def test_tools_and_substitutions_are_told_by_the_documents_of_an_older_store(old: Path) -> None:
+def test_a_migration_derives_tool_counts_and_substitutions_from_the_documents(old: Path) -> None:
     with open_store(old) as store:
         store.check()
         tools = {tool.name: (tool.called, tool.expected, tool.problem_count) for tool in store.tool_counts()}
@@ -52,7 +52,7 @@ def test_tools_and_substitutions_are_told_by_the_documents_of_an_older_store(old
         assert store.last_sequence_number() == 6
 
 
-def test_an_older_run_that_is_scored_again_counts_as_it_came_out_last(old: Path) -> None:
+def test_a_migrated_run_that_is_evaluated_again_counts_with_its_latest_result(old: Path) -> None:
     with open_store(old) as store:
         (run,) = store.iter_runs(RunFilter(tool="exchange_item"))
         again = replace(evaluate(run_from_document(run.current.document), None), revision=3)
@@ -62,14 +62,14 @@ def test_an_older_run_that_is_scored_again_counts_as_it_came_out_last(old: Path)
         assert store.substitutions() == ()
 
 
-def test_an_older_store_is_filled_however_many_runs_it_has(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_processes_all_runs_in_batches(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("goldspan.store.migrations._BATCH_SIZE", 2)
     with open_store(old) as store:
         assert {tool.name for tool in store.tool_counts(RunFilter(trace_id=f"{5:032x}"))} == {"Web Search"}
         assert [pair.called for pair in store.substitutions()] == ["exchangeItem", "Web Search"]
 
 
-def test_a_tool_that_no_document_writes_out_is_shown_as_it_is_compared(old: Path) -> None:
+def test_a_tool_that_no_document_contains_is_shown_by_its_normalized_name(old: Path) -> None:
     with closing(sqlite3.connect(old)) as other:
         other.execute("UPDATE tools SET tool = 'othertool' WHERE tool = 'deleteorder'")
         other.commit()
@@ -77,8 +77,8 @@ def test_a_tool_that_no_document_writes_out_is_shown_as_it_is_compared(old: Path
         assert "othertool" in {tool.name for tool in store.tool_counts()}
 
 
-def test_the_first_version_counts_too(path: Path) -> None:
-    restored(path, 1)
+def test_a_store_of_version_1_is_migrated(path: Path) -> None:
+    create_store_of_version(path, 1)
     with open_store(path) as store:
         assert [(tool.name, tool.called, tool.problem_count) for tool in store.tool_counts()] == [
             ("find_order", 1, 0), ("refund", 1, 0)
@@ -88,8 +88,8 @@ def test_the_first_version_counts_too(path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_older_store_that_may_only_be_read_is_refused_and_not_changed(path: Path, version: int) -> None:
-    restored(path, version)
+def test_an_older_store_opened_read_only_is_refused_and_not_changed(path: Path, version: int) -> None:
+    create_store_of_version(path, version)
     before = path.read_bytes()
     with pytest.raises(StoreError, match=rf"an older goldspan wrote it \(version {version}, this one reads 3\); open"):
         open_store(path, read_only=True)

@@ -35,7 +35,7 @@ MORNING = 1_769_846_400 * 10**9
         ("7d", NOW - 7 * 86_400 * 10**9),
     ],
 )
-def test_a_time_is_a_date_with_or_without_a_time_or_how_long_ago(text: str, told: int) -> None:
+def test_a_time_is_a_date_a_date_with_a_time_or_an_age(text: str, told: int) -> None:
     assert parse_time(text, NOW) == told
 
 
@@ -55,13 +55,13 @@ def test_a_time_is_a_date_with_or_without_a_time_or_how_long_ago(text: str, told
         *("2026-01-31T08:00:00 02:00", "2026-01-31T08:00:00.Z", "2026-01-31\n"),
     ],
 )
-def test_anything_else_is_refused(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="is not a time; write it as 2026-01-31, 2026-01-31T08:00 or 7d"):
         parse_time(text, NOW)
 
 
 @given(st.integers(0, 2**63 - 1))
-def test_what_is_shown_is_read_as_the_same_time(time_ns: int) -> None:
+def test_a_formatted_time_is_parsed_as_the_same_time(time_ns: int) -> None:
     text = format_time(time_ns)
     assert parse_time(text, NOW) == time_ns
     assert datetime.fromisoformat(f"{text[:26]}+00:00") == datetime.fromtimestamp(

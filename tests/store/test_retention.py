@@ -25,7 +25,7 @@ def of_days(number: int, *, ago: int = 0) -> Iterator[Evaluation]:
         yield replace(EVALUATION, run=replace(RUN, run_id=f"day {ago + day}", start_ns=start))
 
 
-def test_runs_that_are_too_old_go_with_everything_of_them(path: Path, clock: object) -> None:
+def test_prune_deletes_runs_older_than_the_maximum_age(path: Path, clock: object) -> None:
     with open_store(path, clock=lambda: NOW) as store:
         store.submit_many(of_days(30))
         assert store.prune() == 0
@@ -35,7 +35,7 @@ def test_runs_that_are_too_old_go_with_everything_of_them(path: Path, clock: obj
         store.check()
 
 
-def test_storing_prunes_now_and_then_and_a_few_at_a_time(path: Path) -> None:
+def test_submitting_prunes_periodically_and_in_batches(path: Path) -> None:
     now_ns = NOW
     with open_store(path, clock=lambda: NOW) as store:
         store.submit_many(of_days(1200, ago=10))
@@ -53,7 +53,7 @@ def test_storing_prunes_now_and_then_and_a_few_at_a_time(path: Path) -> None:
         assert store.count().total == 5  # the run of nine days ago was deleted
 
 
-def test_a_file_keeps_to_its_size_and_the_newest_runs_stay(path: Path) -> None:
+def test_a_file_stays_within_its_maximum_size_and_keeps_the_newest_runs(path: Path) -> None:
     limit = 400_000
     with open_store(path, retention=Retention(max_bytes=limit), clock=lambda: NOW) as store:
         for at in range(1000):
@@ -67,7 +67,7 @@ def test_a_file_keeps_to_its_size_and_the_newest_runs_stay(path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("at_once", [512, 1200])
-def test_a_file_keeps_to_its_size_however_many_are_stored_at_once(path: Path, at_once: int) -> None:
+def test_the_number_of_kept_runs_does_not_grow_with_large_batches(path: Path, at_once: int) -> None:
     limit = 400_000
     with open_store(path, retention=Retention(max_bytes=limit), clock=lambda: NOW) as store:
         stored = 0
@@ -80,7 +80,7 @@ def test_a_file_keeps_to_its_size_however_many_are_stored_at_once(path: Path, at
         assert max(left[1:]) <= left[0]
 
 
-def test_the_file_itself_is_smaller_when_it_was_pruned_and_not_only_when_it_is_closed(path: Path) -> None:
+def test_pruning_shrinks_the_file_before_the_store_is_closed(path: Path) -> None:
     with open_store(path, clock=lambda: NOW) as store:
         store.submit_many(of_days(600))
     before = path.stat().st_size
@@ -89,7 +89,7 @@ def test_the_file_itself_is_smaller_when_it_was_pruned_and_not_only_when_it_is_c
         assert path.stat().st_size <= before // 4
 
 
-def test_a_file_becomes_smaller_when_its_retention_does(path: Path) -> None:
+def test_a_smaller_maximum_size_shrinks_an_existing_file(path: Path) -> None:
     with open_store(path, clock=lambda: NOW) as store:
         store.submit_many(of_days(600))
     before = path.stat().st_size
@@ -98,7 +98,7 @@ def test_a_file_becomes_smaller_when_its_retention_does(path: Path) -> None:
     assert path.stat().st_size <= before // 4
 
 
-def test_where_nothing_fits_nothing_is_kept_and_storing_goes_on(path: Path) -> None:
+def test_a_maximum_size_that_fits_no_run_keeps_none_and_accepts_runs(path: Path) -> None:
     with open_store(path, retention=Retention(max_bytes=1), clock=lambda: NOW) as store:
         store.submit_many(of_days(3))
         assert store.prune() >= 0
@@ -112,12 +112,12 @@ def test_where_nothing_fits_nothing_is_kept_and_storing_goes_on(path: Path) -> N
         *({"deletion_memory": timedelta(0)}, {"deletion_memory": None}),
     ],
 )
-def test_a_retention_that_keeps_nothing_or_is_none_is_a_mistake(wrong: dict[str, object]) -> None:
+def test_an_invalid_retention_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match=r"(max_age|max_bytes|deletion_memory) must be"):
         Retention(**wrong)  # type: ignore[arg-type]
 
 
-def test_the_longest_age_there_is_keeps_everything(path: Path) -> None:
+def test_the_largest_maximum_age_keeps_every_run(path: Path) -> None:
     with open_store(path, retention=Retention(max_age=timedelta.max), clock=lambda: NOW) as store:
         store.submit_many(of_days(2))
         assert store.prune() == 0

@@ -23,7 +23,7 @@ def create(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-def test_a_file_is_known_by_its_application_version_and_tables(tmp_path: Path) -> None:
+def test_a_header_contains_application_id_user_version_and_table_count(tmp_path: Path) -> None:
     connection = opened(tmp_path / "file.db")
     assert read_header(connection) == SqliteHeader(0, 0, 0)
     create(connection)
@@ -32,7 +32,7 @@ def test_a_file_is_known_by_its_application_version_and_tables(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("statement", range(1, 6))
-def test_a_file_that_another_creates_meanwhile_is_seen_before_that_or_after_it(tmp_path: Path, statement: int) -> None:
+def test_a_header_read_during_concurrent_creation_is_consistent(tmp_path: Path, statement: int) -> None:
     one, other = opened(tmp_path / "file.db"), opened(tmp_path / "file.db")
     enable_wal(one, 1)
     statements: list[str] = []
@@ -48,7 +48,7 @@ def test_a_file_that_another_creates_meanwhile_is_seen_before_that_or_after_it(t
     other.close()
 
 
-def test_who_keeps_a_file_locked_for_long_is_told_of(tmp_path: Path) -> None:
+def test_enabling_wal_on_a_locked_file_fails_after_the_timeout(tmp_path: Path) -> None:
     one, other = opened(tmp_path / "file.db"), opened(tmp_path / "file.db")
     create(one)
     one.execute("BEGIN EXCLUSIVE")
@@ -68,7 +68,9 @@ def test_who_keeps_a_file_locked_for_long_is_told_of(tmp_path: Path) -> None:
         pytest.param(lambda path: JournalFile(path, is_owner=True), id="a journal"),
     ],
 )
-def test_a_file_of_another_program_is_refused_unchanged(tmp_path: Path, open_file: Callable[[Path], object]) -> None:
+def test_a_database_of_another_program_is_refused_unchanged(
+    tmp_path: Path, open_file: Callable[[Path], object]
+) -> None:
     path = tmp_path / "file.db"
     connection = opened(path)
     create(connection)

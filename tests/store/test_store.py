@@ -37,7 +37,7 @@ RUN = Run(
 
 
 @given(st.lists(evaluations(), max_size=12), st.lists(filters, min_size=1, max_size=6))
-def test_every_filter_finds_what_a_list_in_python_finds(stored: list[Evaluation], wanted: list[RunFilter]) -> None:
+def test_every_filter_selects_the_same_runs_as_a_python_list(stored: list[Evaluation], wanted: list[RunFilter]) -> None:
     listed = Listed(NOW)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db", clock=lambda: NOW) as store:
         for evaluation in stored:
@@ -59,7 +59,7 @@ def test_every_filter_finds_what_a_list_in_python_finds(stored: list[Evaluation]
 
 
 @given(st.lists(evaluations(), max_size=12), st.lists(evaluations(), max_size=8), st.integers(1, 4), filters)
-def test_pages_show_every_run_exactly_once_while_others_are_stored(
+def test_pages_contain_every_run_exactly_once_while_others_are_stored(
     before: list[Evaluation], meanwhile: list[Evaluation], limit: int, wanted: RunFilter
 ) -> None:
     known = {utf8(each.run.run_id) for each in before}
@@ -80,21 +80,21 @@ def test_pages_show_every_run_exactly_once_while_others_are_stored(
         assert [run_id for run_id in seen if run_id in known] == there
 
 
-def test_a_store_is_a_sink_and_a_store(store: SqliteStore) -> None:
+def test_a_sqlite_store_implements_the_sink_and_store_protocols(store: SqliteStore) -> None:
     sink: Sink = store
     kept: Store = store
     sink.submit(evaluate(RUN, GOLDEN))
     assert kept.count() == VerdictCounts(failed=1)
 
 
-def test_the_same_evaluation_is_kept_once_however_often_it_comes(store: SqliteStore) -> None:
+def test_an_evaluation_submitted_repeatedly_is_stored_once(store: SqliteStore) -> None:
     evaluation = evaluate(RUN, GOLDEN)
     store.submit_many([evaluation, evaluation])
     store.submit(evaluation)
     assert [each.revision for each in store.evaluations("t:s")] == [1]
 
 
-def test_a_later_revision_becomes_current_and_the_earlier_result_is_not_lost(store: SqliteStore) -> None:
+def test_the_latest_revision_is_current_and_earlier_revisions_are_kept(store: SqliteStore) -> None:
     late = replace(RUN, tool_calls=(ToolCall("find_order", arguments={"order": 7}), ToolCall("refund")))
     second = replace(evaluate(late, GOLDEN), revision=2)
     store.submit_many([second, evaluate(RUN, GOLDEN)])  # in any order
@@ -103,7 +103,7 @@ def test_a_later_revision_becomes_current_and_the_earlier_result_is_not_lost(sto
     assert store.runs(RunFilter(tool="refund", tool_role="missing")).items == ()
 
 
-def test_a_request_a_component_and_a_conversation_of_one_span_are_three_runs(store: SqliteStore) -> None:
+def test_a_request_a_component_and_a_conversation_of_one_span_are_separate_runs(store: SqliteStore) -> None:
     step = agent("desk", asked="Hi")
     declared = [ComponentSelector("desk", span="* desk")]
     units: tuple[RunUnit, ...] = ("request", "component", "conversation")
@@ -118,7 +118,7 @@ def test_a_request_a_component_and_a_conversation_of_one_span_are_three_runs(sto
         assert (only.evaluation_count, only.current.revision) == (1, 1)
 
 
-def test_a_run_keeps_its_time_so_that_it_keeps_its_place(store: SqliteStore) -> None:
+def test_a_later_revision_does_not_change_the_time_of_a_run(store: SqliteStore) -> None:
     store.submit(evaluate(RUN, None))
     store.submit(replace(evaluate(replace(RUN, start_ns=5), None), revision=2))
     found = store.run("t:s")
@@ -126,7 +126,7 @@ def test_a_run_keeps_its_time_so_that_it_keeps_its_place(store: SqliteStore) -> 
     assert (found.time_ns, found.evaluation_count) == (1000, 2)
 
 
-def test_by_default_nothing_is_kept_that_was_passed_to_a_tool_or_came_back(store: SqliteStore, path: Path) -> None:
+def test_by_default_arguments_and_results_are_not_stored(store: SqliteStore, path: Path) -> None:
     store.submit(evaluate(RUN, GOLDEN))
     found = store.run("t:s")
     assert found is not None
@@ -142,7 +142,7 @@ def test_by_default_nothing_is_kept_that_was_passed_to_a_tool_or_came_back(store
     assert all(secret not in content for secret in (b"secret", b"Smith", b"iban"))
 
 
-def test_with_arguments_a_run_can_be_scored_again_with_the_same_result(path: Path) -> None:
+def test_a_run_stored_with_arguments_is_evaluated_again_with_the_same_result(path: Path) -> None:
     with open_store(path, keep_arguments=True) as store:
         store.submit(evaluate(RUN, GOLDEN))
         found = store.run("t:s")
@@ -155,7 +155,7 @@ def test_with_arguments_a_run_can_be_scored_again_with_the_same_result(path: Pat
     ]
 
 
-def test_scored_again_without_arguments_what_depends_on_them_is_not_known(store: SqliteStore) -> None:
+def test_a_run_stored_without_arguments_has_no_argument_score_when_evaluated_again(store: SqliteStore) -> None:
     store.submit(evaluate(RUN, GOLDEN))
     found = store.run("t:s")
     assert found is not None
@@ -166,7 +166,7 @@ def test_scored_again_without_arguments_what_depends_on_them_is_not_known(store:
     assert (recall.value, arguments.value) == (0.5, None)
 
 
-def test_what_was_offered_and_asked_for_is_kept_and_of_the_schemas_those_of_called_tools(path: Path) -> None:
+def test_available_tools_and_metrics_are_stored_with_the_schemas_of_called_tools_only(path: Path) -> None:
     schema = {"type": "object", "properties": {"order": {"type": "integer"}}}
     offered = (
         ToolDefinition("findOrder", parameters=schema, read_only=True),
@@ -187,7 +187,7 @@ def test_what_was_offered_and_asked_for_is_kept_and_of_the_schemas_those_of_call
     assert names.metrics == with_values.metrics == ("tool_recall",)
 
 
-def test_all_that_names_a_call_is_kept(store: SqliteStore) -> None:
+def test_the_identifying_fields_of_a_call_are_stored(store: SqliteStore) -> None:
     call = ToolCall(
         "search", "mcp__web__search", server="web", outcome="error", error="no: such city", call_id="c1", kind="hosted",
         evidence="requested", agent="helper", span_id="5", start_ns=1, end_ns=2, concurrent_with=(1,),
@@ -201,7 +201,7 @@ def test_all_that_names_a_call_is_kept(store: SqliteStore) -> None:
     assert (again.health, again.golden_id, again.output) == (run.health, "g", None)
 
 
-def test_a_call_that_may_have_failed_may_have_failed_without_its_text_too(store: SqliteStore) -> None:
+def test_a_guessed_error_is_stored_without_its_text(store: SqliteStore) -> None:
     call = ToolCall("pay", result="Error: card 4711", error_guess="Error: card 4711", outcome="ok")
     store.submit(evaluate(replace(RUN, tool_calls=(call,)), None))
     found = store.run("t:s")
@@ -210,7 +210,7 @@ def test_a_call_that_may_have_failed_may_have_failed_without_its_text_too(store:
     assert (again.succeeded, again.error_guess, again.result) == (None, "Error", None)
 
 
-class Unspeakable:
+class FailingRepr:
     def __repr__(self) -> str:
         raise TypeError("no words for it")
 
@@ -219,8 +219,8 @@ ENDLESS: dict[str, object] = {}
 ENDLESS["self"] = ENDLESS
 
 
-@pytest.mark.parametrize("arguments", [ENDLESS, {"key": Unspeakable()}], ids=["endless", "unspeakable"])
-def test_arguments_that_cannot_be_written_cost_the_values_and_nothing_else(path: Path, arguments: object) -> None:
+@pytest.mark.parametrize("arguments", [ENDLESS, {"key": FailingRepr()}], ids=["endless", "unspeakable"])
+def test_arguments_that_cannot_be_serialized_are_omitted(path: Path, arguments: object) -> None:
     run = replace(RUN, tool_calls=(ToolCall("find_order", arguments=arguments),))
     with open_store(path, keep_arguments=True) as store:
         store.submit(evaluate(run, None))
@@ -229,21 +229,21 @@ def test_arguments_that_cannot_be_written_cost_the_values_and_nothing_else(path:
     assert found.current.document["tool_calls"] == [{"name": "find_order"}]
 
 
-def test_no_more_is_kept_of_an_input_than_2000_characters(store: SqliteStore) -> None:
+def test_an_input_is_truncated_to_2000_characters(store: SqliteStore) -> None:
     store.submit(evaluate(replace(RUN, input="a" * 3000), None))
     found = store.run("t:s")
     assert found is not None
     assert found.current.document["input"] == "a" * 2000
 
 
-def test_a_run_from_the_future_is_of_now_so_that_it_does_not_stay_first(store: SqliteStore) -> None:
+def test_a_run_from_the_future_gets_the_current_time(store: SqliteStore) -> None:
     store.submit(evaluate(replace(RUN, start_ns=NOW + 10**15), None))
     found = store.run("t:s")
     assert found is not None
     assert found.time_ns == NOW
 
 
-def test_deleting_a_trace_deletes_its_runs_and_leaves_no_trace_in_the_file(path: Path) -> None:
+def test_deleting_a_trace_removes_its_runs_and_their_content_from_the_file(path: Path) -> None:
     store = open_store(path, keep_arguments=True)
     other = replace(RUN, run_id="u:s", trace_ids=("u",), input="Unrelated.", tool_calls=(), output=None, metadata={})
     joined = replace(RUN, run_id="v:s", trace_ids=("v", "t"))
@@ -259,7 +259,7 @@ def test_deleting_a_trace_deletes_its_runs_and_leaves_no_trace_in_the_file(path:
     assert all(secret not in content for secret in (b"secret-7", b"Smith", b"where is my money"))
 
 
-def test_a_deletion_that_leaves_something_in_the_log_says_so_and_can_be_finished(path: Path) -> None:
+def test_a_deletion_that_leaves_data_in_the_write_ahead_log_fails_and_can_be_repeated(path: Path) -> None:
     with open_store(path, keep_arguments=True, timeout=0.05) as store:
         store.submit(evaluate(RUN, GOLDEN))
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -273,7 +273,7 @@ def test_a_deletion_that_leaves_something_in_the_log_says_so_and_can_be_finished
     assert b"secret-7" not in content
 
 
-def test_the_key_of_a_deleted_evaluation_is_not_given_again(path: Path) -> None:
+def test_the_key_of_a_deleted_evaluation_is_not_reused(path: Path) -> None:
     with open_store(path) as store:
         for number in range(3):
             store.submit(evaluate(replace(RUN, run_id=f"t{number}:s", trace_ids=(f"t{number}",)), GOLDEN))
@@ -283,7 +283,7 @@ def test_the_key_of_a_deleted_evaluation_is_not_given_again(path: Path) -> None:
         assert other.execute("SELECT key FROM evaluations ORDER BY key").fetchall() == [(1,), (2,), (4,)]
 
 
-def test_whoever_asks_for_what_arrived_gets_everything_once_in_the_order_of_storing(store: SqliteStore) -> None:
+def test_evaluations_after_returns_each_evaluation_once_in_the_order_of_storing(store: SqliteStore) -> None:
     first, second = evaluate(RUN, GOLDEN), evaluate(replace(RUN, run_id="u:s", start_ns=5), None)
     assert store.evaluations_after() == EvaluationPage((), 0)
     store.submit_many([first, second])
@@ -300,7 +300,7 @@ def test_whoever_asks_for_what_arrived_gets_everything_once_in_the_order_of_stor
         store.evaluations_after(limit=0)
 
 
-def test_what_is_current_and_which_traces_are_known_is_told_without_documents(store: SqliteStore) -> None:
+def test_current_revision_and_has_trace_need_no_documents(store: SqliteStore) -> None:
     assert store.current_revision("t:s") is None
     assert not store.has_trace("t")
     late = replace(evaluate(RUN, GOLDEN), revision=3)
@@ -309,7 +309,7 @@ def test_what_is_current_and_which_traces_are_known_is_told_without_documents(st
     assert (store.has_trace("t"), store.has_trace("\ud800")) == (True, False)
 
 
-def test_a_result_made_of_what_was_stored_does_not_replace_what_came_meanwhile(store: SqliteStore) -> None:
+def test_replace_if_current_does_not_replace_a_newer_revision(store: SqliteStore) -> None:
     first = evaluate(RUN, None)
     again = replace(evaluate(RUN, GOLDEN), revision=2)
     late = replace(evaluate(replace(RUN, tool_calls=()), None), revision=2)
@@ -325,13 +325,13 @@ def test_a_result_made_of_what_was_stored_does_not_replace_what_came_meanwhile(s
     assert store.current_revision("t:s") == (3, again.digest)
 
 
-def test_the_names_of_metrics_are_those_of_which_there_is_a_score(store: SqliteStore) -> None:
+def test_metrics_lists_the_metrics_with_a_score(store: SqliteStore) -> None:
     assert store.metrics() == ()
     store.submit(evaluate(RUN, GOLDEN, metrics=["tool_recall", "tool_f1"]))
     assert store.metrics() == ("tool_f1", "tool_recall")
 
 
-def test_a_limit_of_nothing_and_a_made_up_cursor_are_refused(store: SqliteStore) -> None:
+def test_an_invalid_limit_cursor_or_filter_is_refused(store: SqliteStore) -> None:
     with pytest.raises(ConfigurationError, match="limit must be at least 1"):
         store.runs(limit=0)
     with pytest.raises(ConfigurationError, match="'1; DROP TABLE runs' is not a cursor"):
@@ -350,20 +350,18 @@ def test_a_limit_of_nothing_and_a_made_up_cursor_are_refused(store: SqliteStore)
         ({"tool_role": "missing"}, "`tool_role` 'missing' needs a `tool`"),
     ],
 )
-def test_a_filter_that_is_misspelt_is_refused_and_does_not_mean_no_runs_or_all(
-    wrong: dict[str, object], told: str
-) -> None:
+def test_an_invalid_filter_value_is_refused(wrong: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         RunFilter(**wrong)  # type: ignore[arg-type]
 
 
-def test_runs_that_no_golden_covers_are_found(store: SqliteStore) -> None:
+def test_the_covered_filter_selects_runs_with_or_without_a_golden(store: SqliteStore) -> None:
     store.submit_many([evaluate(RUN, GOLDEN), evaluate(replace(RUN, run_id="u:s"), None)])
     found = {covered: [run.run_id for run in store.runs(RunFilter(covered=covered)).items] for covered in (True, False)}
     assert found == {True: ["t:s"], False: ["u:s"]}
 
 
-def test_no_page_is_longer_than_a_thousand_runs(store: SqliteStore) -> None:
+def test_a_page_has_at_most_1000_runs(store: SqliteStore) -> None:
     evaluation = evaluate(RUN, None, metrics=["tool_recall"])
     store.submit_many(replace(evaluation, run=replace(RUN, run_id=str(number))) for number in range(1001))
     page = store.runs(limit=5000)
