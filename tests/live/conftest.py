@@ -1,4 +1,4 @@
-"""The real SDK for every test here, as the tests of capture have it."""
+"""Fixtures of the capture tests: each test uses the real SDK."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Place = tuple[str, str]
 
 
 class Program:
-    """An application's tracer, with every evaluation of what it does and every span that it exports."""
+    """The tracer of an application, with all its evaluations and exported spans."""
 
     def __init__(self, goldens: Any = None, **options: Any) -> None:
         self.evaluations: list[Evaluation] = []
@@ -37,27 +37,27 @@ class Program:
 
     @property
     def tracer(self) -> Tracer:
-        """What its spans are made with, beside those of the decorator."""
+        """The tracer that creates spans without the decorator."""
         return self.provider.get_tracer("app")
 
     @property
     def goldens(self) -> Goldens:
-        """What it is judged by."""
+        """The goldens that it is evaluated with."""
         return self.processor.goldens
 
     def latest(self, *units: RunUnit) -> dict[Place, Evaluation]:
-        """What was said last of each run, when everything has been scored."""
+        """The last revision of each run, after everything is evaluated."""
         assert self.processor.force_flush()
         in_order = sorted(self.evaluations, key=lambda each: each.revision)
         return {place_of(each): each for each in in_order if not units or each.run.unit in units}
 
     def exported(self) -> list[ReadableSpan]:
-        """The spans as they were exported."""
+        """The exported spans."""
         assert self.processor.force_flush()
         return list(self.exporter.get_finished_spans())
 
     def from_file(self, path: Path, *units: RunUnit, shuffled: random.Random | None = None) -> dict[Place, Evaluation]:
-        """What is said of each run when the exported spans are written to a file and read from there."""
+        """The evaluation of each run after the exported spans are written to a file and read back."""
         spans = self.exported()
         if shuffled is not None:
             shuffled.shuffle(spans)
@@ -77,5 +77,5 @@ def evaluated(path: Path, goldens: Goldens, *units: RunUnit) -> dict[Place, Eval
 
 
 def place_of(evaluation: Evaluation) -> Place:
-    """Of which run it is."""
+    """The unit and the id of the evaluated run."""
     return evaluation.run.unit, evaluation.run.run_id

@@ -1,4 +1,4 @@
-"""What a golden says of components, and how goldens are found, is the same live and from a file."""
+"""Goldens match and evaluate components in the same way live and from a file."""
 
 from __future__ import annotations
 
@@ -69,42 +69,40 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Program]
     made.close()
 
 
-def the_same(program: Program, path: Path) -> dict[str, Evaluation]:
-    """The evaluations, which are those of the exported spans read as a file, by the golden found."""
+def evaluations_equal_to_file(program: Program, path: Path) -> dict[str, Evaluation]:
+    """The live evaluations by golden id, after checking that the exported spans yield the same ones."""
     live = program.latest()
     assert live == program.from_file(path / "traces.pb")
     assert all(each.revision == 1 for each in live.values())
     return {each.golden.id if each.golden else "none": each for each in live.values()}
 
 
-def test_a_decorated_component_has_its_golden(program: Program, tmp_path: Path) -> None:
+def test_a_decorated_component_is_evaluated_with_its_golden(program: Program, tmp_path: Path) -> None:
     @goldspan.trace(kind="agent")
     def support(question: str) -> None:
         ranking("price")
         search("orders")
 
     support("Where is my order?")
-    judged = the_same(program, tmp_path)
-    assert (judged["ranking"].run.unit, judged["ranking"].passed) == ("component", True)
-    assert judged["ranking"].match is not None
-    assert judged["ranking"].match.how == "when"
-    assert judged["request"].run.tools_used == ("rank", "search")
+    evaluations = evaluations_equal_to_file(program, tmp_path)
+    assert (evaluations["ranking"].run.unit, evaluations["ranking"].passed) == ("component", True)
+    assert evaluations["ranking"].match is not None
+    assert evaluations["ranking"].match.how == "when"
+    assert evaluations["request"].run.tools_used == ("rank", "search")
 
 
-def test_an_agent_inside_a_request_is_a_component_by_its_name(program: Program, tmp_path: Path) -> None:
+def test_a_nested_agent_is_a_component_with_the_name_of_the_agent(program: Program, tmp_path: Path) -> None:
     @goldspan.trace(kind="agent")
     def support(question: str) -> None:
         billing("a hotel")
 
     support("Where is my order?")
-    judged = the_same(program, tmp_path)
-    assert (judged["billing"].run.component, judged["billing"].passed) == ("billing", True)
-    assert judged["request"].passed is False
+    evaluations = evaluations_equal_to_file(program, tmp_path)
+    assert (evaluations["billing"].run.component, evaluations["billing"].passed) == ("billing", True)
+    assert evaluations["request"].passed is False
 
 
-def test_spans_of_others_are_components_by_their_names_and_by_their_attributes(
-    program: Program, tmp_path: Path
-) -> None:
+def test_spans_of_other_instrumentation_are_selected_by_name_or_attributes(program: Program, tmp_path: Path) -> None:
     with program.tracer.start_as_current_span("invoke_agent", attributes=AGENT):
         with program.tracer.start_as_current_span("vector query", attributes={"db.system": "qdrant"}):
             search("orders")
@@ -112,29 +110,28 @@ def test_spans_of_others_are_components_by_their_names_and_by_their_attributes(
             rank("price")
         with program.tracer.start_as_current_span("step 3", attributes={"app.step": "other"}):
             rank("price")
-    judged = the_same(program, tmp_path)
-    assert (judged["retrieving"].run.component, judged["retrieving"].run.tools_used) == ("retriever", ("search",))
-    assert (judged["reranking"].run.component, judged["reranking"].run.tools_used) == ("reranker", ("rank",))
-    assert [score.metric for score in judged["reranking"].scores] == ["tool_recall"]
-    assert sum(each.run.unit == "component" for each in judged.values()) == 2
+    evaluations = evaluations_equal_to_file(program, tmp_path)
+    retrieving, reranking = evaluations["retrieving"].run, evaluations["reranking"].run
+    assert (retrieving.component, retrieving.tools_used) == ("retriever", ("search",))
+    assert (reranking.component, reranking.tools_used) == ("reranker", ("rank",))
+    assert [score.metric for score in evaluations["reranking"].scores] == ["tool_recall"]
+    assert sum(each.run.unit == "component" for each in evaluations.values()) == 2
     exported = {span.name: span.attributes or {} for span in program.exported()}
     assert exported["vector query"]["goldspan.golden.id"] == "retrieving"
     assert exported["step 2"]["goldspan.score.tool_recall"] == 1.0
 
 
-def test_a_selected_span_of_a_tool_is_a_tool_to_its_request_and_a_component_of_its_own(
-    program: Program, tmp_path: Path
-) -> None:
+def test_a_selected_tool_span_is_a_tool_call_of_its_request_and_a_component(program: Program, tmp_path: Path) -> None:
     with program.tracer.start_as_current_span("invoke_agent", attributes=AGENT):
         looking = {**TOOL, "gen_ai.tool.name": "look_up", "app.step": "rerank"}
         with program.tracer.start_as_current_span("execute_tool look_up", attributes=looking):
             rank("price")
-    judged = the_same(program, tmp_path)
-    assert judged["reranking"].run.tools_used == ("rank",)
-    assert {each.run.tools_used for each in judged.values() if each.run.unit == "request"} == {("look_up", "rank")}
+    evaluations = evaluations_equal_to_file(program, tmp_path)
+    assert evaluations["reranking"].run.tools_used == ("rank",)
+    assert {each.run.tools_used for each in evaluations.values() if each.run.unit == "request"} == {("look_up", "rank")}
 
 
-def test_what_a_program_expects_of_itself_goes_before_every_golden(program: Program, tmp_path: Path) -> None:
+def test_expectations_that_a_program_states_take_precedence_over_goldens(program: Program, tmp_path: Path) -> None:
     @goldspan.trace(kind="component", metrics=["tool_recall", "tool_precision"])
     def measuring() -> None:
         rank("price")
@@ -151,11 +148,11 @@ def test_what_a_program_expects_of_itself_goes_before_every_golden(program: Prog
         saying()
     live = program.latest("component")
     assert live == program.from_file(tmp_path / "traces.pb", "component")
-    judged = {str(each.run.component): each for each in live.values()}
-    assert (judged["ranking"].passed, judged["saying"].passed) == (True, False)
-    found = {name: each.match.how if each.match else None for name, each in judged.items()}
+    evaluations = {str(each.run.component): each for each in live.values()}
+    assert (evaluations["ranking"].passed, evaluations["saying"].passed) == (True, False)
+    found = {name: each.match.how if each.match else None for name, each in evaluations.items()}
     assert found["ranking"] == found["saying"]
-    assert [score.metric for score in judged["measuring"].scores] == ["tool_recall", "tool_precision"]
+    assert [score.metric for score in evaluations["measuring"].scores] == ["tool_recall", "tool_precision"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +166,7 @@ def test_what_a_program_expects_of_itself_goes_before_every_golden(program: Prog
         pytest.param("support", "Anything.", "careful", "policy", id="a policy"),
     ],
 )
-def test_the_golden_is_found_as_it_is_from_a_file(
+def test_a_live_run_matches_the_same_golden_as_its_exported_spans(
     program: Program, tmp_path: Path, agent: str, asked: str, found: str, how: str
 ) -> None:
     @goldspan.trace(kind="agent", name=agent)
@@ -178,8 +175,8 @@ def test_the_golden_is_found_as_it_is_from_a_file(
         delete_user("Ada")
 
     answering(asked)
-    judged = the_same(program, tmp_path)
-    match = judged[found].match
+    evaluations = evaluations_equal_to_file(program, tmp_path)
+    match = evaluations[found].match
     assert match is not None
     assert match.how == how
     if how == "near":
@@ -188,10 +185,10 @@ def test_the_golden_is_found_as_it_is_from_a_file(
         (agents,) = [span.attributes or {} for span in program.exported() if span.name == "invoke_agent support"]
         assert agents["goldspan.golden.similarity"] == match.similarity
     if how == "policy":
-        assert judged[found].passed is False
+        assert evaluations[found].passed is False
 
 
-def test_a_golden_that_another_span_named_is_not_named_by_the_results_of_an_earlier_revision(tmp_path: Path) -> None:
+def test_a_golden_id_written_by_an_earlier_revision_does_not_select_the_golden(tmp_path: Path) -> None:
     goldens = [Golden("team", tools=(ExpectedTool("search"),)), Golden("ranking", component="ranking")]
     program = Program(goldens, background=False)
     team = {**AGENT, "gen_ai.agent.name": "team", "goldspan.golden.id": "team"}
@@ -208,7 +205,7 @@ def test_a_golden_that_another_span_named_is_not_named_by_the_results_of_an_earl
     own = ranking.get_span_context()
     place = ("component", f"{own.trace_id:032x}:{own.span_id:016x}:component")
     assert program.processor.force_flush()
-    judged = [each for each in program.evaluations if place_of(each) == place]
-    assert [each.match and each.match.golden.id for each in judged] == ["team", "ranking"]
+    evaluations = [each for each in program.evaluations if place_of(each) == place]
+    assert [each.match and each.match.golden.id for each in evaluations] == ["team", "ranking"]
     filed = program.from_file(tmp_path / "traces.pb")
-    assert filed[place].digest == judged[-1].digest
+    assert filed[place].digest == evaluations[-1].digest

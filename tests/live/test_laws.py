@@ -1,4 +1,4 @@
-"""Whatever an application does, what is said of it live is what the spans say that it exported."""
+"""Live evaluations of any application equal the evaluations of the spans that it exports."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ ROLES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """Something that a program does: a span, and what happens inside."""
+    """A step of a program: a span and the steps inside it."""
 
     role: str
     inside: tuple[Step, ...] = ()
     threaded: bool = False
-    """It runs on a thread of its own beside the steps that follow, and perhaps when what is around it has ended."""
+    """It runs on its own thread, concurrently with the following steps, possibly after the enclosing span ended."""
     late: bool = False
-    """Its span ends when everything else has ended."""
+    """Its span ends after all other spans."""
     fails: bool = False
 
 
@@ -67,8 +67,8 @@ steps = st.recursive(_steps(st.just(())), lambda inner: _steps(st.lists(inner, m
 programs = st.lists(steps, min_size=1, max_size=3)
 
 
-class Doing:
-    """Runs steps, with the spans that have yet to end."""
+class StepRunner:
+    """Runs steps and keeps the spans that have not ended."""
 
     def __init__(self, tracer: Tracer, chance: random.Random) -> None:
         self._tracer = tracer
@@ -77,7 +77,7 @@ class Doing:
         self._threads: list[threading.Thread] = []
 
     def do(self, step: Step, around: context.Context) -> None:
-        """Do a step and what is inside it."""
+        """Run a step and the steps inside it."""
         span: Any = self._tracer.start_span(step.role, around, attributes=ROLES[step.role])
         here = set_span_in_context(span, around)
         for inner in step.inside:
@@ -95,7 +95,7 @@ class Doing:
             span.end()
 
     def finish(self) -> None:
-        """Wait for the threads, and end what has not ended."""
+        """Wait for the threads, and end the remaining spans."""
         while self._threads:  # each may start more
             self._threads.pop().join()
         self._chance.shuffle(self._late)
@@ -106,21 +106,21 @@ class Doing:
 @pytest.mark.parametrize("background", [True, False], ids=["in the background", "on the thread"])
 @examples(0.6)
 @given(steps=programs, seed=st.integers(0, 2**32))
-def test_what_is_said_last_of_each_run_is_what_its_exported_spans_say(
+def test_the_last_revision_of_each_run_equals_the_evaluation_of_its_exported_spans(
     background: bool, steps: list[Step], seed: int
 ) -> None:
     chance = random.Random(seed)
     program = Program(GOLDENS, background=background)
-    doing = Doing(program.tracer, chance)
+    runner = StepRunner(program.tracer, chance)
     for step in steps:
-        doing.do(step, context.Context())
-    doing.finish()
+        runner.do(step, context.Context())
+    runner.finish()
     latest = program.latest()
     with tempfile.TemporaryDirectory() as folder:
         filed = program.from_file(Path(folder) / "traces.pb", shuffled=chance)
-    # What was a run by itself may turn out to be part of another, when the threads that know of it get their turn.
-    live = {place: _told(each) for place, each in latest.items() if place in filed}
-    assert live == {place: _told(each) for place, each in filed.items()}
+    # A run of its own may become part of another run when the spans of other threads arrive.
+    live = {place: _comparable(each) for place, each in latest.items() if place in filed}
+    assert live == {place: _comparable(each) for place, each in filed.items()}
     _revisions_are_numbered(program.evaluations)
     counts = program.processor._scorer.counts
     assert counts == AssemblyCounts(late=counts.late)
@@ -128,15 +128,15 @@ def test_what_is_said_last_of_each_run_is_what_its_exported_spans_say(
     program.close()
 
 
-def _told(evaluation: Evaluation) -> tuple[Any, ...]:
-    """What an evaluation says: the calls, the scores, and the digest of it all."""
+def _comparable(evaluation: Evaluation) -> tuple[Any, ...]:
+    """The compared parts of an evaluation: golden, calls, verdict, scores and digest."""
     calls = [call.span_id for call in evaluation.run.tool_calls]
     golden = evaluation.golden.id if evaluation.golden else None
     return golden, calls, evaluation.passed, evaluation.scores, evaluation.digest
 
 
 def _revisions_are_numbered(evaluations: list[Evaluation]) -> None:
-    """Each from 1 on, once; threads that score at once may hand them over in another order."""
+    """Checks that the revisions of each run count from 1; concurrent threads may submit them in any order."""
     numbers: dict[tuple[str, str], list[int]] = {}
     for each in evaluations:
         numbers.setdefault(place_of(each), []).append(each.revision)
